@@ -18,7 +18,7 @@ from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import Ask, Deny
 from licet.core.decision.obstacles import explain, missing_at_host
 from licet.core.decision.reach import Reach
-from licet.core.decision.request import REASON_OF_DOMAIN, Reason, Spelled
+from licet.core.decision.request import REASON_OF_DOMAIN, Reason, RequestAsSent
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Problem
 
@@ -72,7 +72,7 @@ class Refused(LicetError):
     def repeating(self, sent: str) -> "Refused":
         """The same refusal, with the use in its text as the caller wrote it."""
         decision, asked = self.decision, self.decision.request
-        request = Spelled(asked.tool, asked.uses, asked.session, asked.arguments, sent=sent)
+        request = RequestAsSent(asked.tool, asked.uses, asked.session, asked.arguments, sent=sent)
         if isinstance(decision, Deny):
             return Refused(Deny(request, decision._source, decision.use))
         return Refused(replace(decision, request=request))
@@ -141,4 +141,4 @@ def _target(decision: Deny | Ask) -> str:
     """The target of a use, as the caller wrote it if that is known."""
     if decision.use is None:
         return ""
-    return visible(decision.request.sent if isinstance(decision.request, Spelled) else decision.use.target)
+    return visible(decision.request.sent if isinstance(decision.request, RequestAsSent) else decision.use.target)

@@ -124,8 +124,8 @@ def way_out(place: Path, manifest: str, tool: str, use: str, personality: str = 
             "network:https:post@a.example",
             [
                 "because       `bare` is in no bundle assigned to `a` (m.yaml:2)",
-                "because       nobody states a side-effect class for `bare` (m.yaml:9)",
-                "because       nobody states a sandbox level for `bare` (m.yaml:9)",
+                "because       no side-effect class is stated for `bare` (m.yaml:9)",
+                "because       no sandbox level is stated for `bare` (m.yaml:9)",
                 "because       the manifest does not allow it (m.yaml:2)",
                 "to allow it   add `bare` under `capabilities.tools` in m.yaml",
                 (

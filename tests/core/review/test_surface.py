@@ -259,7 +259,7 @@ def test_the_document_of_a_tool_with_few_terms() -> None:
     assert ground.pop("fix").startswith('add `effect="read_only"` to the tool')
     assert ground == {
         "reason": "SIDE_EFFECT_EXCEEDED",
-        "text": "nobody states a side-effect class for `clerk`",
+        "text": "no side-effect class is stated for `clerk`",
         "origin": None,
     }
 

@@ -162,7 +162,7 @@ def test_a_request_that_nobody_answered_is_listed_without_its_arguments() -> Non
         time.sleep(0.2)
         seconds += 1
     assert "no longer stored" in run("approvals", "list", "--all").stdout
-    assert message("approvals.arguments_no_longer_kept_nobody") in run("approvals", "show", expired).stdout
+    assert message("approvals.deleted_arguments") in run("approvals", "show", expired).stdout
     assert json.loads(run("approvals", "show", expired, "--json").stdout)["arguments"] is None
     assert "is expired since" in run("approvals", "approve", expired, "--yes").stderr
 

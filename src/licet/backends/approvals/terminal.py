@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from licet.backends.approvals.store import MOST_SHOWN, request_of
 from licet.core.algebra.scope import visible
-from licet.core.decision.approval import told
+from licet.core.decision.approval import approval_lines
 from licet.declare.plain_json import plain_data, plain_json
 from licet.guard.people import Answer, Answered, Approver, Question
 
@@ -84,7 +84,7 @@ async def _ask(terminal: int, question: Question) -> Answered:
 
     request = request_of(question, int(time.time() * 1000))
     lines = ["", f"`{visible(request.tool)}` asks: {visible(question.why)}"]
-    lines += told(request, plain_data(plain_json(question.arguments)))
+    lines += approval_lines(request, plain_data(plain_json(question.arguments)))
     lasting = request.scope == "session"
     choice = "[y]es, [o]nly this call, [N]o" if lasting else "[y]es, [N]o"
     _write(terminal, "\n".join([*lines, ""]))

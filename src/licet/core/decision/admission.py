@@ -1,8 +1,9 @@
-"""Which tools an agent has: the rule about bundles, and the edit that admits a tool that is left out.
+"""Why a tool is not admitted, and which edit would admit it.
 
-A tool that is in a bundle of the workspace is reachable only through that bundle. One ceiling must assign the bundle;
-every other ceiling assigns it too, or names the tool. A tool in no bundle must be named by every ceiling. A deny of
-`tool:call` wins over all of that, in whichever file it stands.
+- If a tool is in a bundle of the workspace, one ceiling must assign the bundle, and every other ceiling must assign it
+  too or name the tool.
+- If a tool is in no bundle, every ceiling must name it.
+- A deny of `tool:call` in any file wins over both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,17 +19,17 @@ from licet.core.policy.layer import distinct
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission
 
-_MOST_NAMED = 5  # tools that one line of advice takes out of a bundle
+_MOST_NAMED = 5  # how many tools one fix lists for removal from a bundle
 Admissions = Mapping[str, tuple[Admission, ...]]
 
 
 def bundles_with(manifest: Manifest, tool: str) -> tuple[Bundle, ...]:
-    """The bundles of the workspace that hold a tool, assigned or not."""
+    """The bundles of the workspace that contain a tool, assigned or not."""
     return manifest.bundles_by_tool.get(tool, ())
 
 
 def call_denials(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
-    """One ground for each deny that a file states about calls of a tool; empty if none does."""
+    """One reason for each deny in a file of calls of a tool; empty if there is none."""
     return distinct(
         tuple(
             Ground("TOOL_NOT_IN_BUNDLE", f"denied by {rule.capability}", rule.origin, remove(rule), f"tool:call:{tool}")
@@ -38,11 +39,8 @@ def call_denials(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
     )
 
 
-# What would admit a tool ----------------------------------------------------------------------------------------------
-
-
 class _Step(Struct, frozen=True):
-    """What one ceiling has to say before a tool is admitted, and why that is missing."""
+    """The edit that one ceiling needs before a tool is admitted, and why it is needed."""
 
     roster: Roster
     why: str
@@ -50,7 +48,7 @@ class _Step(Struct, frozen=True):
 
 
 def admission_grounds(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
-    """Why a tool is not admitted: one ground for each ceiling that must change."""
+    """Why a tool is not admitted: one reason for each ceiling that must change."""
     return tuple(
         Ground("TOOL_NOT_IN_BUNDLE", step.why, step.roster.named.get(tool, step.roster.origin), step.fix)
         for step in _steps(manifest, tool)
@@ -58,7 +56,7 @@ def admission_grounds(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
 
 
 def admissions_if_admitted(manifest: Manifest, tool: str) -> tuple[Admission, ...]:
-    """How a tool would be admitted once the advice was followed."""
+    """The admissions that a tool would have after the fixes of `admission_grounds`."""
     bundle = _nearest_bundle(manifest, tool)
     return (
         (bundle.admission, *manifest.unassigned.get(tool, ())) if bundle is not None else (Admission(manifest.origin),)
@@ -66,7 +64,7 @@ def admissions_if_admitted(manifest: Manifest, tool: str) -> tuple[Admission, ..
 
 
 def bundle_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning for each tool that is named although none of its bundles is assigned: its calls are refused."""
+    """Warn about each tool that is named while none of its bundles is assigned: its calls are refused."""
     for tool in manifest.unassigned:
         bundle, steps = _nearest_bundle(manifest, tool), _steps(manifest, tool)
         if bundle is None or not steps:
@@ -82,35 +80,35 @@ def _steps(manifest: Manifest, tool: str) -> tuple[_Step, ...]:
     bundle, rosters = _nearest_bundle(manifest, tool), manifest.rosters
     if bundle is None:
         why = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
-        return tuple(_Step(roster, why, _name(roster, tool)) for roster in rosters if tool not in roster.named)
+        return tuple(_Step(roster, why, _name_fix(roster, tool)) for roster in rosters if tool not in roster.named)
     missing = [roster for roster in rosters if bundle.name not in roster.assigned]
     unnamed = [roster for roster in missing if tool not in roster.named]
     steps = []
-    if missing and len(missing) == len(rosters):  # nobody assigns it: best where the tool is not even named
+    if missing and len(missing) == len(rosters):  # no ceiling assigns it: prefer one that does not name the tool either
         assigner = (unnamed or missing)[0]
         why = f"`{tool}` is in the bundle `{bundle.name}`, which is not assigned to `{manifest.agent}`"
-        steps.append(_Step(assigner, why, _assign(manifest, assigner, bundle)))
+        steps.append(_Step(assigner, why, _assign_fix(manifest, assigner, bundle)))
         unnamed = [roster for roster in unnamed if roster is not assigner]
     for roster in unnamed:
         why = f"{roster.title} neither assigns the bundle `{bundle.name}` nor names `{tool}`"
-        steps.append(_Step(roster, why, _name(roster, tool)))
+        steps.append(_Step(roster, why, _name_fix(roster, tool)))
     return tuple(steps)
 
 
 def _nearest_bundle(manifest: Manifest, tool: str) -> Bundle | None:
-    """A bundle that holds a tool: one that is assigned already, else the one with the fewest other tools."""
-    grant, assigned = bundles_with(manifest, tool), manifest.assigned_bundles
-    fitting = [bundle for bundle in grant if bundle.name in assigned] or grant
+    """The bundle to assign for a tool: one that is assigned already, or else the one with the fewest other tools."""
+    candidates, assigned = bundles_with(manifest, tool), manifest.assigned_bundles
+    fitting = [bundle for bundle in candidates if bundle.name in assigned] or candidates
     return min(fitting, key=lambda one: (len(_overlaps(manifest, one, manifest.rosters)), len(one.tools)), default=None)
 
 
-def _name(roster: Roster, tool: str) -> str:
+def _name_fix(roster: Roster, tool: str) -> str:
     return f"add `{tool}` under `{roster.prefix}tools` in {roster.origin.file}"
 
 
-def _assign(manifest: Manifest, roster: Roster, bundle: Bundle) -> str:
+def _assign_fix(manifest: Manifest, roster: Roster, bundle: Bundle) -> str:
     steps = [f"add `{bundle.name}` under `{roster.prefix}bundles` in {roster.origin.file}"]
-    # A tool in two assigned bundles does not load.
+    # A manifest does not load if it assigns two bundles with the same tool.
     twice = _overlaps(manifest, bundle, (roster,))
     where = f"from `bundles.{bundle.name}.tools` in {bundle.origin.file}"
     steps += [f"remove `{tool}` {where}" for tool in twice[:_MOST_NAMED]]
@@ -120,12 +118,12 @@ def _assign(manifest: Manifest, roster: Roster, bundle: Bundle) -> str:
 
 
 def _overlaps(manifest: Manifest, bundle: Bundle, rosters: tuple[Roster, ...]) -> tuple[str, ...]:
-    """The tools of a bundle that are in another one too, which one of these ceilings assigns."""
-    # Worked out once: a file may name thousands of tools of a bundle that has thousands.
-    known: dict[object, tuple[str, ...]] = manifest._cache.setdefault("overlaps", {})
+    """The tools of a bundle that are also in another bundle that one of these ceilings assigns."""
+    # Cached, because a file may name thousands of tools of a bundle that has thousands.
+    cached: dict[object, tuple[str, ...]] = manifest._cache.setdefault("overlaps", {})
     key = bundle.name, *(roster.assigned for roster in rosters)
-    if key not in known:
+    if key not in cached:
         others = {name for roster in rosters for name in roster.assigned} - {bundle.name}
-        held = {tool for name in others if name in manifest.bundles for tool in manifest.bundles[name].tools}
-        known[key] = tuple(tool for tool in bundle.tools if tool in held)
-    return known[key]
+        taken = {tool for name in others if name in manifest.bundles for tool in manifest.bundles[name].tools}
+        cached[key] = tuple(tool for tool in bundle.tools if tool in taken)
+    return cached[key]

@@ -1,10 +1,9 @@
-"""What a person is asked, in the one spelling that is stored, shown and signed; and whose yes counts.
+"""Requests for approval: the canonical form that is stored and signed, the lines that a person reads, whose yes counts.
 
-Pure: the time and the check of a signature are passed in. An answer can only repeat the request, or say less.
-
-A request for an approval in words: the tool, its effect, the exact arguments, and what is at stake.
-
-Arguments come from a model. Whatever in them acts on a terminal, hides or turns text around is escaped out.
+- An answer approves exactly the request, or the request for these arguments only. It can never approve more.
+- The arguments come from a model. Characters in them that control a terminal, are invisible or change the direction of
+  text are escaped.
+- The time and the function that verifies signatures are passed in.
 """
 
 import json
@@ -21,16 +20,16 @@ from licet.core.algebra.scope import escaped, visible
 from licet.core.canonical import canonical_json, digest, key_bytes, key_text
 
 FORMAT = 1
-UNSIGNED = "command"  # who said yes where nobody has signed
+UNSIGNED = "command"  # recorded as the approver of an answer without a signature
 
 _LATER = frozenset({"acts", "why"})  # fields that requests of earlier versions do not have
 
-Scope = Literal["session", "call", "use"]  # any call of a session, this one call, this one act inside of it
-Verify = Callable[[bytes, bytes, bytes], bool]  # public key, signature, what was signed
+Scope = Literal["session", "call", "use"]  # any call of the tool in a session, this one call, one use inside this call
+Verify = Callable[[bytes, bytes, bytes], bool]  # takes public key, signature and signed bytes
 
 
 class ApprovalRequest(Struct, frozen=True):
-    """One request: everything that the answer is bound to. Times are milliseconds of UTC."""
+    """One request: everything that an answer is bound to. Times are milliseconds since 1970, UTC."""
 
     id: str
     nonce: str
@@ -41,58 +40,57 @@ class ApprovalRequest(Struct, frozen=True):
     manifest: str
     scope: Scope
     arguments: str  # the digest of the exact arguments of the call that asked
-    use: str  # the one act, where only that is meant
+    use: str  # the one use that is asked about if the scope is `use`
     effect: str
-    directory: str  # what relative paths begin at
-    stakes: tuple[str, ...]  # what the call would hold
+    directory: str  # the working directory, which relative paths start at
+    stakes: tuple[str, ...]  # the rules that the call would hold
     asked: int
     expires: int
-    acts: tuple[str, ...] = ()  # deletes that the call is known to make, which the same yes is for, each once
-    why: str = ""  # what asks, in words
+    acts: tuple[str, ...] = ()  # deletes that the call will make; the same answer approves each of them once
+    why: str = ""  # the rules that require the approval, in words
 
     @property
     def subject(self) -> str:
-        """The address of what is asked about: two calls with the same one may share an answer, but for the acts."""
-        said = self._said()
+        """A digest of what is asked about. Calls with the same subject may share an answer, except for `acts`."""
+        fields = self._fields()
         for name in ("id", "nonce", "asked", "expires", "acts", "why"):
-            said.pop(name, None)
+            fields.pop(name, None)
         if self.scope == "session":
-            del said["arguments"]
-        return digest(said)
+            del fields["arguments"]
+        return digest(fields)
 
     def text(self) -> str:
         """The canonical JSON of this request."""
-        return canonical_json(self._said()).decode()
+        return canonical_json(self._fields()).decode()
 
     def statement(self, *, only_these_arguments: bool = False) -> bytes:
-        """What whoever says yes signs: exactly this request, or less."""
+        """The bytes that an approver signs: this request, or the request for these arguments only."""
         return canonical_json(
             {
-                "licet": "approval",  # a signature of anything else can never be taken for one of these
+                "licet": "approval",  # so that a signature of anything else is never valid as an approval
                 "format": FORMAT,
                 "answer": "approved",
                 "only_these_arguments": only_these_arguments,
-                "request": self._said(),
+                "request": self._fields(),
             }
         )
 
     def same_acts(self, other: "ApprovalRequest") -> bool:
-        """Whether another request for the same is for the same acts, too; acts belong to exact arguments."""
+        """Whether another request with the same subject has the same acts. Acts are bound to exact arguments."""
         return self.acts == other.acts and (not self.acts or self.arguments == other.arguments)
 
-    def _said(self) -> dict[str, Any]:
-        """The fields; later ones are left out where they are empty, so that older requests read as they were signed."""
-        said = asdict(self)
-        return {name: value for name, value in said.items() if value or name not in _LATER}
+    def _fields(self) -> dict[str, Any]:
+        """The fields. Those that were added later are left out if empty, so that older signatures stay valid."""
+        return {name: value for name, value in asdict(self).items() if value or name not in _LATER}
 
     def live(self, now: int, seconds: int) -> bool:
-        """Whether an answer can still be given and used: by our clock, and never for longer than the manifest says."""
-        started = self.asked <= now + 1000  # clocks are set back a little now and then
+        """Whether an answer can still be given and used: not expired, and `seconds` (of the manifest) not exceeded."""
+        started = self.asked <= now + 1000  # tolerate a clock that was set back by up to a second
         return started and now < self.expires <= self.asked + seconds * 1000
 
 
 def request_from(data: Mapping[str, Any]) -> ApprovalRequest:
-    """The request that was written as JSON; `ValueError` if it is none."""
+    """Convert JSON data to a request; `ValueError` if the fields are not those of a request."""
     names = set(ApprovalRequest.__struct_fields__)
     if not names - _LATER <= data.keys() <= names:
         raise ValueError("a request with other fields")
@@ -100,7 +98,7 @@ def request_from(data: Mapping[str, Any]) -> ApprovalRequest:
 
 
 class Yes(Struct, frozen=True):
-    """One answer that agrees: who, to how much of it, and the signature if there is one."""
+    """One approval: by whom, whether for these arguments only, and the signature if there is one."""
 
     by: str
     only_these_arguments: bool = False
@@ -110,9 +108,9 @@ class Yes(Struct, frozen=True):
 def agreeing(
     request: ApprovalRequest, given: Iterable[Yes], arguments: str, keys: tuple[str, ...] | None, verify: Verify
 ) -> tuple[str, ...]:
-    """Those whose yes counts for a call with these arguments, each of them once.
+    """The approvers whose yes counts for a call with these arguments, each once.
 
-    Where keys are listed only their signatures count, and a key counts once however it is escaped.
+    If keys are listed, only their signatures count. A key counts once, in whichever alphabet of base64 it is written.
     """
     listed = None if keys is None else {key_bytes(key) for key in keys} - {None}
     counted = set()
@@ -130,7 +128,7 @@ def agreeing(
 
 
 def enough(by: tuple[str, ...], quorum: int, keys: tuple[str, ...] | None) -> bool:
-    """Whether so many have agreed as must; several who cannot be told apart are never enough."""
+    """Whether the quorum is met. A quorum above 1 needs keys: unsigned answers may all come from one person."""
     return len(by) >= quorum and (quorum == 1 or keys is not None)
 
 
@@ -140,19 +138,21 @@ _FOR = {
     "use": "once, for exactly this act",
 }
 _ONLY_THESE = "for every call of it in this session, with exactly these arguments"
-_TURNS = frozenset(("R", "AL", "AN"))  # letters and digits that are read from the right, and move what is beside them
+_RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))  # bidirectional classes that also reorder the text around them
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def told(request: ApprovalRequest, arguments: Mapping[str, Any] | None, *, narrow: bool = False) -> Iterator[str]:
-    """The lines that a person reads before answering; what decides stands last, where nothing can push it away.
+def approval_lines(
+    request: ApprovalRequest, arguments: Mapping[str, Any] | None, *, narrow: bool = False
+) -> Iterator[str]:
+    """The lines that a person reads before answering. The most important ones are last: long arguments scroll away.
 
-    `narrow` says that only calls with exactly these arguments were agreed to.
+    `narrow` states that only calls with exactly these arguments were approved.
     """
     for name, value in sorted((arguments or {}).items()):
         yield _line("argument", f"{shown(name)}: {shown(value)}")
     if not arguments:
-        yield _line("arguments", "none" if arguments is not None else "no longer kept: nobody answered in time")
+        yield _line("arguments", "none" if arguments is not None else "deleted, since no answer came in time")
     kinds: dict[str, list[str]] = {}
     for rule in request.stakes:
         kinds.setdefault(KIND_OF_DOMAIN.get(rule.partition(":")[0], "also"), []).append(rule)
@@ -174,20 +174,20 @@ def told(request: ApprovalRequest, arguments: Mapping[str, Any] | None, *, narro
 
 
 def shown(value: Any) -> str:
-    """A value of an argument: JSON, with letters as letters, and what hides or turns text around as an escape."""
-    return in_order(json.dumps(value, ensure_ascii=False, sort_keys=True))
+    """Write the value of an argument as JSON; invisible and right-to-left characters are escaped."""
+    return left_to_right(json.dumps(value, ensure_ascii=False, sort_keys=True))
 
 
-def in_order(text: str) -> str:
-    """Text that any screen shows from left to right: between Hebrew letters, two numbers would change places."""
-    return "".join(escaped(char) if bidirectional(char) in _TURNS else char for char in visible(text))
+def left_to_right(text: str) -> str:
+    """Escape what would not be displayed from left to right. Between Hebrew letters, two numbers would swap places."""
+    return "".join(escaped(char) if bidirectional(char) in _RIGHT_TO_LEFT else char for char in visible(text))
 
 
 def time_text(milliseconds: int) -> str:
-    """A time as people and programs read it."""
+    """Write a time as ISO 8601 with milliseconds and `Z`."""
     moment = _EPOCH + timedelta(milliseconds=milliseconds)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _line(title: str, text: str) -> str:
-    return f"  {title:<14}{in_order(text)}"
+    return f"  {title:<14}{left_to_right(text)}"

@@ -1,6 +1,6 @@
-"""Budgets: the one rule about what may still be spent, and sums of money that are exact.
+"""Budgets: whether one more call exceeds a limit, and exact sums of money.
 
-Nothing here knows where spending is kept. Whoever keeps it asks `overspent` and writes in one step.
+Storage is elsewhere. A store must call `overspent` and write in the same transaction.
 """
 
 import re
@@ -16,16 +16,16 @@ from licet.core.policy.terms import Budget
 
 NOTHING = Decimal(0)
 _FINEST = Decimal("1e-15")
-# Never the context of the thread: a tool could have made that one coarse. Amounts have 15 decimals and are below a
-# billion, so no sum that a process lives to see needs 60 digits; one that does is an error, and never rounded.
+# Never the decimal context of the thread: a tool could have reduced its precision. Amounts have at most 15 decimals and
+# are below a billion, so no realistic sum needs 60 digits. One that does raises an error and is not rounded.
 _EXACT = Context(prec=60, traps=[Inexact, InvalidOperation])
 _UP = Context(prec=60, rounding=ROUND_CEILING, traps=[InvalidOperation])
-# As Decimal writes an amount. It reads more than that: `1_0`, digits of other scripts, spaces around it.
+# The form in which Decimal writes an amount. Its parser accepts more: `1_0`, digits of other scripts, spaces.
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,6})?")
 
 
 class Spent(Struct, frozen=True):
-    """What an account has spent and set aside, as a call of one tool finds it."""
+    """What an account has spent and reserved, seen by a call of one tool."""
 
     calls: int = 0
     calls_of_tool: int = 0
@@ -36,16 +36,16 @@ class Spent(Struct, frozen=True):
 
 
 class Overspent(Struct, frozen=True):
-    """The first limit that one more call would pass, by its key in the manifest."""
+    """A limit that one more call would exceed, by its key in the manifest."""
 
     key: str
     limit: int | Decimal
     wanted: int | Decimal
-    of_tool: bool = False  # a limit of the tool itself: `max_cost_usd` is a key of both
+    of_tool: bool = False  # whether it is a limit of the tool and not of the budget: both have a `max_cost_usd`
 
 
 def spent_of(usage: Usage, tool: str) -> Spent:
-    """What is known of a session's spending, for one tool."""
+    """The spending of a session, seen by a call of one tool."""
     calls, cost = usage.calls_of_tool.get(tool, 0), usage.cost_usd_of_tool.get(tool, NOTHING)
     return Spent(usage.calls, calls, usage.cost_usd, usage.cost_usd_today, cost, usage.calls_today)
 
@@ -53,7 +53,7 @@ def spent_of(usage: Usage, tool: str) -> Spent:
 def overspent(
     spent: Spent, cost_usd: Decimal, budget: Budget, max_calls: int | None, max_cost_usd: Decimal | None
 ) -> Overspent | None:
-    """The limit that one more call at this cost would pass, or None: up to a limit, and including it, is fine."""
+    """The first limit that one more call at this cost would exceed, or None; reaching a limit exactly is allowed."""
     calls: list[tuple[str, int | None, int, bool]] = [
         ("max_calls_per_session", budget.max_calls_per_session, spent.calls, False),
         ("max_calls_per_day", budget.max_calls_per_day, spent.calls_today, False),
@@ -74,7 +74,7 @@ def overspent(
 
 
 def overspent_bundle(usage: Usage, cost_usd: Decimal, bundles: Iterable[Bundle]) -> tuple[Bundle, Overspent] | None:
-    """The first bundle whose budget one more call at this cost would pass, and the limit; or None."""
+    """The first bundle whose budget one more call at this cost would exceed, with the limit; or None."""
     for bundle in bundles:
         if bundle.budget:
             spent = spent_of(usage.bundles.get(bundle.name, UNUSED), "")
@@ -84,24 +84,24 @@ def overspent_bundle(usage: Usage, cost_usd: Decimal, bundles: Iterable[Bundle])
 
 
 def bundle_account(agent: str, bundle: str) -> str:
-    """The account that the tools of a bundle spend from, besides their agent's; no agent has a space in its name."""
+    """The name of the account of a bundle. It cannot be the name of an agent, since those have no spaces."""
     return f"{agent} bundle {bundle}"
 
 
 def plus(one: Decimal, other: Decimal) -> Decimal:
-    """The sum of two amounts, to the last digit."""
+    """The exact sum of two amounts."""
     return _EXACT.add(one, other)
 
 
 def settlement(reserved: Decimal, cost_usd: Decimal) -> Decimal:
-    """What settling adds to what was set aside, which is never more than nothing; `ValueError` for any other."""
+    """The correction to a reserved amount when the cost is known, at most 0; `ValueError` if the cost is larger."""
     if not 0 <= cost_usd <= reserved:
         raise ValueError(f"expected at most the {reserved} that was set aside, found {cost_usd}")
     return _EXACT.subtract(cost_usd, reserved)
 
 
 def reported(amount: object) -> Decimal | None:
-    """An amount as a tool reports it, or None for what is no amount: a float is none, and neither is `True`."""
+    """Parse an amount that a tool reports; None if it is not one. Floats and booleans are not amounts."""
     if isinstance(amount, str):
         return Decimal(amount) if _AMOUNT.fullmatch(amount) else None
     if isinstance(amount, bool) or not isinstance(amount, int | Decimal):
@@ -111,10 +111,10 @@ def reported(amount: object) -> Decimal | None:
 
 
 def plus_up(one: Decimal, other: Decimal) -> Decimal:
-    """The sum of what a tool has reported so far and what it reports now, never less than it is."""
+    """The sum of two reported amounts, rounded up if it has too many digits."""
     return _UP.add(one, other)
 
 
 def settled_amount(total: Decimal) -> Decimal:
-    """What was reported, as it is counted: rounded up to 15 decimals, so that nothing is spent uncounted."""
+    """Round a reported sum up to 15 decimals, so that no spending is left uncounted."""
     return Decimal(money_text(total.quantize(_FINEST, context=_UP)))

@@ -1,6 +1,6 @@
-"""What the bundles of a tool say about its calls, put together with what the manifest says.
+"""The approvals, private addresses and connectors of a tool, from its manifest and its bundles.
 
-Each function gives the tighter of the two. A key that a bundle leaves out does not narrow.
+The tighter value counts. A key that a bundle leaves out does not narrow.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def bundles_of(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[Bun
 
 
 def approvals_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Approvals:
-    """How a tool of these bundles is approved: the stricter value of each key."""
+    """The stricter value of each approval key of the manifest and these bundles."""
     approvals = manifest.approvals
     for stated in (bundle.approvals for bundle in bundles if bundle.approvals):
         approvals = Approvals(
@@ -33,16 +33,16 @@ def approvals_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Approvals:
 
 
 def private_of(manifest: Manifest, bundles: Iterable[Bundle]) -> tuple[tuple[str, ...], ...]:
-    """The lists of private addresses that a tool of these bundles is held to: an address must be in each."""
+    """The lists of private addresses for a tool of these bundles; an address must be in each list."""
     return (*manifest.private, *(bundle.private for bundle in bundles if bundle.private is not None))
 
 
 def connectors_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Connectors:
-    """The lists of connectors that a tool of these bundles is held to."""
+    """The allowlists of connectors for a tool of these bundles."""
     connectors, stated = manifest.connectors, [bundle for bundle in bundles if bundle.connectors is not None]
     if not stated:
         return connectors
-    # The two tuples are read side by side, so that lists without a known place must have one here.
+    # `profiles` and `profile_places` are parallel, so lists without a known place get a default one here.
     unplaced = len(connectors.profiles) - len(connectors.profile_places)
     places = (*connectors.profile_places, *[("capabilities.connectors", manifest.origin)] * unplaced)
     return replace(

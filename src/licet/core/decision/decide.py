@@ -1,6 +1,8 @@
-"""The decision about one call: pure, in one order, and an error on the way is a denial.
+"""The decision about one call: allow, deny or ask.
 
-Arguments that a manifest ties to the grant: the uses that their values name, before anything runs.
+The order of the checks is fixed: the tool itself, its uses, budgets, approvals. An error in a check is a denial.
+
+`tied` and `use_of` find the uses that are known before a call runs, from arguments that the manifest gives a `scope`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,11 +24,11 @@ from licet.core.policy.layer import distinct
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import WRITE_APPROVALS, WriteApproval
 
-_Asking = tuple[Approval, Ground, Use | None]  # what is to be agreed to, why, and for which use if for one
+_Asking = tuple[Approval, Ground, Use | None]  # the missing approval, the reason, and the use if it is about one
 
 
 def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decision:
-    """Whether a call may run, must be asked about, or is refused, and which rules say so."""
+    """Decide whether a call may run, is refused, or needs an approval first; the result has the deciding rules."""
     try:
         if not request.sound:
             return _failed(request.tool, TypeError())
@@ -42,7 +44,7 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
             if stop is not None:
                 return stop
         return Allow(request, reach)
-    except Exception as error:  # fail closed: whatever went wrong here must not become a yes
+    except Exception as error:  # fail closed: an error must never allow a call
         return _failed(request.tool if isinstance(request, Request) else "", error)
 
 
@@ -77,7 +79,7 @@ def _bundle_overspent(request: Request, reach: Reach, usage: Usage, cost: Decima
 
 
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:
-    """Asks for the first thing that a person has not agreed to, and tells the rest too; None if all is agreed."""
+    """Ask for the first missing approval, and list the others; None if none is missing."""
     found = (*_call_asks(request, manifest, reach, usage), *_deletes_ask(request, manifest, reach, usage))
     if not found:
         return None
@@ -91,22 +93,22 @@ def _call_asks(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
         return
     arguments = request.arguments if reach.approval == "call" else ""
     wanted = Approval(manifest.digest, request.tool, request.session, arguments)
-    # An approval of one call names its arguments; without them it would be an approval of every call.
+    # The approval of one call must name its arguments. Without them it would approve every call.
     if wanted not in usage.approved or (reach.approval == "call" and not request.arguments):
         when = "once a session" if reach.approval == "session" else "before each call"
         modes = {admission.approval for admission in reach.admissions}
         if reach.approval == "session" and "manifest" in modes and "session" not in modes:
             when += ", since a policy that is not pinned approves nothing by itself"
-        # A destructive class asks, whatever the files say about writes.
+        # The class `destructive` always asks, so no edit of the approvals of writes would change that.
         fix = "" if reach.effect == "destructive" else settle(manifest, reach.admissions)
         text, origin = f"class {reach.effect} asks {when}", reach.approval_origin(reach.approval)
         yield wanted, Ground("APPROVAL_REQUIRED", text, origin, fix), None
         if reach.effect == "destructive" and (ground := _write_ground(manifest, reach)):
-            yield wanted, ground, None  # the same yes answers it
+            yield wanted, ground, None  # the same approval covers it
 
 
 def _write_ground(manifest: Manifest, reach: Reach) -> Ground | None:
-    """Why writes would ask by themselves, where the files say so."""
+    """Why writes need an approval, apart from the class; None if they do not."""
     places = {admission.approval: admission.approval_origin for admission in reach.admissions if admission.approval}
     if not places and "approvals" in manifest.places:
         places = {manifest.approvals.write: manifest.places["approvals"]}
@@ -126,17 +128,17 @@ def _deletes_ask(request: Request, manifest: Manifest, reach: Reach, usage: Usag
 
 
 def delete_ground(reach: Reach) -> Ground:
-    """Why a delete asks; what files say about writes settles nothing here."""
+    """Why a delete needs an approval; the keys about writes do not change that."""
     text, fix = f"each delete asks at class {reach.effect}", "approve each delete as it comes: no key settles that"
     return Ground("APPROVAL_REQUIRED", text, reach.class_origin, fix)
 
 
-# Below these keywords a schema says what a value is; below all others it only says what it may or may not look like.
+# The JSON Schema keywords with the schemas of parts of a value. Other keywords only restrict the value itself.
 DESCENDS = ("items", "properties", "prefixItems")
 
 
 class Tied(Struct, frozen=True):
-    """A value inside an argument that a `scope` rule speaks of."""
+    """A value in an argument that has a rule with `scope`: the value must be covered by the grant."""
 
     argument: str
     scope: str
@@ -144,7 +146,7 @@ class Tied(Struct, frozen=True):
 
 
 def tied(rules: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[Tied]:
-    """Every value that a rule with `scope` ties to the grant; what was left out, or is null, names nothing."""
+    """Find every value in the arguments that has a rule with `scope`; missing and null values are skipped."""
     for name, rule in rules.items():
         if name in arguments:
             yield from _walk(name, rule, arguments[name])
@@ -166,7 +168,7 @@ def _walk(name: str, rule: Any, value: Any) -> Iterator[Tied]:
 
 
 def use_of(one: Tied, grant: CapabilitySet, workdir: str) -> Use:
-    """The use that a tied value is, or `InvalidUse`."""
+    """The use that a value with a `scope` names; `InvalidUse` if it names none."""
     if type(one.value) is not str:
         raise InvalidUse(type(one.value).__name__, "text")
     domain, _, action = one.scope.partition(":")
@@ -174,7 +176,7 @@ def use_of(one: Tied, grant: CapabilitySet, workdir: str) -> Use:
         case "fs":
             return use_of_path(action, one.value, workdir)
         case "network":
-            # An address alone does not say what will be done there: any request that is held will do.
+            # A URL does not tell the method, so it is enough if the grant allows any method.
             asked = [use_of_url(method, one.value) for method in METHODS]
             return next(filter(grant.has, asked), asked[0])
         case "process":

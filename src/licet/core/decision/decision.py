@@ -1,7 +1,7 @@
 """The result of a decision: Allow, Deny or Ask, with the rules behind it, and the events that a log records.
 
-There are events for checks and for what else happens in a call: approvals, budgets, the sandbox, the session. All have
-the same fields. An event decides nothing. A receipt does not repeat in its events what has a field of its own.
+There are events for checks, approvals, budgets, the sandbox and the session. All have the same fields. The events of a
+receipt do not repeat what the receipt has in other fields.
 """
 
 from typing import NoReturn
@@ -9,16 +9,16 @@ from typing import NoReturn
 from msgspec import Struct
 
 from licet.core.algebra.use import Use
-from licet.core.decision.reach import Reach, outside
+from licet.core.decision.reach import Reach, not_admitted_grounds
 from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
 from licet.core.policy.manifest import Manifest
 
-# A refusal is a value like any other, and so true: `if decide(…)` would let everything pass.
+# A Deny would be true like most objects, and `if decide(…)` would allow everything. So `bool` raises.
 _NO_TRUTH = "a decision has no truth value: match on Allow, Deny and Ask, or compare `.verdict`"
 
 
 class Allow(Struct, frozen=True):
-    """The call may run, holding its grant."""
+    """The call may run with its grant."""
 
     request: Request
     reach: Reach
@@ -30,7 +30,7 @@ class Allow(Struct, frozen=True):
 
     @property
     def rules(self) -> tuple[Ground, ...]:
-        """The rules that allow it, use by use."""
+        """The rules that allow each use of the request."""
         return tuple(ground for use in self.request.uses for ground in self.reach.grounds_of(use))
 
     def __bool__(self) -> NoReturn:
@@ -41,7 +41,7 @@ class Allow(Struct, frozen=True):
 
 
 class Deny(Struct, frozen=True):
-    """The call may not run: why, and every rule or missing rule behind it."""
+    """The call may not run; `rules` are the reasons."""
 
     request: Request
     _source: tuple[Ground, ...] | Reach | Manifest  # the reasons, or what they are computed from
@@ -59,7 +59,7 @@ class Deny(Struct, frozen=True):
             return self._source
         if isinstance(self._source, Reach):
             return self._source.obstacles_of(self.use) if self.use is not None else self._source.grounds
-        return outside(self._source, self.request.tool, self.request.uses)
+        return not_admitted_grounds(self._source, self.request.tool, self.request.uses)
 
     @property
     def reason(self) -> Reason:
@@ -68,7 +68,7 @@ class Deny(Struct, frozen=True):
 
     @property
     def lacking(self) -> str:
-        """The needed capability for which a complete call is refused; empty if there is another reason."""
+        """The capability that the tool needs and does not get, so that every call is refused; else empty."""
         first = self.rules[0].capability if self.use is None else ""
         known = first.partition(":")[0] in REASON_OF_DOMAIN
         return first if known and first != f"tool:call:{self.request.tool}" else ""
@@ -81,13 +81,13 @@ class Deny(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """A person must agree first: to what exactly, and because of which rules."""
+    """A person must approve the call first; `rules` are the reasons."""
 
     request: Request
     approval: Approval
     rules: tuple[Ground, ...]
     use: Use | None = None
-    also: tuple[Approval, ...] = ()  # what this call will ask in any case besides the first
+    also: tuple[Approval, ...] = ()  # further approvals that this call is known to need
     verdict = "ask"
 
     def __bool__(self) -> NoReturn:
@@ -101,7 +101,7 @@ Decision = Allow | Deny | Ask
 
 
 class CapabilityGranted(Struct, frozen=True):
-    """The event of one allowed check."""
+    """Event: a check allowed a use."""
 
     capability: str
     tool_name: str
@@ -110,7 +110,7 @@ class CapabilityGranted(Struct, frozen=True):
 
 
 class CapabilityDenied(Struct, frozen=True):
-    """The event of one refused check."""
+    """Event: a check refused a use."""
 
     capability: str
     tool_name: str
@@ -119,13 +119,13 @@ class CapabilityDenied(Struct, frozen=True):
 
 
 def events(decision: Decision) -> tuple[CapabilityGranted | CapabilityDenied, ...]:
-    """What a log records of a decision: one event per check, granted or denied, with the deciding rules."""
+    """One event per check of a decision, granted or denied, with the deciding rules."""
     request = decision.request
     stopped = None if isinstance(decision, Allow) else decision
     passed = request.uses
     if stopped is not None:
         passed = passed[: passed.index(stopped.use)] if stopped.use in passed else ()
-    granted = tuple(CapabilityGranted(str(use), request.tool, "", _said(decision, use)) for use in passed)
+    granted = tuple(CapabilityGranted(str(use), request.tool, "", _rules_text(decision, use)) for use in passed)
     if stopped is None:
         return granted or (CapabilityGranted(f"tool:call:{request.tool}", request.tool, "", ""),)
     lacking = stopped.lacking if isinstance(stopped, Deny) else ""
@@ -134,69 +134,69 @@ def events(decision: Decision) -> tuple[CapabilityGranted | CapabilityDenied, ..
     return (*granted, CapabilityDenied(asked, request.tool, reason, "; ".join(map(str, stopped.rules))))
 
 
-def _said(decision: Decision, use: Use) -> str:
+def _rules_text(decision: Decision, use: Use) -> str:
     return "; ".join(map(str, decision.reach.grounds_of(use))) if isinstance(decision, Allow) else ""
 
 
 class Happened(Struct, frozen=True):
-    """The event of something that is no check."""
+    """Base of the events that are not checks."""
 
-    capability: str  # what it is about: the call itself, or one use inside it
+    capability: str  # the call, as `tool:call:NAME`, or one use inside it
     tool_name: str
-    reason: str = ""  # the stable code, where something ended the call
-    rule: str = ""  # what there is to say, in words
+    reason: str = ""  # the reason code, if the event ended the call
+    rule: str = ""  # details in words
 
 
 class ApprovalAsked(Happened, frozen=True):
-    """A person is asked."""
+    """Event: an approval was requested."""
 
 
 class ApprovalAnswered(Happened, frozen=True):
-    """They have answered, or nobody has."""
+    """Event: the approver answered, or the request expired."""
 
 
 class ApprovalRemembered(Happened, frozen=True):
-    """They had agreed to it before, for the whole session."""
+    """Event: an earlier approval for the session covers this call."""
 
 
 class BudgetReserved(Happened, frozen=True):
-    """A call and its cost are set aside."""
+    """Event: one call and its cost were reserved."""
 
 
 class BudgetSettled(Happened, frozen=True):
-    """What was set aside became what was spent."""
+    """Event: the reserved cost was replaced by the real cost."""
 
 
 class BudgetRefunded(Happened, frozen=True):
-    """The call never ran: what was set aside was given back."""
+    """Event: the reservation was cancelled, because the call never ran."""
 
 
 class BudgetUnsettled(Happened, frozen=True):
-    """The store could not be told how the call ended: what was set aside counts as spent."""
+    """Event: the store could not record the real cost, so the reserved cost counts as spent."""
 
 
 class SandboxEntered(Happened, frozen=True):
-    """The tool is about to run, behind the walls that are named."""
+    """Event: the tool is about to run; `rule` names the walls."""
 
 
 class SandboxStopped(Happened, frozen=True):
-    """The tool was ended from outside: by a limit, or because it gave no answer."""
+    """Event: the tool was stopped by a limit, or because it did not respond."""
 
 
 class SessionOpened(Happened, frozen=True):
-    """The first call of a session, or the first since it was opened again."""
+    """Event: the first call of a session, or the first one after the session was opened again."""
 
 
 class SessionEnded(Happened, frozen=True):
-    """The session is over, and takes no calls any more."""
+    """Event: the session has ended and accepts no more calls."""
 
 
 Event = CapabilityGranted | CapabilityDenied | Happened
 
 
 def all_events(decision: Decision) -> tuple[Event, ...]:
-    """What a log records of a decision before anything was held: its checks, and what they followed from."""
-    told, tool = events(decision), decision.request.tool
+    """The events of a decision: its checks, and before them the end of the session if that is the reason."""
+    checks, tool = events(decision), decision.request.tool
     if isinstance(decision, Deny) and decision.use is None and decision.reason == "SESSION_ENDED":
-        return (SessionEnded(f"tool:call:{tool}", tool), *told)
-    return told
+        return (SessionEnded(f"tool:call:{tool}", tool), *checks)
+    return checks

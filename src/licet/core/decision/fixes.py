@@ -1,7 +1,7 @@
-"""The change that would allow what was refused, in one line a person can type.
+"""Fixes: the edit that would allow a refused use, in one line.
 
-What is advised is no wider than the file can say; where that is wider than what was asked for, the line says so.
-Steps that belong together are joined by `; `.
+A fix is the narrowest edit that the key of the file can express. If this allows more than the refused use, the fix has
+a note in parentheses. Steps that belong together are joined by `; `.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission, MaxEffect
 from licet.core.policy.tool import EXACT_KEY_OF, KEY_OF, ToolSpec
 
-Roots = Mapping[str, str]  # `${workdir}` and `~`, where the files use them -> the directories they stand for
+Roots = Mapping[str, str]  # `${workdir}` and `~`, if the files use them -> the real directory
 
 _EVERY_PATH = "ask for something below `/`: a rule for `/` itself would allow every path"
 _ANY_REQUEST = " (this key cannot say less than any connection to that port)"
@@ -28,10 +28,10 @@ _ALL_BELOW = " (no rule can name the path itself, so this is everything in the d
 
 
 def add_to_layer(layer: Layer, wanted: Sequence[Capability], spec: ToolSpec, roots: Roots, use: Use | None) -> str:
-    """Where and what to add so that a layer allows what a tool needs; for a use, what is wider than it says so."""
+    """The edit after which a layer allows the wanted rules; with a `use`, a note marks what is wider than the use."""
     missing = [rule for rule in wanted if not CapabilitySet((rule,)) <= layer.without_denies]
     exact = narrowest(use) if use else None
-    steps: dict[str, str] = {}  # what to add -> the note on it: one key may stand for several rules, and is told once
+    steps: dict[str, str] = {}  # edit -> its note; two rules may need the same edit, which is listed once
     for rule in missing or wanted:
         note = _wider(rule, use) if use else ""
         if not note and use and rule != exact:
@@ -46,10 +46,10 @@ def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note
     if layer.kind == "allow":
         return f"add `{_text(rule, roots)}` to `allow`", note
     kind, everything = f"{rule.domain}:{rule.action}", rule.domain == "network" and rule.atoms == EVERYTHING
-    if layer.kind in ("bundle", "workspace"):  # they hold hosts and nothing else
+    if layer.kind in ("bundle", "workspace"):  # these only have hosts
         key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
         item, note = place_text(rule.key, rule.port), note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
-    elif layer.kind == "definition":  # it holds hosts and secrets
+    elif layer.kind == "definition":  # this has hosts and secrets
         host = rule.domain == "network"
         key, item = f"{layer.title}.{'hosts' if host else 'secrets'}", rule.scope
         if host:
@@ -67,14 +67,14 @@ def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note
 
 
 def delegate(what: Capability | Use) -> str:
-    """How a delegation lets something through, which stands in no file."""
+    """The edit after which a delegation allows something; a delegation is in code, not in a file."""
     return f"add `{what}` to `allow` where the parent delegates"
 
 
 def remove(rule: Rule) -> str:
-    """What to take out so that a deny is gone, as it is written there."""
+    """The edit that removes a deny, with the text that the file has."""
     written = str(rule.unexpanded or rule.capability)
-    if rule.key == "delegation.deny":  # it stands in no file
+    if rule.key == "delegation.deny":  # in code, not in a file
         return f"remove `{written}` from `deny` where the parent delegates"
     if rule.key == "allow.deny":
         return f"remove `{written}` from the denies of `allow`"
@@ -84,7 +84,7 @@ def remove(rule: Rule) -> str:
 
 
 def add_need(use: Use, spec: ToolSpec, roots: Roots) -> str:
-    """What to add to a tool's declaration so that it may ask for a use, in the spelling that the tool uses."""
+    """The edit after which a tool declares a use, in the notation of the tool: `capabilities=` or `needs=`."""
     where = f" in {spec.origin.file}" if spec.origin else ""
     rule = narrowest(use)
     if rule is None:
@@ -105,7 +105,7 @@ def add_need(use: Use, spec: ToolSpec, roots: Roots) -> str:
 
 
 def declared_so(use: Use, spec: ToolSpec) -> tuple[Capability, ...]:
-    """What a tool needs once `add_need` was followed: a key may say more than the use."""
+    """The rules that a tool needs after the edit of `add_need`, which may be more than the use."""
     rule = narrowest(use)
     if rule is None:
         return ()
@@ -119,7 +119,7 @@ def declared_so(use: Use, spec: ToolSpec) -> tuple[Capability, ...]:
 
 
 def narrowest(use: Use) -> Capability | None:
-    """The narrowest rule that covers a use; None if only a rule for every path does."""
+    """The narrowest rule that covers a use; None if only the rule for every path does."""
     for key in use.keys:
         if use.domain == "fs" and key == TOP:
             break
@@ -132,7 +132,7 @@ def narrowest(use: Use) -> Capability | None:
 def raise_class(
     spec: ToolSpec, admissions: tuple[Admission, ...], max_effects: tuple[MaxEffect, ...], wanted: EffectClass
 ) -> str:
-    """Every place that must state a stronger class."""
+    """The edit that states a stronger class in every place that needs it."""
     places = [f"`effect: {wanted}` on the tool"] if spec.effect and not class_fits(wanted, spec.effect) else []
     places += [
         f"`side_effect_class: {wanted}` ({origin})"
@@ -149,7 +149,7 @@ def raise_class(
 def elevate(
     manifest: Manifest, admissions: tuple[Admission, ...], level: Level | None, wanted: EffectClass
 ) -> list[str]:
-    """What a class needs besides being stated: `full` and above, a walled level and a budget."""
+    """The further edits that a class needs: `full` and `destructive` need a walled level and a budget."""
     if wanted not in ELEVATED:
         return []
     return [
@@ -159,20 +159,20 @@ def elevate(
 
 
 def wall(admissions: tuple[Admission, ...]) -> str:
-    """How a tool gets the loosest level that keeps it behind a wall."""
+    """The edit that gives a tool the loosest walled level that its admissions allow."""
     fits = all(level_fits("isolated", ceiling) for admission in admissions for ceiling, _ in admission.levels)
     return f'set `sandbox="{"isolated" if fits else "restricted"}"` on the tool'
 
 
 def add_budget(manifest: Manifest) -> str:
-    """Where to put a first budget."""
+    """The edit that adds a budget."""
     kinds = {layer.kind for layer in manifest.layers}
     where = "" if "personality" in kinds and "manifest" not in kinds else " under `capabilities`"
     return f"add `budget: {{max_calls_per_session: 100}}`{where} in {manifest.origin.file}"
 
 
 def settle(manifest: Manifest, admissions: tuple[Admission, ...]) -> str:
-    """How a person settles that writes ask: by agreeing, or in the file, under every key that asks."""
+    """What an operator can do if writes need approval: approve the call, or approve writes in the file and pin it."""
     asking = [admission for admission in admissions if admission.approval not in (None, "manifest")]
     if not asking and not any(admission.approval for admission in admissions):
         asking = [Admission(manifest.origin)]
@@ -185,7 +185,7 @@ def settle(manifest: Manifest, admissions: tuple[Admission, ...]) -> str:
 
 
 def pin(manifest: Manifest) -> str:
-    """How a policy is pinned, as it is or once it was edited; with a second ceiling only a gate can say it."""
+    """How a policy is pinned. A manifest with a personality can only be pinned by `Gate(pin=…)`."""
     kinds = {layer.kind for layer in manifest.layers}
     if not manifest.files or {"manifest", "personality"} <= kinds:
         return "pin the policy with `Gate(pin=…)`"
@@ -193,12 +193,12 @@ def pin(manifest: Manifest) -> str:
 
 
 def state_class(spec: ToolSpec) -> str:
-    """How to state a class for a tool that has none."""
+    """The edit that states a class for a tool that has none."""
     return _state(spec, "effect", "side_effect_class", "read_only")
 
 
 def state_level(spec: ToolSpec, level: Level) -> str:
-    """How to state a level for a tool that has none."""
+    """The edit that states a level for a tool that has none."""
     return _state(spec, "sandbox", "sandbox", level)
 
 
@@ -222,7 +222,7 @@ def _wider(rule: Capability, use: Use) -> str:
 def _can_be_written(rule: Capability) -> bool:
     try:
         return Capability(str(rule)) == rule
-    except Malformed:  # a file may be called `*`; a rule never names it
+    except Malformed:  # a file may be named `*`, and no rule can name that file
         return False
 
 
@@ -231,7 +231,7 @@ def _text(rule: Capability, roots: Roots) -> str:
 
 
 def _target(rule: Capability, roots: Roots) -> str:
-    """What a rule is about, with a path from `${workdir}` or `~` where the files write paths so."""
+    """The scope of a rule; a path starts with `${workdir}` or `~` if the files use them."""
     for root, directory in sorted(roots.items(), key=lambda item: -len(item[1])):
         if rule.domain not in PATH_DOMAINS:
             break

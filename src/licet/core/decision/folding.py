@@ -1,7 +1,7 @@
-"""What tools of one manifest have in common, worked out once: the layers above them, the ceiling, and equal grants.
+"""The part of `reach` that tools of one manifest share: layers, ceilings, connectors and grants, computed once.
 
-A manifest may hold hundreds of tools and hundreds of rules. Nothing here depends on a tool's name: tools that sit in
-the same bundles, speak through the same connector, and have the same class and needs get the very same values.
+A manifest may have hundreds of tools and hundreds of rules. Nothing here depends on the name of a tool: tools with the
+same bundles, connectors, class and needs get the same objects. The total size of all grants is limited.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,16 +25,16 @@ from licet.core.policy.terms import Admission
 from licet.core.policy.tool import ToolSpec
 
 CEILINGS = ("manifest", "personality", "allow")
-# A tool's grant holds every deny of its manifest. Without a limit, a file of 200 KB with thousands of tools and denies
-# would take gigabytes.
+# The grant of each tool has every deny of the manifest. Without a limit, a file of 200 KB with thousands of tools and
+# denies would take gigabytes. A pair is one grant and one rule or deny in it.
 MOST_PAIRS = 1_000_000
-_WEIGHT = 300  # what a bundle or a connector that one tool has alone takes, in pairs
-_WEIGHT_OF_A_LINE = 6  # and what each line of the lists of connectors adds to that
+_WEIGHT = 300  # the memory of one `Common`, in pairs
+_WEIGHT_OF_A_LINE = 6  # the memory of one entry of the allowlists of connectors, in pairs
 _NOTHING = CapabilitySet()
 
 
-class _Held:
-    """Counts the rules and denies of the different grants of one manifest."""
+class _PairCounter:
+    """Counts the rules and denies in all grants of one manifest."""
 
     __slots__ = ("_pairs",)
 
@@ -42,7 +42,7 @@ class _Held:
         self._pairs = 0
 
     def counted(self, grant: CapabilitySet) -> CapabilitySet:
-        """The grant; `TooManyPairs` if it is too much beside the others."""
+        """Count a grant and return it; `TooManyPairs` if the total exceeds the limit."""
         self.count(grant.size)
         return grant
 
@@ -52,8 +52,8 @@ class _Held:
             raise TooManyPairs
 
 
-class _Known:
-    """Sets that are made when they are first asked for, and then known."""
+class _SetCache:
+    """A cache of sets by key."""
 
     __slots__ = ("_sets",)
 
@@ -67,66 +67,66 @@ class _Known:
         return found
 
 
-class _Above(Struct, frozen=True, eq=False):
-    """What the ceilings of a manifest let through, whoever asks; without a ceiling, nothing."""
+class _Ceilings(Struct, frozen=True, eq=False):
+    """What the ceilings of a manifest allow to any tool; without a ceiling, nothing."""
 
     ceiling: CapabilitySet
     named_tcp: CapabilitySet
-    _known: _Known = field(default_factory=_Known)
+    _cached: _SetCache = field(default_factory=_SetCache)
 
     def denied(self) -> CapabilitySet:
-        return self._known("denied", lambda: CapabilitySet(self.ceiling.deny))
+        return self._cached("denied", lambda: CapabilitySet(self.ceiling.deny))
 
     def permitted(self, effect: EffectClass | None) -> CapabilitySet:
-        return self._known(effect, lambda: permits(effect, self.named_tcp) if effect else _NOTHING)
+        return self._cached(effect, lambda: permits(effect, self.named_tcp) if effect else _NOTHING)
 
     def most(self, effect: EffectClass | None) -> CapabilitySet:
-        return self._known(("most", effect), lambda: self.ceiling & self.permitted(effect))
+        return self._cached(("most", effect), lambda: self.ceiling & self.permitted(effect))
 
 
 class Common(Struct, frozen=True, eq=False):
-    """The layers above some tools: what they let through, and why nothing passes if their denies name no real path."""
+    """The layers that apply to a group of tools, and what they allow together."""
 
     layers: tuple[Layer, ...]
-    unexpanded: tuple[Ground, ...]
-    _narrower: CapabilitySet  # what is particular to these tools: their bundles' layers and their connector
-    _above: _Above
-    _held: _Held
-    _known: _Known = field(default_factory=_Known)
+    unexpanded: tuple[Ground, ...]  # why every call is refused, if a deny still has `${workdir}` or `~`
+    _narrower: CapabilitySet  # what the layers of this group allow: those of its bundles and connectors
+    _ceilings: _Ceilings
+    _counter: _PairCounter
+    _cached: _SetCache = field(default_factory=_SetCache)
     _writes: dict[object, bool] = {}
 
     def denied(self) -> CapabilitySet:
         """Everything that a deny covers."""
         if not self._narrower.deny:
-            return self._above.denied()
-        return self._known("denied", lambda: self._above.denied() | CapabilitySet(self._narrower.deny))
+            return self._ceilings.denied()
+        return self._cached("denied", lambda: self._ceilings.denied() | CapabilitySet(self._narrower.deny))
 
     def permitted(self, effect: EffectClass | None) -> CapabilitySet:
-        """What a class permits here; no class, nothing."""
-        return self._above.permitted(effect)
+        """What a class permits under these ceilings; without a class, nothing."""
+        return self._ceilings.permitted(effect)
 
     def grant(self, needs: CapabilitySet, effect: EffectClass | None) -> CapabilitySet:
-        """What a tool holds that needs so much and runs at a class."""
-        # The small sets first: a manifest may have thousands of rules, and a tool seldom needs more than a few.
-        return self._known(
-            (effect, needs), lambda: self._held.counted(needs & self._narrower & self._above.most(effect))
+        """The grant of a tool with these needs at a class."""
+        # The small sets first, which is faster: a manifest may have thousands of rules, and most tools need a few.
+        return self._cached(
+            (effect, needs), lambda: self._counter.counted(needs & self._narrower & self._ceilings.most(effect))
         )
 
     def holds_part_of(self, need: Capability) -> bool:
-        """Whether any part of a need passes every layer, whatever the class permits."""
-        return bool(CapabilitySet((need,)) & self._narrower & self._above.ceiling)
+        """Whether every layer allows at least a part of a need; the class is not considered."""
+        return bool(CapabilitySet((need,)) & self._narrower & self._ceilings.ceiling)
 
     def writes(self, needs: CapabilitySet, effect: EffectClass | None) -> bool:
-        """Whether such a tool can change anything."""
+        """Whether a tool with these needs can write or delete anything at a class."""
         key = effect, needs
         if key not in self._writes:
             changing = needs & WRITES
-            self._writes[key] = bool(changing) and bool(changing & self._narrower & self._above.most(effect))
+            self._writes[key] = bool(changing) and bool(changing & self._narrower & self._ceilings.most(effect))
         return self._writes[key]
 
 
 def common_of(manifest: Manifest, admissions: Iterable[Admission], spec: ToolSpec) -> Common:
-    """What stands above every tool with such admissions and such connectors."""
+    """The `Common` of a tool; tools with the same layers, allowlists and connectors share one."""
     admissions = tuple(admissions)
     defined = [
         manifest.definitions[name].layer for name in sorted(spec.named_connectors) if name in manifest.definitions
@@ -135,33 +135,33 @@ def common_of(manifest: Manifest, admissions: Iterable[Admission], spec: ToolSpe
     listing = tuple(bundle for bundle in bundles_of(manifest, admissions) if bundle.connectors is not None)
     refs = tuple(connector_ref(manifest, spec, name) for name in sorted(spec.named_connectors))
     key = narrowing, tuple(bundle.name for bundle in listing), refs
-    known: dict[object, Common] = manifest._cache.setdefault("common", {})
-    if key not in known:
-        known[key] = _common(manifest, narrowing, listing, refs)
-    return known[key]
+    cached: dict[object, Common] = manifest._cache.setdefault("common", {})
+    if key not in cached:
+        cached[key] = _common(manifest, narrowing, listing, refs)
+    return cached[key]
 
 
 def _common(
     manifest: Manifest, narrowing: tuple[Layer, ...], listing: tuple[Bundle, ...], refs: tuple[ConnectorRef, ...]
 ) -> Common:
-    held: _Held = manifest._cache.setdefault("held", {}).setdefault("all", _Held())
-    held.count(_WEIGHT + sum(len(layer.allows) for layer in narrowing))
-    connectors = _connector_layer(manifest, listing, refs, held)
+    counter: _PairCounter = manifest._cache.setdefault("pairs", {}).setdefault("all", _PairCounter())
+    counter.count(_WEIGHT + sum(len(layer.allows) for layer in narrowing))
+    connectors = _connector_layer(manifest, listing, refs, counter)
     layers = distinct((*manifest.layers, *narrowing, connectors))
     narrower = meet_layers(layer for layer in layers if not any(layer is own for own in manifest.layers))
-    return Common(layers, _unexpanded_grounds(layers), narrower, _above(manifest, layers), held)
+    return Common(layers, _unexpanded_grounds(layers), narrower, _ceilings_of(manifest, layers), counter)
 
 
-def _above(manifest: Manifest, layers: tuple[Layer, ...]) -> _Above:
+def _ceilings_of(manifest: Manifest, layers: tuple[Layer, ...]) -> _Ceilings:
     ceilings = tuple(layer for layer in layers if layer.kind in CEILINGS)
-    known: dict[tuple[Layer, ...], _Above] = manifest._cache.setdefault("above", {})
-    if ceilings not in known:
-        known[ceilings] = _Above(manifest.ceiling if ceilings else _NOTHING, _named_by_all(ceilings))
-    return known[ceilings]
+    cached: dict[tuple[Layer, ...], _Ceilings] = manifest._cache.setdefault("ceilings", {})
+    if ceilings not in cached:
+        cached[ceilings] = _Ceilings(manifest.ceiling if ceilings else _NOTHING, _tcp_named_by_all(ceilings))
+    return cached[ceilings]
 
 
-def _named_by_all(ceilings: tuple[Layer, ...]) -> CapabilitySet:
-    """The connections that every ceiling allows by a rule that says `tcp`."""
+def _tcp_named_by_all(ceilings: tuple[Layer, ...]) -> CapabilitySet:
+    """The connections that every ceiling allows by rules that name `tcp`."""
     named: CapabilitySet | None = None
     for rules in map(named_tcp, ceilings):
         named = rules if named is None else named & rules
@@ -169,7 +169,7 @@ def _named_by_all(ceilings: tuple[Layer, ...]) -> CapabilitySet:
 
 
 def _unexpanded_grounds(layers: tuple[Layer, ...]) -> tuple[Ground, ...]:
-    """A deny below `${workdir}` or `~` stops nothing until those are real directories: before that, all is denied."""
+    """Refuse every call while a deny has `${workdir}` or `~`, since the deny cannot be enforced yet."""
     for layer in layers:
         for rule in layer.denies:
             if rule.capability.domain in PATH_DOMAINS and rule.capability.key[:1] in ("$", "~"):
@@ -180,7 +180,7 @@ def _unexpanded_grounds(layers: tuple[Layer, ...]) -> tuple[Ground, ...]:
 
 
 def connector_ref(manifest: Manifest, spec: ToolSpec | None, name: str) -> ConnectorRef:
-    """A connector at the version that counts: of the distribution that runs, or as it is declared."""
+    """A connector with the version that counts: that of the installed distribution, or else the declared one."""
     definition = manifest.definitions.get(name)
     own = spec.connector if spec is not None and spec.connector and spec.connector.name == name else None
     stated = own.version if own else ""
@@ -195,7 +195,7 @@ def connector_ref(manifest: Manifest, spec: ToolSpec | None, name: str) -> Conne
 def connector_grounds(
     manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec, layers: Iterable[Layer]
 ) -> Iterator[Ground]:
-    """What keeps out the connectors that a tool cannot do without: the lists, and the denies of its layers."""
+    """Why the needed connectors of a tool are not allowed: by the allowlists, and by denies of its layers."""
     for name in sorted(spec.needed_connectors):
         if ground := connector_ground(manifest, bundles, spec, name):
             yield ground
@@ -206,7 +206,7 @@ def connector_grounds(
 
 
 def connector_ground(manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec, name: str) -> Ground | None:
-    """What keeps a connector out, at the version that counts, or None."""
+    """Why the allowlists or the definition do not allow a connector at the version that counts, or None."""
     ref = connector_ref(manifest, spec if name in spec.named_connectors else None, name)
     listing = tuple(bundle for bundle in bundles if bundle.connectors is not None)
     line = _lines(manifest, listing).get(ref.name)
@@ -225,15 +225,15 @@ def _obstacle(manifest: Manifest, about: Connectors, ref: ConnectorRef) -> tuple
 
 
 def _connector_layer(
-    manifest: Manifest, listing: tuple[Bundle, ...], refs: tuple[ConnectorRef, ...], held: _Held
+    manifest: Manifest, listing: tuple[Bundle, ...], refs: tuple[ConnectorRef, ...], counter: _PairCounter
 ) -> Layer:
-    """The connectors that the lists admit for a tool that names some of them, each at the version that counts."""
+    """The layer of allowed connectors for a tool that uses `refs`."""
     key = tuple(bundle.name for bundle in listing), refs
-    known: dict[object, Layer] = manifest._cache.setdefault("connector layers", {})
-    if key in known:
-        return known[key]
+    cached: dict[object, Layer] = manifest._cache.setdefault("connector layers", {})
+    if key in cached:
+        return cached[key]
     lines = _lines(manifest, listing)
-    held.count(_WEIGHT_OF_A_LINE * len(lines))
+    counter.count(_WEIGHT_OF_A_LINE * len(lines))
     named = {ref.name: ref for ref in refs}
     rules = tuple(
         line.rule
@@ -242,25 +242,25 @@ def _connector_layer(
     )
     silent = EVERY_DOMAIN - {"connector"}
     layer = Layer("connectors", "the lists of connectors", manifest.origin, rules, silent=silent)
-    known[key] = layer
+    cached[key] = layer
     return layer
 
 
 class _SharedConnector(Struct, frozen=True):
-    """A connector that every list names, what the lists say about it, and whether a tool gets in that names none."""
+    """A connector that is in every allowlist."""
 
     rule: Rule
-    about: Connectors
-    unnamed: bool
+    about: Connectors  # the allowlists with only the entries about it
+    unnamed: bool  # whether a tool that does not declare the connector may use it
 
 
 def _lines(manifest: Manifest, listing: tuple[Bundle, ...]) -> dict[str, _SharedConnector]:
-    known: dict[object, dict[str, _SharedConnector]] = manifest._cache.setdefault("connectors", {})
+    cached: dict[object, dict[str, _SharedConnector]] = manifest._cache.setdefault("connectors", {})
     key = tuple(bundle.name for bundle in listing)
-    if key not in known:
+    if key not in cached:
         connectors = connectors_of(manifest, listing)
         places = {rule.name: rule.origin for profile in connectors.profiles for rule in profile}
-        known[key] = {
+        cached[key] = {
             name: _SharedConnector(
                 Rule(Capability(f"connector:use:{name}"), places[name], "capabilities.connectors"),
                 about,
@@ -268,4 +268,4 @@ def _lines(manifest: Manifest, listing: tuple[Bundle, ...]) -> dict[str, _Shared
             )
             for name, about in connectors.by_name().items()
         }
-    return known[key]
+    return cached[key]

@@ -1,6 +1,7 @@
-"""What a review can tell beyond the decision itself: a tool that no gate would register, an address no call goes to.
+"""Refusals and problems that can be predicted from files: a tool that does not fit, an address that is never dialled.
 
-`decide` judges one call of a tool that is registered. Whoever only has files wants to know the rest too.
+`decide` assumes that a gate has registered the tool, and knows no addresses. A review has only files, so it checks here
+what the gate and the handles would refuse later.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,15 +28,18 @@ from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Approvals
 
-MOST_PARTS = 150_000  # of paths and names in all rules: each part is compared with other rules
+MOST_PARTS = (
+    150_000  # the segments of all paths and names in the rules; each of them takes comparisons with other rules
+)
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-# Names that the public DNS has no addresses for: RFC 6761 (localhost), RFC 6762 (local, and the private names of its
-# appendix G), RFC 8375 (home.arpa), and `internal`, which ICANN keeps for private use. Names without a dot are too.
-_INNER = (".localhost", ".local", ".internal", ".intranet", ".private", ".corp", ".home", ".lan", ".home.arpa")
+# Names that have no address in the public DNS: RFC 6761 (localhost), RFC 6762 (local, and the private names of its
+# appendix G), RFC 8375 (home.arpa), and `internal`, which ICANN reserves for private use. Names without a dot have none
+# either.
+_NOT_PUBLIC = (".localhost", ".local", ".internal", ".intranet", ".private", ".corp", ".home", ".lan", ".home.arpa")
 
 
 def foreseen(decision: Decision, manifest: Manifest) -> Decision:
-    """The decision as a gate would come to it: a misfit is refused whole, an address never dialled too."""
+    """The decision that a gate would make: it also refuses every call of a misfit, and addresses that are closed."""
     if (locked := manifest.lock_problem) is not None:
         ground = Ground("MANIFEST_CHANGED", f"found {locked.found}", locked.origin, locked.hint)
         return Deny(decision.request, (ground,))
@@ -51,43 +55,43 @@ def foreseen(decision: Decision, manifest: Manifest) -> Decision:
     steps = {step for ground in known for step in _steps(ground.fix)}
     more = tuple(ground for ground in unmet if not (known and _steps(ground.fix) <= steps))
     if not known and use and use.domain == "network" and not closed and is_address(use.target):
-        closed = address_grounds(use, (_bare(use.target),), reach)
-    elif not known and use and use.domain == "network" and _inner(use.target):
-        closed = tuple(_shut_grounds(host_text(use.target), reach))
+        closed = address_grounds(use, (_without_brackets(use.target),), reach)
+    elif not known and use and use.domain == "network" and _has_no_public_address(use.target):
+        closed = tuple(_unlisted_grounds(host_text(use.target), reach))
     return Deny(decision.request, (*closed, *known, *more), use) if closed or more else decision
 
 
 def unfit_grounds(reach: Reach) -> tuple[Ground, ...]:
-    """Why a gate denies every call of a tool that `decide` would let through: it does not fit its manifest."""
+    """Why a gate would refuse every call of a tool: unmet needs, and rules about arguments that it does not have."""
     return () if reach.manifest.narrow else (*unmet_needs(reach), *argument_grounds(reach))
 
 
-def _shut_grounds(name: str, reach: Reach) -> Iterator[Ground]:
-    """Why no call can connect to a name without a public address: the lists of `private` leave no address for it."""
+def _unlisted_grounds(name: str, reach: Reach) -> Iterator[Ground]:
+    """Why no call can connect to a name without a public address: no private address is in every `private` list."""
     if not _closed(name, reach):
         return
     alone = len(reach.manifest.private) < 2
     for one in private_lists(reach.manifest, reach.bundles):
-        missing = [text for text in _wanted(name) if beyond((text,), one.ranges)]
+        missing = [text for text in _suggested_ranges(name) if beyond((text,), one.ranges)]
         where = f" in {one.key.removesuffix('.private')}" if one.key.startswith("bundles.") else ""
         why = f"`private` is empty{where}" if not one.ranges else f"`{one.key}` has no address that every list has"
         listed = ", ".join(f'"{text}"' for text in (*one.ranges, *missing))
         fix = f"set `{one.key}: [{listed}]` in {one.origin.file}"
         if not (one.ranges or where) and alone:
-            fix = _opening(name)
+            fix = _private_fix(name)
         if missing:
             yield Ground("ADDRESS_NOT_ALLOWED", f"`{name}` has no public address, and {why}", one.origin, fix)
 
 
 def _closed(name: str, reach: Reach) -> bool:
-    """Whether no address that a name without public ones may have is in every list of a tool."""
+    """Whether a name without a public address cannot be reached: no address for it is in every list of the tool."""
     lists = private_of(reach.manifest, reach.bundles) or ((),)
     return not common_ranges((*lists, LOOPBACK) if on_this_machine(name) else lists)
 
 
 def unreachable(rule: Capability, reach: Reach) -> bool:
-    """Whether no call of a tool can connect to the host of a rule that it holds."""
-    if rule.domain != "network" or not (is_address(rule.key) or _inner(rule.key)):
+    """Whether a tool can never connect to the host of a rule in its grant, because its addresses are closed."""
+    if rule.domain != "network" or not (is_address(rule.key) or _has_no_public_address(rule.key)):
         return False
     if not is_address(rule.key):
         return _closed(host_text(rule.key), reach)
@@ -95,16 +99,16 @@ def unreachable(rule: Capability, reach: Reach) -> bool:
     bundles = [(one.private, one.admission.layer.allows if one.admission.layer else ()) for one in reach.bundles]
     lists = [(reach.manifest.private, all(_writes(rule, allows) for allows in ceilings))]
     lists += [((private,), _writes(rule, allows)) for private, allows in bundles if private is not None]
-    return any(refused_addresses((_bare(rule.key),), private, written) for private, written in lists)
+    return any(refused_addresses((_without_brackets(rule.key),), private, written) for private, written in lists)
 
 
 def _writes(rule: Capability, allows: Iterable[Rule]) -> bool:
-    """Whether some of the rules name exactly the address of a rule."""
+    """Whether one of the rules in `allows` names exactly the address of a rule."""
     return any(one.capability.key == rule.key and one.capability.meet(rule) for one in allows)
 
 
 def closed_address_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning for each host that tools hold and none of them can reach, since bundles leave no address for it."""
+    """Warn about each host in a grant that no tool can reach, because the `private` lists have no common address."""
     reached: set[str] = set()
     closed: dict[str, Reach] = {}
     seen: set[object] = set()
@@ -120,11 +124,11 @@ def closed_address_problems(manifest: Manifest) -> Iterator[Problem]:
                 closed.setdefault(rule.key, reach)
     for host, reach in closed.items():
         name, lists = host_text(host), list(private_lists(manifest, reach.bundles))
-        wanted = (str(ip_network(_bare(host))),) if is_address(host) else _wanted(name)
+        wanted = (str(ip_network(_without_brackets(host))),) if is_address(host) else _suggested_ranges(name)
         lacking = [one for one in reversed(lists) if not common_ranges((one.ranges, wanted))]
         one = (lacking or lists[-1:])[0]
         if host in reached or not (one.ranges or one.key.startswith("bundles.")):
-            continue  # where the manifest lists nothing at all, the rule for the host has a warning
+            continue  # if the manifest has no list at all, `address_problems` warns about the rule
         listed = ", ".join(f'"{text}"' for text in wanted)
         found = f"`{one.key}` without the addresses of `{name}`, which a rule allows"
         hint = f"no call connects to it: add {listed}, or remove the rule"
@@ -132,27 +136,27 @@ def closed_address_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def address_problems(manifest: Manifest, unassigned: Iterable[Layer] = ()) -> Iterator[Problem]:
-    """A warning for each rule that looks as if it opened something and does not, because of where it leads.
+    """Warn about each rule for a host that cannot be reached: a metadata service, or a name without public addresses.
 
-    `unassigned` are the lists of bundles that this agent does not have: a reader of the workspace sees them too.
+    `unassigned` are the layers of bundles that are not assigned to this agent, which are checked too.
     """
     assigned = [admission.layer for held in manifest.admissions.values() for admission in held if admission.layer]
     layers = list({id(layer): layer for layer in (*manifest.layers, *assigned, *unassigned)}.values())
     rules = [(layer, rule) for layer in layers for rule in layer.allows if rule.capability.domain == "network"]
-    yield from (_metadata(rule) for _, rule in rules if never_dialled(rule.capability))
-    if not _shut(manifest):
+    yield from (_metadata_problem(rule) for _, rule in rules if never_dialled(rule.capability))
+    if not _opens_nothing(manifest):
         return
-    inner = [(layer, rule) for layer, rule in rules if _inner(rule.capability.key)]
-    told = {rule.capability.key for layer, rule in inner if layer.kind in CEILINGS}
+    inner = [(layer, rule) for layer, rule in rules if _has_no_public_address(rule.capability.key)]
+    reported = {rule.capability.key for layer, rule in inner if layer.kind in CEILINGS}
     for layer, rule in inner:
         if layer.kind in CEILINGS:
-            yield _unopened(rule)
-        elif told.isdisjoint(host_ancestors(rule.capability.key)):  # else the warning about the ceiling says it
-            yield _unopened(rule, " in the manifest")
+            yield _unopened_problem(rule)
+        elif reported.isdisjoint(host_ancestors(rule.capability.key)):  # else the warning about the ceiling is enough
+            yield _unopened_problem(rule, " in the manifest")
 
 
 def pair_problems(manifest: Manifest) -> Iterator[Problem]:
-    """An error if the grants of a manifest's tools would take too much memory, all together."""
+    """Report an error if the grants of all tools together would take too much memory."""
     declared = [manifest.tools[name] for name in manifest.admissions if name in manifest.tools]
     bundles = [admission.layer for held in manifest.admissions.values() for admission in held if admission.layer]
     layers = [*manifest.layers, *{id(layer): layer for layer in bundles}.values()]
@@ -168,7 +172,7 @@ def pair_problems(manifest: Manifest) -> Iterator[Problem]:
         return
     ports = sum(rule.port is not None for rule in (*rules, *needs))
     if (len(declared) + ports + 1) * (len(rules) + len(needs) + lines) <= MOST_PAIRS:
-        return  # most manifests: whatever meets what, it is not too much
+        return  # fast path: an upper bound is below the limit
     try:
         for spec in (manifest.ceiling and declared) or ():
             reach_of(manifest, spec.name)
@@ -184,7 +188,7 @@ def pair_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def quorum_problems(manifest: Manifest) -> Iterator[Problem]:
-    """What is wrong with a quorum that nobody can meet; told of the whole policy, since keys may be another file's."""
+    """Report a quorum that cannot be met. Checked on the complete policy, since the keys may be in another file."""
     yield from _quorum_problems(manifest.approvals, lambda key: manifest.places.get(key, manifest.origin))
     names = sorted({admission.bundle for admissions in manifest.admissions.values() for admission in admissions})
     for bundle in (manifest.bundles[name] for name in names if name in manifest.bundles):
@@ -205,13 +209,13 @@ def _quorum_problems(approvals: Approvals, place: Callable[[str], Origin]) -> It
         hint = "as it stands nobody can approve anything: list their public keys under `approvals.keys`"
         yield Problem(origin, found, expected, hint, "warning")
     distinct = len({key_bytes(key) for key in keys or ()} - {None})
-    if keys and quorum > distinct:  # an empty list says on purpose that nobody approves
+    if keys and quorum > distinct:  # an empty list is allowed: it states that no one can approve
         origin = place("approvals.keys")
         yield Problem(origin, f"a quorum of {quorum}", f"at most {distinct}, the number of keys")
 
 
 def unpinned_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning for each line that lets the file approve writes, where nothing pins the file."""
+    """Warn about each line that approves writes in the file while nothing pins the file."""
     if manifest.pinned or manifest.lock_problem is not None:
         return
     stated = {
@@ -222,53 +226,50 @@ def unpinned_problems(manifest: Manifest) -> Iterator[Problem]:
     }
     if manifest.approvals.write == "manifest" and "approvals.write" in manifest.places:
         stated.add(manifest.places["approvals.write"])
-    # One for each line: the value of a key and the key itself are two places.
+    # One warning for each line, although the key and its value are two places.
     for origin in {(one.file, one.line): one for one in sorted(filter(None, stated))}.values():
         found, expected = "`manifest` as approval, and no pin", "a pin; without one it means `session`"
         yield Problem(origin, found, expected, f"{pin(manifest)}, or say `session`", "warning")
 
 
 def on_this_machine(host: str) -> bool:
-    """Whether a name leads to the loopback addresses of whoever looks it up."""
+    """Whether a name is `localhost` or below it, and so resolves to loopback addresses."""
     return host.rpartition(".")[2] == "localhost"
 
 
 def never_dialled(about: Capability | Use) -> bool:
-    """Whether a rule or a use is about an address that no manifest opens."""
+    """Whether a rule or a use is about an address that no manifest can open, such as a metadata service."""
     host = about.key if isinstance(about, Capability) else about.target
-    return about.domain == "network" and is_address(host) and address_kind(_bare(host)).metadata
+    return about.domain == "network" and is_address(host) and address_kind(_without_brackets(host)).metadata
 
 
 def _never_dialled(use: Use, reach: Reach) -> tuple[Ground, ...]:
-    return address_grounds(use, (_bare(use.target),), reach) if never_dialled(use) else ()
+    return address_grounds(use, (_without_brackets(use.target),), reach) if never_dialled(use) else ()
 
 
-def _bare(host: str) -> str:
+def _without_brackets(host: str) -> str:
     return host.strip("[]")
 
 
-def _inner(host: str) -> bool:
-    """Whether a host, or every name below it, has no public address."""
+def _has_no_public_address(host: str) -> bool:
+    """Whether a host key is a name, or a pattern of names, without public addresses."""
     if host == TOP or is_address(host):
         return False
-    return "." not in host or f".{host}".endswith(_INNER)
+    return "." not in host or f".{host}".endswith(_NOT_PUBLIC)
 
 
-def _shut(manifest: Manifest) -> bool:
-    """Whether some ceiling opens no address at all beside the public ones."""
+def _opens_nothing(manifest: Manifest) -> bool:
+    """Whether at least one ceiling opens no private address at all."""
     return not manifest.private or not all(manifest.private)
 
 
-def _opening(name: str, where: str = "") -> str:
+def _private_fix(name: str, where: str = "") -> str:
     ranges = "" if on_this_machine(name) else ", or the ranges that your network has"
-    return f"add `private: [{_ranges(name)}]` beside `destinations`{where}{ranges}"
+    listed = ", ".join(f'"{text}"' for text in _suggested_ranges(name))
+    return f"add `private: [{listed}]` next to `destinations`{where}{ranges}"
 
 
-def _ranges(name: str) -> str:
-    return ", ".join(f'"{text}"' for text in _wanted(name))
-
-
-def _wanted(name: str) -> tuple[str, ...]:
+def _suggested_ranges(name: str) -> tuple[str, ...]:
     return LOOPBACK if on_this_machine(name) else ("10.0.0.0/8",)
 
 
@@ -276,13 +277,13 @@ def _steps(fix: str) -> set[str]:
     return {step.partition(" (")[0] for step in fix.split("; ") if step}
 
 
-def _metadata(rule: Rule) -> Problem:
+def _metadata_problem(rule: Rule) -> Problem:
     host = rule.capability.key
-    found, expected = f"`{host}`, {address_kind(_bare(host)).title}", "a host that can be reached"
+    found, expected = f"`{host}`, {address_kind(_without_brackets(host)).title}", "a host that can be reached"
     return Problem(rule.origin, found, expected, "no call connects there, whatever is allowed: remove it", "warning")
 
 
-def _unopened(rule: Rule, where: str = "") -> Problem:
+def _unopened_problem(rule: Rule, where: str = "") -> Problem:
     name = host_text(rule.capability.key)
     found, expected = f"`{name}`, which has no public address", "its addresses under `private`"
-    return Problem(rule.origin, found, expected, _opening(name, where), "warning")
+    return Problem(rule.origin, found, expected, _private_fix(name, where), "warning")

@@ -1,9 +1,7 @@
-"""Which addresses a connection may go to: public ones, and those that a manifest opens by itself.
+"""Refusals in words: why a connection may not go to an address, and the explanation of a decision for the operator.
 
-Rules are about names; a name can lead anywhere. This is asked with every address of an answer before anything is
-dialled, and all of them must pass. Nothing here resolves or connects.
-
-A decision in words for the operator: what was asked, what decided, where it is written, what would change it.
+`explain` lists what was requested, the rules that decided with their places, and the edits that would allow it. Which
+addresses are open is decided in `policy/addresses.py`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from licet.core.policy.bundle import Bundle
 
 
 def is_written(use: Use, reach: Reach) -> bool:
-    """Whether every ceiling has a rule for exactly this address; a wildcard or the tool's own need is not that."""
+    """Whether every ceiling has a rule for exactly this address. Wildcards and the needs of the tool do not count."""
     ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
     return bool(ceilings) and all(
         any(rule.capability.key == use.target and rule_covers(rule.capability, use) for rule in layer.allows)
@@ -29,17 +27,17 @@ def is_written(use: Use, reach: Reach) -> bool:
 
 
 def address_grounds(use: Use, addresses: Sequence[str], reach: Reach) -> tuple[Ground, ...]:
-    """Why a connection may not go to these addresses of a host, with the lines that would allow it; or nothing.
+    """Why a connection may not go to these addresses of a host, with the edits that would allow it; empty if it may.
 
-    The first ground repeats only what the caller knows. What a name of the inner network leads to is for the operator.
+    The first reason has only facts that the caller knows. The addresses of a private name are for the operator only.
     """
     if addresses and all(address_kind(text) is PUBLIC for text in addresses):
         return ()
     literal = is_address(use.target)
     wrong = refused_addresses(addresses, reach.manifest.private, literal and is_written(use, reach))
-    fix, opened = _fix(wrong, reach), not wrong
+    fix, opened = _ceiling_fix(wrong, reach), not wrong
     for bundle in reach.bundles:
-        # A bundle that lists private addresses is held to them, whatever addresses the ceilings write out.
+        # If a bundle has a `private` list, the list counts even for an address that the ceilings name exactly.
         if bundle.private is not None:
             closed = refused_addresses(addresses, (bundle.private,), literal and _is_written_in(bundle, use))
             wrong = tuple(dict.fromkeys((*wrong, *closed)))
@@ -49,25 +47,25 @@ def address_grounds(use: Use, addresses: Sequence[str], reach: Reach) -> tuple[G
     if addresses and not wrong:
         return ()
     found = [f"{visible(text)} is {address_kind(text).title}" for text in wrong]
-    said = found if literal and found else [f"{use.target} leads to an address that is not public", *found]
-    faces = [face for text in wrong for face in address_kind(text).closed]
+    texts = found if literal and found else [f"{use.target} leads to an address that is not public", *found]
+    needed = [address for text in wrong for address in address_kind(text).closed]
     lists = [
         one for one in private_lists(reach.manifest, reach.bundles) if not opened or one.key.startswith("bundles.")
     ]
-    lacking = (one.origin for one in lists if not all(in_list(face, one.ranges) for face in faces))
-    origin = next((place for place in lacking if place.line), None) if faces else None
-    return tuple(Ground("ADDRESS_NOT_ALLOWED", text, origin, fix) for text in said)
+    lacking = (one.origin for one in lists if not all(in_list(address, one.ranges) for address in needed))
+    origin = next((place for place in lacking if place.line), None) if needed else None
+    return tuple(Ground("ADDRESS_NOT_ALLOWED", text, origin, fix) for text in texts)
 
 
-def _fix(wrong: tuple[str, ...], reach: Reach) -> str:
-    """The line for each ceiling that would open these addresses."""
+def _ceiling_fix(wrong: tuple[str, ...], reach: Reach) -> str:
+    """The edits of `private`, one for each ceiling, that would open these addresses."""
     manifest = reach.manifest
     if not wrong:
         return ""
-    faces = [face for text in wrong for face in address_kind(text).closed]
+    needed = [address for text in wrong for address in address_kind(text).closed]
     steps = []
     for one in private_lists(manifest, ()):
-        missing = dict.fromkeys(_exact(face) for face in faces if not in_list(face, one.ranges))
+        missing = dict.fromkeys(_exact(address) for address in needed if not in_list(address, one.ranges))
         if missing:
             listed = ", ".join(f'"{text}"' for text in (*one.ranges, *missing))
             steps.append(f"set `{one.key}: [{listed}]` in {one.origin.file}")
@@ -76,8 +74,8 @@ def _fix(wrong: tuple[str, ...], reach: Reach) -> str:
 
 def _bundle_fix(wrong: tuple[str, ...], bundle: Bundle) -> str:
     ranges = bundle.private or ()
-    faces = [face for text in wrong for face in address_kind(text).closed if not in_list(face, ranges)]
-    missing = dict.fromkeys(map(_exact, faces))
+    needed = [address for text in wrong for address in address_kind(text).closed if not in_list(address, ranges)]
+    missing = dict.fromkeys(map(_exact, needed))
     listed = ", ".join(f'"{text}"' for text in (*ranges, *missing))
     return f"set `bundles.{bundle.name}.private: [{listed}]` in {bundle.origin.file}" if missing else ""
 
@@ -89,7 +87,7 @@ def _is_written_in(bundle: Bundle, use: Use) -> bool:
 
 
 def _exact(address: Address) -> str:
-    bare = str(address).partition("%")[0]  # the interface of a link-local address is not part of a range
+    bare = str(address).partition("%")[0]  # without the interface of a link-local address, which a range cannot have
     return f"{bare}/{address.max_prefixlen}"
 
 
@@ -97,12 +95,11 @@ _WIDTH = 14
 
 
 def explain(decision: Decision, reach: Reach | None = None) -> str:
-    """Why a call is allowed, refused or asked about, a line for each thing that matters."""
+    """Explain a decision to the operator: the verdict, the reasons with their places, and the fixes."""
     tool = visible(decision.request.tool)
     match decision:
         case Allow():
-            held = decision.request.uses
-            lines = [f"allowed: `{tool}` may {visible(str(use))}" for use in held] or [
+            lines = [f"allowed: `{tool}` may {visible(str(use))}" for use in decision.request.uses] or [
                 f"allowed: `{tool}` may be called"
             ]
             lines += [_line("because", ground) for ground in decision.rules]
@@ -136,7 +133,7 @@ def missing_at_host(reach: Reach, use: Use) -> str:
 
 
 def ran_until(cost_usd: str) -> str:
-    """That a tool had begun when it was refused something that a person may still agree to."""
+    """A line that warns that the tool had already started when it needed an approval, so a retry starts again."""
     cost = "" if cost_usd == "0" else f" and cost {cost_usd} USD"
     return _line("it ran", f"until there{cost}; called again, it runs from the start{' and costs again' * bool(cost)}")
 
@@ -146,7 +143,7 @@ def _what(use: Use | None) -> str:
 
 
 def _allowed_instead(reach: Reach, use: Use) -> list[str]:
-    """What the tool needs and what is allowed in the domain that was refused, so that a typo shows."""
+    """The needs and the rules in the domain of a refused use, so that the operator can spot a typo."""
     needs, optional = (
         [str(rule) for rule in declared.allow if rule.domain == use.domain]
         for declared in (reach.spec.needs, reach.spec.optional)

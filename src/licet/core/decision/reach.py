@@ -1,7 +1,8 @@
-"""What one tool of one manifest may do: its needs, its class and every layer of the ceiling, folded once.
+"""What one tool may do under one manifest: its needs, its class and all layers, combined once into a `Reach`.
 
-The same folding answers registration (`grounds`, the standing obstacles), a call (`grant`) and a reviewer
-(`grounds_of`, `obstacles_of`: which rules decide a use, and where they are written).
+- `grounds` are the reasons why the tool cannot be called at all, for registration.
+- `grant` is what each call holds.
+- `grounds_of` and `obstacles_of` are the rules that allow or refuse one use, and where they are written, for reviews.
 """
 
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ from licet.core.policy.tool import ToolSpec
 
 
 class Reach(Compared, frozen=True):
-    """One tool under one manifest: what it holds, and what stands in its way."""
+    """One tool under one manifest: its grant, and the reasons why it cannot be called."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"manifest"})
 
@@ -65,16 +66,16 @@ class Reach(Compared, frozen=True):
     permitted: CapabilitySet
     grant: CapabilitySet
     grounds: tuple[Ground, ...]  # why it cannot be called at all; empty if it can
-    approval: WriteApproval | None  # how a call asks; None if it does not
-    approved_by: str  # what pins the file that approves its writes; empty if it holds none, or a person is asked
+    approval: WriteApproval | None  # when a call needs an approval; None if it needs none
+    approved_by: str  # what pins the file that approves its writes; empty if it has no writes, or a person approves
     max_calls: int | None
     max_cost_usd: Decimal | None
-    approvals: Approvals  # how long an answer holds and whose counts, as manifest and bundles say together
-    bundles: tuple[Bundle, ...]  # that it is admitted through
-    unlimited: bool  # no budget stops it, nor a limit of its own, whatever was spent
+    approvals: Approvals  # of the manifest and the bundles together
+    bundles: tuple[Bundle, ...]  # the bundles that admit it
+    unlimited: bool  # neither a budget nor a limit of the tool applies
 
     def grounds_of(self, use: Use) -> tuple[Ground, ...]:
-        """The rules that allow a use: the tool's need, then the nearest rule of each layer that speaks of it."""
+        """The rules that allow a use: the need of the tool, then the nearest rules of each layer."""
         grounds = [
             Ground("ALLOWED", f"`{self.spec.name}` needs {need}", self.spec.origin)
             for need in covering(self.spec.needs, use)
@@ -90,17 +91,17 @@ class Reach(Compared, frozen=True):
         return tuple(grounds)
 
     def obstacles_of(self, use: Use) -> tuple[Ground, ...]:
-        """Every reason why a use is refused, with the change that would remove it; empty if it is allowed."""
+        """Every reason why a use is refused, each with its fix; empty if the use is allowed."""
         grounds = tuple(self._obstacles_of(use))
         closed = any(layer.allowed.verdict(use) is False for layer in self.layers if layer.kind == "policy files")
-        # No change would let a policy file be written, so none is advised.
+        # No edit of a file would make a policy file writable, so there is no fix.
         return tuple(replace(ground, fix="") for ground in grounds) if closed else grounds
 
     def _obstacles_of(self, use: Use) -> Iterator[Ground]:
         reason, roots = REASON_OF_DOMAIN[use.domain], self.manifest.roots
         wanted = self._wanted(use)
         if not self.spec.touches.has(use):
-            # A key of the tool may say more than the use: then layers that allow the use must still take the rest.
+            # The key of the tool may mean more than the use. Then a layer that allows the use must allow the rest too.
             narrow = [one for one in self.layers if one.allowed.verdict(use) and not _takes(one, wanted)]
             steps = (add_to_layer(layer, wanted, self.spec, roots, use) for layer in narrow)
             fix = "; ".join((add_need(use, self.spec, roots), *steps))
@@ -115,7 +116,7 @@ class Reach(Compared, frozen=True):
                     if not rule_covers(rule.capability, use):
                         continue
                     if layer.kind == "policy files":
-                        yield Ground(reason, rule.key)  # no key of a file: what it keeps, in words
+                        yield Ground(reason, rule.key)  # here `key` is a sentence, such as `layer.POLICY`
                     else:
                         yield Ground(reason, f"denied by {rule.capability}", rule.origin, remove(rule))
             elif verdict is None:
@@ -130,7 +131,7 @@ class Reach(Compared, frozen=True):
 
     @property
     def consent(self) -> str:
-        """How its writes are approved, and where that is written; empty if it holds none."""
+        """How its writes are approved, and where this is written; empty if it needs no approval and has no writes."""
         if self.approved_by:
             origin = self.approval_origin("manifest")
             return f"its writes are approved in the policy, pinned by `{self.approved_by}` ({origin})"
@@ -140,8 +141,8 @@ class Reach(Compared, frozen=True):
         return f"it asks {when} ({self.approval_origin(self.approval)})"
 
     def approval_origin(self, mode: WriteApproval) -> Origin:
-        """Where a mode of approval is stated for this tool, or would be; an unpinned `manifest` means `session`."""
-        if self.effect == "destructive" and self.class_origin is not None:  # the class asks, whatever a key says
+        """Where a mode of approval is stated for this tool, or should be; an unpinned `manifest` means `session`."""
+        if self.effect == "destructive" and self.class_origin is not None:  # the class itself requires the approval
             return self.class_origin
         modes = (mode, "manifest") if mode == "session" else (mode,)
         stated = (
@@ -150,16 +151,16 @@ class Reach(Compared, frozen=True):
         return next(filter(None, stated), self.manifest.places.get("approvals", self.manifest.origin))
 
     def _wanted(self, use: Use) -> tuple[Capability, ...]:
-        """What a layer must allow before the tool fits and may make a use: what it needs, or will have to declare."""
+        """The rules that each layer must allow before a use is possible: the needs for it, declared already or not."""
         if not self.spec.touches.has(use):
             return declared_so(use, self.spec)
         needs = () if self.manifest.narrow else covering(self.spec.needs, use)
-        whole = tuple(need for need in needs if not need.defers)
-        return whole or tuple(rule for rule in (narrowest(use),) if rule)
+        required = tuple(need for need in needs if not need.defers)
+        return required or tuple(rule for rule in (narrowest(use),) if rule)
 
     @property
     def _stating(self) -> tuple[Admission, ...]:
-        """Everything that states a class: the admissions of the tool, and the definitions of its connectors."""
+        """All that states a class for the tool: its admissions, and the definitions of its connectors as admissions."""
         known = self.manifest.definitions
         defined = (known[name].effects for name in sorted(self.spec.named_connectors) if name in known)
         return *self.admissions, *(Admission(self.manifest.origin, effects=effects) for effects in defined)
@@ -175,10 +176,10 @@ class Reach(Compared, frozen=True):
         return next((origin for effect, origin in stated if effect == self.effect), self.spec.origin)
 
     def _stronger(self, use: Use) -> str:
-        """Every step that lets the class permit a use."""
+        """The edits after which the class of the tool permits a use."""
         steps: list[str] = []
         wanted = weakest_class(use, tcp_named=True)
-        if use.action == "tcp":  # once every ceiling names it
+        if use.action == "tcp":  # every ceiling must name it
             unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not named_tcp(layer).has(use)]
             exact = [rule for rule in (narrowest(use),) if rule]
             steps = [add_to_layer(layer, exact, self.spec, self.manifest.roots, use) for layer in unnamed]
@@ -189,17 +190,17 @@ class Reach(Compared, frozen=True):
 
 
 def reach_of(manifest: Manifest, tool: str) -> Reach | None:
-    """What a tool may do under a manifest, or None if the manifest does not know, does not admit or denies it."""
-    known: dict[str, Reach] = manifest._cache.setdefault("reach", {})
-    if tool not in known:
+    """What a tool may do under a manifest; None if the tool is unknown, not admitted or denied."""
+    cached: dict[str, Reach] = manifest._cache.setdefault("reach", {})
+    if tool not in cached:
         if tool not in manifest.admissions or tool not in manifest.tools or call_denials(manifest, tool):
             return None
-        known[tool] = fold(manifest, manifest.tools[tool])
-    return known[tool]
+        cached[tool] = compute_reach(manifest, manifest.tools[tool])
+    return cached[tool]
 
 
-def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[Ground, ...]:
-    """Why a manifest does not know, does not admit or denies a tool, and what else would stand in its way."""
+def not_admitted_grounds(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[Ground, ...]:
+    """Why `reach_of` is None for a tool, and the further reasons why it or its uses would be refused if admitted."""
     denied, admitted = call_denials(manifest, tool), tool in manifest.admissions
     if admitted and tool not in manifest.tools:
         text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
@@ -216,13 +217,13 @@ def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[
     if tool not in manifest.tools:
         return grounds
     admissions = manifest.admissions[tool] if admitted else admissions_if_admitted(manifest, tool)
-    reach = fold(replace(manifest, admissions={tool: admissions}), manifest.tools[tool])
+    reach = compute_reach(replace(manifest, admissions={tool: admissions}), manifest.tools[tool])
     later = (ground for use in uses for ground in reach.obstacles_of(use))
     return distinct((*grounds, *reach.grounds, *later))
 
 
 def _names_tools(layer: Layer, call: Use) -> bool:
-    """Whether a delegation says which tools it is about, and this one is not among them."""
+    """Whether a layer is a delegation that lists tools, and this tool is not among them."""
     named = any(rule.capability.domain == "tool" for rule in (*layer.allows, *layer.denies))
     return layer.kind == "delegation" and named and not layer.allowed.has(call)
 
@@ -235,7 +236,7 @@ def _left_out(layer: Layer, tool: str, call: Use) -> Ground:
 
 
 def nearest_rules(rules: tuple[Rule, ...], use: Use) -> list[Rule]:
-    """The rules nearest to a use among those that cover it."""
+    """The rules with the narrowest scope among those that cover a use."""
     found = [(use.keys.index(rule.capability.key), rule) for rule in rules if rule_covers(rule.capability, use)]
     nearest = min((distance for distance, _ in found), default=0)
     return [rule for distance, rule in found if distance == nearest]
@@ -256,8 +257,8 @@ def rule_covers(rule: Capability, use: Use) -> bool:
     )
 
 
-def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
-    """What a tool that the manifest admits would hold with this declaration, whatever the manifest knows of it."""
+def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
+    """Compute the reach of an admitted tool with this declaration, which may differ from the one in the manifest."""
     admissions = manifest.admissions[spec.name]
     common = common_of(manifest, admissions, spec)
     grounds: list[Ground] = []
@@ -273,7 +274,7 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
         key=WRITE_APPROVALS.index,
         default=manifest.approvals.write,
     )
-    if write == "manifest" and not manifest.pinned:  # a file that anybody may have changed approves nothing
+    if write == "manifest" and not manifest.pinned:  # a file that anyone may have changed approves nothing
         write = "session"
     writes = common.writes(spec.touches, effect)
     asks = effect == "destructive" or (write != "manifest" and writes)
@@ -322,7 +323,7 @@ def _elevated_grounds(
 def _class_of(
     manifest: Manifest, spec: ToolSpec, admissions: tuple[Admission, ...], grounds: list[Ground]
 ) -> EffectClass | None:
-    """The class a tool runs at; what keeps it from that class is added to the grounds."""
+    """The class that a tool runs at; the reasons against this class are added to `grounds`."""
     stated = [pair for admission in admissions for pair in admission.effects]
     own = spec.effect or min((effect for effect, _ in stated), key=CLASSES.index, default=None)
     named = [
@@ -330,10 +331,10 @@ def _class_of(
     ]
     defined = tuple(
         Admission(manifest.origin, effects=effects) for effects in named
-    )  # each states a class as an admission does
+    )  # as admissions, since both state classes
     stated += [pair for one in defined for pair in one.effects]
     if own is None:
-        text = f"nobody states a side-effect class for `{spec.name}`"
+        text = f"no side-effect class is stated for `{spec.name}`"
         grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_class(spec), "side_effect_class"))
         return None
     ceilings = [(effect, origin, "") for effect, origin in stated]
@@ -356,11 +357,11 @@ def _level_of(
     effect: EffectClass | None,
     grounds: list[Ground],
 ) -> Level | None:
-    """The level a tool runs at; what keeps it from that level is added to the grounds."""
+    """The level that a tool runs at; the reasons against this level are added to `grounds`."""
     stated = [pair for admission in admissions for pair in admission.levels]
     own: Level | None = spec.sandbox or min((level for level, _ in stated), key=LEVELS.index, default=None)
     if own is None:
-        text = f"nobody states a sandbox level for `{spec.name}`"
+        text = f"no sandbox level is stated for `{spec.name}`"
         grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, state_level(spec, "restricted"), "sandbox"))
         return None
     if own not in LEVELS:
@@ -369,7 +370,7 @@ def _level_of(
         return None
     levels: list[Level] = [own, *(ceiling for ceiling, _ in stated)]
     level: Level = min(levels, key=LEVELS.index) if manifest.narrow else own
-    # Where the class needs a wall, letting the tool run in this process is no way out.
+    # If the class needs walls, the fix must not be to allow `native`.
     walled = wall(admissions) if effect in ELEVATED and level == "native" else ""
     for ceiling, origin in stated:
         if not level_fits(level, ceiling):

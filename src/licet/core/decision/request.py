@@ -1,4 +1,4 @@
-"""What a decision is asked (`Request`, `Usage`, `Approval`) and how a reason is stated (`Ground`, with its code)."""
+"""The input of a decision (`Request`, `Usage`, `Approval`), and a reason for its result (`Ground`, with a code)."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -76,13 +76,13 @@ REASON_OF_DOMAIN: dict[str, Reason] = {
 
 
 class Approval(Struct, frozen=True):
-    """What a person agreed to: never wider than one tool of one session under one manifest."""
+    """What a person has approved. It is never for more than one tool in one session under one manifest."""
 
     manifest: str
     tool: str
     session: str
-    arguments: str = ""  # the digest of the exact arguments, where only this call was meant
-    use: str = ""  # the one act, where only that was meant
+    arguments: str = ""  # the digest of the arguments, if only calls with exactly these were approved
+    use: str = ""  # if only this one use was approved
 
 
 class Request(Struct, frozen=True):
@@ -96,40 +96,40 @@ class Request(Struct, frozen=True):
     @property
     def sound(self) -> bool:
         """Whether the fields have exactly the declared types; any other request is denied."""
-        # A subclass could answer differently each time it is asked.
+        # The methods of a subclass could return something else each time.
         return type(self.tool) is str and type(self.uses) is tuple and all(type(use) is Use for use in self.uses)
 
 
-class Spelled(Request, frozen=True):
-    """A request of which one use was refused, with what the caller wrote for it: refusals repeat that, and no more."""
+class RequestAsSent(Request, frozen=True):
+    """A request with one refused use as the caller wrote it. The message to the caller repeats only that text."""
 
     sent: str = ""
 
 
 class Usage(Struct, frozen=True):
-    """What a session has already spent, and what has been agreed to for it."""
+    """What a session has spent so far, and what was approved for it."""
 
     calls: int = 0
     calls_of_tool: Mapping[str, int] = {}
     cost_usd: Decimal = Decimal(0)
     cost_usd_today: Decimal = Decimal(0)
     cost_usd_of_tool: Mapping[str, Decimal] = {}
-    calls_today: int = 0  # of its agent, in all sessions
+    calls_today: int = 0  # by the agent, in all sessions
     approved: frozenset[Approval] = frozenset()
-    bundles: Mapping[str, "Usage"] = {}  # what the tools of a bundle have spent together
+    bundles: Mapping[str, "Usage"] = {}  # name of a bundle -> what its tools have spent together
 
 
 UNUSED = Usage()
 
 
 class Ground(Struct, frozen=True):
-    """One thing that decided: a rule or a missing one, where it is written, and the change that would allow."""
+    """One reason for a decision: a rule or a missing rule, where it is written, and the edit that would change it."""
 
     reason: Reason
     text: str
     origin: Origin | None = None
-    fix: str = ""
-    capability: str = ""
+    fix: str = ""  # empty if no edit would help
+    capability: str = ""  # what the reason is about, if it is about the tool and not about one use
 
     def __str__(self) -> str:
         return f"{self.text} ({self.origin})" if self.origin else self.text

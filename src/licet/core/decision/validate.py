@@ -1,6 +1,6 @@
-"""Registration: does a tool fit a manifest? The misfits as data, and as the grounds that deny calls of the tool.
+"""Registration: whether a tool fits a manifest. The misfits are returned as data, or as reasons for refusing calls.
 
-The most that a tool could get of which no file says what it needs: any declaration of it gets no more than this.
+`Undeclared` computes the most that an admitted tool could hold if no file declares it.
 """
 
 import re
@@ -23,7 +23,7 @@ from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
 from licet.core.decision.fixes import add_to_layer, remove
 from licet.core.decision.folding import MOST_PAIRS, common_of
-from licet.core.decision.reach import Reach, fold, outside, reach_of
+from licet.core.decision.reach import Reach, compute_reach, not_admitted_grounds, reach_of
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Request
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import ConnectorRule, Connectors
@@ -51,7 +51,7 @@ _FEWER = "write equal needs where tools do the same, or deny whole directories a
 _CHANGES = ("write", "delete")
 _APART = "keep the two apart, as with `--state`: no rule opens what licet protects"
 
-# By the first word of `Ground.capability`.
+# The first word of `Ground.capability` -> the category.
 _CATEGORY_OF: dict[str, Category] = {
     **{category: category for category in get_args(Category)},
     "secret": "secrets",
@@ -61,7 +61,7 @@ _CATEGORY_OF: dict[str, Category] = {
 
 
 class Misfit(Compared, frozen=True):
-    """One thing a tool asks for that a manifest does not give."""
+    """Something that a tool declares and its manifest does not allow."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"fix"})
 
@@ -69,14 +69,14 @@ class Misfit(Compared, frozen=True):
     category: Category
     capability: str
     message: str
-    fix: str = ""  # the change that would make it fit
+    fix: str = ""  # the edit that would make it fit
 
     def __str__(self) -> str:
         return f"{self.tool}: {self.message}" + (f"; to allow it: {self.fix}" if self.fix else "")
 
 
 def misfit_of(tool: str, ground: Ground) -> Misfit:
-    """A ground that denies the calls of a tool, as a misfit."""
+    """Convert a reason for refusing every call of a tool to a misfit."""
     word = re.split("[:. ]", ground.capability)[0]
     category = _CATEGORY_OF[word]
     message = str(ground)
@@ -86,7 +86,7 @@ def misfit_of(tool: str, ground: Ground) -> Misfit:
 
 
 class Declared(Protocol):
-    """Anything that carries a declaration, such as a decorated function."""
+    """An object with a declaration, such as a decorated function."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -96,38 +96,39 @@ class Declared(Protocol):
 def validate_registration(
     tool: ToolSpec | Declared, manifest: Manifest, *, most: int | None = None
 ) -> tuple[Misfit, ...]:
-    """Everything a tool asks for that the manifest does not give, or the first of it; empty if it fits."""
+    """Everything that a tool declares and the manifest does not allow; `most` limits the needs that are listed."""
     spec = _spec(tool)
-    if manifest.tools.get(spec.name) is not spec:  # else what was folded already is known there
+    if manifest.tools.get(spec.name) is not spec:  # otherwise keep the manifest and its cache
         manifest = manifest.declare([spec])
     reach = reach_of(manifest, spec.name)
     if reach is None:
         if denied := call_denials(manifest, spec.name):
             return tuple(misfit_of(spec.name, ground) for ground in denied)
         text = f"`{spec.name}` is in no bundle or list of tools of `{manifest.agent}`"
-        closed = [ground for ground in outside(manifest, spec.name) if ground.reason == "TOOL_NOT_IN_BUNDLE"]
-        fix = "; ".join(dict.fromkeys(ground.fix for ground in closed if ground.fix))
+        grounds = not_admitted_grounds(manifest, spec.name)
+        fixes = (ground.fix for ground in grounds if ground.reason == "TOOL_NOT_IN_BUNDLE" and ground.fix)
+        fix = "; ".join(dict.fromkeys(fixes))
         ground = Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin, fix, f"tool:call:{spec.name}")
         return (misfit_of(spec.name, ground),)
     return tuple(misfit_of(spec.name, ground) for ground in misfit_grounds(reach, most))
 
 
 def misfit_grounds(reach: Reach, most: int | None = None) -> tuple[Ground, ...]:
-    """Everything that keeps a tool from fitting its manifest; `most` limits the needs that are listed."""
+    """All reasons why a tool does not fit its manifest; `most` limits the needs that are listed."""
     return (*reach.grounds, *unmet_needs(reach, most))
 
 
 def unmet_needs(reach: Reach, most: int | None = None) -> tuple[Ground, ...]:
-    """What a tool needs and the files do not give; what stands in the way of the tool itself is in its `grounds`."""
+    """The needs of a tool that the manifest does not allow, without those that `reach.grounds` has already."""
     spec = reach.spec
-    told = {ground.capability for ground in reach.grounds}
+    reported = {ground.capability for ground in reach.grounds}
     denied = common_of(reach.manifest, reach.admissions, spec).denied()
-    unfit = (need for need in spec.needs.allow if str(need) not in told and not _fits(reach, need, denied))
+    unfit = (need for need in spec.needs.allow if str(need) not in reported and not _fits(reach, need, denied))
     return tuple(_unmet(reach, need) for need in islice(unfit, most))
 
 
 def argument_grounds(reach: Reach) -> tuple[Ground, ...]:
-    """Rules on arguments that a tool does not take, as far as its source tells: no gate accepts such a rule."""
+    """Why a gate refuses rules about arguments that the tool does not have, as far as its source shows them."""
     taken = reach.spec.parameters
     if taken is None:
         return ()
@@ -145,12 +146,12 @@ def argument_grounds(reach: Reach) -> tuple[Ground, ...]:
 def validate_tools(
     tools: Iterable[ToolSpec | Declared], manifest: Manifest, *, most: int | None = None
 ) -> tuple[Misfit, ...]:
-    """The misfits of all tools, and of names that are taken twice; about as many as `most` at most."""
+    """The misfits of all tools, and tools that are declared twice; stops after about `most` misfits."""
     misfits: list[Misfit] = []
     seen: set[str] = set()
     specs = [_spec(tool) for tool in tools]
     if any(manifest.tools.get(spec.name) is not spec for spec in specs):
-        manifest = manifest.declare(specs)  # all at once: a manifest folds what its tools share only once
+        manifest = manifest.declare(specs)  # all at once, so that they share one cache
     for spec in specs:
         name = spec.name
         if most is not None and len(misfits) >= most:
@@ -167,12 +168,12 @@ def validate_tools(
 
 
 def declared_twice(tool: str) -> Ground:
-    """Why two tools of one name are refused: a manifest could not tell which of them it admits."""
+    """Why two tools of the same name are refused: a manifest cannot admit only one of them."""
     return Ground("TOOL_NOT_IN_BUNDLE", f"`{tool}` is declared twice", capability=f"tool:call:{tool}")
 
 
 def too_many_pairs(tool: str) -> Ground:
-    """Why the grants of some tools are not worked out."""
+    """Why tools are refused whose grants would take too much memory."""
     text = f"`{tool}` and the tools before it hold more than {MOST_PAIRS} rules and denies together"
     return Ground("DECISION_FAILED", text, None, _FEWER, f"tool:call:{tool}")
 
@@ -182,12 +183,12 @@ def _spec(tool: ToolSpec | Declared) -> ToolSpec:
 
 
 def _fits(reach: Reach, need: Capability, denied: CapabilitySet) -> bool:
-    """A need fits if the allows cover it and no deny covers it whole; `*` takes what the ceiling gives."""
+    """Whether a need is allowed, and is not denied completely. A need of `*` takes what the ceiling allows."""
     return need.defers or (_unallowed(reach, need) is None and not CapabilitySet((need,)) <= denied)
 
 
 def _unallowed(reach: Reach, need: Capability) -> Layer | None:
-    """The first layer whose allows do not cover a need. Denies are left out: what they only cut into still fits."""
+    """The first layer whose allows do not cover a need. Denies are ignored: a need that is partly denied still fits."""
     wanted = CapabilitySet((need,))
     narrowing = (layer for layer in reach.layers if need.domain not in layer.silent)
     return next((layer for layer in narrowing if not wanted <= layer.without_denies), None)
@@ -199,11 +200,11 @@ def _unmet(reach: Reach, need: Capability) -> Ground:
 
 
 def unheld_needs(reach: Reach) -> tuple[Ground, ...]:
-    """The needs of which a tool would hold nothing at all; one that defers takes what there is, even nothing."""
+    """The needs of which the grant would have no part at all. Needs of `*` are left out: they accept an empty grant."""
     common = common_of(reach.manifest, reach.admissions, reach.spec)
     needs = [need for need in reach.spec.needs.allow if not need.defers]
     lost = [need for need in needs if not common.holds_part_of(need)]
-    if reach.spec.by_keys:  # `fs_reach.write` is one need, although it takes two rules to say it
+    if reach.spec.by_keys:  # `fs_reach.write` is one need, although it means two rules
         kept = {need.key for need in needs if need.domain == "fs" and need.action in _CHANGES and need not in lost}
         lost = [need for need in lost if not (need.domain == "fs" and need.action in _CHANGES and need.key in kept)]
     return tuple(_unheld(reach, need) for need in lost)
@@ -211,15 +212,15 @@ def unheld_needs(reach: Reach) -> tuple[Ground, ...]:
 
 def _unheld(reach: Reach, need: Capability) -> Ground:
     wanted = CapabilitySet((need,))
-    speaking = [one for one in reach.layers if need.domain not in one.silent]
-    apart = [one for one in speaking if not wanted & one.without_denies]
-    # Layers may each hold a part of it, and no part in common: then each would have to allow the whole.
-    closed = apart or [one for one in speaking if not wanted <= one.without_denies]
+    narrowing = [one for one in reach.layers if need.domain not in one.silent]
+    disjoint = [one for one in narrowing if not wanted & one.without_denies]
+    # If each layer allows a part, but there is no common part, each of them must allow the complete need.
+    closed = disjoint or [one for one in narrowing if not wanted <= one.without_denies]
     return _lacking(reach, need, closed[0] if closed else None, closed)
 
 
 def _lacking(reach: Reach, need: Capability, layer: Layer | None, closed: Sequence[Layer]) -> Ground:
-    """Why a need is not met: the layer that does not allow it, or the denies; and an edit for each closed layer."""
+    """Why a need is not met, because of a layer that does not allow it or of denies, with an edit for each of them."""
     origin = None
     if layer:
         why, origin = f"which {layer.title} does not allow", layer.origin
@@ -230,7 +231,7 @@ def _lacking(reach: Reach, need: Capability, layer: Layer | None, closed: Sequen
         written = [rule for one, rule in denies if one.kind != "policy files"]
         why, steps = f"denied by {'; '.join(map(str, written))}", [remove(rule) for rule in written]
         if CapabilitySet((need,)) <= CapabilitySet(rule.capability for rule in own):
-            # They stand in no file: they are told by what they keep.
+            # licet's own denies are in no file. Their `key` is a sentence, such as `layer.POLICY`.
             why, steps = f"but {'; '.join(dict.fromkeys(rule.key for rule in own))}", [_APART]
     text = f"`{reach.spec.name}` needs {need}, {why}"
     return Ground(REASON_OF_DOMAIN[need.domain], text, origin, "; ".join(dict.fromkeys(steps)), str(need))
@@ -241,38 +242,39 @@ _EVERYTHING = CapabilitySet(f"{domain}:*:*" for domain in DOMAINS)
 
 
 class Most(Struct, frozen=True):
-    """The most that a tool could hold that asks for everything, at the loosest level and asking the least."""
+    """The most that an undeclared tool could hold, if it needed everything."""
 
     layers: tuple[Layer, ...]
     effect: EffectClass | None
-    level: Level
-    asks: WriteApproval | None
+    level: Level  # the loosest one that it could declare
+    asks: WriteApproval | None  # the fewest approvals that it could need
     max_calls: int | None
     max_cost_usd: Decimal | None
     grant: CapabilitySet
 
 
 class Undeclared:
-    """The tools that no file declares: those that are admitted alike could get the same, so it is found once."""
+    """The tools that are admitted but that no file declares. Tools with equal admissions get the same result."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         bundles = {name: _any_version_in(bundle) for name, bundle in manifest.bundles.items()}
-        self._freed = replace(manifest, connectors=_any_version(manifest.connectors), bundles=bundles, definitions={})
-        self._known: dict[Hashable, Most | None] = {}
+        connectors = _any_version(manifest.connectors)
+        self._without_versions = replace(manifest, connectors=connectors, bundles=bundles, definitions={})
+        self._cached: dict[Hashable, Most | None] = {}
 
     def most_of(self, name: str) -> Most | None:
-        """The most that a tool could hold; None if nothing lets it be called."""
+        """The most that a tool could hold; None if every declaration of it would be refused."""
         admissions, natives = self._manifest.admissions[name], self._manifest.natives
         listing = (bundle.name for bundle in bundles_of(self._manifest, admissions) if bundle.connectors is not None)
         alike = (*map(_deciding, admissions), *(name in listed.names for listed in natives), *listing)
-        if alike not in self._known:
-            self._known[alike] = self._most_of(name)
-        return self._known[alike]
+        if alike not in self._cached:
+            self._cached[alike] = self._most_of(name)
+        return self._cached[alike]
 
     def _most_of(self, name: str) -> Most | None:
         manifest = self._manifest
-        # Which classes and levels get in does not depend on any rule: try them where folding costs nothing.
+        # The possible classes and levels do not depend on rules, so try them on a manifest without layers.
         admissions = tuple(replace(admission, layer=None) for admission in manifest.admissions[name])
         bare = replace(manifest, layers=(), admissions={name: admissions}, tools={})
         fitting = [
@@ -283,10 +285,11 @@ class Undeclared:
         ]
         if not fitting:
             return None
-        # A destructive tool asks every time; one that declares itself one class lower does not.
+        # A destructive tool needs an approval for every call; the next lower class may not.
         mildest = next(((effect, level) for effect, level in fitting if effect != "destructive"), fitting[0])
         strongest, least_asking = (
-            fold(self._freed, ToolSpec(name, _EVERYTHING, effect, level)) for effect, level in (fitting[0], mildest)
+            compute_reach(self._without_versions, ToolSpec(name, _EVERYTHING, effect, level))
+            for effect, level in (fitting[0], mildest)
         )
         return Most(
             layers=strongest.layers,
@@ -300,22 +303,22 @@ class Undeclared:
 
 
 def _deciding(admission: Admission) -> Hashable:
-    """All of an admission that what a tool holds depends on; its layer lives as long as the manifest does."""
+    """The parts of an admission that the grant depends on; the manifest keeps the layer alive, so its id is unique."""
     effects = tuple(effect for effect, _ in admission.effects)
     levels, own = tuple(level for level, _ in admission.levels), (admission.max_calls, admission.max_cost_usd)
     return effects, levels, id(admission.layer), admission.approval, *own
 
 
 def _any_version(connectors: Connectors) -> Connectors:
-    """The same lists for a tool that states whichever version they ask for."""
-    app = None if connectors.app is None else _freed(connectors.app)
-    profiles = tuple(map(_freed, connectors.profiles))
-    return replace(connectors, tenant=_freed(connectors.tenant), app=app, profiles=profiles)
+    """The same lists without versions, since an undeclared tool could state any version."""
+    app = None if connectors.app is None else _without_versions(connectors.app)
+    profiles = tuple(map(_without_versions, connectors.profiles))
+    return replace(connectors, tenant=_without_versions(connectors.tenant), app=app, profiles=profiles)
 
 
 def _any_version_in(bundle: Bundle) -> Bundle:
-    return bundle if bundle.connectors is None else replace(bundle, connectors=_freed(bundle.connectors))
+    return bundle if bundle.connectors is None else replace(bundle, connectors=_without_versions(bundle.connectors))
 
 
-def _freed(rules: tuple[ConnectorRule, ...]) -> tuple[ConnectorRule, ...]:
+def _without_versions(rules: tuple[ConnectorRule, ...]) -> tuple[ConnectorRule, ...]:
     return tuple(replace(rule, versions="") for rule in rules)

@@ -13,7 +13,7 @@ from licet.assemble.gate import state_directory, stored_approvals
 from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals
 from licet.backends.keys import BadKey, make_key, read_approver_key
 from licet.core.algebra.scope import visible
-from licet.core.decision.approval import shown, time_text, told
+from licet.core.decision.approval import approval_lines, shown, time_text
 from licet.guard.ports import Unavailable
 from licet.surfaces.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
 from licet.surfaces.cli.output import fail, show, show_json
@@ -247,7 +247,7 @@ def _tell(kept: Kept, now: int, as_json: bool) -> None:
     show(f"{kept.request.id}: {_standing(kept, now)}", colour=_COLOURS.get(state))
     # A yes to exactly these arguments does not count for others.
     narrow = kept.approved(kept.request.arguments) and not kept.approved("")
-    for line in told(kept.request, kept.arguments, narrow=narrow):
+    for line in approval_lines(kept.request, kept.arguments, narrow=narrow):
         show(line)
     for one in kept.given:
         less = ", with exactly these arguments" if one.only_these_arguments else ""

@@ -28,7 +28,7 @@ from licet.assemble.parts import LocalParts
 from licet.backends.approvals.store import Kept
 from licet.backends.secrets import variables_of
 from licet.core.algebra.scope import Malformed, visible
-from licet.core.decision.approval import told
+from licet.core.decision.approval import approval_lines
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
 from licet.errors import ManifestError, Refused, RegistrationRefused
@@ -239,7 +239,7 @@ def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:
 def _announce(question: Question, kept: Kept, approve: str) -> None:
     """Print on stderr what the call waits for, and how to answer."""
     show(f"asks: `{visible(kept.request.tool)}` waits for a person: {visible(question.why)}", err=True, colour="yellow")
-    for line in told(kept.request, kept.arguments):
+    for line in approval_lines(kept.request, kept.arguments):
         show(line, err=True)
     deny = approve.replace(" approve ", " deny ").replace(" --key FILE", "")
     show(f"  {'to approve':<14}{approve} in another terminal; to refuse, {deny}", err=True)
