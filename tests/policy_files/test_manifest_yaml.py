@@ -656,10 +656,10 @@ def test_a_policy_of_one_file_ignores_another_policy_next_to_it(tmp_path: Path) 
 def test_a_workspace_key_in_a_manifest_does_not_replace_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "licet.yaml").write_text("destinations: {allow: []}\n")
     (tmp_path / "v1.yaml").write_text(WHOLE % "old.example")
-    with pytest.raises(ManifestError, match="the workspace key `tools` beside a separate workspace"):
+    with pytest.raises(ManifestError, match="the workspace key `tools` although there is a separate workspace"):
         load_manifest(tmp_path / "v1.yaml")
     # Nor is a workspace that is named.
     (tmp_path / "other.yaml").write_text(WHOLE % "new.example")
     (tmp_path / "licet.yaml").unlink()
-    with pytest.raises(ManifestError, match="the workspace key `tools` beside a separate workspace"):
+    with pytest.raises(ManifestError, match="the workspace key `tools` although there is a separate workspace"):
         load_manifest(tmp_path / "v1.yaml", workspace=tmp_path / "other.yaml")

@@ -130,7 +130,7 @@ def test_money_has_one_text_form(text: str) -> None:
 
 
 ONCE = "expected each entry once"
-AT_2 = "it first stands at f.yaml:1:2"
+AT_2 = "it is first at f.yaml:1:2"
 
 AGENT = Record(
     {
@@ -215,7 +215,7 @@ WRONG: list[tuple[Shape, str, list[str]]] = [
     (
         AGENT,
         "agent: a\nallowedHosts: []\nhosts: []",
-        ["3:1 found the key `hosts` beside `allowedHosts`, expected one spelling of it; keep `allowed_hosts`"],
+        ["3:1 found the key `hosts` in addition to `allowedHosts`, expected one of the two; keep `allowed_hosts`"],
     ),
     (
         AGENT,
@@ -313,7 +313,7 @@ def test_the_json_schema_of_a_shape() -> None:
         "properties": {
             "agent": {**name, "description": "whose ceiling this is"},
             "effect": {**effect, "description": "how far it may go"},
-            "sideEffect": {**effect, "description": "another spelling of `effect`", "deprecated": True},
+            "sideEffect": {**effect, "description": "another name of `effect`", "deprecated": True},
             "private": {
                 "description": "where to",
                 "anyOf": [

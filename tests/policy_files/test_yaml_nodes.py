@@ -165,17 +165,17 @@ ONE_LINE = "expected one `key: value` on a line; quote the text if the `:` belon
 REFUSED: dict[str, tuple[str | bytes, list[str]]] = {
     "a key twice": (
         "a: 1\na: 2\n",
-        ["2:1 found the key `a` a second time, expected each key once; it first stands at f.yaml:1:1"],
+        ["2:1 found the key `a` a second time, expected each key once; it is first at f.yaml:1:1"],
     ),
     "a key twice, quoted": (
         "{a: 1, 'a': 2}",
-        ["1:8 found the key `a` a second time, expected each key once; it first stands at f.yaml:1:2"],
+        ["1:8 found the key `a` a second time, expected each key once; it is first at f.yaml:1:2"],
     ),
     "a key twice whose first value is refused": (
         "a: .nan\na: 2\n",
         [
             f"1:4 found `.nan`, expected a finite number; {MEANT}",
-            "2:1 found the key `a` a second time, expected each key once; it first stands at f.yaml:1:1",
+            "2:1 found the key `a` a second time, expected each key once; it is first at f.yaml:1:1",
         ],
     ),
     "a merge key": ("x: &x {b: 1}\n<<: *x\n", ["2:1 found the merge key `<<`, expected the keys written out"]),
@@ -293,7 +293,7 @@ REFUSED: dict[str, tuple[str | bytes, list[str]]] = {
             f"1:4 found `.nan`, expected a finite number; {MEANT}",
             f"2:4 found the tag `!!int`, {UNTAGGED}",
             f"3:1 found the key `1`, which is not text, {TEXT_KEY}; {MEANT}",
-            "3:11 found the key `c` a second time, expected each key once; it first stands at f.yaml:3:5",
+            "3:11 found the key `c` a second time, expected each key once; it is first at f.yaml:3:5",
             f"3:14 found U+200B (zero width space) in `\\u200b`, {SEEN}",
             f"4:3 found U+202E (right-to-left override), {SEEN}; delete it",
             "5:1 found the merge key `<<`, expected the keys written out",
@@ -509,7 +509,7 @@ JSON_REFUSED = {
     r'["\u0000"]': f"1:2 found U+0000 in `\\u0000`, {SEEN}",
     '["\u202e"]': f"1:3 found U+202E (right-to-left override), {SEEN}; delete it",
     "[1e999]": f"1:2 found `1e999`, expected a number that a double can hold; {MEANT}",
-    '{"a": 1,\n "a": 2}': "2:2 found the key `a` a second time, expected each key once; it first stands at f.json:1:2",
+    '{"a": 1,\n "a": 2}': "2:2 found the key `a` a second time, expected each key once; it is first at f.json:1:2",
     '{"": 1}': f"1:2 found an empty key, {TEXT_KEY}",
     "\u00a0[]": "1:1 found `\\u00a0`, expected a JSON value",
 }

@@ -41,14 +41,14 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
     """Report everything in argument rules that could not be enforced. `known` are the problems found so far."""
     seen: set[str] = set()
     patterns = length = 0
-    for name, held in (rule for args in tools if args is not None for rule in args.value.items()):
-        if not isinstance(held.value, dict):
-            yield Problem(held.origin, f"no mapping for `{name}`", "JSON Schema keywords, such as `{enum: [a, b]}`")
+    for name, located in (rule for args in tools if args is not None for rule in args.value.items()):
+        if not isinstance(located.value, dict):
+            yield Problem(located.origin, f"no mapping for `{name}`", "JSON Schema keywords, such as `{enum: [a, b]}`")
             continue
-        problems = list(_unknown(held.value, held.origin, known))
+        problems = list(_unknown(located.value, located.origin, known))
         yield from problems
         try:
-            text = _text(held.value)
+            text = _text(located.value)
         except TypeError:  # a value that could not be read, which was reported already
             continue
         if problems or text in seen:
@@ -60,9 +60,9 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
             found = f"more than {MOST_PATTERNS} different patterns"
             if patterns <= MOST_PATTERNS:
                 found = f"more than {LONGEST_PATTERNS} characters in different rules with patterns"
-            yield Problem(held.origin, found, "fewer", "what follows was not compiled")
+            yield Problem(located.origin, found, "fewer", "what follows was not compiled")
             return
-        yield from _uncompilable(text, held.origin)
+        yield from _uncompilable(text, located.origin)
 
 
 def _unknown(schema: Any, origin: Origin, known: list[Problem], *, certain: bool = True) -> Iterator[Problem]:
@@ -110,7 +110,11 @@ def argument_check(rules: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], st
     validators = {name: _validator(_text(schema)) for name, schema in rules.items()}
 
     def check(arguments: Mapping[str, Any]) -> str:
-        wrong = [name for name, held in validators.items() if name in arguments and not held.is_valid(arguments[name])]
+        wrong = [
+            name
+            for name, validator in validators.items()
+            if name in arguments and not validator.is_valid(arguments[name])
+        ]
         return "; ".join(f"`{name}` is outside what the manifest allows" for name in wrong)
 
     return check

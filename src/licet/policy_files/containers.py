@@ -202,8 +202,8 @@ class Record(Struct, frozen=True):
                 if meant:  # so it is not reported as missing, too
                     misspelt.add(spellings[meant])
             elif name in given:
-                found = f"the key {shown(text)} beside {shown(given[name])}"
-                problems.append(Problem(origin, found, "one spelling of it", f"keep {shown(name)}"))
+                found = f"the key {shown(text)} in addition to {shown(given[name])}"
+                problems.append(Problem(origin, found, "one of the two", f"keep {shown(name)}"))
             else:
                 given[name] = text
                 value = self.fields[name].shape.read(entry.node, problems)
@@ -223,7 +223,7 @@ class Record(Struct, frozen=True):
         choices: list[dict[str, Any]] = []
         for name, known in self.fields.items():
             properties[name] = known.schema()
-            also = {"deprecated": True, "description": f"another spelling of `{name}`"}
+            also = {"deprecated": True, "description": f"another name of `{name}`"}
             properties |= {alias: known.schema() | also for alias in known.aliases}
             spellings = (name, *known.aliases)
             if known.required and known.aliases:
@@ -265,5 +265,5 @@ class Either(Struct, frozen=True):
 
 def _again(value: Located[str], first: Origin) -> Problem:
     return Problem(
-        value.origin, f"{shown(value.value)} a second time", "each entry once", f"it first stands at {first.full}"
+        value.origin, f"{shown(value.value)} a second time", "each entry once", f"it is first at {first.full}"
     )

@@ -96,7 +96,7 @@ def _protected(manifest: Manifest, root: str | os.PathLike[str] | None, problems
     closed = dict.fromkeys(policy_paths(files, trusted_paths()), POLICY)
     if root is None:
         problems += [
-            Problem(origin, f"`from: {source}`", "a directory to find it in, since data lies in none", _NO_ROOT)
+            Problem(origin, f"`from: {source}`", "a directory to find it in, since data has none", _NO_ROOT)
             for source, origin in manifest.sources.values()
         ]
         return with_protected_paths(manifest, closed)
@@ -236,8 +236,11 @@ class _Reader:
         """Read a number as from a file. A float becomes the shortest decimal that is equal to it."""
         kind = type(value)
         if issubclass(kind, int):
-            whole = int.__index__(value)
-            text, finite = str(whole if whole.bit_length() < 64 else 1 << 64), True  # avoids Python's limit on digits
+            integer = int.__index__(value)
+            text, finite = (
+                str(integer if integer.bit_length() < 64 else 1 << 64),
+                True,
+            )  # avoids Python's limit on digits
         elif issubclass(kind, float):
             text, finite = float.__repr__(value), math.isfinite(float.__float__(value))
         else:

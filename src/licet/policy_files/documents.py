@@ -107,8 +107,8 @@ def workspace_conflicts(main: Document, shared: Document) -> Iterator[Problem]:
         origin = main.content.value.get(own[0], main.content).key_origin or main.content.origin
         name = shared.name.rpartition("/")[2]
         expected = f"workspace keys in one place, here or in {name}"
-        hint = f"move it there, or move {name} away: what it says to every agent would not hold here"
-        yield Problem(origin, f"the workspace key `{own[0]}` beside a separate workspace", expected, hint)
+        hint = f"move it to {name}, or remove {name}: its rules for all agents would not apply here"
+        yield Problem(origin, f"the workspace key `{own[0]}` although there is a separate workspace", expected, hint)
 
 
 def combined(

@@ -322,9 +322,7 @@ class _Builder:
             self.refuse(origin, f"the key {shown(node.text)}, which is not text", "a key that is text", _MEANT_AS_TEXT)
         elif node.text in top.seen:
             first = top.seen[node.text].full
-            self.refuse(
-                origin, f"the key {shown(node.text)} a second time", "each key once", f"it first stands at {first}"
-            )
+            self.refuse(origin, f"the key {shown(node.text)} a second time", "each key once", f"it is first at {first}")
         else:
             top.seen[node.text] = origin
             return node.text

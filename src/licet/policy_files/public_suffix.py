@@ -14,21 +14,21 @@ def suffix_problems(content: Located[Any] | None) -> Iterator[Problem]:
     """A problem for every wildcard that covers sites of unrelated owners."""
     waiting = [] if content is None else [content]
     while waiting:
-        value = waiting.pop()
-        held = value.value
-        if type(held) is Capability:
-            if held.key[:1] == "." and held.domain == "network" and _is_suffix(held.key[1:], _rules()[1]):
-                yield _over_suffix(held.key[1:], value.origin)
-        elif isinstance(held, tuple):
-            waiting += held
-        elif isinstance(held, Mapping):
-            waiting += [child for child in held.values() if isinstance(child, Located)]
+        located = waiting.pop()
+        value = located.value
+        if type(value) is Capability:
+            if value.key[:1] == "." and value.domain == "network" and _is_suffix(value.key[1:], _rules()[1]):
+                yield _over_suffix(value.key[1:], located.origin)
+        elif isinstance(value, tuple):
+            waiting += value
+        elif isinstance(value, Mapping):
+            waiting += [child for child in value.values() if isinstance(child, Located)]
 
 
 def _over_suffix(suffix: str, origin: Origin) -> Problem:
     if _is_suffix(suffix, _rules()[0]):
         found, expected = f"`*.{suffix}`", "a wildcard below a name that somebody owns"
-        return Problem(origin, found, expected, f"`{suffix}` is a public suffix: anybody can have a name there")
+        return Problem(origin, found, expected, f"`{suffix}` is a public suffix: anyone can register a name there")
     found, expected = f"`*.{suffix}`", "a name below a shared suffix"
     return Problem(origin, found, expected, "its sites belong to different people", "warning")
 

@@ -69,7 +69,10 @@ def read_personality(content: Value, workspace: Value | None, problems: Problems
     """Read a personality. Without a manifest, it is itself the manifest of an agent with its name."""
     given: Fields = content.value
     if "safety" in given and "destinations" in given:
-        found, expected = "`safety.network` beside `destinations`", "one spelling of the same list"
+        found, expected = (
+            "`safety.network` together with `destinations`",
+            "one of the two, since they are the same list",
+        )
         problems.append(Problem(key_origin(given.get("safety", content)), found, expected))
     name = plain(given, "id", "")
     manifest = _read_ceiling(Lists(given, "", content.origin), "personality", name, None, workspace, problems)

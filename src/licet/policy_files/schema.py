@@ -131,7 +131,7 @@ DECLARATION = Record(
         "sandbox": Field(LEVEL, description="the level it runs at"),
         "connector": Field(
             CONNECTOR,
-            description="the connector it speaks through",
+            description="the connector it uses",
         ),
         "cost_usd": Field(Money(), description="the most that one call costs"),
     }
@@ -159,7 +159,7 @@ APPROVALS = Record(
     {
         "write": Field(
             OneOf(WRITE_APPROVALS),
-            description="who is asked before a write: each call, once a session, or nobody if it is pinned",
+            description="when writes need approval: at each call, once a session, or never if the manifest is pinned",
         ),
         "expires_seconds": Field(Integer(1)),
         "quorum": Field(Integer(1)),
@@ -218,7 +218,7 @@ WORKSPACE_FIELDS = {
                 ),
             }
         ),
-        description="connectors nobody lists are denied",
+        description="connectors that are not listed are denied",
     ),
     "destinations": Field(DESTINATIONS, description="narrows where every agent of this workspace may connect"),
 }
@@ -288,7 +288,7 @@ PERSONALITY = Record(
         "tools": Field(CAPABILITY_FIELDS["tools"].shape, aliases=("toolset",), description="tools it may use"),
         "safety": Field(
             Record({"network": Field(Record({"allow": _several(HOST), "deny": _several(HOST)}))}),
-            description="another spelling of `destinations`",
+            description="another name of `destinations`",
         ),
         **FORMAT_FIELDS,
     }

@@ -24,7 +24,11 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
     for name, located in record(shared, "tools").items():
         given: Fields = located.value
         if ("from" in given) == ("needs" in given) or ("from" in given and len(given) > 1):
-            found = "neither `from` nor `needs`" if not given.keys() & {"from", "needs"} else "`from` beside other keys"
+            found = (
+                "neither `from` nor `needs`"
+                if not given.keys() & {"from", "needs"}
+                else "`from` together with other keys"
+            )
             expected = "`from` alone, or `needs` with optional, effect, sandbox, connector and cost_usd"
             problems.append(Problem(key_origin(located), found, expected, "`needs: []` is a tool that touches nothing"))
         elif "from" in given:
@@ -68,15 +72,15 @@ def read_connectors(ceiling: Lists, shared: Fields, app: str | None, workspace_f
 
 def app_problems(given: Fields, ceiling: Lists, shared: Fields) -> Iterator[Problem]:
     """Check that the workspace knows the `app` of a manifest, and that it is stated if connectors depend on it."""
-    known = record(shared, "connectors").get("app_overrides")
-    if known is None:
+    overrides = record(shared, "connectors").get("app_overrides")
+    if overrides is None:
         return
     app, listed = given.get("app"), ceiling.keys.get("connectors")
-    names = ", ".join(f"`{name}`" for name in [*known.value][:_MOST_NAMED]) or "none yet"
-    more = f" and {len(known.value) - _MOST_NAMED} more" if len(known.value) > _MOST_NAMED else ""
+    names = ", ".join(f"`{name}`" for name in [*overrides.value][:_MOST_NAMED]) or "none yet"
+    more = f" and {len(overrides.value) - _MOST_NAMED} more" if len(overrides.value) > _MOST_NAMED else ""
     expected = f"an app of `connectors.app_overrides` ({names}{more})"
-    if app is not None and app.value not in known.value:
-        near = nearest(app.value, known.value, [])
+    if app is not None and app.value not in overrides.value:
+        near = nearest(app.value, overrides.value, [])
         hint = f"{near}; or " if near else ""
         yield Problem(app.origin, f"the app `{app.value}`", expected, f"{hint}add `{app.value}: {{}}` there")
     elif app is None and listed is not None and listed.value:

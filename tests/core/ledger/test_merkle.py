@@ -166,7 +166,7 @@ def test_a_malformed_frontier_is_refused(size: int, peaks: list[bytes]) -> None:
 
 
 def test_a_frontier_with_half_a_hash_is_refused() -> None:
-    with pytest.raises(ValueError, match="whole hashes"):
+    with pytest.raises(ValueError, match="complete hashes"):
         Frontier.of_bytes(1, b"x" * 33)
 
 

@@ -178,7 +178,7 @@ def _misplaced(
 ) -> str:
     """Why the proof does not show that an entry has this number in the ledger of the checkpoint; empty if it does."""
     if type(number) is not int:
-        raise Unsound("its number is no whole number")
+        raise Unsound("its number is not an integer")
     if number <= last:
         return f"it comes after entry {last}"
     if entry.ledger != checkpoint.ledger:

@@ -36,7 +36,7 @@ class Frontier:
     def of_bytes(cls, size: int, data: bytes) -> "Frontier":
         """Read what `bytes(frontier)` has written."""
         if len(data) % HASH_BYTES:
-            raise ValueError("a frontier is a row of whole hashes")
+            raise ValueError("a frontier is a sequence of complete hashes")
         return cls(size, (data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)))
 
     def __bytes__(self) -> bytes:

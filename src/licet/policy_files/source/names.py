@@ -250,16 +250,16 @@ class Names:
                 if isinstance(binding.meaning, ast.List | ast.Set | ast.Dict | ast.Tuple):
                     holders |= dict.fromkeys(ast.walk(binding.meaning), name)
         escaping: set[str] = set()
-        held: dict[str, set[str]] = {}
+        contained: dict[str, set[str]] = {}
         for node in self._text.nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in unchanged:
                 if node in holders:
-                    held.setdefault(holders[node], set()).add(node.id)
+                    contained.setdefault(holders[node], set()).add(node.id)
                 else:
                     escaping.add(node.id)
         waiting = list(escaping)
         while waiting:
-            further = held.pop(waiting.pop(), set()) - escaping
+            further = contained.pop(waiting.pop(), set()) - escaping
             escaping |= further
             waiting += further
         return escaping
@@ -294,8 +294,8 @@ class Names:
                 case ast.Compare(ops=ops, comparators=others) if all(isinstance(op, ast.In | ast.NotIn) for op in ops):
                     yield from others
                 case ast.Subscript(value=ast.Name(id=name) as value, ctx=ast.Load()) if len(self.bindings(name)) == 1:
-                    held = self.bindings(name)[0].meaning
-                    if isinstance(held, ast.List) and all(isinstance(item, ast.Constant) for item in held.elts):
+                    bound = self.bindings(name)[0].meaning
+                    if isinstance(bound, ast.List) and all(isinstance(item, ast.Constant) for item in bound.elts):
                         yield value
 
     def _constructed(self, node: ast.Call, left: list[int]) -> Any:
