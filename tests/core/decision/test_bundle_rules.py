@@ -304,3 +304,29 @@ def test_check_explain_and_surface_agree_on_private_addresses(
     if closed:
         assert all(ground.origin is not None and ground.origin.line for ground in decision.rules)
         assert any(ground.fix for ground in decision.rules)
+
+
+def _agent(*tenant: str, app: dict[str, Any]) -> Manifest:
+    workspace = {
+        "tools": {"t": {"needs": ["connector:use:github"], "effect": "read_only", "sandbox": "restricted"}},
+        "connectors": {"tenant_allowlist": [*tenant], "app_overrides": {"x": app}},
+    }
+    capabilities = {"tools": ["t"], "grants": ["connector:use:*"], "connectors": ["github", "slack"]}
+    return Manifest.from_data({"agent": "a", "app": "x", "capabilities": capabilities}, workspace)
+
+
+@pytest.mark.parametrize(
+    ("other", "reached"),
+    [
+        (_agent("github", app={}), True),
+        (_agent("slack", app={}), False),
+        (_agent("github", app={"allow": ["slack"]}), False),
+        (_agent("github", app={"allow": []}), False),
+        (_agent("github", app={"deny": ["github"]}), False),
+    ],
+)
+def test_connector_lists_of_another_workspace_count_where_two_manifests_meet(other: Manifest, reached: bool) -> None:
+    mine = _agent("github", "slack", app={})
+    for met in (mine.meet(other), other.meet(mine)):
+        decision = decide(Request("t", (Use("connector:use:github"),)), met)
+        assert (decision.verdict == "allow") == reached

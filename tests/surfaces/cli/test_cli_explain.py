@@ -322,7 +322,7 @@ def test_an_address_is_judged_as_a_call_judges_it(
 def test_an_inner_name_is_allowed_once_its_addresses_are_opened_as_advised(host: str, opened: str, here: Path) -> None:
     (here / "h.yaml").write_text(HOSTS % host)
     said = run("h.yaml", "t", f"http://{host}/").stdout
-    assert message("explain.allow_add_private_next_to_destinations", opened=opened) in said
+    assert message("explain.allow_set_private", opened=opened) in said
     (here / "h.yaml").write_text((HOSTS % host).replace("  tools:", f"  private: {opened}\n  tools:"))
     assert run("h.yaml", "t", f"http://{host}/").exit_code == 0
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import Connectors
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.meet import placed
 from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, both_keys
 
 
@@ -42,14 +43,11 @@ def connectors_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Connectors:
     connectors, stated = manifest.connectors, [bundle for bundle in bundles if bundle.connectors is not None]
     if not stated:
         return connectors
-    # `profiles` and `profile_places` are parallel, so lists without a known place get a default one here.
-    unplaced = len(connectors.profiles) - len(connectors.profile_places)
-    places = (*connectors.profile_places, *[("capabilities.connectors", manifest.origin)] * unplaced)
     return replace(
         connectors,
         profiles=(*connectors.profiles, *(bundle.connectors for bundle in stated if bundle.connectors is not None)),
         profile_places=(
-            *places,
+            *placed(manifest),
             *((f"bundles.{bundle.name}.connectors", bundle.place("connectors")) for bundle in stated),
         ),
     )

@@ -70,15 +70,12 @@ def _unlisted_grounds(name: str, reach: Reach) -> Iterator[Ground]:
     """Why no call can connect to a name without a public address: no private address is in every `private` list."""
     if not _closed(name, reach):
         return
-    alone = len(reach.manifest.private) < 2
     for one in private_lists(reach.manifest, reach.bundles):
         missing = [text for text in _suggested_ranges(name) if beyond((text,), one.ranges)]
         where = f" in {one.key.removesuffix('.private')}" if one.key.startswith("bundles.") else ""
         why = f"`private` is empty{where}" if not one.ranges else f"`{one.key}` has no address that every list has"
         listed = ", ".join(f'"{text}"' for text in (*one.ranges, *missing))
         fix = f"set `{one.key}: [{listed}]` in {one.origin.file}"
-        if not (one.ranges or where) and alone:
-            fix = _private_fix(name)
         if missing:
             yield Ground("ADDRESS_NOT_ALLOWED", f"`{name}` has no public address, and {why}", one.origin, fix)
 
@@ -113,7 +110,7 @@ def closed_address_problems(manifest: Manifest) -> Iterator[Problem]:
     closed: dict[str, Reach] = {}
     seen: set[object] = set()
     for reach in filter(None, (reach_of(manifest, name) for name in manifest.admissions)):
-        key = id(reach.grant), id(reach.layers), tuple(bundle.name for bundle in reach.bundles)
+        key = reach.grant, reach.layers, tuple(bundle.name for bundle in reach.bundles)
         if key in seen:
             continue
         seen.add(key)
@@ -141,7 +138,7 @@ def address_problems(manifest: Manifest, unassigned: Iterable[Layer] = ()) -> It
     `unassigned` are the layers of bundles that are not assigned to this agent, which are checked too.
     """
     assigned = [admission.layer for held in manifest.admissions.values() for admission in held if admission.layer]
-    layers = list({id(layer): layer for layer in (*manifest.layers, *assigned, *unassigned)}.values())
+    layers = [*dict.fromkeys((*manifest.layers, *assigned, *unassigned))]
     rules = [(layer, rule) for layer in layers for rule in layer.allows if rule.capability.domain == "network"]
     yield from (_metadata_problem(rule) for _, rule in rules if never_dialled(rule.capability))
     if not _opens_nothing(manifest):
@@ -159,7 +156,7 @@ def pair_problems(manifest: Manifest) -> Iterator[Problem]:
     """Report an error if the grants of all tools together would take too much memory."""
     declared = [manifest.tools[name] for name in manifest.admissions if name in manifest.tools]
     bundles = [admission.layer for held in manifest.admissions.values() for admission in held if admission.layer]
-    layers = [*manifest.layers, *{id(layer): layer for layer in bundles}.values()]
+    layers = [*manifest.layers, *dict.fromkeys(bundles)]
     rules = [rule.capability for layer in layers for rule in (*layer.allows, *layer.denies)]
     lines = sum(map(len, manifest.connectors.profiles))
     needs = [need for spec in declared for need in spec.touches]

@@ -303,10 +303,10 @@ class Undeclared:
 
 
 def _deciding(admission: Admission) -> Hashable:
-    """The parts of an admission that the grant depends on; the manifest keeps the layer alive, so its id is unique."""
+    """The parts of an admission that what a tool holds depends on."""
     effects = tuple(effect for effect, _ in admission.effects)
     levels, own = tuple(level for level, _ in admission.levels), (admission.max_calls, admission.max_cost_usd)
-    return effects, levels, id(admission.layer), admission.approval, *own
+    return effects, levels, admission.layer, admission.approval, *own
 
 
 def _any_version(connectors: Connectors) -> Connectors:

@@ -50,7 +50,7 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
         "max_effects": one.max_effects + two.max_effects,
         "private": one.private + two.private,
         "natives": one.natives + two.natives,
-        "connectors": _met_connectors(one.connectors, two.connectors),
+        "connectors": _met_connectors(one, two),
         "definitions": {**two.definitions, **one.definitions},
         "approvals": Approvals(
             min(one.approvals.write, two.approvals.write, key=WRITE_APPROVALS.index),
@@ -69,22 +69,30 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
     }
 
 
-def _met_connectors(one: Connectors, two: Connectors) -> Connectors:
-    """The allowlists of both. Other lists of the second one for the tenant or the app are added as profiles."""
-    key = f"connectors.app_overrides.{two.app_name}.allow"
-    # A personality names no app, so its list for the app is empty. The manifest names one and has that list.
-    replaced = not two.app_name and one.app_name and one.workspace_file == two.workspace_file
-    added = [
-        (two.tenant, ("connectors.tenant_allowlist", two.tenant_place), one.tenant),
-        (None if replaced else two.app, (key, two.app_place), one.app),
-    ]
-    more = [(rules, place) for rules, place, first in added if rules is not None and place[1] and rules != first]
+def _met_connectors(one: ManifestFields, two: ManifestFields) -> Connectors:
+    """The allowlists of both. Lists of another workspace or app that the second states are added to those of the first.
+
+    A personality names no app. Next to a manifest of the same workspace, the app of the manifest counts.
+    """
+    mine, theirs = one.connectors, two.connectors
+    stated = [("connectors.tenant_allowlist", theirs.tenant, theirs.tenant_place)] * (theirs.tenant != mine.tenant)
+    same = not theirs.app_name and mine.app_name and theirs.workspace_file == mine.workspace_file
+    if theirs.app is not None and theirs.app != mine.app and not same:
+        stated.append((f"connectors.app_overrides.{theirs.app_name}.allow", theirs.app, theirs.app_place))
+    more = [(rules, (key, place)) for key, rules, place in stated if place is not None]
     return replace(
-        one,
-        app_deny=distinct(one.app_deny + two.app_deny),
-        profiles=(*one.profiles, *two.profiles, *(rules for rules, _ in more)),
-        profile_places=(*one.profile_places, *two.profile_places, *(place for _, place in more)),
+        mine,
+        app_deny=distinct(mine.app_deny + theirs.app_deny),
+        profiles=(*mine.profiles, *theirs.profiles, *(rules for rules, _ in more)),
+        profile_places=(*placed(one), *placed(two), *(place for _, place in more)),
     )
+
+
+def placed(manifest: ManifestFields) -> tuple[tuple[str, Origin], ...]:
+    """The place of each profile list: one for each, since the two tuples are read in parallel."""
+    lists = manifest.connectors
+    missing = len(lists.profiles) - len(lists.profile_places)
+    return (*lists.profile_places, *[("capabilities.connectors", manifest.origin)] * missing)
 
 
 def met_admissions(one: ManifestFields, two: ManifestFields) -> tuple[Admissions, Admissions]:
