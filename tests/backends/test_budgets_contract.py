@@ -304,7 +304,7 @@ CRASH = """
 import asyncio, os, signal, sys
 from decimal import Decimal
 from licet.backends.budgets import SqliteBudgets
-from licet.core.policy.manifest import Budget
+from licet.core.policy.terms import Budget
 from licet.guard.ports import Claim
 
 async def run():
@@ -431,7 +431,7 @@ HAMMER = """
 import asyncio, os, random, sys
 from decimal import Decimal
 from licet.backends.budgets import SqliteBudgets
-from licet.core.policy.manifest import Budget
+from licet.core.policy.terms import Budget
 from licet.guard.ports import Claim, Unavailable
 
 path, processes = sys.argv[1], int(sys.argv[2])
