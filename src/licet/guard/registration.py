@@ -78,7 +78,7 @@ class Registered(Struct, frozen=True):
     budgeted: bool  # a budget or a number of calls limits it
     asks: bool  # each delete inside a call needs an approval
     needs_context: bool  # a call needs a context: the tool has the parameter, or runs behind walls
-    needs_approval: bool  # a call may: then its arguments and earlier approvals are known before it is decided
+    needs_approval: bool  # calls may need one: arguments and earlier approvals are looked up before the decision
     rules: tuple["Rules", ...]  # on its arguments
     walls: str  # its level and the layers around it, as text
     tool_digest: str

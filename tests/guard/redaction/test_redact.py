@@ -249,3 +249,18 @@ def test_a_secret_across_two_blocks_is_replaced_once(before: int) -> None:
     made = redactor("hunter2-hunter2-hunter2", "r2-hunter2")
     text = "." * before + "hunter2-hunter2-hunter2" + "," * 100
     assert made.text(text) == "." * before + "[redacted KEY0]" + "," * 100
+
+
+def test_a_secret_that_is_added_during_a_search_is_found_by_the_next() -> None:
+    made = Redactor()
+
+    class Meanwhile(str):
+        __slots__ = ()
+
+        def strip(self, *_: object) -> str:  # called while the forms are computed
+            made.add("LATE", "another-secret")
+            return str(self)
+
+    made.add("KEY", Meanwhile("hunter2-and-more"))
+    made.text("a text")
+    assert made.text("another-secret") == "[redacted LATE]"

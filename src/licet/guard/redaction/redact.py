@@ -42,7 +42,7 @@ class Redactor:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # value -> name
-        self._cached: Forms | None = None  # the forms of all secrets
+        self._cached = (self._names, Forms())  # the forms, and the secrets that they were made from
         self.longest = 0  # bytes of the longest value
 
     def __bool__(self) -> bool:
@@ -51,19 +51,19 @@ class Redactor:
     def add(self, name: str, value: str) -> None:
         """Add a secret."""
         if value and value not in self._names:
-            self._names = {**self._names, value: name}  # a copy: another thread may be reading the old dict
             self.longest = max(self.longest, len(value.encode("utf-8", "surrogatepass")))
-            self._cached = None
+            self._names = {**self._names, value: name}  # a copy: another thread may be reading the old dict
 
     @property
     def forms(self) -> Forms:
         """The spellings of all secrets."""
-        forms = self._cached
-        if forms is None:
+        names = self._names
+        made_from, forms = self._cached
+        if made_from is not names:  # another thread may add a secret meanwhile: the next search then makes them anew
             forms = Forms()
-            for value, name in self._names.items():
+            for value, name in names.items():
                 forms.add(name, value)
-            self._cached = forms
+            self._cached = (names, forms)
         return forms
 
     @property
