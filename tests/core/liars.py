@@ -1,4 +1,4 @@
-"""Values that lie about themselves: text that answers as other text, and things that fail whenever they are asked."""
+"""Values for attacks by tools: text that pretends to be other text, and objects whose methods raise."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _LIES = [name for name in dir(str) if callable(getattr(str, name)) and name not 
 
 
 class Liar(str):
-    """Text that answers every question, even of equality and hash, as if it were what it claims."""
+    """Text whose methods, even equality and hash, are those of another text."""
 
     claimed: str
 
@@ -20,7 +20,7 @@ class Liar(str):
 
 
 class BrokenText(str):
-    """Text whose every method fails."""
+    """Text whose methods all raise."""
 
 
 def _lie(name: str) -> Any:
@@ -44,13 +44,13 @@ class LyingBytes(bytes):
 
 
 class Broken:
-    """Whatever is asked of it fails."""
+    """An object whose methods all raise."""
 
     __fspath__ = __repr__ = __str__ = __eq__ = __hash__ = _fail
 
 
 class FalseText:
-    """No text, though its class says so."""
+    """An object that is not text, although its `__class__` is `str`."""
 
     __class__ = str  # type: ignore[assignment]
     __repr__ = __str__ = _fail

@@ -23,7 +23,7 @@ HERE = Origin("agent.yaml", 1, 1)
 
 
 def layer(allows: Iterable[str] = (), denies: Iterable[str] = (), kind: Any = "manifest", **given: Any) -> Layer:
-    """A layer of rules, each on a line of its own; connectors have their own lists."""
+    """A layer of rules, each with another line number; connectors have their own lists."""
     given.setdefault("silent", frozenset({"connector"}))
     return Layer(
         kind,

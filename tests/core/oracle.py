@@ -111,7 +111,7 @@ def denied(manifest: Manifest, name: str) -> bool:
 
 
 def callable_at_all(manifest: Manifest, name: str) -> bool:
-    """Whether nothing about the tool itself stands in the way of a call."""
+    """Whether the tool itself can be called, whatever it uses."""
     spec, admissions = manifest.tools.get(name), manifest.admissions.get(name)
     if spec is None or admissions is None or denied(manifest, name):
         return False
@@ -141,7 +141,7 @@ def callable_at_all(manifest: Manifest, name: str) -> bool:
 
 
 def may_use(manifest: Manifest, name: str, use: Use) -> bool:
-    """Whether a callable tool may do something, perhaps after asking."""
+    """Whether a callable tool may do a use, with or without an approval."""
     spec, admissions = manifest.tools[name], manifest.admissions[name]
     if not any(covers(need, use) for need in spec.needs.allow):
         return False
@@ -167,7 +167,7 @@ def holds_a_write(manifest: Manifest, name: str) -> bool:
 
 
 def asks(manifest: Manifest, name: str) -> bool:
-    """Whether a call of a callable tool must be agreed to, whatever it uses."""
+    """Whether every call of a callable tool needs an approval."""
     admissions = manifest.admissions[name]
     asked = min((admission.approval or manifest.approvals.write for admission in admissions), key=APPROVALS.index)
     if asked == "manifest" and not manifest.pinned:
@@ -177,7 +177,7 @@ def asks(manifest: Manifest, name: str) -> bool:
 
 
 def within_budget(manifest: Manifest, name: str) -> bool:
-    """Whether the first call of a session and day is paid for."""
+    """Whether the budgets allow the first call of a session and day."""
     spec, admissions, budget = manifest.tools[name], manifest.admissions[name], manifest.budget
     cost = spec.cost_usd or 0
     calls = [budget.max_calls_per_session, budget.max_calls_per_day, *(admission.max_calls for admission in admissions)]
@@ -187,7 +187,7 @@ def within_budget(manifest: Manifest, name: str) -> bool:
 
 
 def verdicts(manifest: Manifest, name: str, uses: Iterable[Use]) -> dict[Use, str]:
-    """What a fresh session's call comes to, for each of some uses."""
+    """The verdict on a call in a new session, for each of these uses."""
     if not callable_at_all(manifest, name) or not within_budget(manifest, name):
         return dict.fromkeys(uses, "deny")
     effect = stated_class(manifest.tools[name], manifest.admissions[name])

@@ -1,4 +1,4 @@
-"""What the properties are tried on: rules and uses of small universes, and wide random text."""
+"""Hypothesis strategies: rules, sets and uses over small universes, and random text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class PlainSet:
 
 
 def _spoken() -> list[tuple[str, str, str, bool]]:
-    """Actions, methods and protocols that agree, as words of a network rule; those that say much, more often."""
+    """Compatible actions, methods and protocols of a network rule; the wider ones more often."""
     found = []
     for action in ("*", *ACTIONS["network"]):
         for method, protocol, bare in product(("*", *METHODS), ("*", *PROTOCOLS), (False, True)):
@@ -171,7 +171,7 @@ odd_methods = st.one_of(
 
 
 def read(text: str) -> Capability | None:
-    """The capability that a text is, or nothing."""
+    """Parse a text as a capability; None if it is malformed."""
     try:
         return Capability(text)
     except ValueError:
@@ -179,7 +179,7 @@ def read(text: str) -> Capability | None:
 
 
 def outcome(ask: Callable[..., Any], *parts: object) -> Any:
-    """What asking gives: a value, or the refusal. Any other error is a failure."""
+    """Call a parser and return its value or its refusal; any other error fails the test."""
     try:
         return ask(*parts)
     except (Malformed, InvalidUse) as refusal:

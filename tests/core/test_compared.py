@@ -28,14 +28,14 @@ class Other(Placed, frozen=True, dict=True):
     pass
 
 
-def test_a_field_aside_does_not_count() -> None:
+def test_a_field_that_is_not_compared_does_not_change_equality() -> None:
     assert Placed("a", 1, "here") == Placed("a", 1, "there")
     assert not Placed("a", 1, "here") != Placed("a", 1, "there")  # noqa: SIM202 - the operator itself
     assert hash(Placed("a", 1, "here")) == hash(Placed("a", 1, "there"))
 
 
 @pytest.mark.parametrize("changed", [{"name": "b"}, {"size": 2}])
-def test_every_other_field_counts(changed: dict[str, Any]) -> None:
+def test_every_other_field_changes_equality(changed: dict[str, Any]) -> None:
     assert replace(Placed("a", 1), **changed) != Placed("a", 1)
 
 
@@ -45,7 +45,7 @@ def test_values_of_two_classes_differ() -> None:
     assert Placed("a") != ("a", 0, "")
 
 
-def test_repr_shows_the_fields_that_count() -> None:
+def test_repr_shows_the_compared_fields() -> None:
     assert repr(Placed("a", 1, "here")) == "Placed(name='a', size=1)"
 
 

@@ -1,4 +1,4 @@
-"""What a large manifest costs: counted in calls of functions, never in seconds, it grows no faster than the input."""
+"""The cost of a large manifest, in function calls and not in seconds: it grows no faster than the input."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -26,7 +26,7 @@ def large(
     denies: int | None = None,
     **given: Any,
 ) -> Manifest:
-    """So many hosts, denies and tools, which need the same but for their number; without needs, none is declared."""
+    """A manifest of this size whose tools have similar needs; without needs, no tool is declared."""
     names = [f"t{number}" for number in range(size)]
     hosts = [f"network:*:h{number}.example.com" for number in range(size)]
     # Each tool is a rule too: in a manifest, those that are admitted may be called by others.
@@ -88,7 +88,7 @@ def test_four_times_the_tools_and_rules_take_about_four_times_the_work(
     assert work(lambda: command(large)) < 6 * work(lambda: command(small))
 
 
-def test_tools_that_hold_the_same_share_one_grant_and_one_list_of_entries() -> None:
+def test_tools_with_equal_grants_share_one_grant_and_one_list_of_entries() -> None:
     first, *others = surface(large(5, "network:*:*")).tools
     assert first.entries
     for other in others:

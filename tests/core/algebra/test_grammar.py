@@ -237,7 +237,7 @@ def test_a_rule_that_is_not_text_is_refused(value: object) -> None:
         Capability(value)  # type: ignore[arg-type]
 
 
-def test_text_that_lies_about_itself_is_read_by_its_true_characters() -> None:
+def test_a_str_subclass_is_parsed_by_its_real_characters() -> None:
     assert str(Capability(Liar("fs:read:/srv", "fs:read:/etc"))) == "fs:read:/srv"
     assert str(Capability(Liar("tool:call:a", "tool:call:b"))) == "tool:call:a"
     assert str(Capability(Liar("network:https:get@a.b:80", "network:*:*"))) == "network:https:get@a.b:80"

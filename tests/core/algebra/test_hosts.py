@@ -248,7 +248,7 @@ def test_every_spelling_of_a_host_is_one_host(text: str, canonical: str) -> None
 
 
 @pytest.mark.parametrize(("text", "says"), REFUSED)
-def test_what_is_no_host_is_refused_in_rules_and_uses(text: str, says: str) -> None:
+def test_an_invalid_host_is_refused_in_rules_and_uses(text: str, says: str) -> None:
     for parse in (canonical_host, host_key):
         with pytest.raises(Malformed) as refusal:
             parse(text)
@@ -259,7 +259,7 @@ def test_what_is_no_host_is_refused_in_rules_and_uses(text: str, says: str) -> N
 
 
 @pytest.mark.parametrize("text", ["", "a b", "x.com:80", "a..b", "%2a.com", "1.2.3.4.5"])
-def test_a_host_that_suggests_nothing_gets_no_hint(text: str) -> None:
+def test_a_host_without_a_likely_meaning_gets_no_hint(text: str) -> None:
     with pytest.raises(Malformed) as refusal:
         canonical_host(text)
     assert refusal.value.hint == ""
@@ -344,7 +344,7 @@ def test_a_plain_name_needs_no_parser() -> None:
 @example("a-")
 @example("_")
 @example("a.b.09")
-def test_plain_hosts_are_what_the_parser_says_they_are(text: str) -> None:
+def test_the_fast_path_for_plain_hosts_agrees_with_the_parser(text: str) -> None:
     try:
         parsed = can_ada.parse(f"http://{text}/").hostname
     except ValueError:
@@ -391,7 +391,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("host", "expected"), ADDRESSES)
-def test_an_address_is_told_from_a_name(host: str, expected: bool) -> None:
+def test_addresses_and_names_are_distinguished(host: str, expected: bool) -> None:
     assert is_address(host) is expected
 
 
@@ -456,7 +456,7 @@ def test_a_destination_is_the_rule_for_every_request_to_a_host(text: str, expect
 
 
 @pytest.mark.parametrize(("text", "says"), NO_DESTINATIONS)
-def test_what_is_more_than_a_host_is_no_destination(text: str, says: str) -> None:
+def test_a_url_is_refused_as_a_destination(text: str, says: str) -> None:
     with pytest.raises(Malformed) as refusal:
         destination(text)
     assert says in str(refusal.value)
@@ -488,12 +488,12 @@ def test_a_wildcard_covers_every_name_below_and_not_the_apex() -> None:
         "9.z9." + "a" * 60 + ".z",
     ],
 )
-def test_names_that_are_too_long_for_a_short_look_are_hosts_too(host: str) -> None:
+def test_names_too_long_for_the_fast_path_are_hosts_too(host: str) -> None:
     assert canonical_host(host) == host
     assert CapabilitySet([f"network:*:{host}"]).has(f"network:https:get@{host}")
 
 
-def test_what_prints_as_nothing_is_spelled_out() -> None:
+def test_invisible_characters_are_escaped() -> None:
     assert visible("plain") == "plain"
     assert visible("a\u3164b") == "a\\u3164b"
     assert visible("a\u200bb") == "a\\u200bb"

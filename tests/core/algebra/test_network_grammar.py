@@ -335,7 +335,7 @@ GATHERED = [
 
 
 @pytest.mark.parametrize(("rules", "expected"), GATHERED)
-def test_rules_are_gathered_into_the_fewest_words(rules: list[str], expected: list[str]) -> None:
+def test_rules_are_merged_into_the_fewest_texts(rules: list[str], expected: list[str]) -> None:
     assert [str(rule) for rule in CapabilitySet(rules)] == expected
     assert [str(rule) for rule in CapabilitySet(deny=rules).deny] == expected
 

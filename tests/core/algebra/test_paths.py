@@ -119,12 +119,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "canonical"), SPELLINGS)
-def test_a_path_in_a_rule_is_folded(text: str, canonical: str) -> None:
+def test_a_path_in_a_rule_is_normalised(text: str, canonical: str) -> None:
     assert str(Capability(f"fs:read:{text}")) == f"fs:read:{canonical}"
 
 
 @pytest.mark.parametrize(("text", "says"), REFUSED)
-def test_what_is_no_clean_path_is_refused_in_a_rule(text: str, says: str) -> None:
+def test_a_malformed_path_is_refused_in_a_rule(text: str, says: str) -> None:
     with pytest.raises(Malformed) as refusal:
         Capability(f"fs:read:{text}")
     assert says in str(refusal.value)
@@ -151,7 +151,7 @@ _VARIABLE = "`${workdir}` is the only variable, and only at the start"
         ("a/${x}", _VARIABLE),
     ],
 )
-def test_a_path_that_suggests_no_other_says_what_to_write(text: str, hint: str) -> None:
+def test_a_path_without_a_likely_meaning_gets_a_general_hint(text: str, hint: str) -> None:
     with pytest.raises(Malformed) as refusal:
         path_key(text)
     assert refusal.value.hint == hint
@@ -254,7 +254,7 @@ INVALID = [
 
 
 @pytest.mark.parametrize(("path", "base"), INVALID)
-def test_what_names_no_path_is_an_invalid_use(path: object, base: object) -> None:
+def test_a_value_that_is_not_a_path_is_an_invalid_use(path: object, base: object) -> None:
     with pytest.raises(InvalidUse) as refusal:
         use_of_path("read", path, base)
     assert str(refusal.value).isprintable()
@@ -316,7 +316,7 @@ def test_a_name_spelled_in_escaped_bytes_cannot_slip_past_its_deny() -> None:
 
 
 class Twofaced:
-    """A path that is another one the second time it is asked."""
+    """A PathLike that returns another path at the second call."""
 
     def __init__(self, *answers: str | bytes) -> None:
         self.answers = list(answers)
@@ -343,14 +343,14 @@ class LiarPath:
     "path",
     [Liar("/etc/shadow", "/srv/ok"), LiarPath(), LyingBytes(b"/etc/shadow"), Liar("/etc/x/../shadow", "/srv/ok")],
 )
-def test_a_path_that_lies_is_read_by_its_true_characters(path: object) -> None:
+def test_a_path_of_a_lying_class_is_read_by_its_real_characters(path: object) -> None:
     use = use_of_path("read", path)
     assert use.target == "/etc/shadow"
     assert type(use.target) is str
     assert not CapabilitySet(["fs:read:/srv"]).has(use)
 
 
-def test_a_base_or_action_that_lies_is_read_by_its_true_characters() -> None:
+def test_a_base_or_action_of_a_lying_class_is_read_by_its_real_characters() -> None:
     assert use_of_path("read", "a", Liar("/etc", "/srv/ok")).target == "/etc/a"
     assert use_of_path(Liar("read", "delete"), "/a") == Use("fs:read:/a")
     with pytest.raises(InvalidUse):
@@ -363,7 +363,7 @@ class Number:
 
 
 @pytest.mark.parametrize("kind", [Broken, Number, FalseText, BrokenText])
-def test_a_path_that_fails_when_asked_is_an_invalid_use(kind: type) -> None:
+def test_a_path_object_that_raises_is_an_invalid_use(kind: type) -> None:
     path = kind()
     with pytest.raises(InvalidUse):
         use_of_path("read", path)
@@ -377,7 +377,7 @@ def test_a_path_that_fails_when_asked_is_an_invalid_use(kind: type) -> None:
     st.one_of(st.none(), st.integers(), st.binary(max_size=20), st.text(max_size=20), odd_paths),
     st.one_of(st.none(), st.text(max_size=8), odd_paths, odd_paths.map("/{}".format)),
 )
-def test_whatever_is_asked_for_is_a_clean_path_or_an_invalid_use(path: object, base: object) -> None:
+def test_any_path_is_resolved_or_is_an_invalid_use(path: object, base: object) -> None:
     use = outcome(use_of_path, "read", path, base)
     if isinstance(use, InvalidUse):
         assert str(use).isprintable()
@@ -499,7 +499,7 @@ def test_a_root_directory_as_home_or_workdir_is_every_path() -> None:
     assert str(unexpanded.expand("/", "/")) == "fs:read:*\nfs:write:/a"
 
 
-def test_without_a_home_only_what_speaks_of_it_is_wrong() -> None:
+def test_without_a_home_only_rules_with_a_tilde_are_refused() -> None:
     for text in ("fs:read:~", "fs:write:~/a", "process:exec:~/bin/x"):
         with pytest.raises(Malformed, match="found `~`, expected a user with a home directory") as wrong:
             CapabilitySet([text]).expand("/srv", "")
@@ -510,12 +510,12 @@ def test_without_a_home_only_what_speaks_of_it_is_wrong() -> None:
     assert made.roots == {"${workdir}": "/srv"}
 
 
-def test_a_path_that_is_not_expanded_is_reached_by_nobody() -> None:
+def test_a_path_that_is_not_expanded_allows_nothing() -> None:
     assert not CapabilitySet(["fs:read:~", "fs:read:${workdir}"]).has("fs:read:/home/u/x")
 
 
 @pytest.mark.parametrize("place", ["", "x", "../x", "/a/../b", "/a/*", "/a\0", "*", "~", "${workdir}"])
-def test_a_place_that_is_no_clean_path_is_refused(place: str) -> None:
+def test_a_home_or_workdir_that_is_not_a_clean_path_is_refused(place: str) -> None:
     with pytest.raises(Malformed):
         CapabilitySet(["fs:read:${workdir}/x"]).expand(place, "/home/u")
 

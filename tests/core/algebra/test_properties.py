@@ -123,7 +123,7 @@ def test_a_set_of_many_domains_has_what_the_reference_says(plain: PlainSet, use:
 
 
 @given(sets, uses)
-def test_a_verdict_tells_allowed_from_denied_from_not_covered(plain: PlainSet, use: PlainUse) -> None:
+def test_a_verdict_distinguishes_allowed_denied_and_not_covered(plain: PlainSet, use: PlainUse) -> None:
     denied = any(rule.reaches(use) for rule in plain.deny)
     allowed = any(rule.reaches(use) for rule in plain.allow)
     assert plain.real.verdict(use.text) is (False if denied else True if allowed else None)
@@ -216,7 +216,7 @@ def test_order_across_domains_agrees_with_brute_force(one: PlainSet, two: PlainS
 
 
 @given(two_sets)
-def test_what_is_not_covered_is_told_exactly(two: tuple[str, PlainSet, PlainSet]) -> None:
+def test_a_difference_has_exactly_the_uses_that_are_not_covered(two: tuple[str, PlainSet, PlainSet]) -> None:
     domain, one, other = two
     told = 0
     for piece in one.real - other.real:
@@ -277,7 +277,7 @@ def test_the_order_of_rules_does_not_matter(plain: PlainSet, random: Random) -> 
 
 
 @given(two_sets)
-def test_equal_sets_are_alike_in_every_way_and_others_in_none(two: tuple[str, PlainSet, PlainSet]) -> None:
+def test_equal_sets_have_equal_hashes_texts_and_digests_and_others_do_not(two: tuple[str, PlainSet, PlainSet]) -> None:
     one, other = two[1].real, two[2].real
     same = one == other
     assert operator.ne(one, other) == (not same)
@@ -290,7 +290,7 @@ def test_equal_sets_are_alike_in_every_way_and_others_in_none(two: tuple[str, Pl
 
 
 @given(two_sets)
-def test_sets_are_equal_exactly_if_allows_and_denies_say_the_same(two: tuple[str, PlainSet, PlainSet]) -> None:
+def test_sets_are_equal_exactly_if_allows_and_denies_cover_the_same(two: tuple[str, PlainSet, PlainSet]) -> None:
     domain, one, other = two
     same_denies = reach_of(domain, one.deny) == reach_of(domain, other.deny)
     same_reach = reach_of(domain, one.allow, one.deny) == reach_of(domain, other.allow, other.deny)

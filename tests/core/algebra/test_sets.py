@@ -86,7 +86,7 @@ COVERED = [
 
 
 @pytest.mark.parametrize(("allow", "deny", "rule", "expected"), COVERED)
-def test_a_capability_must_be_covered_whole(allow: list[str], deny: list[str], rule: str, expected: bool) -> None:
+def test_a_capability_must_be_covered_completely(allow: list[str], deny: list[str], rule: str, expected: bool) -> None:
     assert CapabilitySet(allow, deny).has(Capability(rule)) is expected
 
 
@@ -310,7 +310,7 @@ def test_rules_may_be_text_or_capabilities_from_any_iterable() -> None:
 @pytest.mark.parametrize(
     "rules", ["fs:read:/a", None, 5, [None], [5], [b"fs:read:/a"], [Use("fs:read:/a")], [["fs:read:/a"]]]
 )
-def test_what_is_no_list_of_rules_is_refused(rules: object) -> None:
+def test_a_value_that_is_not_a_list_of_rules_is_refused(rules: object) -> None:
     with pytest.raises((TypeError, Malformed)):
         CapabilitySet(rules)  # type: ignore[arg-type]
     with pytest.raises((TypeError, Malformed)):
@@ -345,7 +345,7 @@ VERDICTS = [
 
 
 @pytest.mark.parametrize(("allow", "deny", "use", "expected"), VERDICTS)
-def test_a_verdict_tells_a_deny_from_silence(
+def test_a_verdict_distinguishes_a_deny_from_a_missing_rule(
     allow: list[str], deny: list[str], use: str, expected: bool | None
 ) -> None:
     found = CapabilitySet(allow, deny)
@@ -376,7 +376,7 @@ def test_the_first_use_that_is_lacking(
         assert (lacking if lacking is None else str(lacking)) == expected
 
 
-def test_a_verdict_on_a_capability_is_whether_it_is_covered_whole() -> None:
+def test_a_verdict_on_a_capability_is_whether_it_is_covered_completely() -> None:
     found = CapabilitySet(["fs:read:/a"], ["fs:read:/a/b"])
     assert found.verdict(Capability("fs:read:/a/c")) is True
     assert found.verdict(Capability("fs:read:/a")) is None
@@ -401,7 +401,7 @@ def test_large_sets_decide_and_compare_like_small_ones() -> None:
     assert [str(piece) for piece in large - CapabilitySet(rules[1:])] == ["network:https:get@h0.example.com"]
 
 
-def test_membership_and_order_answer_by_themselves() -> None:
+def test_in_and_comparisons_return_plain_booleans() -> None:
     small, large = CapabilitySet(["fs:read:/a/b"]), CapabilitySet(["fs:read:/a"])
     assert Use("fs:read:/a/b/c") in large
     assert Use("fs:read:/c") not in large
@@ -431,12 +431,12 @@ ATOMS: list[tuple[list[str], list[str], str, tuple[int, int]]] = [
 
 
 @pytest.mark.parametrize(("allows", "denies", "use", "atoms"), ATOMS)
-def test_what_else_is_allowed_where_a_use_goes(
+def test_atoms_at_are_those_allowed_at_the_target_of_a_use(
     allows: list[str], denies: list[str], use: str, atoms: tuple[int, int]
 ) -> None:
     assert CapabilitySet(allows, denies).atoms_at(Use(use)) == atoms
 
 
-def test_a_deny_elsewhere_takes_nothing_from_where_a_use_goes() -> None:
+def test_a_deny_elsewhere_does_not_change_atoms_at() -> None:
     use, allowed = Use("fs:read:/srv/a"), CapabilitySet(["fs:read:/"])
     assert CapabilitySet(["fs:read:/"], ["fs:read:/x"]).atoms_at(use) == allowed.atoms_at(use) != (0, 0)

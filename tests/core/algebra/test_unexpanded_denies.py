@@ -36,7 +36,7 @@ def is_rooted(rule: PlainRule) -> bool:
 
 
 def expected(domain: str, plain: PlainSet) -> int:
-    """What a set has, the slow way: an unexpanded deny refuses each use of its actions."""
+    """The reference for `has`: an unexpanded deny refuses every use of its actions."""
     denies = [replace(rule, scope="*") if is_rooted(rule) else rule for rule in plain.deny]
     return reach_of(domain, plain.allow, denies)
 
@@ -120,7 +120,7 @@ def test_a_capability_without_a_root_is_had_exactly_if_every_use_of_it_is(two: t
 
 
 @given(one_set)
-def test_every_other_question_gives_the_same_answer(plain: tuple[str, PlainSet]) -> None:
+def test_verdict_and_atoms_at_agree_with_has(plain: tuple[str, PlainSet]) -> None:
     domain, one = plain
     found = one.real
     for use in _uses(domain):
@@ -132,7 +132,7 @@ def test_every_other_question_gives_the_same_answer(plain: tuple[str, PlainSet])
 
 
 @given(sets_of("fs"))
-def test_what_a_handle_asks_gives_the_same_answer(plain: PlainSet) -> None:
+def test_held_paths_are_empty_under_an_unexpanded_deny(plain: PlainSet) -> None:
     held = held_paths(plain.real)
     for action in ACTIONS["fs"]:
         if any(is_rooted(rule) and rule.action in ("*", action) for rule in plain.deny):
@@ -146,7 +146,7 @@ def test_what_a_handle_asks_gives_the_same_answer(plain: PlainSet) -> None:
                     held.root(action, path)
 
 
-def test_the_case_of_the_audit() -> None:
+def test_an_unexpanded_deny_of_one_path_refuses_every_path_until_it_is_expanded() -> None:
     found = CapabilitySet(["fs:read:/"], deny=["fs:read:~/x"])
     assert not found.has("fs:read:/home/me/x")
     assert not found.has(use_of_path("read", "/home/me/.ssh/id_ed25519"))

@@ -1,4 +1,4 @@
-"""Uses are concrete: their text, the use that a URL is, and everything that is no use at all."""
+"""Uses are concrete: their text, the use of a URL, and everything that is refused as a use."""
 
 import re
 import string
@@ -161,7 +161,7 @@ def test_a_use_is_read_and_written_canonically(text: str, canonical: str) -> Non
 
 
 @pytest.mark.parametrize("text", INVALID)
-def test_what_is_not_concrete_is_an_invalid_use(text: str) -> None:
+def test_a_text_that_is_not_concrete_is_an_invalid_use(text: str) -> None:
     everything = CapabilitySet(
         ["fs:*:*", "network:*:*", "process:exec:*", "env:read:*", "secret:read:*", "storage:*:*"]
     )
@@ -215,7 +215,7 @@ def test_any_text_is_a_use_or_is_refused_as_invalid(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, b"fs:read:/a", ["fs:read:/a"], object(), ("fs", "read", "/a")])
-def test_what_is_no_text_is_no_use(value: object) -> None:
+def test_a_value_that_is_not_text_is_an_invalid_use(value: object) -> None:
     for ask in (Use, CapabilitySet(["fs:*:*"]).has):
         with pytest.raises(InvalidUse):
             ask(value)  # type: ignore[arg-type]
@@ -394,7 +394,7 @@ INVALID_URLS = [
 
 
 @pytest.mark.parametrize(("method", "url", "expected"), URLS)
-def test_the_use_that_a_url_is(method: str, url: str, expected: str) -> None:
+def test_a_url_is_parsed_into_its_use(method: str, url: str, expected: str) -> None:
     use = use_of_url(method, url)
     assert str(use) == expected
     assert use == Use(expected)
@@ -466,7 +466,7 @@ def test_any_url_is_a_use_of_the_host_the_parser_names_or_invalid(method: str, u
     assert Use(str(use)) == use
 
 
-def test_a_url_or_method_that_lies_is_read_by_its_true_characters() -> None:
+def test_a_url_or_method_of_a_lying_class_is_read_by_its_real_characters() -> None:
     assert str(use_of_url("GET", Liar("https://evil.com", "https://good.com"))) == "network:https:get@evil.com:443"
     assert str(use_of_url(Liar("POST", "GET"), "https://x.com")) == "network:https:post@x.com:443"
     assert (
@@ -488,7 +488,7 @@ def test_a_url_or_method_that_lies_is_read_by_its_true_characters() -> None:
     )
 
 
-def test_text_that_fails_when_asked_is_read_all_the_same_or_refused() -> None:
+def test_text_whose_methods_raise_is_parsed_or_refused() -> None:
     assert str(use_of_url(BrokenText("GET"), BrokenText("https://x.com"))) == "network:https:get@x.com:443"
     assert str(Use(BrokenText("fs:read:/a"))) == "fs:read:/a"
     with pytest.raises(InvalidUse):
@@ -504,7 +504,7 @@ def test_text_that_fails_when_asked_is_read_all_the_same_or_refused() -> None:
             use_of_url(url, "https://x.com")  # type: ignore[arg-type]
 
 
-def test_only_a_use_is_taken_for_one() -> None:
+def test_a_str_with_the_attributes_of_a_use_is_parsed_as_text() -> None:
     class Likeness(str):
         kind = Use("fs:read:/a").kind
         keys = ("",)

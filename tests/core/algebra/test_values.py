@@ -65,7 +65,7 @@ def test_a_copied_set_still_decides() -> None:
     assert again.digest == SET.digest
 
 
-def test_a_copied_use_still_asks() -> None:
+def test_a_copied_use_is_checked_the_same() -> None:
     assert SET.has(COPIES["pickle 5"](Use("network:tcp:x.b:80")))
     assert not SET.has(COPIES["pickle 5"](Use("network:tcp:x.b:81")))
 
@@ -124,7 +124,7 @@ def test_the_class_cannot_be_changed(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=by_type)
-def test_there_is_no_dict_to_change_behind_its_back(value: Any) -> None:
+def test_values_have_no_dict(value: Any) -> None:
     assert not hasattr(value, "__dict__")
     with pytest.raises(TypeError):
         vars(value)
@@ -197,7 +197,7 @@ def test_operations_leave_their_operands_alone() -> None:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=by_type)
-def test_nothing_else_is_equal_to_it(value: Any) -> None:
+def test_a_value_is_not_equal_to_values_of_other_types(value: Any) -> None:
     for other in (str(value), repr(value), None, 0, object(), *(other for other in VALUES if other is not value)):
         assert value != other
         assert operator.eq(value, other) is False

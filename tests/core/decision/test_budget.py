@@ -1,4 +1,4 @@
-"""The rule about limits, and sums of money: exact, whatever the thread's decimal context says."""
+"""Limits of a budget, and sums of money, which are exact in any decimal context of the thread."""
 
 import decimal
 from decimal import Decimal
@@ -114,14 +114,14 @@ def test_a_limit_is_reached_and_never_passed(case: str) -> None:
     assert found is None or type(found.of_tool) is bool
 
 
-def test_usage_is_told_for_one_tool() -> None:
+def test_spent_of_has_the_spending_of_one_tool() -> None:
     usage = Usage(7, {"t": 3, "u": 4}, D("1.5"), D(2), {"t": D("0.5"), "u": D(1)}, 12)
     assert spent_of(usage, "t") == Spent(7, 3, D("1.5"), D(2), D("0.5"), 12)
     assert spent_of(usage, "v") == Spent(7, 0, D("1.5"), D(2), D(0), 12)
     assert Spent() == Spent(0, 0, D(0), D(0), D(0), 0)
 
 
-def test_sums_are_exact_in_whatever_context() -> None:
+def test_sums_are_exact_in_any_decimal_context() -> None:
     with decimal.localcontext() as coarse:
         coarse.prec = 2
         assert plus(D("123456789.000000000000001"), D("0.1")) == D("123456789.100000000000001")
@@ -134,7 +134,7 @@ def test_sums_are_exact_in_whatever_context() -> None:
         assert overspent(of_tool, D("0.01"), Budget(), None, D("100.01")) == over
 
 
-def test_a_sum_that_would_be_rounded_is_an_error_where_it_is_kept_and_rounded_up_where_it_is_reported() -> None:
+def test_a_sum_with_too_many_digits_raises_if_stored_and_is_rounded_up_if_reported() -> None:
     fits, too_fine = D("1e-59"), D("1e-60")
     assert plus(D(1), fits) == D("1." + "0" * 58 + "1")
     with pytest.raises(decimal.Inexact):
@@ -147,7 +147,7 @@ def test_a_sum_that_would_be_rounded_is_an_error_where_it_is_kept_and_rounded_up
 @pytest.mark.parametrize(
     ("reserved", "cost", "added"), [("0.4", "0.4", "0"), ("0.4", "0.1", "-0.3"), ("0.4", "0", "-0.4"), ("0", "0", "0")]
 )
-def test_settling_gives_back_what_was_not_spent(reserved: str, cost: str, added: str) -> None:
+def test_settling_returns_the_unspent_part(reserved: str, cost: str, added: str) -> None:
     with decimal.localcontext() as coarse:
         coarse.prec = 1
         assert settlement(D(reserved), D(cost)) == D(added)
@@ -155,7 +155,7 @@ def test_settling_gives_back_what_was_not_spent(reserved: str, cost: str, added:
 
 
 @pytest.mark.parametrize("cost", ["0.41", "-0.01"])
-def test_settling_for_more_or_for_less_than_nothing_is_an_error(cost: str) -> None:
+def test_settling_for_more_than_was_reserved_or_a_negative_cost_is_an_error(cost: str) -> None:
     with pytest.raises(ValueError, match=r"at most the 0\.40"):
         settlement(D("0.40"), D(cost))
 
@@ -216,5 +216,5 @@ SETTLED = {
 
 
 @pytest.mark.parametrize("total", SETTLED)
-def test_what_is_too_fine_is_counted_as_a_little_more(total: str) -> None:
+def test_amounts_with_more_than_15_decimals_are_rounded_up(total: str) -> None:
     assert f"{settled_amount(D(total)):f}" == SETTLED[total]

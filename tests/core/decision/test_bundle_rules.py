@@ -1,4 +1,4 @@
-"""What a bundle holds its tools to: private addresses, keys that approve, and what a review sees of it."""
+"""How a bundle narrows its tools: private addresses, approval keys, and what a review shows of them."""
 
 import json
 from pathlib import Path
@@ -148,7 +148,7 @@ def test_the_stricter_value_of_each_key_of_approvals_counts(
         ({"keys": [ONE]}, {"keys": [TWO]}, "keys of which the manifest lists none", "warning"),
     ],
 )
-def test_approvals_of_a_bundle_that_nobody_can_give_are_reported(
+def test_a_bundle_whose_approvals_cannot_be_given_is_reported(
     tmp_path: Path, manifest: dict[str, Any], bundle: dict[str, Any], found: str, severity: str
 ) -> None:
     policy = review(write(tmp_path / "p", {"approvals": bundle}, approvals=manifest, destinations={}))
@@ -157,7 +157,7 @@ def test_approvals_of_a_bundle_that_nobody_can_give_are_reported(
     ]
 
 
-def test_money_of_a_bundle_asks_for_the_cost_of_its_tools(tmp_path: Path) -> None:
+def test_a_bundle_with_a_cost_limit_needs_the_cost_of_its_tools(tmp_path: Path) -> None:
     path = write(tmp_path / "p", {"budget": {"max_cost_usd": 1}}, destinations={})
     workspace = json.loads((path.parent / "licet.yaml").read_text())
     del workspace["tools"]["t"]["cost_usd"]
@@ -165,7 +165,7 @@ def test_money_of_a_bundle_asks_for_the_cost_of_its_tools(tmp_path: Path) -> Non
     assert [problem.found for problem in review(path).problems] == ["`t` without `cost_usd`"]
 
 
-# What a reader sees ---------------------------------------------------------------------------------------------------
+# Review --------------------------------------------------------------------------------------------------------------
 
 TERMS: dict[str, Any] = {
     "budget": {"max_calls_per_session": 5, "max_cost_usd": 2},
@@ -175,7 +175,7 @@ TERMS: dict[str, Any] = {
 }
 
 
-def test_the_surface_shows_what_a_bundle_holds_its_tools_to(tmp_path: Path) -> None:
+def test_the_surface_shows_the_limits_of_a_bundle(tmp_path: Path) -> None:
     shown = surface(loaded(tmp_path / "p", TERMS)).document()["bundles"]["b"]
     assert "licet.yaml" in shown.pop("origin")
     assert shown == {
@@ -191,7 +191,7 @@ def test_the_surface_shows_what_a_bundle_holds_its_tools_to(tmp_path: Path) -> N
     }
 
 
-def test_a_bundle_that_says_nothing_more_is_not_shown(tmp_path: Path) -> None:
+def test_a_bundle_without_limits_is_not_shown(tmp_path: Path) -> None:
     idle = {"approvals": {"quorum": 1, "expires_seconds": 900}, "private": ["0.0.0.0/0", "::/0"]}
     assert surface(loaded(tmp_path / "p", idle)).bundles == ()
 
@@ -218,7 +218,7 @@ WIDER: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("old", "new", "text"), [case[1:] for case in WIDER], ids=[case[0] for case in WIDER])
-def test_what_a_bundle_no_longer_narrows_has_grown(
+def test_removing_a_limit_of_a_bundle_is_growth(
     tmp_path: Path, old: dict[str, Any], new: dict[str, Any], text: str
 ) -> None:
     before, after = loaded(tmp_path / "old", old), loaded(tmp_path / "new", new)
@@ -230,7 +230,7 @@ def test_what_a_bundle_no_longer_narrows_has_grown(
     assert not diff(before, before)
 
 
-def test_a_tool_that_moves_to_a_looser_bundle_has_grown(tmp_path: Path) -> None:
+def test_moving_a_tool_to_a_looser_bundle_is_growth(tmp_path: Path) -> None:
     before, after = loaded(tmp_path / "old", TERMS), loaded(tmp_path / "new", {}, name="c")
     texts = [change.text for change in diff(before, after).grown]
     for part in ("max_calls_per_session: 5 → no limit", "quorum: 2 → 1", "connector slack", "private addresses"):
@@ -260,7 +260,7 @@ def test_unused_bundles_change_neither_digest_nor_surface(tmp_path: Path) -> Non
     ],
     ids=str,
 )
-def test_bundles_of_one_name_that_differ_do_not_meet(terms: dict[str, Any]) -> None:
+def test_manifests_with_different_bundles_of_the_same_name_do_not_meet(terms: dict[str, Any]) -> None:
     one, other = (_assigning({"tools": ["t"], **stated}) for stated in ({}, terms))
     for first, second in ((one, other), (other, one)):
         with pytest.raises(ValueError, match="the bundle `b` says different things in"):

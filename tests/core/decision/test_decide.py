@@ -40,13 +40,13 @@ UNSHRUNK = settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))  # ran
 
 
 def layer_of(found: PlainSet, kind: str) -> Layer:
-    """A layer that says what a small set says."""
+    """A layer with the rules and denies of a small set."""
     return layer([rule.text for rule in found.allow], [rule.text for rule in found.deny], kind)
 
 
 @st.composite
 def _callable(draw: st.DrawFn, personality: bool = True) -> tuple[Manifest, tuple[Use, ...]]:
-    """A manifest whose tool `one` can mostly be called, with rules of one domain, and every use of that domain."""
+    """A manifest with rules of one domain whose tool `one` can usually be called, and every use of that domain."""
     domain = draw(domains)
     layers = [layer_of(draw(sets_of(domain)), "manifest")]
     if personality and draw(st.booleans()):
@@ -67,8 +67,8 @@ Questions = tuple[Manifest, tuple[Use, ...]]
 VERDICTS = ("deny", "ask", "allow")
 
 
-def told(decision: Decision) -> Any:
-    """A decision as values that can be compared."""
+def as_values(decision: Decision) -> Any:
+    """The parts of a decision as plain values that can be compared."""
     reason = decision.reason if isinstance(decision, Deny) else ""
     return decision.verdict, reason, decision.request, decision.rules
 
@@ -149,10 +149,10 @@ def test_a_personality_only_ever_narrows(questions: Questions, data: st.DataObje
 def test_deciding_again_changes_nothing(policy: Manifest, name: str, use: Use) -> None:
     before = document(policy)
     request = Request(name, (use,))
-    first = told(decide(request, policy))
+    first = as_values(decide(request, policy))
     for other in (*NAMES, f"{name}*", "", "*"):
         decide(Request(other, (use,)), policy)
-    assert told(decide(request, policy)) == first
+    assert as_values(decide(request, policy)) == first
     assert document(policy) == before
 
 
@@ -162,7 +162,7 @@ def test_an_equal_manifest_decides_alike(questions: Questions) -> None:
     again = replace(policy, layers=tuple(replace(one) for one in policy.layers))
     assert again == policy
     for use in several[::7]:
-        assert told(decide(Request("one", (use,)), again)) == told(decide(Request("one", (use,)), policy))
+        assert as_values(decide(Request("one", (use,)), again)) == as_values(decide(Request("one", (use,)), policy))
 
 
 def test_a_name_that_resembles_a_tool_is_not_that_tool() -> None:
@@ -193,7 +193,7 @@ def test_decisions_do_not_change() -> None:
 
 
 class Failing:
-    """Whatever is asked of it fails, but for what Python itself asks."""
+    """An object whose attributes raise, except for those that Python itself needs."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -207,22 +207,22 @@ GOOD = manifest(
 
 
 def good_but(**parts: Any) -> Any:
-    """The good manifest with parts that no type checker would let through."""
+    """The good manifest with fields of wrong types."""
     return replace(GOOD, **parts)
 
 
 def good_tool_but(**parts: Any) -> Any:
-    """The good tool with parts that no type checker would let through."""
+    """The good tool with fields of wrong types."""
     return replace(GOOD.tools["t"], **parts)
 
 
 def asked(*parts: Any) -> Any:
-    """A request of any parts."""
+    """A request with fields of any type."""
     return Request(*parts)
 
 
 def spent(**parts: Any) -> Any:
-    """Usage of any parts."""
+    """Usage with fields of any type."""
     return Usage(**parts)
 
 
@@ -272,7 +272,7 @@ BROKEN_USAGES: list[Any] = [
 ]
 
 
-def assert_a_denial_that_can_be_told(decision: Decision) -> None:
+def assert_denial_can_be_explained(decision: Decision) -> None:
     assert isinstance(decision, Deny)
     assert isinstance(decision.reason, str)
     assert decision.rules
@@ -284,41 +284,41 @@ def assert_a_denial_that_can_be_told(decision: Decision) -> None:
 
 @pytest.mark.parametrize("request_", BROKEN_REQUESTS, ids=lambda one: type(one).__name__)
 def test_a_broken_request_is_denied(request_: Any) -> None:
-    assert_a_denial_that_can_be_told(decide(request_, GOOD))
+    assert_denial_can_be_explained(decide(request_, GOOD))
 
 
 @pytest.mark.parametrize("policy", BROKEN_MANIFESTS, ids=lambda one: type(one).__name__)
 def test_a_broken_manifest_denies(policy: Any) -> None:
-    assert_a_denial_that_can_be_told(decide(Request("t", (Use("env:read:A"),)), policy))
+    assert_denial_can_be_explained(decide(Request("t", (Use("env:read:A"),)), policy))
 
 
 @pytest.mark.parametrize("usage", BROKEN_USAGES, ids=lambda one: type(one).__name__)
 def test_broken_usage_denies(usage: Any) -> None:
-    assert_a_denial_that_can_be_told(decide(Request("t", (Use("env:read:A"),)), GOOD, usage))
+    assert_denial_can_be_explained(decide(Request("t", (Use("env:read:A"),)), GOOD, usage))
 
 
-def test_what_went_wrong_is_named_and_not_shown() -> None:
+def test_a_failed_decision_names_the_error_class_but_not_its_message() -> None:
     class Told(Exception):
-        """An error that carries a secret."""
+        """An error whose message is a secret."""
 
     class Telling(dict[str, Any]):
         def __contains__(self, _: object) -> bool:
             raise Told("the password is swordfish")
 
     decision = decide(Request("t"), replace(manifest(tool("t")), admissions=Telling()))
-    assert told(decision)[:2] == ("deny", "DECISION_FAILED")
+    assert as_values(decision)[:2] == ("deny", "DECISION_FAILED")
     assert [rule.text for rule in decision.rules] == ["deciding failed: Told"]
     assert decision.request == Request("t")  # the name of the tool stays for the records
     assert "swordfish" not in repr(decision) + explain(decision) + str(Refused(decision))  # type: ignore[arg-type]
 
 
-def test_a_denial_keeps_the_name_that_was_asked_for_if_it_is_one() -> None:
+def test_a_failed_decision_keeps_the_tool_name_if_it_is_text() -> None:
     assert decide(Request("t", None), GOOD).request == Request("t")  # type: ignore[arg-type]
     assert decide(asked(5), GOOD).request == decide(asked(["t"]), GOOD).request == Request("")
     assert decide(None, GOOD).request == Request("")  # type: ignore[arg-type]
 
 
-def test_a_name_that_lies_is_the_name_that_it_is_or_denied() -> None:
+def test_a_tool_name_of_a_lying_class_never_gets_another_tools_grant() -> None:
     policy = manifest(tool("t"), tool("admin", effect="full"))
     lying = decide(Request(Liar("nobody", "t")), policy)
     assert lying.verdict in ("deny", "allow")
@@ -326,12 +326,12 @@ def test_a_name_that_lies_is_the_name_that_it_is_or_denied() -> None:
 
 
 @given(_callable())
-def test_every_denial_has_a_reason_that_can_be_told(questions: Questions) -> None:
+def test_every_denial_can_be_explained(questions: Questions) -> None:
     policy, several = questions
     for use in several[::7]:
         decision = decide(Request("one", (use,)), policy)
         if isinstance(decision, Deny):
-            assert_a_denial_that_can_be_told(decision)
+            assert_denial_can_be_explained(decision)
 
 
 # Manifests that are made by hand --------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def test_an_empty_manifest_reaches_nothing() -> None:
     assert nothing.ceiling == CapabilitySet()
     assert decide(Request("t"), nothing).verdict == "deny"
     known = nothing.declare([tool("t", "env:read:*")])
-    assert told(decide(Request("t"), known))[:2] == ("deny", "TOOL_NOT_IN_BUNDLE")
+    assert as_values(decide(Request("t"), known))[:2] == ("deny", "TOOL_NOT_IN_BUNDLE")
 
 
 def test_without_a_layer_a_tool_touches_nothing() -> None:
@@ -355,10 +355,10 @@ def test_without_a_stated_class_a_manifest_is_read_only() -> None:
     strong = tool("t", effect="write_limited")
     policy = replace(manifest(strong), max_effects=())
     assert policy.max_effect == "read_only"
-    assert told(decide(Request("t"), policy))[:2] == ("deny", "SIDE_EFFECT_EXCEEDED")
+    assert as_values(decide(Request("t"), policy))[:2] == ("deny", "SIDE_EFFECT_EXCEEDED")
 
 
-def test_a_seat_without_an_approval_asks_as_the_manifest_does() -> None:
+def test_an_admission_without_an_approval_asks_as_the_manifest_does() -> None:
     writer = tool("t", "fs:write:/a", effect="write_limited")
     given: Any = {"allows": ["fs:write:/a"], "max_effect": "write_limited", "admissions": {"t": (admission(),)}}
     for write, verdict in (("call", "ask"), ("session", "ask"), ("manifest", "allow")):
@@ -383,10 +383,10 @@ def test_narrowing_runs_a_tool_at_the_tighter_class() -> None:
     assert decide(Request("t"), policy).verdict == "deny"  # the wider manifest did not change
 
 
-def test_a_connector_is_judged_whatever_the_needs_say() -> None:
+def test_a_connector_is_checked_whatever_the_needs_are() -> None:
     for needs in ((), ("connector:use:*",), ("connector:use:slack",)):
         policy = manifest(tool("t", *needs, connector=ConnectorRef("slack", "1.0")))
-        assert told(decide(Request("t"), policy))[:2] == ("deny", "CONNECTOR_NOT_ALLOWED")
+        assert as_values(decide(Request("t"), policy))[:2] == ("deny", "CONNECTOR_NOT_ALLOWED")
 
 
 # Asking ---------------------------------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ ASKING = manifest(
 )
 
 
-def test_what_is_asked_for_is_never_wider_than_one_tool_of_one_session_under_one_manifest() -> None:
+def test_an_approval_is_for_one_tool_in_one_session_under_one_manifest() -> None:
     decision = decide(Request("w", (Use("fs:write:/a/b"),), "s-1", "sha256:args"), ASKING)
     assert isinstance(decision, Ask)
     assert decision.approval == Approval(ASKING.digest, "w", "s-1", "sha256:args")
@@ -415,7 +415,7 @@ def test_an_approval_that_differs_in_any_part_does_not_count(part: str) -> None:
     assert decide(request, ASKING, Usage(approved=frozenset({off}))).verdict == "ask"
 
 
-def test_each_delete_of_a_call_is_asked_about_by_itself() -> None:
+def test_each_delete_of_a_call_needs_its_own_approval() -> None:
     one, two = Use("fs:delete:/a/1"), Use("fs:delete:/a/2")
     request = Request("w", (one, two), "s-1", "x")
     call = Approval(ASKING.digest, "w", "s-1", "x")
@@ -439,7 +439,7 @@ def test_an_approval_of_one_call_names_its_arguments() -> None:
     assert decide(replace(request, arguments="sha256:x"), by_session, agreed).verdict == "allow"
 
 
-def test_a_question_is_told_where_the_answer_would_stand() -> None:
+def test_a_missing_approval_names_the_line_that_requires_it() -> None:
     loose = admission(approval="session", approval_origin=Origin("one.yaml", 2, 3))
     strict = admission(approval="call", approval_origin=Origin("two.yaml", 4, 5))
     for admissions, place in (
@@ -490,7 +490,7 @@ def test_a_call_may_spend_all_of_a_budget_and_no_more(usage: Usage, expected: st
     if not expected:
         assert decision.verdict == "allow"
         return
-    assert told(decision)[:2] == ("deny", "BUDGET_EXCEEDED")
+    assert as_values(decision)[:2] == ("deny", "BUDGET_EXCEEDED")
     (rule,) = decision.rules
     assert (rule.text, rule.reason) == (expected, "BUDGET_EXCEEDED")
     whose = " of `t`" if expected.endswith(" of `t`") else ""
@@ -511,9 +511,7 @@ FROM_THE_START: list[tuple[Budget, int | Decimal | None, str]] = [
 
 
 @pytest.mark.parametrize(("budget", "own", "expected"), FROM_THE_START)
-def test_what_nothing_was_spent_of_can_be_too_little_too(
-    budget: Budget, own: int | Decimal | None, expected: str
-) -> None:
+def test_a_limit_can_refuse_the_first_call(budget: Budget, own: int | Decimal | None, expected: str) -> None:
     held = admission(max_cost_usd=own) if isinstance(own, Decimal) else admission(max_calls=own)
     policy = manifest(PRICED.tools["t"], admissions={"t": (held,)}, budget=budget)
     decisions = [decide(Request("t"), policy), decide(Request("t"), policy, Usage())]
@@ -522,7 +520,7 @@ def test_what_nothing_was_spent_of_can_be_too_little_too(
         assert [decision.rules[0].text for decision in decisions] == [expected] * 2
 
 
-def test_what_was_exceeded_is_told_where_it_stands() -> None:
+def test_an_exceeded_limit_names_its_line() -> None:
     places = {
         key: Origin("agent.yaml", line, 1) for line, key in enumerate(("max_calls_per_session", "max_cost_usd"), 20)
     }
@@ -542,7 +540,7 @@ def test_what_was_exceeded_is_told_where_it_stands() -> None:
         assert rule.fix.endswith(f"in {place.partition(':')[0]}")
 
 
-def test_of_two_files_the_lower_limit_is_told_where_it_stands() -> None:
+def test_the_lower_limit_of_two_files_is_named_with_its_line() -> None:
     def placed(file: str, budget: Budget, **limits: int) -> Manifest:
         keys = ("max_calls_per_session", "max_calls_per_day", "max_cost_usd", *(f"limits.{key}" for key in limits))
         places = {key: Origin(file, line, 1) for line, key in enumerate(keys, 1)}
@@ -579,7 +577,7 @@ DELEGATED: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", DELEGATED)
-def test_a_delegation_is_blamed_for_the_tools_it_leaves_out(case: str) -> None:
+def test_a_tool_that_a_delegation_leaves_out_is_refused_with_that_reason(case: str) -> None:
     allows, denies, fix = DELEGATED[case]
     here = Origin("delegate", 0, 0)
     rules = tuple(Rule(Capability(rule), here, "allow") for rule in allows)
@@ -589,7 +587,7 @@ def test_a_delegation_is_blamed_for_the_tools_it_leaves_out(case: str) -> None:
     whole = manifest(tool("t"), allows=["tool:call:t"])
     policy = replace(whole, admissions={}, layers=(*whole.layers, silent, narrower))
     decision = decide(Request("t"), policy)
-    assert told(decision)[:2] == ("deny", "TOOL_NOT_IN_BUNDLE")
+    assert as_values(decision)[:2] == ("deny", "TOOL_NOT_IN_BUNDLE")
     blamed = [rule for rule in decision.rules if rule.reason == "TOOL_NOT_IN_BUNDLE"]
     assert [(rule.text, rule.origin, rule.fix) for rule in blamed] == [("the delegation leaves `t` out", here, fix)]
 
@@ -606,7 +604,7 @@ def test_without_a_budget_nothing_is_counted() -> None:
     assert decide(Request("t"), manifest(tool("t", cost_usd=Decimal(9))), much).verdict == "allow"
 
 
-def test_a_cost_that_nobody_declared_is_nothing() -> None:
+def test_an_undeclared_cost_is_zero() -> None:
     policy = manifest(tool("t"), budget=Budget(max_cost_usd=Decimal(1)))
     assert decide(Request("t"), policy, Usage(cost_usd=Decimal(1))).verdict == "allow"
     assert decide(Request("t"), policy, Usage(cost_usd=Decimal("1.01"))).verdict == "deny"
@@ -623,7 +621,7 @@ ASKED: list[tuple[str, str, str, bool]] = [
 
 
 @pytest.mark.parametrize(("effect", "write", "text", "settled"), ASKED)
-def test_a_question_says_when_it_is_asked_and_what_would_settle_it(
+def test_a_missing_approval_states_when_it_is_needed_and_the_fix(
     effect: Any, write: Any, text: str, settled: bool
 ) -> None:
     policy = manifest(
@@ -638,14 +636,14 @@ def test_a_question_says_when_it_is_asked_and_what_would_settle_it(
     rule, *more = decision.rules
     assert (rule.text, rule.reason) == (text, "APPROVAL_REQUIRED")
     assert rule.fix.startswith("approve it") if settled else rule.fix == ""
-    # What the files say about writes is answered by the same yes, and told with it.
+    # The approval covers writes too, so their reason is listed with it.
     both = effect == "destructive" and write != "manifest"
     assert [one.text for one in more] == (["writes ask once a session"] if both else [])
     assert decision.also == ()
     assert decision.use is None
 
 
-def test_a_class_that_no_file_states_asks_at_the_manifest() -> None:
+def test_a_class_without_a_place_asks_with_the_place_of_the_manifest() -> None:
     unplaced = replace(tool("t", "fs:write:/a", effect="destructive"), origin=None)
     policy = manifest(unplaced, allows=["fs:write:/a"], max_effect="destructive", budget=Budget(5))
     decision = decide(Request("t"), policy)
@@ -656,7 +654,7 @@ def test_a_class_that_no_file_states_asks_at_the_manifest() -> None:
 EACH_DELETE = "approve each delete as it comes: no key settles that"
 
 
-def test_a_delete_that_asks_says_which() -> None:
+def test_a_delete_that_needs_approval_is_named() -> None:
     policy = manifest(
         tool("t", "fs:delete:/a", effect="full"),
         allows=["fs:delete:/a"],
@@ -672,7 +670,7 @@ def test_a_delete_that_asks_says_which() -> None:
     ]
 
 
-def test_what_asks_about_a_call_and_about_its_deletes_is_told_together_and_asked_one_by_one() -> None:
+def test_call_and_delete_approvals_are_explained_together_but_asked_separately() -> None:
     policy = manifest(
         tool("t", "fs:delete:/a", effect="full"), allows=["fs:delete:/a"], max_effect="full", budget=Budget(5)
     )
@@ -715,7 +713,7 @@ def test_a_call_without_uses_is_an_event_too() -> None:
 
 
 @given(_callable(), st.randoms(use_true_random=False))
-def test_events_tell_what_was_decided(questions: Questions, random: Random) -> None:
+def test_events_have_the_rules_of_the_decision(questions: Questions, random: Random) -> None:
     policy, several = questions
     for count in range(4):
         decision = decide(Request("one", tuple(random.choices(several, k=count))), policy)
@@ -764,7 +762,7 @@ def test_a_long_list_of_what_is_allowed_is_cut_short() -> None:
     assert any(line.endswith("and 12 more") for line in said)
 
 
-def test_nothing_of_the_kind_is_said_plainly() -> None:
+def test_an_explanation_without_rules_of_the_domain_says_so() -> None:
     policy = manifest(tool("t", "fs:read:/a"))
     said = explain(decide(Request("t", (Use("env:read:B"),)), policy), reach_of(policy, "t"))
     assert "tool needs    nothing of this kind" in said
@@ -778,7 +776,7 @@ def test_names_from_outside_cannot_act_on_a_terminal() -> None:
     assert len(said.split("\n")) == 3
 
 
-def test_a_layer_can_be_told_from_another_by_its_rules() -> None:
+def test_layers_with_different_rules_are_not_equal() -> None:
     rule = Rule(next(iter(CapabilitySet(["env:read:A"]))), HERE, "env")
     assert str(rule) == "env:read:A (agent.yaml:1)"
     assert Layer("manifest", "the manifest", HERE, (rule,)) == Layer("manifest", "the manifest", HERE, (rule,))
@@ -786,7 +784,7 @@ def test_a_layer_can_be_told_from_another_by_its_rules() -> None:
     assert MaxEffect("full", HERE, stated=True) != MaxEffect("full", HERE, stated=False)
 
 
-def test_a_tool_that_is_declared_by_its_source_and_not_admitted_is_named_with_the_line_that_would_admit_it() -> None:
+def test_a_tool_declared_in_source_but_not_admitted_gets_the_fix_that_admits_it() -> None:
     sources = {"b": ("mod:b", Origin("licet.yaml", 3, 5))}
     roster = Roster("the manifest", HERE, "capabilities.", frozenset(), {"a": HERE})
     answer = decide(Request("b"), manifest(tool("a"), sources=sources, rosters=(roster,)))

@@ -1,4 +1,4 @@
-"""An explanation names every obstacle once, and the whole way out, in the spelling of the files it speaks of."""
+"""An explanation names every obstacle once, with a complete fix in the notation of the file."""
 
 from pathlib import Path
 
@@ -40,8 +40,10 @@ destinations: {allow: [a.example], deny: [b.example]}
 """
 
 
-def way_out(place: Path, manifest: str, tool: str, use: str, personality: str = "", tools: str = TOOLS) -> list[str]:
-    """What an explanation says under `because` and `to allow it`, in order."""
+def explanation_of(
+    place: Path, manifest: str, tool: str, use: str, personality: str = "", tools: str = TOOLS
+) -> list[str]:
+    """The lines `because` and `to allow it` of an explanation."""
     (place / "m.yaml").write_text(manifest + tools)
     (place / "p.yaml").write_text(personality)
     policy = review("m.yaml", personality="p.yaml" if personality else None, places=PLACES)
@@ -52,7 +54,7 @@ def way_out(place: Path, manifest: str, tool: str, use: str, personality: str = 
 
 
 @pytest.mark.parametrize(
-    ("manifest", "tool", "use", "told"),
+    ("manifest", "tool", "use", "lines"),
     [
         pytest.param(
             SAVE,
@@ -169,11 +171,11 @@ def way_out(place: Path, manifest: str, tool: str, use: str, personality: str = 
         ),
     ],
 )
-def test_every_obstacle_is_named_with_the_whole_way_out(
-    manifest: str, tool: str, use: str, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_obstacle_is_named_with_a_complete_fix(
+    manifest: str, tool: str, use: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert way_out(tmp_path, manifest, tool, use) == told
+    assert explanation_of(tmp_path, manifest, tool, use) == lines
 
 
 WIPE = 'tools:\n  wipe: {needs: ["fs:*:*"], effect: full, sandbox: isolated}\n'
@@ -188,16 +190,16 @@ READS = "agent: a\ncapabilities:\n  tools: [wipe]\n  max_side_effect_class: full
         ('["${workdir}/a"]', "fs:write:/srv/b", "`fs:write:${workdir}/b` under `capabilities.grants`"),
         ('["${workdir}/a"]', "fs:read:/srvb", "`/srvb` under `capabilities.fs_reach.read`"),
         ('["~/a"]', f"fs:read:{HOME}/b", "`~/b` under `capabilities.fs_reach.read`"),
-        # No file writes paths from the working directory, so nobody is told to begin.
+        # No file writes paths from the working directory, so the fix does not start to.
         ('["/srv/a"]', "fs:read:/srv/b", "`/srv/b` under `capabilities.fs_reach.read`"),
     ],
 )
-def test_paths_are_advised_as_the_files_write_them(
+def test_fixes_write_paths_as_the_files_do(
     reach: str, use: str, item: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = way_out(tmp_path, f"{READS}  fs_reach: {{read: {reach}}}\n", "wipe", use, tools=WIPE)
-    assert told[-1] == f"to allow it   add {item} in m.yaml"
+    lines = explanation_of(tmp_path, f"{READS}  fs_reach: {{read: {reach}}}\n", "wipe", use, tools=WIPE)
+    assert lines[-1] == f"to allow it   add {item} in m.yaml"
 
 
 @pytest.mark.parametrize(
@@ -207,16 +209,18 @@ def test_paths_are_advised_as_the_files_write_them(
         ("network:https:get@b.example", "remove `b.example` from `destinations.deny` in p.yaml"),
     ],
 )
-def test_a_personality_is_advised_by_the_keys_it_uses(
+def test_fixes_for_a_personality_use_its_keys(
     use: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     manifest = 'agent: a\ncapabilities: {tools: [pull], destinations: {allow: ["*"]}}\n'
-    told = way_out(tmp_path, manifest, "pull", use, HOSTS)
-    assert [line for line in told if line.startswith("to allow")] == [f"to allow it   {fix}"]
+    lines = explanation_of(tmp_path, manifest, "pull", use, HOSTS)
+    assert [line for line in lines if line.startswith("to allow")] == [f"to allow it   {fix}"]
 
 
-def test_a_personality_alone_is_told_where_its_budget_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fix_for_a_personality_alone_names_the_key_of_its_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "licet.yaml").write_text(TOOLS)
     (tmp_path / "p.yaml").write_text("id: p\ntools: [wipe]\nmax_side_effect_class: full\nnative: [wipe]\n")
@@ -252,7 +256,7 @@ tools: {put: {needs: ["fs:write:/out"], effect: write_limited, sandbox: restrict
         ),
     ],
 )
-def test_a_question_is_settled_under_every_key_that_asks(
+def test_the_fix_for_a_missing_approval_names_every_key_that_requires_it(
     tools: str, approvals: str, personality: str, places: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

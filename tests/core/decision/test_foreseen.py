@@ -1,4 +1,4 @@
-"""What a review can tell from a manifest alone: here, of a quorum that nobody can meet."""
+"""Problems that a review predicts from a manifest alone: a quorum that cannot be met."""
 
 import pytest
 
@@ -25,7 +25,7 @@ QUORUMS: dict[str, tuple[Approvals, str, int]] = {
 
 
 @pytest.mark.parametrize("case", QUORUMS)
-def test_a_quorum_that_nobody_can_meet_is_told(case: str) -> None:
+def test_a_quorum_that_cannot_be_met_is_reported(case: str) -> None:
     approvals, wrong, line = QUORUMS[case]
     found = list(quorum_problems(manifest(approvals=approvals, places=PLACES)))
     assert [problem.found for problem in found] == ([wrong] if wrong else [])
@@ -35,7 +35,7 @@ def test_a_quorum_that_nobody_can_meet_is_told(case: str) -> None:
         assert problem.origin == HERE
 
 
-def test_what_would_be_enough_is_told() -> None:
+def test_a_problem_with_a_quorum_states_what_is_expected() -> None:
     (none,) = quorum_problems(manifest(approvals=Approvals(quorum=2)))
     assert none.expected == "keys that tell those who approve apart"
     assert none.hint == "as it stands nobody can approve anything: list their public keys under `approvals.keys`"

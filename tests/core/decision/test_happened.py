@@ -1,4 +1,4 @@
-"""What a log is told of a decision: its checks, and before them that a session is over where that refused it."""
+"""The events of a decision: its checks, and before them the end of the session if that is why it was refused."""
 
 import pytest
 
@@ -38,18 +38,18 @@ OTHERS: dict[str, Decision] = {
 }
 
 
-def test_a_call_of_a_session_that_is_over_is_told_to_be_one() -> None:
+def test_a_call_of_an_ended_session_has_the_event_session_ended() -> None:
     ended = denied("SESSION_ENDED")
     assert all_events(ended) == (SessionEnded(CALL, "t"), CapabilityDenied(CALL, "t", "SESSION_ENDED", "why"))
     assert all_events(ended) == (SessionEnded(CALL, "t", "", ""), *events(ended))
 
 
 @pytest.mark.parametrize("decision", OTHERS.values(), ids=OTHERS)
-def test_any_other_decision_is_told_by_its_checks_alone(decision: Decision) -> None:
+def test_other_decisions_have_only_events_of_checks(decision: Decision) -> None:
     assert all_events(decision) == events(decision)
 
 
-def test_each_thing_that_happens_is_of_a_kind_of_its_own() -> None:
+def test_each_event_class_is_distinct() -> None:
     kinds = Happened.__subclasses__()
     assert {SessionEnded, ApprovalAsked} < set(kinds)
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""Registration and calls agree: a tool without misfits is refused nothing it needs, and a misfit names what it is."""
+"""Registration and calls agree: a tool without misfits gets everything it needs."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def _fittings(draw: st.DrawFn) -> tuple[str, Manifest]:
 
 
 def fits(need: Capability, domain: str, layers: tuple[Layer, ...]) -> bool:
-    """The design's sentence about misfits, over every use that small rules can tell apart."""
+    """The definition of a misfit, evaluated on every use of a small universe."""
     if need.scope == "*" or (need.domain == "network" and need.scope in EFFECT_OF):
         return True
     held = [use for use in oracle.all_uses(domain) if oracle.covers(need, use)]
@@ -53,7 +53,7 @@ def fits(need: Capability, domain: str, layers: tuple[Layer, ...]) -> bool:
 
 @given(_fittings())
 @settings(max_examples=settings().max_examples * 2)
-def test_a_misfit_is_a_need_that_allows_do_not_cover_or_a_deny_covers_whole(fitting: tuple[str, Manifest]) -> None:
+def test_a_misfit_is_a_need_that_allows_do_not_cover_or_a_deny_covers_completely(fitting: tuple[str, Manifest]) -> None:
     domain, policy = fitting
     spec = policy.tools["t"]
     found = {misfit.capability for misfit in validate_registration(spec, policy)}
@@ -200,7 +200,7 @@ STANDING: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("spec", "policy", "expected"), STANDING)
-def test_what_is_wrong_with_the_tool_itself_is_a_misfit(
+def test_a_wrong_class_or_level_of_the_tool_is_a_misfit(
     spec: dict[str, Any], policy: dict[str, Any], expected: list[str]
 ) -> None:
     one: ToolSpec = replace(tool("t"), **spec)
@@ -221,7 +221,7 @@ def test_a_bundle_narrows_what_fits() -> None:
 
 APART = "keep the two apart, as with `--state`: no rule opens what licet protects"
 KEPT: list[tuple[list[str], list[str], str, str]] = [
-    # denied in a file, kept by licet itself, what is told, and what would make it fit
+    # denied in a file, protected by licet, the expected message, and the expected fix
     ([], ["fs:*:/a"], "needs fs:read:/a/b, but kept", APART),
     ([], ["fs:*:/a", "fs:read:/a/b"], "needs fs:read:/a/b, but kept", APART),
     (
@@ -234,12 +234,12 @@ KEPT: list[tuple[list[str], list[str], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("denied", "kept", "told", "fix"), KEPT)
-def test_what_licet_keeps_for_itself_is_told_as_no_rule_of_a_file(
-    denied: list[str], kept: list[str], told: str, fix: str
+@pytest.mark.parametrize(("denied", "kept", "expected", "fix"), KEPT)
+def test_paths_that_licet_protects_are_reported_without_a_rule_of_a_file(
+    denied: list[str], kept: list[str], expected: str, fix: str
 ) -> None:
     own = layer([], kept, "policy files", silent=frozenset(DOMAINS))
     own = replace(own, denies=tuple(replace(rule, key="kept") for rule in own.denies))
     policy = manifest(tool("t"), layers=(layer(["fs:read:/a"], denied), own))
     (misfit,) = validate_registration(tool("t", "fs:read:/a/b"), policy)
-    assert (misfit.message, misfit.fix) == (told, fix)
+    assert (misfit.message, misfit.fix) == (expected, fix)

@@ -148,7 +148,7 @@ def test_a_manifest_opens_ranges(addresses: list[str], private: Private, wrong: 
     assert refused_addresses(addresses, private) == tuple(wrong)
 
 
-def test_a_written_address_is_its_own_permission() -> None:
+def test_an_address_named_by_a_rule_needs_no_private_list() -> None:
     assert refused_addresses(["127.0.0.1"], (), written=True) == ()
     assert refused_addresses(["not an address"], (), written=True) == ("not an address",)
 
@@ -187,14 +187,14 @@ LOOPBACK = "http://127.0.0.1:8080/"
         ([], LOOPBACK, False),
     ],
 )
-def test_only_an_exact_rule_of_the_manifest_writes_an_address(allows: list[str], url: str, written: bool) -> None:
+def test_only_an_exact_rule_of_the_manifest_opens_an_address(allows: list[str], url: str, written: bool) -> None:
     use = use_of_url("GET", url)
     found = reach(*allows, needs="network:*:127.0.0.1")
     assert is_written(use, found) is written
     assert (address_grounds(use, [use.target.strip("[]")], found) == ()) is written
 
 
-def test_every_ceiling_must_write_the_address() -> None:
+def test_every_ceiling_must_name_the_address() -> None:
     use = use_of_url("GET", LOOPBACK)
     exact, wide = layer(["network:*:127.0.0.1"]), layer(["network:*:*"], kind="personality")
     workspace = layer(["network:*:*"], kind="workspace")
@@ -206,7 +206,7 @@ def test_every_ceiling_must_write_the_address() -> None:
 
 
 def ground_text(url: str, addresses: list[str], found: Reach) -> tuple[str, str] | None:
-    """The grounds in one text, and the one way out that all of them name."""
+    """The reasons as one text, and the fix that all of them have."""
     grounds = address_grounds(use_of_url("GET", url), addresses, found)
     if not grounds:
         return None
@@ -269,7 +269,7 @@ def test_public_answers_pass() -> None:
     assert ground_text("http://x.example/", ["8.8.8.8", "2606:4700::1"], reach("network:*:*")) is None
 
 
-def test_names_do_not_become_addresses_by_being_written() -> None:
+def test_a_rule_for_a_name_does_not_open_its_private_addresses() -> None:
     assert ground_text("http://localhost/", ["127.0.0.1"], reach("network:*:localhost")) is not None
 
 
@@ -290,7 +290,7 @@ def test_names_do_not_become_addresses_by_being_written() -> None:
         ("GET", "https://bücher.example/", "GET https://xn--bcher-kva.example/", "https:get@xn--bcher-kva.example:443"),
     ],
 )
-def test_what_is_sent_is_what_was_decided(method: str, url: str, sent: str, use: str) -> None:
+def test_the_url_that_is_sent_has_the_host_that_was_checked(method: str, url: str, sent: str, use: str) -> None:
     found = destination(method, url)
     assert (f"{found.method} {found.url}", found.use) == (sent, Use(f"network:{use}"))
     assert destination(found.method, found.url) == found
@@ -316,7 +316,7 @@ def test_a_location_is_read_by_the_same_parser(location: str, url: str) -> None:
 @pytest.mark.parametrize(
     "location", ["http://u@b.example/", "ftp://b.example/", "http://[", "/a\tb", "//STRAẞE.example/", "//%E1%BA%9E.x/"]
 )
-def test_a_location_that_names_nothing_is_refused(location: str) -> None:
+def test_an_invalid_location_is_refused(location: str) -> None:
     with pytest.raises(InvalidUse):
         redirected("GET", "https://a.example/", location)
 
@@ -324,12 +324,12 @@ def test_a_location_that_names_nothing_is_refused(location: str) -> None:
 @pytest.mark.parametrize(
     ("method", "url"), [("GET", b"http://x/"), ("GET", None), (None, "http://x/"), ("G T", "http://x")]
 )
-def test_what_is_no_request_is_refused(method: str, url: str) -> None:
+def test_an_invalid_request_is_refused(method: str, url: str) -> None:
     with pytest.raises(InvalidUse):
         destination(method, url)
 
 
-def test_a_text_that_lies_about_itself_is_taken_by_its_characters() -> None:
+def test_a_url_of_a_str_subclass_is_read_by_its_real_characters() -> None:
     class Liar(str):
         __slots__ = ()
 
@@ -344,7 +344,7 @@ def test_an_origin_is_protocol_host_and_port() -> None:
     assert destination("GET", "https://x.example/").origin == ("https", "x.example", 443)
 
 
-def test_layers_without_a_ceiling_write_nothing() -> None:
+def test_without_a_ceiling_no_address_is_named() -> None:
     bare: tuple[Layer, ...] = (layer(["network:*:127.0.0.1"], kind="workspace"),)
     made = manifest(tool("t", "network:*:*"), layers=bare, admissions={"t": ()})
     assert not is_written(use_of_url("GET", LOOPBACK), reached(made))

@@ -1,4 +1,4 @@
-"""Connectors: what a line admits, how lists meet, and which spellings of versions are understood."""
+"""Connectors: what an entry of an allowlist allows, how several lists combine, and which versions are parsed."""
 
 from functools import partial
 from itertools import product
@@ -29,7 +29,7 @@ def test_a_reference_reads_back_as_itself(text: str, expected: ConnectorRef) -> 
 
 
 @pytest.mark.parametrize("text", ["", "@2.1", "github@", "github@latest", "git hub", "github@2.1@3", "*", "a:b", "é"])
-def test_a_reference_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_reference_is_refused(text: str) -> None:
     with pytest.raises(Malformed):
         ConnectorRef.parse(text)
 
@@ -56,7 +56,7 @@ def test_a_range_has_one_spelling(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", ",", ",,", "latest", "*", "==", ">=", "1.5.*", ">=2.0 <3", "=>2", "1.x", "^2.0"]
 )
-def test_a_range_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_range_is_refused(text: str) -> None:
     with pytest.raises(Malformed) as refusal:
         version_range(text)
     assert "version" in refusal.value.expected
@@ -84,14 +84,14 @@ ADMITS = [
 
 
 @pytest.mark.parametrize(("versions", "version", "expected"), ADMITS)
-def test_a_line_admits_the_versions_it_says(versions: str, version: str, expected: bool) -> None:
+def test_an_entry_allows_the_versions_in_its_range(versions: str, version: str, expected: bool) -> None:
     line = ConnectorRule("github", versions, HERE)
     assert line.admits(ConnectorRef("github", version)) == expected
     assert not line.admits(ConnectorRef("gitlab", version))
     assert not line.admits(ConnectorRef("GitHub", version))
 
 
-def test_what_nobody_lists_is_denied() -> None:
+def test_a_connector_on_no_list_is_denied() -> None:
     assert Connectors().obstacle(ConnectorRef("github")) is not None
     assert Connectors().names() == ()
 
@@ -100,7 +100,7 @@ numbers = st.lists(st.integers(0, 12), min_size=1, max_size=3).map(lambda parts:
 
 
 @given(numbers, numbers)
-def test_a_bare_version_means_that_line_of_releases(stated: str, version: str) -> None:
+def test_a_bare_version_means_every_release_that_starts_with_it(stated: str, version: str) -> None:
     line = ConnectorRule("c", version_range(stated), HERE)
     wanted = Version(stated).release
     padded = Version(version).release + (0,) * len(wanted)
@@ -138,7 +138,7 @@ def test_a_connector_must_be_on_every_list_and_on_no_deny(lists: Connectors) -> 
 
 
 @given(all_lists)
-def test_the_names_are_those_that_some_version_could_have(lists: Connectors) -> None:
+def test_names_include_every_allowed_connector_and_no_denied_one(lists: Connectors) -> None:
     for ref in REFS:
         if lists.obstacle(ref) is None:
             assert ref.name in lists.names()

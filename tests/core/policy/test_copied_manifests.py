@@ -64,7 +64,7 @@ def test_a_copy_cannot_be_changed(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", COPIES)
-def test_a_copy_works_out_again_what_was_cached(how: str) -> None:
+def test_a_copy_computes_cached_values_again(how: str) -> None:
     one = rich()
     decide(Request("t", (Use("fs:read:/srv/a"),)), one)
     assert vars(one)

@@ -1,4 +1,4 @@
-"""The meaning of a manifest as plain data, and the digest that is over it."""
+"""The meaning of a manifest as plain data, and its digest."""
 
 import json
 from decimal import Decimal
@@ -50,7 +50,7 @@ def _moved(one: Layer) -> Layer:
 
 @given(manifests)
 @settings(UNSHRUNK, max_examples=settings().max_examples // 2)
-def test_places_and_order_are_no_meaning(policy: Manifest) -> None:
+def test_places_and_order_do_not_change_the_document(policy: Manifest) -> None:
     moved = replace(
         policy,
         origin=_elsewhere(policy.origin),
@@ -107,7 +107,7 @@ def test_a_change_of_meaning_is_another_document(change: dict[str, Any]) -> None
     assert document(replace(BASE, **change)) != document(BASE)
 
 
-def test_all_these_changes_are_told_apart() -> None:
+def test_these_changes_give_different_documents() -> None:
     digests = {manifest_digest(replace(BASE, **change)) for _, change in CHANGES}
     assert len(digests) == len(CHANGES)
 
@@ -123,11 +123,11 @@ SAME: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("change", [change for _, change in SAME], ids=[name for name, _ in SAME])
-def test_what_changes_nothing_is_the_same_document(change: dict[str, Any]) -> None:
+def test_a_change_without_meaning_gives_the_same_document(change: dict[str, Any]) -> None:
     assert document(replace(BASE, **change)) == document(BASE)
 
 
-def test_filling_in_directories_does_not_change_what_was_pinned() -> None:
+def test_filling_in_directories_does_not_change_the_digest() -> None:
     policy = manifest(tool("t", "fs:read:~/x"), allows=["fs:read:${workdir}", "fs:read:~"])
     one, two = policy.expand("/one", "/home/1"), policy.expand("/two", "/home/2")
     assert one.digest == two.digest == policy.digest == manifest_digest(policy)

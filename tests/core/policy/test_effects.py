@@ -1,4 +1,4 @@
-"""What each side-effect class permits, over every kind of use, and which class and level fits inside which."""
+"""What each side-effect class permits for every kind of use, and the order of classes and levels."""
 
 from itertools import pairwise
 
@@ -95,7 +95,7 @@ def test_every_use_has_a_class_that_permits_it() -> None:
 
 
 @pytest.mark.parametrize("effect", CLASSES)
-def test_deletes_ask_one_by_one_where_they_are_permitted_at_all(effect: EffectClass) -> None:
+def test_each_delete_needs_approval_at_every_class_that_permits_deletes(effect: EffectClass) -> None:
     for use in USES:
         expected = effect_of(use) == "delete" and effect in ("full", "destructive")
         assert delete_asks(use, effect) == expected, use

@@ -1,4 +1,4 @@
-"""From the `ToolCapabilities` spelling to rules, and from the arguments of a declaration to a spec."""
+"""Converting `ToolCapabilities` to rules, and the arguments of a declaration to a `ToolSpec`."""
 
 from decimal import Context, Decimal, localcontext
 from typing import Any
@@ -50,7 +50,7 @@ FITS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize(("capabilities", "rules"), FITS.values(), ids=FITS)
-def test_capabilities_are_another_spelling_of_rules(capabilities: dict[str, Any], rules: list[str]) -> None:
+def test_capabilities_mean_the_same_as_rules(capabilities: dict[str, Any], rules: list[str]) -> None:
     assert needs_of(capabilities) == CapabilitySet(rules)
 
 
@@ -202,7 +202,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("capabilities", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_meant_is_refused_with_the_way_out(capabilities: Any, message: str) -> None:
+def test_wrong_capabilities_are_refused_with_a_hint(capabilities: Any, message: str) -> None:
     with pytest.raises(Malformed) as refusal:
         needs_of(capabilities)
     assert str(refusal.value) == message
@@ -327,9 +327,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "kind", "message"), WRONG.values(), ids=WRONG)
-def test_a_declaration_that_cannot_stand_is_refused(
-    arguments: dict[str, Any], kind: type[Exception], message: str
-) -> None:
+def test_a_wrong_declaration_is_refused(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind) as refusal:
         spec_of(**{"name": "t", **arguments})
     assert str(refusal.value) == message

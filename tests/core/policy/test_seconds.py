@@ -1,4 +1,4 @@
-"""Which numbers of seconds are taken from outside."""
+"""Which numbers of seconds from outside are accepted."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -10,7 +10,7 @@ from licet.core.policy.seconds import LONGEST, seconds, whole_seconds
 
 
 class Lies(float):
-    """Says of itself that it is within every limit."""
+    """A float that claims to be within every limit."""
 
     def __lt__(self, other: object) -> bool:
         return True
@@ -31,7 +31,7 @@ REFUSED: list[Any] = [
 
 
 @pytest.mark.parametrize(("given", "taken"), TAKEN)
-def test_a_finite_number_above_zero_is_taken(given: Any, taken: float) -> None:
+def test_a_finite_number_above_zero_is_accepted(given: Any, taken: float) -> None:
     found = seconds(given, "timeout")
     assert (type(found), found) == (float, taken)
 
