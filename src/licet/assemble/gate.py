@@ -1,6 +1,7 @@
-"""Where secrets come from: files, variables and backends of one's own, asked one after the other.
+"""Builds a gate that runs: picks its backends, and the directory where they keep their state.
 
-The running half of the composition root: which backends stand behind a gate, and where they keep their state.
+- `Backends` is the set of backends; `Backends.local` are those of this machine, `Backends.memory` those of tests.
+- `Gate` is `BareGate` with all that depends on this machine: directories, installed packages, protected paths.
 """
 
 import asyncio
@@ -43,18 +44,16 @@ from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
 
 if TYPE_CHECKING:
-    from licet.backends.secrets import FileSecrets
-
-if TYPE_CHECKING:
     from licet.backends.approvals.terminal import TerminalApprover
     from licet.backends.approvals.waiting import Announce, WaitingApprover
+    from licet.backends.secrets import FileSecrets
 
 
 Source = Secrets | SecretsFunction
 
 
 def secrets_from(given: Any) -> tuple[Source, list[Path]]:
-    """One backend for all sources that were given, in their order; and the files among them.
+    """Return one backend for all given sources, searched in order, and the paths of those that are files.
 
     A source is a path (`NAME=value` lines), a mapping (variables, such as `os.environ`), a backend, or an async
     function that takes a reference.
@@ -65,8 +64,8 @@ def secrets_from(given: Any) -> tuple[Source, list[Path]]:
     return backends[0] if len(backends) == 1 else ChainSecrets(*backends), files
 
 
-def unfit(file: Path) -> str:
-    """Why a file cannot hold secrets, or nothing."""
+def secrets_file_problem(file: Path) -> str:
+    """Return why a file of secrets cannot be used; empty if it can."""
     try:
         _file(file).check()
     except Unavailable as wrong:
@@ -75,7 +74,7 @@ def unfit(file: Path) -> str:
 
 
 def _file(path: "os.PathLike[str]") -> "FileSecrets":
-    from licet.backends.secrets import FileSecrets  # loaded only where there is such a file
+    from licet.backends.secrets import FileSecrets  # imported only if there is such a file
 
     return FileSecrets(path)
 
@@ -86,14 +85,14 @@ def _backend(source: Any) -> Source:
     if isinstance(source, Mapping):
         return EnvironmentSecrets(source)
     if isinstance(source, str) or not (callable(source) or callable(getattr(source, "get", None))):
-        # A text could be a file, a reference or a value; the last of these would be a secret in an error.
+        # A plain text is refused and not quoted: it could be a secret itself.
         expected = "a Path, a mapping such as `os.environ`, a backend with `get`, or an async function"
         raise TypeError(f"a source of secrets is {expected}; found a {type(source).__name__}")
     backend: Source = source
     return backend
 
 
-# What only some gates need is loaded where it is picked: `licet run` starts a program, and no worker.
+# Backends that only some gates need are imported where they are picked: `licet run` starts a program and no worker.
 
 
 class Backends(Ports, frozen=True, kw_only=True):
@@ -132,9 +131,9 @@ class Backends(Ports, frozen=True, kw_only=True):
         state = Path(path) if path is not None else state_directory(Path.cwd())
         given: dict[str, Any] = dict(parts)
         if secrets_file is not None and "secrets" in given:
-            raise TypeError("`secrets_file=` beside `secrets=`: put `Path(…)` among those")
+            raise TypeError("`secrets_file=` and `secrets=` were both given: put `Path(…)` into the list of `secrets=`")
         if wait_for_approval and "approver" in given:
-            raise TypeError("`wait_for_approval=` beside `approver=`: that one decides how long it waits")
+            raise TypeError("`wait_for_approval=` and `approver=` were both given: a given approver decides itself how long it waits")
         sources = given.pop("secrets", [os.environ] if secrets_file is None else [Path(secrets_file), os.environ])
         secrets, files = secrets_from(sources) if sources is not None else (None, [])
         kept = [state, *files]
@@ -174,7 +173,7 @@ class Backends(Ports, frozen=True, kw_only=True):
             "environ": {},
         }
         for name, twin in {"files": MemoryFiles, "http": MemoryHttp, "secrets": MemorySecrets}.items():
-            if isinstance(given.get(name), Mapping):  # what the twin holds, rather than another twin
+            if isinstance(given.get(name), Mapping):  # the contents of the memory backend, not a backend
                 given[name] = twin(given[name])
         return cls(**{**own, **given})
 
@@ -183,7 +182,7 @@ class Backends(Ports, frozen=True, kw_only=True):
             check_part(name, getattr(self, name))
 
     def close(self) -> None:
-        """End workers, close files, and sign the ledger. The next call opens what it needs again.
+        """End workers, close files, and sign a checkpoint of the ledger. The next call opens what it needs again.
 
         A process that ends does this by itself. Connections belong to their event loop, and end with it.
         """
@@ -258,11 +257,11 @@ class Gate(BareGate):
 
 
 def _packages_in(places: Places) -> Packages:
-    """The function with which a gate asks which distributions its connectors run as."""
+    """Return the function that a gate calls to find the installed distributions of its connectors."""
 
     def packages(manifest: Manifest, tools: Sequence[Tool]) -> tuple[Mapping[str, str], Mapping[str, Installed]]:
         if not manifest.definitions and not any(tool.spec.named_connectors for tool in tools):
-            return {}, {}  # reading what is installed takes long, and connectors alone are about that
+            return {}, {}  # reading the list of installed packages is slow, and only connectors need it
         from licet.backends.distributions import installed_versions, packages_of
 
         workdir, home = places.workdir, places.home
@@ -272,12 +271,15 @@ def _packages_in(places: Places) -> Packages:
 
 
 class CommandGate(Gate):
-    """The gate of a command of licet: the import path is its own, so what a grant may write is dropped from it."""
+    """The gate of a licet command. Directories that a grant may write are removed from the import path.
+
+    That is possible because the import path of a command is its own. A `Gate` in a user's program refuses such a grant.
+    """
 
     _imports = "drop"
 
     def reload(self, manifest: Manifest) -> None:
-        """Judge later calls by this manifest; a call that runs keeps its own, and older approvals are void."""
+        """Decide later calls by this manifest. A running call keeps its own; earlier approvals are void."""
         super().reload(manifest)
         for registered in self.policy.tools.values():
             reach = registered.reach
@@ -286,7 +288,7 @@ class CommandGate(Gate):
 
 
 def _reaches_files(registered: Registered) -> bool:
-    """Whether kernel rules are made for the files of a tool: it is isolated, or starts programs."""
+    """Whether the kernel needs file rules for a tool: it is isolated, or starts programs."""
     reach = registered.reach
     if reach is None:
         return False
@@ -308,9 +310,9 @@ def run(gate: BareGate, tool: str, arguments: Mapping[str, Any] | None = None, *
 
 
 def state_directory(workspace: Path) -> Path:
-    """Where the embedded backends keep what they must remember about a workspace.
+    """Return the directory where the backends of this machine keep their state for a workspace.
 
-    A `.licet` directory belongs to its parent: policy that moves there keeps its ledger, budgets and approvals.
+    A `.licet` directory belongs to its parent: a policy that moves there keeps its ledger, budgets and approvals.
     """
     root = state_root()
     if not root:
@@ -320,13 +322,13 @@ def state_directory(workspace: Path) -> Path:
 
 
 def stored_approvals(state: Path) -> SqliteApprovals:
-    """The requests for approvals that are kept in a directory; refusals name it where a command would not find it."""
+    """The approvals stored in a state directory. Refusals name it if a command would not find it by itself."""
     place = straight(state)
     return SqliteApprovals(place / "approvals.sqlite", options=state_option(place))
 
 
 def state_option(state: Path) -> str:
-    """What a command needs to find a state directory from here; nothing where it looks there anyway."""
+    """Return the `--state` option that a command needs to find a directory; empty if it looks there by default."""
     place = straight(state)
     try:
         found = place == state_directory(Path.cwd())

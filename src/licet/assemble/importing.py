@@ -1,4 +1,6 @@
-"""Tools that a manifest names with `from:`, imported. Their code runs, and is held to what a reviewer reads of it.
+"""Imports the tools that a manifest names with `from:`, and refuses one whose declaration differs from its source.
+
+A reviewer reads the source; the import runs it. So both must declare the same.
 
 The directory of the manifest is not put on the import path: a tool that may write there could plant a module for the
 next host. Modules of the project come from a list of files that is made before any of them runs.
@@ -24,8 +26,8 @@ from licet.policy_files.policy_paths import policy_root
 from licet.policy_files.source.find import Modules, find_tool, shown_file
 from licet.policy_files.source.project import ProjectModules, project_modules
 
-_ONLY_NAMED = "what is loaded is installed, or a file of the project that an `import` statement names"
-# All that source tells of a tool and that decides about its calls.
+_ONLY_NAMED = "only installed modules and project files that an `import` statement names are loaded"
+# The parts of a declaration that decide about calls. They must be the same in the source and after the import.
 _REVIEWED = (
     "name",
     "needs",
@@ -40,35 +42,39 @@ _REVIEWED = (
 
 
 def imported_tools(manifest: Manifest) -> list[Tool]:
-    """The tools that a manifest names with `from:`, imported from beside its files: their code runs.
+    """Import the tools that a manifest names with `from:`; their code runs.
 
-    `ManifestError` for one that declares another thing than its source says: nobody has reviewed that.
+    Raises `ManifestError` for a tool that declares something else than its source, because nobody has reviewed that.
     """
     roots = code_roots(manifest)
     wanted = {name: source for name, source in manifest.sources.items() if name in manifest.admissions}
-    # All of it is read before any of it runs, and could write source.
+    # All source is read before any of it runs, because code that runs could change source.
     modules = Modules()
     reviewed = {
-        name: find_tool(said, roots, name=name, origin=at, modules=modules) for name, (said, at) in wanted.items()
+        name: find_tool(reference, roots, name=name, origin=at, modules=modules)
+        for name, (reference, at) in wanted.items()
     }
-    project = project_modules([said for said, _ in wanted.values()], roots)
+    project = project_modules([reference for reference, _ in wanted.values()], roots)
     if project.doubled:
         hint = "remove one: which of them is loaded would depend on the order in which Python looks"
         raise ManifestError([Problem(manifest.origin, project.doubled, "one of them", hint)])
-    _let_import(project, [said.partition(":")[0] for said, _ in wanted.values()])
-    return [_placed(_imported(said, roots, at, reviewed[name], project), roots) for name, (said, at) in wanted.items()]
+    _make_importable(project, [reference.partition(":")[0] for reference, _ in wanted.values()])
+    return [
+        _placed(_imported(reference, roots, at, reviewed[name], project), roots)
+        for name, (reference, at) in wanted.items()
+    ]
 
 
 def code_roots(manifest: Manifest) -> list[Path]:
-    """The directories below which the tools of a manifest are found."""
+    """The directories in which the tools of a manifest are searched."""
     return list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))
 
 
-def _let_import(project: ProjectModules, named: Sequence[str]) -> None:
-    """Make the modules of a project importable, for good: functions of tools may import some when they are called.
+def _make_importable(project: ProjectModules, named: Sequence[str]) -> None:
+    """Make the modules of a project importable permanently: a tool may import some of them when it is called.
 
-    Modules of the same names that belong to a project which this process has read before are forgotten: a missing
-    module is then missing, and not the other project's.
+    Modules of the same name from a project that this process loaded earlier are removed from `sys.modules`. A module
+    that is missing in this project is then reported as missing, instead of being taken from the other one.
     """
     tops = {name.partition(".")[0] for name in (*project.modules, *named)}
     for earlier in [finder for finder in sys.meta_path if isinstance(finder, KnownModules)]:
@@ -91,8 +97,8 @@ def _imported(
         found = getattr(importlib.import_module(module), attribute)
     except Exception as wrong:  # whatever a file does while it is imported
         notes = (note for note in getattr(wrong, "__notes__", ()) if isinstance(note, str))
-        said = "; ".join((f"{type(wrong).__name__}: {wrong}".partition("\n")[0], *notes))
-        expected, place = f"a tool that can be imported ({said})", _broken_at(wrong, roots)
+        message = "; ".join((f"{type(wrong).__name__}: {wrong}".partition("\n")[0], *notes))
+        expected, place = f"a tool that can be imported ({message})", _broken_at(wrong, roots)
         hint = f"it stops at {place}" if place else ""
         if isinstance(wrong, ModuleNotFoundError):
             hint = "; ".join(filter(None, (hint, _ONLY_NAMED)))
@@ -101,17 +107,19 @@ def _imported(
         raise ManifestError([Problem(origin, f"`{reference}`", "a function declared with `@tool`")])
     if isinstance(reviewed, Problem):
         raise ManifestError([reviewed])
-    if part := _unlike(found.spec, reviewed):
-        said = f"`{reference}`, which declares a different `{part}` when it runs than in its source ({reviewed.origin})"
+    if part := _difference(found.spec, reviewed):
+        found_text = (
+            f"`{reference}`, which declares a different `{part}` when it runs than in its source ({reviewed.origin})"
+        )
         hint = "some code changes it where no reviewer sees it: write it as a literal, in one place"
-        raise ManifestError([Problem(origin, said, "the declaration in the source", hint)])
+        raise ManifestError([Problem(origin, found_text, "the declaration in the source", hint)])
     return found
 
 
 def _check_name(module: str, reference: str, origin: Origin, project: ProjectModules) -> None:
-    """Refuse a module of a project whose name is taken: an import would give another module, or break others."""
+    """Refuse a project module whose name is taken: an import would return another module, or break other imports."""
     place = project.modules.get(module)
-    if place is None:  # licet's own, or there is none, which the import says
+    if place is None:  # a tool of licet, or a missing module, which the import reports
         return
     top = module.partition(".")[0]
     loaded = getattr(sys.modules.get(top), "__spec__", None)
@@ -133,13 +141,13 @@ def _top(project: ProjectModules, top: str) -> str:
     return place.directory or place.file or top
 
 
-def _unlike(running: ToolSpec, reviewed: ToolSpec) -> str:
-    """What a tool declares otherwise than its source, or nothing."""
+def _difference(running: ToolSpec, reviewed: ToolSpec) -> str:
+    """Return the first part in which a declaration differs from its source; empty if there is none."""
     return next((part for part in _REVIEWED if getattr(running, part) != getattr(reviewed, part)), "")
 
 
 def _placed(tool: Tool, roots: Sequence[Path]) -> Tool:
-    """The tool, with its file named as the manifest was and as a review names it."""
+    """The tool, with its file named relative to the manifest, as a review names it."""
     origin = tool.spec.origin
     if origin is None:
         return tool
@@ -148,7 +156,7 @@ def _placed(tool: Tool, roots: Sequence[Path]) -> Tool:
 
 
 def _named_from(file: str, roots: Sequence[Path]) -> str:
-    """A file below a directory of the policy, named from there; a ready-made tool as everywhere; or nothing."""
+    """Name a file relative to a directory of the policy, and a file of licet as reviews do; empty for others."""
     path = Path(file)
     if (shown := shown_file(path)) != file:
         return shown
@@ -159,7 +167,7 @@ def _named_from(file: str, roots: Sequence[Path]) -> str:
 
 
 def _broken_at(wrong: Exception, roots: Sequence[Path]) -> str:
-    """The last line of the policy's own code before an import broke, or nothing if it never came to that."""
+    """Return the last line of the policy's own code before an import failed; empty if none of it ran."""
     lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(wrong.__traceback__)]
     if isinstance(wrong, SyntaxError):
         lines.append((wrong.filename or "", wrong.lineno))

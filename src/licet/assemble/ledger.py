@@ -27,23 +27,23 @@ _ENVELOPE = b'{"payload":"'
 
 
 class NoKey(Exception):
-    """There is no public key to verify a ledger with: where it was searched, and what to do."""
+    """There is no public key to verify a ledger with. The message says where it was searched, and what to do."""
 
 
 class Export(Struct, frozen=True):
-    """An evidence pack, and what it holds."""
+    """An evidence pack, and what is in it."""
 
     text: str
     pack: Pack
 
 
 def ledger_in(state: Path | None) -> Path:
-    """The ledger in a directory of state, or in that of the current directory."""
+    """Return the ledger file in a state directory; by default in that of the current directory."""
     return (state_directory(Path.cwd()) if state is None else state) / "ledger.sqlite"
 
 
 def is_ledger(path: Path) -> bool:
-    """Whether a file is an SQLite database, whatever its name; any other file could only be a pack."""
+    """Whether a file is an SQLite database, whatever its name. Any other file can only be a pack."""
     try:
         with open_regular(path) as file:
             return read_most(file, len(_SQLITE)) == _SQLITE
@@ -54,7 +54,7 @@ def is_ledger(path: Path) -> bool:
 
 
 def public_key(given: str | None, ledger: Path) -> str:
-    """The public key that was given as text or as a file; by default the file next to the ledger."""
+    """Return the public key that was given as text or as a file; by default, the file next to the ledger."""
     if given is not None and _PUBLIC.fullmatch(given):
         return given
     file = ledger.with_suffix(".pub") if given is None else Path(given)
@@ -70,7 +70,7 @@ def public_key(given: str | None, ledger: Path) -> str:
 
 
 def checkpoints_in(file: Path) -> list[Checkpoint]:
-    """The checkpoints that were stored in a file; `Unsound` if there are none."""
+    """Read stored checkpoints from a file; raises `Unsound` if there are none."""
     try:
         return read_checkpoint_lines(read_regular(file, _MOST_CHECKPOINTS).decode())
     except OSError as error:
@@ -82,9 +82,10 @@ def checkpoints_in(file: Path) -> list[Checkpoint]:
 
 
 def is_pack(path: Path) -> bool:
-    """Whether a file looks like an evidence pack; one that cannot be read does not."""
+    """Whether a file looks like an evidence pack; False if it cannot be read."""
     try:
-        with open_regular(path) as file:  # a file that does not begin like one is not read to its end
+        # the first bytes decide, so a file that is something else is not read completely
+        with open_regular(path) as file:
             start = read_most(file, len(_ENVELOPE))
             return start == _ENVELOPE and looks_like_pack(start + read_most(file, _MOST_PACK))
     except OSError:
@@ -101,12 +102,12 @@ def verify_pack(path: Path, key: str) -> Pack | Finding:
 
 
 def run_verify(reader: LedgerReader) -> str:
-    """The command that verifies this ledger; without the file it would verify that of the current directory."""
+    """Return the command that verifies this ledger. It names the file, since the default is another one."""
     return f"run `licet receipts verify {shlex.quote(reader.path)}`"
 
 
 def last_checkpoint(reader: LedgerReader, key: str) -> Checkpoint:
-    """The newest checkpoint of a ledger, if this key has signed it."""
+    """Return the newest checkpoint of a ledger, if this key signed it."""
     *_, last = (None, *reader.checkpoints())
     if last is None:
         raise LedgerUnavailable(f"no checkpoint is signed in {reader.path} yet")
@@ -120,16 +121,16 @@ def last_checkpoint(reader: LedgerReader, key: str) -> Checkpoint:
 
 
 def evidence_pack(reader: LedgerReader, rows: Iterable[Row]) -> Export:
-    """A pack of entries with proofs, signed with the key of the ledger; only if it verifies."""
+    """Make a pack of entries with proofs, signed with the key of the ledger. It is verified before it is returned."""
     rows = list(rows)
     newest = max(row.number for row in rows)
-    # The oldest checkpoint that covers all of them: the pack stays the same while the ledger grows.
+    # The oldest checkpoint that covers all of them, so that the pack stays the same while the ledger grows.
     checkpoint = next((one for one in reader.checkpoints() if one.size >= newest), None)
     if checkpoint is None:
         text = f"no checkpoint covers entry {newest} yet: the next call, or the end of the writing process, signs one"
         raise LedgerUnavailable(text)
     key_file = os.path.splitext(reader.path)[0] + ".key"
-    if not os.path.lexists(key_file):  # another key would prove nothing
+    if not os.path.lexists(key_file):  # a signature with another key would prove nothing
         raise LedgerUnavailable(f"a pack is signed with the key of its ledger, and {key_file} is missing")
     key = key_beside(key_file)
     try:
@@ -145,7 +146,7 @@ def evidence_pack(reader: LedgerReader, rows: Iterable[Row]) -> Export:
     ):  # changed or missing
         raise LedgerUnavailable(f"{reader.path} does not match its checkpoints: {run_verify(reader)}") from None
     text = envelope(payload, key.public, key.sign(to_sign(payload)))
-    checked = check_pack(text.encode(), key.public, check_signature)  # a wrong pack is not handed out
+    checked = check_pack(text.encode(), key.public, check_signature)  # never return a wrong pack
     if isinstance(checked, Finding):
         raise LedgerUnavailable(f"{reader.path} does not match its checkpoints: {run_verify(reader)} ({checked})")
     return Export(text, checked)

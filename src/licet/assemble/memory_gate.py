@@ -1,7 +1,7 @@
-"""A gate on memory backends, for the tests of people who write tools. Public as `licet.testing`.
+"""A gate on memory backends, for users who test their tools. Public as `licet.testing`.
 
-The policy is made up from what the tools declare, unless the test names one. Tools run in this process: no worker is
-started, so a test of a tool takes milliseconds and needs no Linux.
+Unless the test names a policy, one is made from what the tools declare. Tools run in this process: no worker is
+started, so a test of a tool takes milliseconds and does not need Linux.
 """
 
 import inspect
@@ -27,8 +27,8 @@ from licet.policy_files.load import load_manifest
 from licet.sandbox.native import InProcess
 from licet.sandbox.programs.memory import MemoryProcesses
 
-WORKDIR = "/workdir"  # what `${workdir}` is in a memory gate, unless the test says otherwise
-PUBLIC_ADDRESS = "93.184.216.34"  # where every name resolves to, unless the test says otherwise
+WORKDIR = "/workdir"  # the default value of `${workdir}`
+PUBLIC_ADDRESS = "93.184.216.34"  # the address that every name resolves to by default
 
 ProgramFunction = Callable[[Command], "Finished | str | bytes | Awaitable[Finished | str | bytes]"]
 
@@ -104,7 +104,7 @@ class MemoryGate(Gate):
         pin = None
         if manifest is None:
             manifest = _made_up(tools, allow, deny)
-            pin = manifest.digest  # so that it can approve writes, as the set of `check_and_run` does
+            pin = manifest.digest  # so that the memory approver can approve writes, as the set of `check_and_run` does
         elif allow is not None or deny:
             raise TypeError("`allow=` and `deny=` make up a policy: leave them out where `manifest=` is given")
         elif isinstance(manifest, str):
@@ -112,11 +112,11 @@ class MemoryGate(Gate):
         super().__init__(manifest, tools, self.backends, workdir=workdir, pin=pin)
 
     def call(self, tool: Tool | str, /, **arguments: Any) -> Result:
-        """Call one tool in the session `test`, and wait for it. In async tests use `session(…)` instead."""
+        """Call one tool in the session `test`, and wait for the result. In async tests use `session(…)` instead."""
         return run(self, tool.name if isinstance(tool, Tool) else tool, arguments, session="test")
 
     def read_file(self, path: str) -> str:
-        """The text of a file, to look at what a tool wrote; `KeyError` if there is none."""
+        """Return the text of a file, to check what a tool wrote; `KeyError` if there is none."""
         return self.files.contents()[os.path.join(self.workdir, path)].decode()
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class InThisProcess:
         self._native = InProcess()
 
     def layers(self, level: Level) -> tuple[str, ...]:
-        """The same at every level, so that no receipt claims a wall that was not there."""
+        """The same at every level, so that no receipt claims walls that were not there."""
         return ("handles", "no walls: a test")
 
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
@@ -171,7 +171,7 @@ def _program(given: ProgramFunction | str | bytes) -> Callable[[Command], Awaita
 
 
 def _made_up(tools: Sequence[Tool], allow: Iterable[str] | None, deny: Iterable[str]) -> Manifest:
-    """A manifest that admits the tools, and allows what they declare or what the test lists."""
+    """Make a manifest that admits the tools, and allows what they declare or what the test lists."""
     specs = [tool.spec for tool in tools]
     needs = [need for spec in specs for need in (*spec.needs.allow, *spec.optional.allow)]
     connectors = sorted({name for spec in specs for name in spec.named_connectors})
@@ -190,7 +190,7 @@ def _made_up(tools: Sequence[Tool], allow: Iterable[str] | None, deny: Iterable[
                 "grants": grants,
                 "deny": list(deny),
                 "approvals": {"write": "manifest"},
-                "budget": {"max_calls_per_session": 1_000_000},  # the classes `full` and `destructive` need one
+                "budget": {"max_calls_per_session": 1_000_000},  # the classes `full` and `destructive` need an approver
             },
         }
     )

@@ -1,16 +1,16 @@
-"""The one list of what no grant may ever write: whatever this host, its helpers or another agent trusts.
+"""The one list of paths that no grant may ever write, because this host, its workers or another agent trust them.
 
-A grant that could change any of this could change what the next call, the next worker or the next process does, past
-every rule of the manifest. The list is made when a gate is built, and handles, workers and programs all obey it:
+A grant that could change any of them could change what the next call, worker or process does, past every rule of the
+manifest. The list is made when a gate is built. Handles, workers and programs all obey it:
 
 - the interpreter, its prefixes, its libraries and the directories of `.pth` files; shared libraries; licet itself;
-- files of the system that name lookups and TLS rely on;
+- system files that name lookups and TLS rely on;
 - the script that this program was started from, and every project file that a registered tool loads;
 - the state root, licet's data directory and the scratch of other calls: these are not readable either;
-- the caches that installers link libraries from, if a library shares its file with one.
+- the caches that installers hard-link libraries from, if a library shares its inode with one.
 
-Policy files are closed by the loader (`backends.manifest_yaml`), so that a review without a gate sees them too. Policy
-that was made in code lies in no directory: for such a manifest, policy files in the working directory are closed here.
+Policy files are closed by the loader (`policy_files/load.py`), so that a review without a gate sees them too. A
+manifest made in code has no directory, so for it the policy files in the working directory are closed here.
 """
 
 import os
@@ -42,22 +42,22 @@ _CACHE = "an installer links libraries from this cache, so it is never writable"
 _DATA = "licet keeps installed servers and runtimes there, and no tool reads or writes them"
 _OTHERS = "the scratch of other calls is there, and no tool reads or writes it"
 
-# What the loader, the resolver and TLS of this process read again and again.
+# Files that the dynamic loader, the name resolver and TLS of this process read again and again.
 _SYSTEM_FILES = (
     *("/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
     *("/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"),
     *("/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/localtime", "/etc/passwd", "/etc/group"),
 )
-# Of a prefix that holds a whole system or a home, these alone belong to the interpreter.
+# The parts of a prefix that are closed if the prefix also has other data in it, such as `/usr` or a home directory.
 _PARTS_OF_A_PREFIX = ("bin", "lib", "lib64", "lib32", "include", "pyvenv.cfg")
 
 
 def never_writable(
     workdir: str, manifest: Manifest | None = None, tools: Sequence[Tool] = ()
 ) -> tuple[ProtectedPath, ...]:
-    """Every closed path, each with the reason; see the module for what is on the list.
+    """Every closed path with the reason. The docstring of the module lists them.
 
-    `tools` are those that a gate is given, `manifest` names others with `from:`: the files of both are closed.
+    The files of `tools`, and of the tools that `manifest` names with `from:`, are closed too.
     """
     found = [*_of_this_process(workdir)]
     found += _code(project_files(tools))
@@ -68,7 +68,7 @@ def never_writable(
 
 
 def protect_in(workdir: str) -> Protect:
-    """The function with which a gate in a working directory lists what is closed."""
+    """Return the function that a gate calls to list what is closed in its working directory."""
 
     def protect(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[ProtectedPath]:
         return never_writable(workdir, manifest, tools)
@@ -77,20 +77,20 @@ def protect_in(workdir: str) -> Protect:
 
 
 def _code(files: Iterable[str]) -> Iterator[ProtectedPath]:
-    """Files of tools, and where Python keeps what it has compiled of them."""
+    """The files of tools, and the directories where Python keeps their compiled code."""
     loaded = (getattr(module, "__spec__", None) for module in list(sys.modules.values()))
     from_text = {spec.origin for spec in loaded if spec is not None and isinstance(spec.loader, FromText)}
     for path in dict.fromkeys(files):
         yield from _both_names((path,), CODE)
-        # Python's own loader runs what it finds there; licet's compiles the text each time.
+        # Python's own loader runs compiled files that it finds there; licet's loader compiles the source each time.
         why = SECOND_CODE if path in from_text else CODE
         yield from _both_names((os.path.join(os.path.dirname(path), "__pycache__"),), why)
 
 
 def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
-    """The project files that the tools of a manifest load, and where a planted file would be loaded the next time."""
+    """The project files that the tools of a manifest load, and paths where a planted file would be loaded."""
     references = [reference for name, (reference, _) in manifest.sources.items() if name in manifest.admissions]
-    if references:  # what follows source is loaded only where there is some
+    if references:  # the code that follows imports is loaded only if there is source
         from licet.assemble.importing import code_roots
         from licet.policy_files.source.project import project_modules
 
@@ -99,25 +99,25 @@ def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
 
 
 def _made_in_code(manifest: Manifest) -> bool:
-    """Whether a manifest, or one that it was met with, was read from no file."""
+    """Whether a manifest, or one that it was combined with, was not read from a file."""
     origins = (manifest.origin, *(roster.origin for roster in manifest.rosters))
     return not manifest.files or any(not origin.line for origin in origins)
 
 
 def _policy_in(workdir: str) -> Iterator[ProtectedPath]:
-    """The policy files of a working directory: other agents may be loaded from there."""
+    """The policy files of a working directory: other agents may be loaded from them."""
     for path in policy_paths((os.path.join(workdir, WORKSPACE_FILE),)):
         yield ProtectedPath(path, POLICY)
 
 
 def closed_to_grants(manifest: Manifest, workdir: str) -> Manifest:
-    """A reviewed manifest with the list as its innermost denies, so that a review answers as a gate would."""
+    """Add the list to a reviewed manifest as its innermost denies, so that a review answers as a gate would."""
     layer = protection_layer(never_writable(workdir, manifest), manifest.origin)
     return replace(manifest, layers=(*manifest.layers, layer))
 
 
 def closed_paths(manifest: Manifest, workdir: str) -> tuple[ProtectedPath, ...]:
-    """The whole list for a reviewed manifest: what its loader closed, and what is closed in every gate."""
+    """The complete list for a reviewed manifest: the paths that its loader closed, and those closed in every gate."""
     denies = [deny for layer in manifest.layers if layer.kind == "policy files" for deny in layer.denies]
     unreadable = {deny.capability.key for deny in denies if deny.capability.atoms & DOMAINS["fs"].actions["read"]}
     by_loader = [
@@ -127,7 +127,7 @@ def closed_paths(manifest: Manifest, workdir: str) -> tuple[ProtectedPath, ...]:
 
 
 def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:
-    """What is on the list whatever the tools are."""
+    """The paths that are closed whatever the tools are."""
     for prefix in {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}:
         yield from _both_names(_prefix(prefix, workdir), _INTERPRETER)
     yield from _both_names(filter(None, (sys.executable, getattr(sys, "_base_executable", ""))), _INTERPRETER)
@@ -136,7 +136,7 @@ def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:
     yield from _both_names(_SYSTEM_FILES, _SYSTEM)
     yield from _both_names(_shared_libraries(), _SYSTEM)
     yield from _both_names(_entry_script(), _SCRIPT)
-    scratches = scratch.parent() if sys.platform == "linux" else None  # only calls behind walls have scratch
+    scratches = scratch.parent() if sys.platform == "linux" else None  # only walled calls have scratch
     for root, why in ((state_root(), KEPT), (data_root(), _DATA), (scratches, _OTHERS)):
         yield from _both_names(filter(None, (root,)), why, readable=False)
     if installed_by_links(libraries()):
@@ -144,14 +144,14 @@ def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:
 
 
 def _both_names(paths: Iterable[str], why: str, *, readable: bool = True) -> Iterator[ProtectedPath]:
-    """Each path as it was named, and where it really is: a grant may name either."""
+    """Each path as it was named, and its real path: a grant may name either."""
     for path in paths:
         for name in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
             yield ProtectedPath(name, why, readable)
 
 
 def _prefix(prefix: str, workdir: str) -> Iterator[str]:
-    """A prefix as a whole; or, where the working directory or the home lies in it, its own parts."""
+    """The complete prefix; or its own parts, if the working directory or the home directory is inside it."""
     around = os.path.realpath(prefix).rstrip("/") + "/"
     inside = (os.path.realpath(place) + "/" for place in (workdir, home_directory()) if place)
     if any(place.startswith(around) for place in inside):
@@ -161,38 +161,38 @@ def _prefix(prefix: str, workdir: str) -> Iterator[str]:
 
 
 def _libraries() -> Iterator[str]:
-    """Where modules are installed, and where `.pth` files are read from."""
+    """The directories where modules are installed, and where `.pth` files are read from."""
     yield from libraries()
     yield from site.getsitepackages()
     if site.ENABLE_USER_SITE:
         yield site.getusersitepackages()
-    # Not `data`, which is the whole prefix.
+    # `data` is left out: it is the complete prefix.
     yield from (path for name, path in sysconfig.get_paths().items() if name != "data" and path.startswith("/"))
     if sys.pycache_prefix:
         yield sys.pycache_prefix
 
 
 def _shared_libraries() -> Iterator[str]:
-    """The shared libraries that this process has loaded, and the directories that it was told to look in."""
+    """The shared libraries that this process has loaded, and the directories of `LD_LIBRARY_PATH` and of the system."""
     yield from filter(None, os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"))
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             mapped = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if " r-xp " in line and "/" in line}
-    except OSError:  # no Linux, or hidden: the system's own places are closed all the same
+    except OSError:  # not Linux, or /proc is hidden: the system directories below are closed anyway
         mapped = set()
     yield from (path for path in mapped if os.path.isfile(path))
     yield from ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 
 
 def _entry_script() -> Iterator[str]:
-    """The file that Python was told to run, if it was told one."""
+    """The script that Python was started with, if any."""
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
     yield from (path for path in (file, sys.argv[0] if sys.argv else "") if path and os.path.isfile(path))
 
 
 def _installer_caches() -> tuple[str, ...]:
-    """The caches of installers that put hard links, and not copies, into an environment: uv's, and pnpm's store."""
+    """The caches of installers that put hard links, not copies, into an environment: of uv, and the store of pnpm."""
     home, environ = home_directory(), os.environ
     cache_home = environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
     data_home = environ.get("XDG_DATA_HOME") or (os.path.join(home, ".local", "share") if home else "")

@@ -1,7 +1,7 @@
-"""One tool under one set of capabilities, without a manifest: `check_and_run`.
+"""`check_and_run`: calls one tool under one set of capabilities, without a manifest.
 
-The set is the ceiling, and the approval of the writes in it. All else is as in any call: registration, handles, walls,
-events and a receipt. `native`, `full` and `destructive` tools and private addresses need a manifest.
+The set is the ceiling, and it approves the writes in it. Everything else is as in any call: registration, handles,
+walls, events and a receipt. `native`, `full` and `destructive` tools and private addresses need a manifest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ async def check_and_run(
     """
     if not isinstance(tool, Tool):
         raise TypeError(f"expected a tool declared with `@tool`, found {type(tool).__name__}")
-    if isinstance(allow, str):  # a text is iterable too, letter by letter
+    if isinstance(allow, str):  # a string is iterable too, character by character
         raise TypeError('expected `allow=CapabilitySet(["fs:read:/srv/data"])`, found a text')
     held = allow if isinstance(allow, CapabilitySet) else CapabilitySet(allow)
     manifest = _manifest(tool.spec, held)
@@ -65,13 +65,14 @@ async def check_and_run(
             return await opened.call(tool.name, arguments)
     finally:
         if own is not None:
-            own.close()  # no worker waits for a next call
+            own.close()  # end the worker that would wait for a next call
 
 
 def _manifest(spec: ToolSpec, allow: CapabilitySet) -> Manifest:
-    """The set as a manifest: one ceiling, one tool, no budget."""
+    """Make a manifest from the set: one ceiling, one tool, no budget."""
     call = Capability(f"tool:call:{spec.name}")
-    named = any(rule.domain == "tool" for rule in (*allow.allow, *allow.deny))  # otherwise the tool itself is meant
+    # without a rule about tools, this tool is allowed
+    named = any(rule.domain == "tool" for rule in (*allow.allow, *allow.deny))
     rules = (*allow.allow, *OWN_STORAGE, *(() if named else (call,)))
     ceiling = Layer(
         "allow",
@@ -79,7 +80,7 @@ def _manifest(spec: ToolSpec, allow: CapabilitySet) -> Manifest:
         _HERE,
         tuple(Rule(rule, _HERE, "allow") for rule in rules),
         tuple(Rule(rule, _HERE, "allow.deny") for rule in allow.deny),
-        frozenset({"connector"}),  # the lists below decide about these
+        frozenset({"connector"}),  # connectors are decided by the lists below
     )
     wanted = {need.key for need in spec.needs.allow if need.domain == "connector" and not need.defers}
     wanted |= {spec.connector.name} if spec.connector else set()
@@ -100,7 +101,10 @@ def _manifest(spec: ToolSpec, allow: CapabilitySet) -> Manifest:
 
 
 class _OneToolGate(Gate):
-    """A gate whose manifest is a set: it also denies a need of `*` of which the set has nothing, and advises sets."""
+    """A gate whose manifest is a set.
+
+    It also denies a need of `*` if the set has nothing of it, and its advice is about the set.
+    """
 
     def _register(self, manifest: Manifest, *, refuse: bool, parent: RegisteredTools | None = None) -> RegisteredTools:
         policy = super()._register(manifest, refuse=refuse, parent=parent)
@@ -109,7 +113,7 @@ class _OneToolGate(Gate):
 
 
 def _grounds(registered: Registered) -> Iterator[Ground]:
-    """Why a tool does not fit a set, each with a way out that `check_and_run` has."""
+    """The reasons why a tool does not fit a set, each with a fix that is possible in `check_and_run`."""
     spec = registered.tool.spec
     call = f"tool:call:{spec.name}"
     if registered.reach is not None and not registered.reach.layers[0].allowed.has(call):
@@ -134,7 +138,7 @@ def _unheld(spec: ToolSpec, allow: CapabilitySet) -> list[Capability]:
     """The needs of `*` of which a set has nothing at all."""
     lost = [need for need in spec.needs.allow if need.defers and not (CapabilitySet((need,)) & allow).allow]
     changes = [need for need in spec.needs.allow if need.defers and need.domain == "fs" and need.action in _CHANGES]
-    if spec.by_keys and any(need not in lost for need in changes):  # `fs_reach.write` is one need in two rules
+    if spec.by_keys and any(need not in lost for need in changes):  # `fs_reach.write` is one need that makes two rules
         lost = [need for need in lost if need not in changes]
     return [need for need in lost if need.domain not in ("connector", "tool")]
 

@@ -1,4 +1,4 @@
-"""The parts of backends: their types as keyword arguments, and a check of those that were given."""
+"""The types of the parts of `Backends` as keyword arguments, and the check of those that were given."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class LocalParts(_Parts, total=False):
 
 
 class MemoryParts(_Parts, total=False):
-    """The parts that `Backends.memory` takes by name: for some of them, what the one in memory shall hold is enough."""
+    """The parts that `Backends.memory` takes by name. For some, a mapping of the contents is enough."""
 
     files: Files | Mapping[str, bytes | str] | None
     http: "Http | Mapping[str, Answer | Site] | None"
@@ -57,11 +57,11 @@ _PORTS: dict[str, type] = {
     "sandbox": Sandbox,
     "clock": Clock,
 }
-_FUNCTIONS = ("secrets", "approver")  # an async function does in place of an object
+_FUNCTIONS = ("secrets", "approver")  # parts that may be an async function instead of an object
 
 
 def check_names(parts: Mapping[str, object]) -> None:
-    """Raise `TypeError` for a part that backends do not have."""
+    """Raise `TypeError` for a name that is no part of `Backends`."""
     known = Ports.__struct_fields__
     for name in parts:
         if name not in known:
@@ -78,7 +78,7 @@ def check_part(name: str, part: Any) -> None:
 
 
 def _lacking(name: str, part: Any) -> str:
-    """What a part must be, if it is something else."""
+    """Return what a part must be; empty if it is that."""
     if name == "environ":
         mapping = isinstance(part, Mapping) or (_has(part, "get") and _has(part, "keys"))
         return "" if mapping else "a mapping such as `os.environ`"
@@ -100,7 +100,7 @@ def _lacking(name: str, part: Any) -> str:
 def _has(part: object, method: str) -> bool:
     try:
         return callable(getattr(part, method, None))
-    except Exception:  # it fails when it is used, and then its call is refused
+    except Exception:  # it fails again when it is used, and then the call is refused
         return True
 
 

@@ -1,4 +1,4 @@
-"""A gate around one program that has this process's input and output: what stands behind `licet run`."""
+"""The gate of `licet run`: one tool, which starts one program with the input and output of this process."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -45,11 +45,12 @@ def program_gate(
     ready: Supervisor | None = None,
     held: set[str] | None = None,
 ) -> Gate:
-    """A gate whose one tool starts a `command`, with all that the manifest allows, or with what the tool `name` holds.
+    """Make a gate whose one tool starts a `command`.
 
-    It has the streams that are `attached`. How programs ended is put into `ended`; the first has the supervisor that is
-    `ready`, if one is. `held` collects the directories across which programs cannot move files. `UnknownTool` if the
-    manifest has no tool of that name.
+    The program may do all that the manifest allows; with `name`, only what that tool holds (`UnknownTool` if the
+    manifest has no such tool). It uses the streams in `attached`. The results of programs are appended to `ended`. The
+    first program uses the supervisor `ready`, if there is one. `held` collects the directories across which programs
+    cannot move files.
     """
     http = HttpClient()
     sandbox, processes = _RunsHere(ProgramWalls(http, held=held)), _Attached(ended, attached, ready)
@@ -57,14 +58,15 @@ def program_gate(
     if name is None:
         policy = admit_commands(policy, _NAME)
         spec = tool(needs=COMMAND_NEEDS, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program).spec
-        spec = replace(spec, origin=policy.origin)  # the manifest is all that its reviewer has to look at
+        # a refusal points to the manifest, which is all that its reviewer reads
+        spec = replace(spec, origin=policy.origin)
     else:
         spec = _spec(policy, name)
     return CommandGate(policy, [ProgramTool(_program, replace(spec, schema=_SCHEMA))], backends, workdir=workdir)
 
 
 def _spec(policy: Manifest, name: str) -> ToolSpec:
-    """What the manifest or the source of a tool declares about it."""
+    """The declaration of a tool, from the manifest or from its source."""
     from licet.assemble.importing import imported_tools
 
     source = {name: policy.sources[name]} if name in policy.sources else {}
@@ -76,10 +78,12 @@ def _spec(policy: Manifest, name: str) -> ToolSpec:
 
 
 class ProgramTool(Tool):
-    """A tool whose one argument is a `command`, read here: to load what reads type hints takes longer than all else."""
+    """A tool whose one argument is a `command`.
+
+    It is validated here, because importing the code that reads type hints takes longer than everything else.
+    """
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
-        """What the type hints of `_program` would be made into."""
         return _arguments
 
 
@@ -89,7 +93,7 @@ def _arguments(given: object) -> dict[str, Any]:
         raise InvalidArguments("expected `command` alone: a list of texts")
     try:
         text = plain_json({"command": command})
-    except ValueError as error:  # half of a surrogate pair, which is how Python writes bytes that are no text
+    except ValueError as error:  # a lone surrogate, which is how Python decodes bytes that are not text
         raise InvalidArguments("expected arguments that JSON can carry") from error
     if len(text) > MOST_ARGUMENTS:
         raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
@@ -105,29 +109,26 @@ class _Attached(LocalProcesses):
         self._ended, self._attached = ended, attached
 
     async def run(self, command: Command, walls: Walls) -> Finished:
-        """Run a program, and remember how it ended."""
         finished = await self.run_attached(command, walls, self._attached)
         self._ended.append(finished)
         return finished
 
 
 class _RunsHere:
-    """Runs one function of licet itself, which does nothing but start a program; the program is behind walls."""
+    """The sandbox of `licet run`: the function of licet that starts the program has no walls, the program has."""
 
     def __init__(self, programs: ProgramWalls) -> None:
         self._programs = programs
 
     def layers(self, level: Level) -> tuple[str, ...]:
-        """Nothing is around a function of licet itself; what is around the program is told once one was started."""
-        self._programs.layers()  # or it says why there can be no walls
+        """None: this function of licet has no walls. Those of the program are reported when it is started."""
+        self._programs.layers()  # raises if there can be no walls
         return ()
 
     def walls(self, held: Any) -> Walls:
-        """The walls of the program."""
         return self._programs.walls(held)
 
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
-        """Start the program."""
         if call.tool.fn is not _program:
             raise SandboxUnavailable("only programs are run here")
         work: Awaitable[Any] = _program(context, **call.arguments)
@@ -135,7 +136,7 @@ class _RunsHere:
 
 
 async def _program(ctx: Context, command: list[str]) -> int:
-    """A command, with the input and output of the terminal."""
+    """Run a command with the input and output of the terminal."""
     program, *arguments = command
     ended = await ctx.process.spawn(program, arguments)
     return ended.exit_code

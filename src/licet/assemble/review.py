@@ -1,4 +1,6 @@
-"""Policies as a reviewer sees them: read from files, declarations from source, nothing imported and nothing run."""
+"""Reads a policy as a reviewer sees it: from files, with the declarations of tools from source. Imports and runs
+nothing.
+"""
 
 import os
 from collections.abc import Iterable
@@ -27,23 +29,23 @@ __all__ = ["Places", "draft", "review", "straight"]
 
 
 class Places(Struct, frozen=True):
-    """The directories that `${workdir}` and `~` stand for."""
+    """The values of `${workdir}` and `~`."""
 
     workdir: str
-    home: str  # empty if this user has none, as in some containers: then no rule can speak of it
+    home: str  # empty if this user has none, as in some containers; then no rule can name it
 
     @classmethod
     def here(cls, workdir: str | Path | None = None) -> "Places":
-        """The current directory, or another one, and the home of this user."""
+        """The current directory, or another one, and the home directory of this user."""
         return cls(str(straight(Path(workdir or Path.cwd()))), home_directory())
 
 
 def straight(path: Path) -> Path:
-    """A path from the root on and without `..`, which no rule can name: where it leads, as the kernel would go."""
+    """Make a path absolute and remove `..`, as the kernel would resolve it: no rule can name a `..`."""
     parts = path.absolute().parts
     if ".." not in parts:
         return Path(*parts)
-    ups = len(parts) - parts[::-1].index("..")  # what follows the last `..` stays as it was named, links too
+    ups = len(parts) - parts[::-1].index("..")  # the part after the last `..` keeps its name, links included
     return Path(os.path.realpath(Path(*parts[:ups])), *parts[ups:])
 
 
@@ -53,17 +55,17 @@ def review(
     personality: str | Path | None = None,
     places: Places | None = None,
 ) -> PolicyDocument:
-    """A policy as a reviewer sees it: declarations read from source, never imported, and directories filled in."""
+    """Read a policy as a reviewer sees it: tools are read from source, never imported, and directories filled in."""
     policy = read_policy(path, workspace, personality)
     if policy.manifest is None:
-        # What is wrong with the sources is wrong whatever else is; whether tools fit is not known yet.
+        # Problems of the sources are reported in any case; whether the tools fit cannot be known yet.
         wrong = _declared(policy.partial)[1] if policy.partial is not None else []
-        if policy.kind == "workspace" and policy.partial is not None:  # of a manifest, its loader has told them
+        if policy.kind == "workspace" and policy.partial is not None:  # the loader has reported these for a manifest
             wrong += (*address_problems(policy.partial), *ceiling_problems(policy.partial))
         return PolicyDocument(policy.kind, None, (*policy.problems, *wrong))
     manifest, problems = _declared(policy.manifest)
     places = places or Places.here()
-    if manifest.definitions:  # what reads what is installed is loaded only where a connector is defined
+    if manifest.definitions:  # the code that reads installed packages is imported only if a connector is defined
         from licet.backends.distributions import installed_versions
 
         installed = installed_versions(manifest, places.workdir, places.home)
@@ -73,13 +75,13 @@ def review(
     try:
         expanded = manifest.expand(places.workdir, places.home)
     except Malformed as wrong:
-        told = Problem(manifest.origin, f"`{wrong.found}`", wrong.expected, wrong.hint)
-        return PolicyDocument(policy.kind, None, (*policy.problems, *problems, told))
+        problem = Problem(manifest.origin, f"`{wrong.found}`", wrong.expected, wrong.hint)
+        return PolicyDocument(policy.kind, None, (*policy.problems, *problems, problem))
     return PolicyDocument(policy.kind, expanded, (*policy.problems, *problems))
 
 
 def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> PolicyDocument:
-    """A manifest with its workspace keys that is not written yet, as `review` would see it; its tools are given."""
+    """Read a manifest that is not written yet, with its workspace keys and given tools, as `review` would."""
     node, found = read_nodes(text.encode(), file)
     problems = list(found)
     content = check(SHAPES["manifest"], node, problems) if node is not None else None
@@ -92,12 +94,12 @@ def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> PolicyDocument:
 
 
 def _declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
-    """The manifest with every `from:` resolved below the directories that its files speak for."""
-    if not manifest.sources:  # what reads source is loaded only where there is some
+    """Resolve every `from:` of a manifest in the directories of its files."""
+    if not manifest.sources:  # the code that reads source is imported only if there is some
         return manifest.declare(()), []
     from licet.policy_files.source.find import Modules, find_tool
 
-    # Not made absolute: what is found there is then named the way the manifest was.
+    # Not made absolute, so that files found there are named relative to the manifest.
     roots = list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))
     modules = Modules()
     specs: list[ToolSpec] = []

@@ -1,6 +1,6 @@
-"""Accepting a policy that commands may find by themselves: what is put on the list of this user, and what it replaces.
+"""Puts policies on the trust list of this user, and finds what changed since a policy was accepted.
 
-Who is asked, and what they are shown, is for the surfaces to say.
+Asking the user, and showing the policy, is done by the surfaces.
 """
 
 import os
@@ -23,7 +23,7 @@ from licet.policy_files.syntax import MOST_BYTES
 from licet.policy_files.trust_list import Accepted, accept, accepted, accepted_files
 from licet.regular_files import read_regular
 
-# Parts of the meaning of a policy that its files call otherwise.
+# Keys of a digest's document whose name differs from the word in policy files.
 _IN_FILES = {
     "layers": "what its `capabilities`, personality or workspace allow and deny",
     "tools": "the admitted tools, or the entries of `tools` and `bundles` about them",
@@ -36,18 +36,18 @@ _IN_FILES = {
 
 
 class PolicyMoved(LicetError):
-    """A policy changed while it was read, or is not in one place."""
+    """A policy changed while it was read, or its files are in several directories."""
 
 
 class Before(Struct, frozen=True):
-    """What was accepted last at a path, and how the places in its files begin."""
+    """The policy that was accepted last at a path, and the prefix of file names in its origins."""
 
     manifest: Manifest
     prefix: str
 
 
 def accept_policy(path: Path, manifest: Manifest) -> Accepted:
-    """Put a policy that was reviewed on the list; `PolicyMoved` if its files do not say the same any more."""
+    """Put a reviewed policy on the trust list; raises `PolicyMoved` if its files have changed meanwhile."""
     texts = _texts(manifest)
     with tempfile.TemporaryDirectory() as folder:
         if _load(texts, path.name, folder).digest != manifest.digest:
@@ -56,41 +56,46 @@ def accept_policy(path: Path, manifest: Manifest) -> Accepted:
 
 
 def accepted_before(path: Path, current: Manifest, places: Places) -> Before | None:
-    """What this user accepted last at a path, with the tools as they are declared now; None if it was nothing."""
+    """Return the policy that was accepted last at a path, with tools as they are declared now; None for none."""
     entry, texts = accepted().get(os.path.realpath(path)), accepted_files(path)
     if entry is None or path.name not in texts:
         return None
     with tempfile.TemporaryDirectory() as folder:
         try:
             manifest = _load(texts, path.name, folder)
-            # A tool that came from other code is compared as the code of now: `further_changes` tells where it is from.
+            # A tool from other code is compared by its code of today: `further_changes` reports a changed `from`.
             declared = manifest.declare(spec for name, spec in current.tools.items() if name in manifest.sources)
             shown = declared.expand(places.workdir, places.home)
-        except (LicetError, Malformed):  # another version of licet took it, or the home that it names is gone
+        # written by another version of licet, or it names a home directory that is gone
+        except (LicetError, Malformed):
             return None
     return Before(shown, f"{folder}/") if manifest.digest == entry.digest else None
 
 
 def ceiling_of(manifest: Manifest) -> CapabilitySet:
-    """All that a policy allows, whatever its tools declare now or later; what no grant may write is left out of it."""
+    """All that a policy allows, whatever its tools declare now or later; without the paths that no grant may write."""
     return meet_layers(layer for layer in manifest.layers if layer.kind != "policy files")
 
 
 def further_changes(before: Manifest, after: Manifest) -> list[str]:
-    """What `diff` does not tell of two policies and a digest does: ceilings that no tool needs, and other sources.
+    """Report changes of the digest that `diff` does not show: ceilings that no tool needs, and other sources.
 
-    Who accepts a policy accepts these too: the code of a tool may need more tomorrow.
+    A user who accepts a policy accepts these too, because the code of a tool may need more tomorrow.
     """
-    told = []
+    changes = []
     for sign, one, other in (("+", after, before), ("−", before, after)):
-        told += [f"{sign} allowed in all: {piece}" for piece in ceiling_of(one) - ceiling_of(other)]
+        changes += [f"{sign} allowed in all: {piece}" for piece in ceiling_of(one) - ceiling_of(other)]
     for name in sorted(before.sources.keys() | after.sources.keys()):
         old, new = (one.sources.get(name, ("nothing",))[0] for one in (before, after))
         if old != new:
-            told.append(f"~ {name}: from {old} → {new}")
-    said, says = (document(one.loaded or one) for one in (before, after))
-    differing = [key for key in sorted(said.keys() | says.keys()) if said.get(key) != says.get(key)]
-    return [*told, f"~ differs in: {', '.join(_IN_FILES.get(key, f'`{key}`') for key in differing)}"]
+            changes.append(f"~ {name}: from {old} → {new}")
+    old_document, new_document = (document(one.loaded or one) for one in (before, after))
+    differing = [
+        key
+        for key in sorted(old_document.keys() | new_document.keys())
+        if old_document.get(key) != new_document.get(key)
+    ]
+    return [*changes, f"~ differs in: {', '.join(_IN_FILES.get(key, f'`{key}`') for key in differing)}"]
 
 
 def _texts(manifest: Manifest) -> dict[str, str]:

@@ -114,6 +114,6 @@ def test_a_gate_can_wait_and_the_time_of_the_call_stands_still(tmp_path: Path) -
     backends.close()
 
 
-def test_waiting_beside_another_approver_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="`wait_for_approval=` beside `approver=`"):
+def test_waiting_and_another_approver_cannot_be_combined(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="`wait_for_approval=` and `approver=` were both given"):
         Backends.local(tmp_path, wait_for_approval=True, approver=None)

@@ -18,10 +18,10 @@ from licet.assemble.gate import (
     CommandGate,
     Gate,
     run,
+    secrets_file_problem,
     state_directory,
     state_option,
     terminal_approver,
-    unfit,
     waiting_approver,
 )
 from licet.assemble.parts import LocalParts
@@ -268,7 +268,7 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
 
 def _check_secrets(file: Path, as_json: bool) -> None:
     """Exit if a file is not fit for secrets, before any code of a tool runs."""
-    if wrong := unfit(file):
+    if wrong := secrets_file_problem(file):
         found, expected = "a file that is not fit for secrets", "`NAME=value` lines that only their owner can read"
         refuse([Problem(Origin(str(file), 1, 1), found, expected, wrong)], as_json)
 
