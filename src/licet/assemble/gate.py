@@ -133,7 +133,9 @@ class Backends(Ports, frozen=True, kw_only=True):
         if secrets_file is not None and "secrets" in given:
             raise TypeError("`secrets_file=` and `secrets=` were both given: put `Path(…)` into the list of `secrets=`")
         if wait_for_approval and "approver" in given:
-            raise TypeError("`wait_for_approval=` and `approver=` were both given: a given approver decides itself how long it waits")
+            raise TypeError(
+                "`wait_for_approval=` and `approver=` were both given: an approver decides itself how long it waits"
+            )
         sources = given.pop("secrets", [os.environ] if secrets_file is None else [Path(secrets_file), os.environ])
         secrets, files = secrets_from(sources) if sources is not None else (None, [])
         kept = [state, *files]

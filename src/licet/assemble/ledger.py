@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from licet.assemble.gate import state_directory
-from licet.backends.keys import check_signature, key_beside
+from licet.backends.keys import check_signature, ledger_key
 from licet.backends.ledger.reader import LedgerReader, no_ledger
 from licet.core.ledger.entry import Checkpoint, Row, Unsound, read_checkpoint
 from licet.core.ledger.evidence import Pack, check_pack, envelope, read_checkpoint_lines, statement, to_sign
@@ -132,7 +132,7 @@ def evidence_pack(reader: LedgerReader, rows: Iterable[Row]) -> Export:
     key_file = os.path.splitext(reader.path)[0] + ".key"
     if not os.path.lexists(key_file):  # a signature with another key would prove nothing
         raise LedgerUnavailable(f"a pack is signed with the key of its ledger, and {key_file} is missing")
-    key = key_beside(key_file)
+    key = ledger_key(key_file)
     try:
         proofs = inclusion_proofs(reader.hashes(), checkpoint.size, [row.number - 1 for row in rows])
         payload = statement(rows, checkpoint, proofs)

@@ -1,1 +1,1 @@
-"""Adapters to the world: files, networks, stores. Each implements a port or reads a format; none decides."""
+"""Adapters to the world: files, network, stores, keys. Each implements a port; none decides anything."""

@@ -1,13 +1,11 @@
-"""Which process something was left by: a name that no later process gets, and whether its owner is gone.
+"""Budgets in one SQLite file that any number of processes share, and their memory twin.
 
-A number alone would not do, since the system gives it to others. Nothing that counts hangs on the answer.
+Checking a limit and reserving is one transaction. A reservation counts as spent at once, and survives a power cut
+before the call has any effect. So a process that dies between reserving and settling needs no repair: its calls count
+at their maximum, and are listed as never settled.
 
-Budgets in one SQLite file, shared by any number of processes: looking and taking is one transaction.
-
-What is set aside is counted as spent at once, and survives a power cut before anything happens. So a process that ends
-between setting aside and settling needs no repair: its calls count at their maximum, and are shown as never settled.
-
-Memory twins of the ports that a call passes on its way: ledger, budgets, approver, clock.
+A reservation names the process that made it, so that those of dead processes can be marked. A process id alone would
+not do, because the system reuses it. No limit depends on this mark.
 """
 
 import asyncio
@@ -36,19 +34,19 @@ _UNKNOWN = "-"
 
 
 def this_process() -> str:
-    """The name of this process: the boot, the numbering, its number in that, and when it was started."""
+    """Name this process: boot id, pid namespace, pid and start time. No later process gets the same name."""
     return _named(os.getpid())
 
 
 def is_gone(name: str) -> bool:
-    """Whether a process has surely ended; False for one that cannot be told from here."""
+    """Whether a process has surely ended; False if that cannot be seen from here."""
     parts = name.split("/")
     if len(parts) != 4:
         return False
     (boot, numbering, number, started), here = parts, _boot()
     if boot != here:
         return _UNKNOWN not in (boot, here)
-    if numbering != _numbering():  # a container beside this one, or the host around it
+    if numbering != _numbering():  # a process of another container, or of the host around this one
         return False
     try:
         os.kill(int(number), 0)
@@ -60,7 +58,7 @@ def is_gone(name: str) -> bool:
     return _UNKNOWN not in (started, now) and started != now
 
 
-@lru_cache(maxsize=4)  # by number, so that a forked child has a name of its own
+@lru_cache(maxsize=4)  # by pid, so that a forked child gets a name of its own
 def _named(number: int) -> str:
     return f"{_boot()}/{_numbering()}/{number}/{_started(number)}"
 
@@ -78,7 +76,7 @@ def _numbering() -> str:
 
 
 def _started(number: int) -> str:
-    fields = _read(f"/proc/{number}/stat").rpartition(")")[2].split()  # the name before it may hold anything
+    fields = _read(f"/proc/{number}/stat").rpartition(")")[2].split()  # the program name before it may contain anything
     return fields[19] if len(fields) > 19 else _UNKNOWN
 
 
@@ -90,7 +88,7 @@ def _read(path: str) -> str:
         return ""
 
 
-# Money is text: SQLite knows numbers only as floats, or as integers that are too small for 15 decimals.
+# Money is text: SQLite has only floats, and integers that are too small for 15 decimals.
 _SCHEMA = """
 CREATE TABLE sessions (
     agent TEXT NOT NULL, session TEXT NOT NULL, calls INTEGER NOT NULL, cost_usd TEXT NOT NULL,
@@ -109,8 +107,8 @@ CREATE TABLE held (
     cost_usd TEXT NOT NULL, since TEXT NOT NULL, process TEXT NOT NULL, lost TEXT
 ) WITHOUT ROWID;
 """
-# The first format did not tell the money of tools apart: each may have spent all that its session has. Nor did it count
-# the calls of a day, and no file could limit them: they count from here on.
+# Format 1 did not separate the money of tools, so each tool of a session gets the total of the session. It did not
+# count the calls of a day either, and no policy could limit them, so they are counted from now on.
 _SINCE_1 = """
 ALTER TABLE tools ADD COLUMN cost_usd TEXT NOT NULL DEFAULT '0';
 ALTER TABLE days ADD COLUMN calls INTEGER NOT NULL DEFAULT 0;
@@ -135,7 +133,7 @@ _UNSETTLED = "SELECT agent, session, tool, day, cost_usd, since, lost FROM held 
 
 
 class Unsettled(Struct, frozen=True):
-    """A call that was paid for and never settled: it counts at its maximum."""
+    """A call that was reserved and never settled. It counts at its maximum."""
 
     agent: str
     session: str
@@ -143,11 +141,11 @@ class Unsettled(Struct, frozen=True):
     day: str
     cost_usd: Decimal
     since: str
-    lost: str | None  # when its process was found to be gone; None while the call may still run
+    lost: str | None  # when its process was found to have ended; None while the call may still run
 
 
 class _Account(Struct, frozen=True):
-    """Where a call is counted: its session, its tool in that session, and its agent's day."""
+    """The sums that a call counts in: its session, its tool in that session, and its agent's day."""
 
     agent: str
     session: str
@@ -156,22 +154,20 @@ class _Account(Struct, frozen=True):
 
 
 class SqliteBudgets:
-    """What was spent, in a file that only its owner can read. Amounts are exact decimals, kept as text."""
+    """Budgets in a file that only its owner can read. Amounts are exact decimals, stored as text."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(path)
-        # Only setting aside must be on the disk before anything happens. A settlement that a power cut takes back
-        # leaves the call at its maximum.
+        # Only a reservation must be on the disk before the call runs. If a power cut undoes a settlement, the call
+        # counts at its maximum.
         self._durable, self._quick = SqliteFile(path, _FORMAT, "FULL"), SqliteFile(path, _FORMAT)
         self._batches = SqliteBatches(self._durable, self._quick)
-        self._looked = 0  # the process that has looked for what others left behind
+        self._searched_lost = 0  # the process that has already searched for reservations of dead processes
         self._refunds: set[asyncio.Task[None]] = set()
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
-        """What a session, and its agent on a day, have spent and reserved."""
-
         def read(db: sqlite3.Connection) -> Usage:
-            db.execute("BEGIN")  # all three as they were at one moment
+            db.execute("BEGIN")  # read all three in one snapshot
             try:
                 (calls, cost), (calls_today, today) = _of_session(db, agent, session), _of_day(db, agent, day)
                 tools = {tool: _sum(found) for tool, *found in db.execute(_OF_TOOLS, (agent, session))}
@@ -184,31 +180,28 @@ class SqliteBudgets:
         return await self._quick.read(read)
 
     async def reserve(self, claim: Claim) -> Reservation | None:
-        """Set aside one call and its cost, or None if a limit would be passed."""
         name = f"b-{secrets.token_hex(8)}"
         taking = asyncio.ensure_future(self._batches.write(partial(self._take, name, claim), durable=True))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
-            taking.add_done_callback(self._give_back)  # nobody will ever hear of it
+            taking.add_done_callback(self._give_back)  # the caller is gone, so the reservation is released
             raise
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
-        """Turn a reservation into what was really spent."""
         settlement(reservation.claim.cost_usd, cost_usd)
         await self._settled(reservation, cost_usd)
 
     async def refund(self, reservation: Reservation) -> None:
-        """Give a reservation back."""
         await self._settled(reservation, None)
 
     async def _settled(self, reservation: Reservation, cost_usd: Decimal | None) -> None:
-        # Written even if whoever waits is cancelled: otherwise the call would stay at its maximum.
+        # Written even if the caller is cancelled: otherwise the call would stay at its maximum.
         writing = self._batches.write(partial(_settle, reservation.id, cost_usd), durable=False)
         await asyncio.shield(asyncio.ensure_future(writing))
 
     async def unsettled(self) -> list[Unsettled]:
-        """Every call that was never settled, the oldest first; `lost` are those whose process is gone."""
+        """Return every call that was never settled, the oldest first; `lost` is set if its process has ended."""
 
         def read(db: sqlite3.Connection) -> list[Unsettled]:
             _find_lost(db)
@@ -221,7 +214,6 @@ class SqliteBudgets:
         return await self._quick.write(read)
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
         self._durable.close()
         self._quick.close()
 
@@ -229,9 +221,9 @@ class SqliteBudgets:
         return f"SqliteBudgets({self.path!r})"
 
     def _take(self, name: str, claim: Claim, db: sqlite3.Connection) -> Reservation | None:
-        if self._looked != os.getpid():
+        if self._searched_lost != os.getpid():
             _find_lost(db)
-            self._looked = os.getpid()
+            self._searched_lost = os.getpid()
         account = _Account(claim.agent, claim.session, claim.tool, claim.day)
         calls, cost = _of_session(db, claim.agent, claim.session)
         calls_of_tool, cost_of_tool = _of_tool(db, account)
@@ -253,14 +245,14 @@ class SqliteBudgets:
 
 
 def _find_lost(db: sqlite3.Connection) -> None:
-    """Mark what processes have left behind that are gone. It is counted already: this is for whoever looks."""
+    """Mark the reservations of processes that have ended. They are counted already; the mark is for `unsettled`."""
     for (process,) in db.execute(_PROCESSES).fetchall():
         if is_gone(process):
             db.execute(_LOSE, (_now(), process))
 
 
 def _settle(name: str, cost_usd: Decimal | None, db: sqlite3.Connection) -> None:
-    """End a reservation at its cost, or as if it had never been; one that has ended already stays as it is."""
+    """End a reservation at its real cost, or without one. A reservation that has ended already is not changed."""
     found = db.execute(_HELD, (name,)).fetchone()
     if found is None:
         return
@@ -302,7 +294,7 @@ def _now() -> str:
 
 
 class _Sum:
-    """Calls, and what they cost: spent and set aside."""
+    """Calls and their cost, spent and reserved."""
 
     __slots__ = ("calls", "cost_usd")
 
@@ -312,7 +304,7 @@ class _Sum:
 
 
 class MemoryBudgets:
-    """What was spent, in this process. Looking and taking is one step for every thread: no limit can be passed."""
+    """Budgets in this process. Checking and reserving is one step for every thread, so no limit is exceeded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -325,11 +317,11 @@ class MemoryBudgets:
     async def usage(self, agent: str, session: str, day: str) -> Usage:
         """What a session, and its agent on a day, have spent and reserved."""
         with self._lock:
-            whole, today = self._sessions.get((agent, session)) or _Sum(), self._days.get((agent, day)) or _Sum()
+            session_sum, today = self._sessions.get((agent, session)) or _Sum(), self._days.get((agent, day)) or _Sum()
             tools = self._tools.get((agent, session), {})
             of_tool = {tool: spent.calls for tool, spent in tools.items() if spent.calls}
             cost_of_tool = {tool: spent.cost_usd for tool, spent in tools.items() if spent.cost_usd}
-            return Usage(whole.calls, of_tool, whole.cost_usd, today.cost_usd, cost_of_tool, today.calls)
+            return Usage(session_sum.calls, of_tool, session_sum.cost_usd, today.cost_usd, cost_of_tool, today.calls)
 
     async def reserve(self, claim: Claim) -> Reservation | None:
         """Set aside one call and its cost, or None if a limit would be passed."""
@@ -362,7 +354,7 @@ class MemoryBudgets:
                     one.cost_usd = plus(one.cost_usd, less)
 
     def _sums(self, claim: Claim) -> tuple[_Sum, _Sum, _Sum]:
-        """What the session, the tool in it, and the day of the agent have spent."""
+        """The sums of the session, of the tool in it, and of the agent's day."""
         account = claim.agent, claim.session
         return (
             self._sessions.setdefault(account, _Sum()),

@@ -1,13 +1,10 @@
-"""Asking the system's resolver for names, in threads of its own.
-
-A lookup may hang for as long as the resolver likes, and cannot be ended from outside: its thread stays occupied even
-when the call that wanted the answer is over. So one owner, a session, has only some of the threads, and the lookups of
-others go on.
-
-HTTP over real sockets: requests go to the address they carry, with TLS for the name they carry.
+"""The network of this machine: sends each request to the address that it carries, with TLS for its host name.
 
 Built on httpcore2, below any client that would read proxies, `.netrc` or certificates from the environment, follow
-redirects or keep cookies. What may be reached is decided before; nothing here looks at a rule.
+redirects or keep cookies. The addresses were checked before; this module checks no rule.
+
+Names are looked up in threads. A lookup can hang as long as the resolver does, and cannot be ended: its thread stays
+busy even after the call has ended. So one session may use only some of the threads, and others keep the rest.
 """
 
 import asyncio
@@ -32,11 +29,11 @@ if TYPE_CHECKING:
 
 
 MOST_LOOKUPS = 64
-MOST_OF_ONE = 8  # threads that the lookups of one owner occupy, those that nobody waits for any more included
+MOST_OF_ONE = 8  # threads for the lookups of one owner, including those that no call waits for any more
 
 
 class _Wanted(Struct, frozen=True):
-    """A name to look up, and who wants it."""
+    """A name to look up, and its owner."""
 
     answer: "Future[Any]"
     owner: str
@@ -45,7 +42,7 @@ class _Wanted(Struct, frozen=True):
 
 
 class Lookups:
-    """Lookups of names: so many at once, and the others wait. A process can end while one hangs."""
+    """Looks up names in a limited number of daemon threads, so that a process can end while one hangs."""
 
     def __init__(
         self, most: int = MOST_LOOKUPS, ask: Callable[..., Any] | None = None, most_of_one: int = MOST_OF_ONE
@@ -54,11 +51,11 @@ class Lookups:
         self._ask = ask
         self._lock = threading.Lock()
         self._waiting: deque[_Wanted] = deque()
-        self._occupied: Counter[str] = Counter()  # threads by owner
+        self._occupied: Counter[str] = Counter()  # busy threads by owner
         self._threads = 0
 
     async def find(self, host: str, port: int, owner: str = "") -> Any:
-        """What `socket.getaddrinfo` says of a name; it raises what that raises."""
+        """Return what `socket.getaddrinfo` returns for a name, or raise what it raises."""
         wanted = _Wanted(Future(), owner, host, port)
         with self._lock:
             self._waiting.append(wanted)
@@ -68,14 +65,14 @@ class Lookups:
         try:
             return await asyncio.wrap_future(wanted.answer)
         finally:
-            with self._lock, suppress(ValueError):  # nobody waits for it any more
+            with self._lock, suppress(ValueError):  # the call gave up before a thread took the name
                 self._waiting.remove(wanted)
 
     def _may_start(self, wanted: _Wanted) -> bool:
         return not wanted.owner or self._occupied[wanted.owner] < self._most_of_one
 
     def _next(self) -> _Wanted | None:
-        """The first that waits and whose owner may have another thread; None if there is none."""
+        """Take the first waiting lookup whose owner may use another thread; None if there is none."""
         with self._lock:
             found = next((wanted for wanted in self._waiting if self._may_start(wanted)), None)
             if found is None:
@@ -108,40 +105,40 @@ class Lookups:
 
 
 RESOLVE_SECONDS = 10.0
-CONNECT_SECONDS = 10.0  # for one address: a silent one may not use up the time of those after it
+CONNECT_SECONDS = 10.0  # for each address, so that a silent one leaves time for those after it
 KEEP_ALIVE_SECONDS = 30.0
-MOST_IDLE = 64  # connections that are kept for the next request
+MOST_IDLE = 64  # connections
 
-# What a request loads: also what anyio picks by name once a loop runs, and what names of hosts are encoded with.
+# The modules that a request imports, with those that anyio selects at run time and the encoding of host names.
 _HTTP_STACK = ("httpcore2", "httpx2", "anyio._backends._asyncio", "anyio.streams.tls", "encodings.idna")
 
 Key = tuple[str, str, int, str]  # protocol, host, port, address
 
 
 class _Connection:
-    """One connection, for one request at a time: what happens to a call must not break the requests of others.
+    """One connection, for one request at a time, so that one call cannot break the requests of another.
 
-    HTTP/2 could carry several at once, but a request that is cancelled while it is written takes them all with it.
+    HTTP/2 could carry several at once, but a request that is cancelled while it is written breaks the connection.
     """
 
-    __slots__ = ("connections", "streams")
+    __slots__ = ("pool", "streams")
 
-    def __init__(self, connections: "httpcore2.AsyncConnectionPool", streams: list[Any]) -> None:
-        self.connections = connections
+    def __init__(self, pool: "httpcore2.AsyncConnectionPool", streams: list[Any]) -> None:
+        self.pool = pool
         self.streams = streams
 
     async def close(self) -> None:
-        """Close the connection; one that breaks while it is closed is closed too."""
+        """Close the connection; errors are ignored."""
         with suppress(Exception):
-            await self.connections.aclose()
-        # httpcore2 forgets a connection whose making is cancelled.
+            await self.pool.aclose()
+        # httpcore2 forgets a connection that was cancelled while it was made.
         for stream in self.streams:
             with suppress(Exception):
                 await stream.aclose()
 
 
-class _Lines:
-    """All connections that belong to one event loop."""
+class _Connections:
+    """The connections of one event loop."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -150,34 +147,34 @@ class _Lines:
         self.keeper = self._close_with_loop()
 
     async def _close_with_loop(self) -> AsyncGenerator[None]:
-        # An event loop closes its asynchronous generators before it ends. This one is there for that alone: idle
-        # connections end with the loop they belong to, even if nobody calls `close`.
+        # An event loop closes its asynchronous generators before it ends. This generator exists only for that: it
+        # closes idle connections with their loop, even if `close` is never called.
         try:
             yield
         finally:
             await self.close()
 
     async def close(self) -> None:
-        """Close every connection; those in use break."""
-        lines = [*self.busy, *(line for _, line in self.idle)]
+        """Close every connection, also those in use."""
+        connections = [*self.busy, *(connection for _, connection in self.idle)]
         self.idle.clear()
         self.busy.clear()
-        for line in lines:
-            await line.close()
+        for connection in connections:
+            await connection.close()
 
     def take(self, key: Key, new: Callable[[], _Connection]) -> _Connection:
-        """An idle connection to the same host at the same address, or a new one."""
+        """Return an idle connection to the same host at the same address, or a new one."""
         place = next((at for at in reversed(range(len(self.idle))) if self.idle[at][0] == key), None)
-        line = new() if place is None else self.idle.pop(place)[1]
-        self.busy.add(line)
-        return line
+        connection = new() if place is None else self.idle.pop(place)[1]
+        self.busy.add(connection)
+        return connection
 
-    async def release(self, key: Key, line: _Connection, *, sound: bool) -> None:
-        """Keep a connection for the next request, or close it, and those that are one too many."""
-        closing = [] if sound and line in self.busy else [line]
-        self.busy.discard(line)
+    async def release(self, key: Key, connection: _Connection, *, sound: bool) -> None:
+        """Keep a connection for the next request, or close it. Also closes idle ones above the limit."""
+        closing = [] if sound and connection in self.busy else [connection]
+        self.busy.discard(connection)
         if not closing:
-            self.idle.append((key, line))
+            self.idle.append((key, connection))
             closing = [old for _, old in self.idle[: -self.most]]
             del self.idle[: -self.most]
         for one in closing:
@@ -185,7 +182,7 @@ class _Lines:
 
 
 class HttpClient:
-    """The network of this machine. Trust is the system's, or a file of authorities, or a context of your own."""
+    """The network of this machine. Trusts the authorities of the system, of a file, or of your own SSL context."""
 
     def __init__(
         self, *, ca_file: str | None = None, ssl_context: ssl.SSLContext | None = None, most_idle: int = MOST_IDLE
@@ -194,16 +191,16 @@ class HttpClient:
         self._context = ssl_context
         self._most = most_idle
         self._lookups = Lookups()
-        self._loops: dict[asyncio.AbstractEventLoop, _Lines] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, _Connections] = {}
 
     def load_code(self) -> None:
-        """Import the HTTP stack, all of it: its parts load each other when a connection is first made."""
+        """Import the complete HTTP stack: its parts import each other when the first connection is made."""
         for name in _HTTP_STACK:
             importlib.import_module(name)
         self._trust()
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """Every address of a name, in the order of the system's resolver; an address is its own answer."""
+        """Return every address of a name, in the order of the system's resolver; an address is returned as it is."""
         if is_address(host):
             return (host.strip("[]"),)
         try:
@@ -217,18 +214,18 @@ class HttpClient:
 
     @asynccontextmanager
     async def send(self, exchange: Exchange) -> AsyncGenerator[Reply]:
-        """Send a request to its address and hand over the answer as it comes; it is closed on the way out."""
+        """Send a request to its address, and stream the answer. The connection is released at the end."""
         import httpcore2
 
         protocol, _, rest = exchange.url.partition("://")
         host = exchange.host.strip("[]")
         key = (protocol, host, exchange.port, exchange.address)
-        lines = await self._lines()
-        line = lines.take(key, lambda: self._new_line(protocol, exchange.address))
-        whole = False
+        connections = await self._connections()
+        connection = connections.take(key, lambda: self._new_connection(protocol, exchange.address))
+        complete = False
 
         async def body() -> AsyncGenerator[bytes]:
-            nonlocal whole
+            nonlocal complete
             try:
                 async with aclosing(aiter(response.stream)) as pieces:
                     async for piece in pieces:
@@ -236,11 +233,11 @@ class HttpClient:
                             yield piece
             except Exception as wrong:
                 raise _failure(wrong) from wrong
-            whole = True
+            complete = True
 
         try:
             try:
-                response: Any = await line.connections.handle_async_request(
+                response: Any = await connection.pool.handle_async_request(
                     httpcore2.Request(
                         exchange.method.encode("ascii"),
                         httpcore2.URL(
@@ -261,42 +258,44 @@ class HttpClient:
                 async with aclosing(body()) as pieces:
                     yield Reply(response.status, _plain(response.headers), pieces, version)
             finally:
-                with suppress(Exception):  # the answer is there; a connection that breaks now is not used again
+                # the answer is complete, so an error now only means that the connection is not used again
+                with suppress(Exception):
                     await response.stream.aclose()
         finally:
-            await lines.release(key, line, sound=whole)  # what was left early would still come
+            # after an unfinished answer the rest of it would still arrive
+            await connections.release(key, connection, sound=complete)
 
     async def close(self) -> None:
-        """Close the connections of the running loop."""
-        lines = self._loops.pop(asyncio.get_running_loop(), None)
-        if lines is not None:
-            await lines.keeper.aclose()
+        """Close the connections of the running event loop."""
+        connections = self._loops.pop(asyncio.get_running_loop(), None)
+        if connections is not None:
+            await connections.keeper.aclose()
 
-    async def _lines(self) -> _Lines:
+    async def _connections(self) -> _Connections:
         loop = asyncio.get_running_loop()
-        lines = self._loops.get(loop)
-        if lines is None:
+        connections = self._loops.get(loop)
+        if connections is None:
             for ended in [each for each in self._loops if each.is_closed()]:
                 del self._loops[ended]
-            lines = self._loops[loop] = _Lines(self._most)
-            await anext(lines.keeper)
-        return lines
+            connections = self._loops[loop] = _Connections(self._most)
+            await anext(connections.keeper)
+        return connections
 
-    def _new_line(self, protocol: str, address: str) -> _Connection:
+    def _new_connection(self, protocol: str, address: str) -> _Connection:
         import httpcore2
 
         streams: list[Any] = []
 
         class Dial(httpcore2.AnyIOBackend):
             async def connect_tcp(self, host: str, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
-                # The host has been resolved and its addresses checked: no name goes to a resolver from here.
+                # The host has been resolved and its addresses checked, so no name is looked up from here.
                 stream = await super().connect_tcp(address, *args, **kwargs)
                 streams[:] = [each for each in streams if each.get_extra_info("socket").fileno() != -1]
                 streams.append(stream)
                 return Handshake(stream) if protocol == "https" else stream
 
         class Handshake(httpcore2.AsyncNetworkStream):
-            """A connection before TLS; httpcore2 leaves it open when a request is cancelled in the handshake."""
+            """A connection before TLS, kept to be closed: httpcore2 leaves it open if the handshake is cancelled."""
 
             def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
                 self.stream = stream
@@ -326,8 +325,8 @@ class HttpClient:
         elif self._context is None:
             import httpx2
 
-            # Not of the standard library alone: that takes authorities from `SSL_CERT_FILE`, and finds none of the
-            # system's on macOS, on Windows, and with a Python that was built elsewhere.
+            # Not the default of the standard library: it takes authorities from `SSL_CERT_FILE`, and does not find
+            # those of the system on macOS, on Windows, or with a Python that was built elsewhere.
             self._context = httpx2.create_ssl_context(trust_env=False)
         return self._context
 
@@ -350,7 +349,7 @@ def _timeouts(seconds: float) -> dict[str, float]:
 
 
 def _failure(wrong: Exception) -> Unconnected:
-    """What went wrong, in words that are safe to show: no addresses of the host, no text from the other side."""
+    """Describe an error in words that are safe to show: no addresses of the host, and no text from the other side."""
     import httpcore2
 
     match wrong:
@@ -364,7 +363,7 @@ def _failure(wrong: Exception) -> Unconnected:
             return Unconnected("the connection broke")
         case httpcore2.LocalProtocolError():
             return Unconnected("the request cannot be sent as HTTP")
-        case _:  # whatever the parsers below trip over was sent by the other side
+        case _:  # any error of the parsers was caused by data from the other side
             return Unconnected("the answer is not valid HTTP, or ended too early")
 
 

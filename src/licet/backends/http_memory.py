@@ -1,4 +1,4 @@
-"""A network in memory: names and sites that a test makes up, behind the same port as the real one."""
+"""A network in memory, behind the same port as the real one: names and sites that a test defines."""
 
 import inspect
 import json
@@ -39,7 +39,7 @@ Names = Callable[[str], Sequence[str]] | Mapping[str, Sequence[str]]
 
 
 class MemoryHttp:
-    """Sites by canonical URL, or one function for all of them; `sent` keeps what was asked of them."""
+    """Sites by canonical URL, or one function for all of them; `sent` keeps the requests."""
 
     def __init__(self, routes: Routes, names: Names | None = None) -> None:
         self._routes = routes
@@ -59,7 +59,7 @@ class MemoryHttp:
 
     @asynccontextmanager
     async def send(self, exchange: Exchange) -> AsyncGenerator[Reply]:
-        """Ask the site at the request's URL."""
+        """Send the request to the site at its URL."""
         site = self._routes if callable(self._routes) else self._routes.get(exchange.url)
         if site is None:
             raise Unreached("connection refused")
@@ -70,7 +70,7 @@ class MemoryHttp:
         yield Reply(answer.status, tuple(answer.headers), _pieces(b"" if empty else answer.body))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""
 
 
 async def _pieces(body: bytes | Iterable[bytes]) -> AsyncIterator[bytes]:

@@ -1,13 +1,10 @@
-"""Ed25519 keys in files that only their owner can read: made whole, read with care, used to sign, and verified.
+"""Ed25519 keys in files that only their owner can read: created atomically, read, used to sign, and verified.
 
-Whose key it is, and what to do where it is missing or wrong, is said by `ledger_keys` and `approval_keys`.
+- The key of a ledger is made next to it on first use, as `ledger.key`. To back it up, copy it to a place that only you
+  can read. A ledger whose key is lost can still be verified with `ledger.pub`, but not continued.
+- The key of an approver is in a file that they name.
 
-Personal keys of those who approve: where they name a file, one is made or read there.
-
-The key that signs a ledger: made on first use, beside it.
-
-To back it up, copy `ledger.key` to a place that only you can read; a ledger whose key is lost can still be verified
-with `ledger.pub`, and not be continued. Keys are spelled `ed25519:` and base64url without padding.
+A public key is written as `ed25519:` and base64url without padding.
 """
 
 import binascii
@@ -27,17 +24,17 @@ if TYPE_CHECKING:
 
 
 _MOST = 65_536  # bytes
-# An Ed25519 key as RFC 8410 has it, whose 32 bytes follow: this is how keys are made here, and by OpenSSL.
+# An Ed25519 key as in RFC 8410, followed by its 32 bytes. licet and OpenSSL write keys like this.
 _PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
 _BEGIN, _END = b"-----BEGIN PRIVATE KEY-----\n", b"\n-----END PRIVATE KEY-----\n"
 
 
 class BadKey(Exception):
-    """A file that is no key to sign with: what is wrong with it, and how to mend it."""
+    """A file that has no usable key. The message says what is wrong, and how to fix it."""
 
 
 class SigningKey:
-    """A private key, and the text of its public half: `ed25519:…`."""
+    """A private key, and its public key as text: `ed25519:…`."""
 
     def __init__(self, private: "Ed25519PrivateKey") -> None:
         self._private = private
@@ -47,30 +44,29 @@ class SigningKey:
         return f"SigningKey({self.public})"
 
     def sign(self, message: bytes) -> bytes:
-        """The signature of a message."""
         return self._private.sign(message)
 
     def derived(self, purpose: bytes) -> bytes:
-        """A secret for one purpose, which only the holder of this key can compute."""
+        """Derive a secret for one purpose, which only the holder of this key can compute."""
         return hmac.digest(self._private.private_bytes_raw(), purpose, "sha256")
 
 
 def load_code() -> None:
-    """Import what reads keys, makes them, signs with them and verifies."""
+    """Import the code that reads, makes, uses and verifies keys."""
     import cryptography.exceptions
     import cryptography.hazmat.primitives.asymmetric.ed25519
     import cryptography.hazmat.primitives.serialization  # noqa: F401
 
 
 def generated_key() -> SigningKey:
-    """A new key that is kept nowhere."""
+    """Make a key that is not stored."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return SigningKey(Ed25519PrivateKey.generate())
 
 
 def create_key(path: str, key: SigningKey | None = None) -> SigningKey:
-    """A key, a new one if none is given, in a new file; `FileExistsError` if anything stands there."""
+    """Store a key, or a new one, in a new file; raises `FileExistsError` if the path exists."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     key = generated_key() if key is None else key
@@ -79,7 +75,7 @@ def create_key(path: str, key: SigningKey | None = None) -> SigningKey:
 
 
 def create_file(path: str, data: bytes, mode: int) -> None:
-    """Make a file appear, with all that it holds and on the disk; what is there is never replaced."""
+    """Create a file atomically, with its data on the disk; never replaces a file."""
     spare = f"{path}.{secrets.token_hex(8)}"
     number = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
@@ -87,16 +83,16 @@ def create_file(path: str, data: bytes, mode: int) -> None:
             file.write(data)
             file.flush()
             os.fsync(number)
-        os.link(spare, path)  # fails if it is there
+        os.link(spare, path)  # fails if the path exists
         _sync_folder(os.path.dirname(os.path.abspath(path)))
     finally:
         os.unlink(spare)
 
 
 def read_key(path: str, mend: str, *, links: bool) -> SigningKey:
-    """The key in a file that nobody else can read; `BadKey` if it holds none, with how to mend that.
+    """Read a private key from a file that only its owner can read.
 
-    `FileNotFoundError` if there is no file. Whether a link is followed is for who names the path to say.
+    Raises `FileNotFoundError` if there is no file, and `BadKey`, with the advice `mend`, if it has no usable key.
     """
     try:
         with open_regular(path, links=links) as fd:
@@ -108,7 +104,7 @@ def read_key(path: str, mend: str, *, links: bool) -> SigningKey:
     except OSError as error:
         raise BadKey(f"the key {path} cannot be read: {error.strerror}") from None
     exposed = found.st_uid != os.geteuid() or found.st_mode & 0o077
-    if exposed and b"PRIVATE KEY" in data:  # what is no key at all is told as that
+    if exposed and b"PRIVATE KEY" in data:  # a file without a key is reported as that, below
         raise BadKey(f"the key {path} is open to others: run `chmod 600 {path}` as its owner")
     private = _common_key(data) or _any_key(data)
     if private is None:
@@ -117,7 +113,7 @@ def read_key(path: str, mend: str, *, links: bool) -> SigningKey:
 
 
 def _common_key(data: bytes) -> "Ed25519PrivateKey | None":
-    """The key in the one form that nearly all files have: to load what reads every other takes longer than all else."""
+    """Read a key in the form that nearly all files have: importing the general parser takes very long."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     if not (data.startswith(_BEGIN) and data.endswith(_END)):
@@ -127,7 +123,7 @@ def _common_key(data: bytes) -> "Ed25519PrivateKey | None":
         held = binascii.a2b_base64(text)
     except ValueError:
         return None
-    # What is written again in the same way was written in the one way: readers of base64 differ in what they let pass.
+    # Encoded again and compared, because decoders of base64 differ in what they accept.
     if len(held) != len(_PKCS8) + 32 or not held.startswith(_PKCS8) or binascii.b2a_base64(held, newline=False) != text:
         return None
     return Ed25519PrivateKey.from_private_bytes(held[len(_PKCS8) :])
@@ -146,7 +142,7 @@ def _any_key(data: bytes) -> "Ed25519PrivateKey | None":
 
 
 def verifies(key: bytes, signature: bytes, message: bytes) -> bool:
-    """Whether a signature of a message was made with the private half of a key."""
+    """Whether a signature of a message was made with this key."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -166,7 +162,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def make_key(path: Path) -> SigningKey:
-    """A new key in a new file that only its owner can read; what stands there already is never replaced."""
+    """Make a key in a new file that only its owner can read; never replaces a file."""
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(mode=0o700, parents=True)
@@ -178,7 +174,7 @@ def make_key(path: Path) -> SigningKey:
 
 
 def read_approver_key(path: Path) -> SigningKey:
-    """The key in a file that nobody else can read; `BadKey` otherwise."""
+    """Read the key of an approver; raises `BadKey` if there is none."""
     try:
         return read_key(str(path), "make one with `licet approvals key FILE`", links=True)
     except FileNotFoundError as error:
@@ -186,33 +182,33 @@ def read_approver_key(path: Path) -> SigningKey:
 
 
 def check_signature(key: str, message: bytes, signature: bytes) -> bool:
-    """Whether the holder of a key, given as text, has signed a message; what is no key has signed nothing."""
+    """Whether a message was signed with a public key, given as text; False if the text is no key."""
     public = key_bytes(key)
     return public is not None and verifies(public, signature, message)
 
 
 def key_if_readable(path: str) -> SigningKey | None:
-    """The key in a file, for who can do without it; nothing is made."""
+    """Read a key; None if that is not possible. Makes no key."""
     try:
         return read_key(path, "put its backup there", links=False)
     except (BadKey, OSError):
         return None
 
 
-def key_beside(path: str, new: SigningKey | None = None) -> SigningKey:
-    """The key in a file, made there if there is none; its public half is written beside it, as `….pub`.
+def ledger_key(path: str, new: SigningKey | None = None) -> SigningKey:
+    """Read the key of a ledger. If there is none, make one, and write the public key next to it as `….pub`.
 
-    `new` is the key to put there, where one was made already.
+    `new` is the key to store if there is none yet.
     """
     try:
         with suppress(FileExistsError):  # another process was faster
             if not os.path.lexists(path):
                 create_key(path, new)
         key = read_key(path, "put its backup there", links=False)
-        beside = os.path.splitext(path)[0] + ".pub"
+        public_path = os.path.splitext(path)[0] + ".pub"
         with suppress(FileExistsError):
-            if not os.path.lexists(beside):
-                create_file(beside, f"{key.public}\n".encode(), 0o644)
+            if not os.path.lexists(public_path):
+                create_file(public_path, f"{key.public}\n".encode(), 0o644)
     except BadKey as wrong:
         raise LedgerUnavailable(str(wrong)) from None
     except OSError as error:

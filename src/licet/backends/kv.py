@@ -1,8 +1,6 @@
-"""What a key-value store takes: keys and values as every backend keeps them, and their limits.
+"""Key-value stores: in one SQLite file that any number of processes share, and in memory.
 
-A key-value store in one SQLite file, shared by any number of processes.
-
-A key-value store in memory: for tests, and for what need not outlive the process.
+Both encode and limit keys and values in the same way; the functions for that come first.
 """
 
 import json
@@ -19,12 +17,12 @@ from licet.guard.handles.kv import LARGEST_VALUE, MOST_KEYS, MOST_UNITS, TOO_HEA
 from licet.guard.ports import TooLarge
 
 LARGEST_KEY = 512  # bytes
-LARGEST_SCOPE = 64 << 20  # bytes of keys, values and what keeping each of them takes
-PER_ENTRY = 64  # bytes: without them there would be no end to keys without a value
+LARGEST_SCOPE = 64 << 20  # bytes of keys, values and the overhead of each entry
+PER_ENTRY = 64  # bytes of overhead; it limits the number of keys with empty values
 
 
 def key_bytes(key: str) -> bytes:
-    """A key as it is kept: bytes, so that order and prefixes are exact."""
+    """Encode a key as bytes, so that order and prefixes are exact."""
     if not issubclass(type(key), str):
         raise TypeError(f"expected text as a key, found {type(key).__name__}")
     raw = _encoded(key)
@@ -34,12 +32,12 @@ def key_bytes(key: str) -> bytes:
 
 
 def prefix_bytes(prefix: str) -> bytes:
-    """A prefix as keys are kept; the empty one begins every key."""
+    """Encode a prefix like a key; every key begins with the empty prefix."""
     return key_bytes(prefix) if prefix != "" else b""
 
 
 def value_json(value: Any) -> str:
-    """A value as it is kept: JSON, and what JSON cannot carry is an error."""
+    """Encode a value as JSON; raises an error for values that JSON cannot represent."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     except RecursionError:
@@ -60,18 +58,18 @@ def check_listed(keys: int) -> None:
 
 
 def size_of(key: bytes, value: str) -> int:
-    """How much of its scope an entry takes; JSON is kept in ASCII, where a letter is a byte."""
+    """The number of bytes that an entry counts in its scope. JSON is stored in ASCII, so its length is its bytes."""
     return PER_ENTRY + len(key) + len(value)
 
 
 def check_room(before: int, after: int, most: int) -> None:
-    """Refuse what makes a scope larger than it may be; one that is already may still become smaller."""
+    """Refuse a change that makes a scope larger than the limit. A scope above it may still become smaller."""
     if after > most and after > before:
         raise TooLarge(f"this store takes {most} bytes, and would hold {after}: delete what is no longer needed")
 
 
 def expiry(now: float, ttl_seconds: int | None) -> float | None:
-    """When an entry is forgotten; None for never."""
+    """The time when an entry expires; None for never."""
     if ttl_seconds is None:
         return None
     return now + whole_seconds(ttl_seconds, "ttl_seconds")
@@ -91,15 +89,15 @@ CREATE TABLE entries (
 CREATE INDEX by_expiry ON entries (expires) WHERE expires IS NOT NULL;
 CREATE TABLE sizes (scope TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 """
-# What an entry takes is `size_of` in the words of SQLite.
+# The same sum as `size_of`, in SQL.
 _SINCE_1 = """
 CREATE TABLE sizes (scope TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope
 """
-# Version 2 kept the store of a personality apart per agent, as `personality:ID@AGENT`; now it is `personality:ID`.
-# Where several agents had a key, the value of the first agent by name is taken; the others stay under their old name.
+# Version 2 had one store of a personality per agent, as `personality:ID@AGENT`; now it is `personality:ID`. If several
+# agents had a key, the value of the first agent by name is taken; the others keep their old name.
 _ALIVE = "expires IS NULL OR expires > CAST(strftime('%s', 'now') AS INTEGER)"
-_ID = "substr(scope, 1, instr(scope, '@') - 1)"  # no name holds an `@`
+_ID = "substr(scope, 1, instr(scope, '@') - 1)"  # no name has an `@`
 _SINCE_2 = f"""
 INSERT OR IGNORE INTO entries SELECT {_ID}, key, value, expires FROM entries
     WHERE scope GLOB 'personality:*@*' AND ({_ALIVE}) ORDER BY scope;
@@ -128,7 +126,7 @@ _CLEAR_SCOPE = "DELETE FROM sizes WHERE scope = ?"
 class SqliteKv:
     """Small values in a file that only its owner can read.
 
-    Writes survive the process; a power cut may take back those of the last moments, never a part of one.
+    Writes survive the process. A power cut may undo the writes of the last moments, but never a part of one.
     """
 
     def __init__(
@@ -139,13 +137,11 @@ class SqliteKv:
         self._most = most_bytes
 
     async def get(self, scope: str, key: str) -> Any:
-        """The value under a key, or None."""
         found = key_bytes(key)
         rows = await self._file.read(lambda db: db.execute(_GET, (scope, found, self._clock())).fetchall())
         return json.loads(rows[0][0]) if rows else None
 
     async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
-        """Keep a value that JSON can carry, for some seconds or for ever."""
         kept, text, expires = key_bytes(key), value_json(value), expiry(self._clock(), ttl_seconds)
 
         def write(db: sqlite3.Connection) -> None:
@@ -159,7 +155,6 @@ class SqliteKv:
         await self._file.write(write)
 
     async def delete(self, scope: str, key: str) -> bool:
-        """Forget a key; whether it was there."""
         kept = key_bytes(key)
 
         def delete(db: sqlite3.Connection) -> bool:
@@ -173,9 +168,8 @@ class SqliteKv:
         return await self._file.write(delete)
 
     async def list(self, scope: str, prefix: str = "") -> list[str]:
-        """The keys that begin with exactly this prefix, sorted."""
         start = prefix_bytes(prefix)
-        # The first text that no longer begins with it; UTF-8 has no byte 255, so one more always fits.
+        # The upper bound: the prefix and byte 255, which UTF-8 never has.
         end = start[:-1] + bytes([start[-1] + 1]) if start else None
         found = await self._file.read(
             lambda db: db.execute(_LIST, (scope, start, end, end, self._clock(), MOST_KEYS + 1)).fetchall()
@@ -184,8 +178,6 @@ class SqliteKv:
         return [row[0].decode() for row in found]
 
     async def clear(self, scope: str) -> None:
-        """Forget a whole scope."""
-
         def clear(db: sqlite3.Connection) -> None:
             db.execute(_CLEAR, (scope,))
             db.execute(_CLEAR_SCOPE, (scope,))
@@ -193,28 +185,27 @@ class SqliteKv:
         await self._file.write(clear)
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
         self._file.close()
 
 
 def _forget(db: sqlite3.Connection, now: float) -> None:
-    """Take out what is over, in every scope."""
+    """Delete expired entries of every scope."""
     for scope, size in db.execute(_EXPIRED, (now,)).fetchall():
         db.execute(_SET_SCOPE, (scope, _number(db, _SCOPE, scope) - size))
     db.execute(_FORGET, (now,))
 
 
 def _number(db: sqlite3.Connection, query: str, *values: object) -> int:
-    """The number that is found, or 0."""
+    """Return the first number of a query, or 0."""
     found = db.execute(query, values).fetchone()
     return found[0] if found else 0
 
 
-_Entry = tuple[str, float | None]  # JSON, and when it is forgotten
+_Entry = tuple[str, float | None]  # JSON, and when it expires
 
 
 class MemoryKv:
-    """Keeps values as JSON text, so that a caller cannot change a stored value."""
+    """A store in memory. It keeps JSON text, so that a caller cannot change a stored value."""
 
     def __init__(self, clock: Callable[[], float] = time.time, most_bytes: int = LARGEST_SCOPE) -> None:
         self._clock = clock
@@ -223,12 +214,12 @@ class MemoryKv:
         self._scopes: dict[str, dict[bytes, _Entry]] = {}
 
     async def get(self, scope: str, key: str) -> Any:
-        """The value under a key, or None."""
+        """Return the value under a key, or None."""
         entry = self._living(scope).get(key_bytes(key))
         return None if entry is None else json.loads(entry[0])
 
     async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
-        """Keep a value that JSON can carry, for some seconds or for ever."""
+        """Store a JSON value, for some seconds or for ever."""
         kept, entry = key_bytes(key), (value_json(value), expiry(self._clock(), ttl_seconds))
         old, before = self._living(scope).get(kept), self._sizes.get(scope, 0)
         after = before + size_of(kept, entry[0]) - (size_of(kept, old[0]) if old is not None else 0)
@@ -237,7 +228,7 @@ class MemoryKv:
         self._sizes[scope] = after
 
     async def delete(self, scope: str, key: str) -> bool:
-        """Forget a key; whether it was there."""
+        """Delete a key, and return whether it existed."""
         return self._forget(scope, self._living(scope), key_bytes(key))
 
     async def list(self, scope: str, prefix: str = "") -> list[str]:
@@ -248,7 +239,7 @@ class MemoryKv:
         return [key.decode() for key in sorted(found)]
 
     async def clear(self, scope: str) -> None:
-        """Forget a whole scope."""
+        """Delete all keys of a scope."""
         self._scopes.pop(scope, None)
         self._sizes.pop(scope, None)
 

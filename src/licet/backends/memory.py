@@ -25,14 +25,14 @@ from licet.core.ledger.entry import (
 from licet.core.ledger.merkle import Frontier
 from licet.guard.ports import LedgerUnavailable
 
-MOST_ENTRIES = 20_000  # that one process keeps: it may run for months
+MOST_ENTRIES = 20_000  # entries that one process keeps, because it may run for months
 
 
 class SystemClock:
     """The time of this machine."""
 
     now = staticmethod(partial(datetime.now, UTC))  # the time of day, in UTC
-    monotonic = staticmethod(monotonic)  # seconds that only ever grow
+    monotonic = staticmethod(monotonic)  # monotonic seconds
 
 
 class MemoryClock:
@@ -46,7 +46,7 @@ class MemoryClock:
         return self._start + timedelta(seconds=self._passed)
 
     def monotonic(self) -> float:
-        """Seconds that only ever grow."""
+        """A monotonic clock, in seconds."""
         return self._passed
 
     def advance(self, seconds: float) -> None:
@@ -57,9 +57,9 @@ class MemoryClock:
 
 
 class MemoryLedger:
-    """The latest entries, linked as in a file, in this process; `quota` is how many it takes before it is full.
+    """The latest entries, linked as in a file, in this process. It is full after `quota` entries.
 
-    It forgets the oldest entry when it has `most`; from then on the chain and the tree still grow, and what is left
+    It drops the oldest entry when it has `most`. The chain and the tree keep growing then, but the remaining entries
     cannot be verified from the beginning.
     """
 
@@ -73,14 +73,14 @@ class MemoryLedger:
         self.ledger = secrets.token_hex(16) if ledger is None else ledger
         self.rows: deque[Row] = deque(maxlen=most)
         self._quota, self._now = quota, now
-        self._tails: dict[tuple[str, str], Tail] = {}  # of the chains of agents and sessions
+        self._tails: dict[tuple[str, str], Tail] = {}  # the ends of the chains, by agent and session
         self._frontier = Frontier()
         self._recorded = ""
         self._key: SigningKey | None = None
         self._lock = threading.Lock()  # several event loops, each in its thread, may share a ledger
 
     async def record(self, entry: Entry) -> None:
-        """Keep an entry."""
+        """Store an entry."""
         session = entry.agent, entry.session
         with self._lock:
             number = self._frontier.size + 1
@@ -94,7 +94,7 @@ class MemoryLedger:
 
     @property
     def entries(self) -> Sequence[LinkedEntry]:
-        """The entries that are still kept, the oldest first."""
+        """The stored entries, the oldest first."""
         return [read_entry(row.body) for row in self.rows]
 
     @property

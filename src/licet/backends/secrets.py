@@ -1,13 +1,8 @@
-"""Secrets from several places, the first that knows one.
+r"""Sources of secrets: environment variables, a file of `NAME=value` lines, a mapping, and several of these in order.
 
-Secrets from environment variables.
-
-Secrets from a file of `NAME=value` lines that only its owner can read. Errors name file and line, never a value.
-
-Values are bare, in 'single quotes' (nothing is special) or in "double quotes" (with the escapes \n \r \t \" \\).
-Nothing is expanded. Where shells and other readers of such files would disagree, the line is an error.
-
-Secrets in a mapping, for tests.
+A file must be readable by its owner only. Its values are bare, in 'single quotes' (nothing is special) or in "double
+quotes" (with the escapes `\n \r \t \" \\`). Nothing is expanded. A line that shells and other readers of such files
+would read differently is an error. Errors name the file and the line, never a value.
 """
 
 import os
@@ -21,13 +16,13 @@ from licet.regular_files import NotRegular, open_regular, read_most
 
 
 class ChainSecrets:
-    """Asks one backend after the other. One that fails ends the search: the next might hold an older value."""
+    """Asks one backend after the other. An error ends the search: the next backend might have an older value."""
 
     def __init__(self, *backends: Secrets | SecretsFunction) -> None:
         self._backends = [getter(backend) for backend in backends]
 
     async def get(self, reference: str) -> str | None:
-        """The value of a secret, from the first backend that knows it."""
+        """Return the value of a secret, from the first backend that has it."""
         for ask in self._backends:
             if (value := await ask(reference)) is not None:
                 return value
@@ -40,27 +35,27 @@ _FOLDED = re.compile(f"{_SEGMENT}(?:__{_SEGMENT})+".replace("a-z", "A-Z"))
 
 
 class EnvironmentSecrets:
-    """Each reference is the variable of that name; `github/token` may also be `GITHUB__TOKEN`. Empty is not set."""
+    """Each reference is the variable of that name; `github/token` may also be `GITHUB__TOKEN`. Empty means unset."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ
 
     async def get(self, reference: str) -> str | None:
-        """The value of a secret, or None if no variable holds it."""
+        """Return the value of a secret, or None if there is no such variable."""
         return next((value for name in variables_of(reference) if (value := self._environ.get(name))), None)
 
 
 def variables_of(reference: str) -> tuple[str, ...]:
-    """The names under which a reference is looked for, in order.
+    """Return the names under which a reference is looked up, in order.
 
-    No variable is looked for under two references: who may not have the one could ask for the other. So only plain
-    segments are folded, in a way that can be read back, and what could be read back is nobody's name as it stands.
+    No name belongs to two references: a tool that may not have one of them could ask for the other. So only plain
+    segments are converted, in a way that can be reversed, and a reference that looks like a converted one has no name.
     """
     if _FOLDED.fullmatch(reference):
         return ()
     if _SEGMENTS.fullmatch(reference):
         return reference, reference.replace("/", "__").upper()
-    return (reference,)  # as it is, and no other: `path` is not `PATH`
+    return (reference,)  # exactly this name: `path` is not `PATH`
 
 
 _LARGEST = 1 << 20
@@ -68,7 +63,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _BARE = re.compile(r"[^\s\"'`#$\\]+")
 _SINGLE = re.compile(r"'([^']*)'")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_AFTER = re.compile(r"\s*(?:\s#.*)?")  # what may follow a value
+_AFTER = re.compile(r"\s*(?:\s#.*)?")  # the text that may follow a value
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
@@ -76,7 +71,7 @@ Version = tuple[int, ...]
 
 
 class FileSecrets:
-    """Each reference is the line of that name; `github/token` may also be `GITHUB__TOKEN`. Changes are seen at once."""
+    """Each reference is the line of that name; `github/token` may also be `GITHUB__TOKEN`. Changes are noticed."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.path.abspath(path)
@@ -84,13 +79,13 @@ class FileSecrets:
         self._values: dict[str, str] = {}
 
     async def get(self, reference: str) -> str | None:
-        """The value of a secret, or None if no line holds it; `Unavailable` if the file is not fit for secrets."""
+        """Return the value of a secret, or None; raises `Unavailable` if the file is not fit for secrets."""
         self.check()
         return next((value for name in variables_of(reference) if (value := self._values.get(name))), None)
 
     def check(self) -> None:
-        """Read the file if it has changed; `Unavailable` if it is not fit for secrets."""
-        known, self._version = self._version, None  # a file that is wrong gives nothing, not what it held before
+        """Read the file if it has changed; raises `Unavailable` if it is not fit for secrets."""
+        known, self._version = self._version, None  # a wrong file has no values, not those that it had before
         try:
             with open_regular(self._path, links=False) as fd:
                 found = os.fstat(fd)
@@ -116,7 +111,7 @@ def _check(path: str, found: os.stat_result) -> None:
 
 
 def parse(path: str, raw: bytes) -> dict[str, str]:
-    """The values by name, or `Unavailable` with the line that is wrong."""
+    """Parse the values by name; raises `Unavailable` with the line that is wrong."""
     if len(raw) > _LARGEST:
         raise Unavailable(f"{path} is larger than {_LARGEST} bytes")
     values: dict[str, str] = {}
@@ -139,7 +134,7 @@ def _entry(where: str, line: str) -> tuple[str, str]:
     if _CONTROL.search(line):
         raise Unavailable(f"{where}: found a control character: write a line break as \\n in double quotes")
     name = _NAME.match(line)
-    # What stands there instead of a name may be a value: it is not repeated.
+    # The text in place of a name may be a value, so it is not quoted.
     if name is None or line[name.end() : name.end() + 1] != "=":
         hint = ": leave out `export`" if line.lstrip().startswith("export ") else ""
         raise Unavailable(f"{where}: expected `NAME=value`, without spaces before `=`{hint}")
@@ -160,7 +155,7 @@ def _entry(where: str, line: str) -> tuple[str, str]:
 
 
 def _read(where: str, quoted: str) -> str:
-    """What stands in double quotes, its escapes read."""
+    """Read the escapes of a text in double quotes."""
     if "$" in quoted or "`" in quoted:
         raise Unavailable(f"{where} has a `$` or a backtick in double quotes, and nothing is expanded: use single ones")
     escapes = re.findall(r"\\(.)", quoted)
@@ -170,11 +165,11 @@ def _read(where: str, quoted: str) -> str:
 
 
 class MemorySecrets:
-    """Values by reference. They are as safe as this process's memory."""
+    """Values by reference, in the memory of this process."""
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._values = dict(values or {})
 
     async def get(self, reference: str) -> str | None:
-        """The value of a secret, or None if it is not known here."""
+        """Return the value of a secret, or None."""
         return self._values.get(reference)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guard.questions import question
-from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals
+from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
 from licet.backends.keys import SigningKey, make_key
 
 EVIL = {"to": "mallory", "amount": 5000}
@@ -24,7 +24,7 @@ class Scene:
         self.path = folder / "approvals.sqlite"
         self.store = SqliteApprovals(self.path)
         asyncio.run(self.store.ask(question(keys=self.keys)))
-        self.shown: Kept = asyncio.run(self.store.list())[0]
+        self.shown: StoredRequest = asyncio.run(self.store.list())[0]
         asyncio.run(self.store.ask(question(keys=self.keys, arguments=EVIL)))
         self.store.close()
 

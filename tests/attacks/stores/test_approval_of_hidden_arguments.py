@@ -11,7 +11,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, PrivateAttr, RootModel, SecretStr, field_serializer
 
 from licet import Backends, Context, Gate, Tool, load_manifest, run, tool
-from licet.backends.approvals.store import Kept, SqliteApprovals
+from licet.backends.approvals.store import SqliteApprovals, StoredRequest
 from licet.declare.plain_json import plain_json
 
 MANIFEST = """
@@ -110,7 +110,7 @@ def opened(folder: Path, declared: Tool) -> tuple[Gate, SqliteApprovals]:
     return Gate(load_manifest(folder / "agent.yaml"), [declared], Backends.local(folder, approver=store)), store
 
 
-def agree(store: SqliteApprovals) -> Kept:
+def agree(store: SqliteApprovals) -> StoredRequest:
     """Say yes to the one request that waits."""
     (kept,) = [kept for kept in asyncio.run(store.list()) if kept.state(store.now()) == "waiting"]
     asyncio.run(store.approve(kept))

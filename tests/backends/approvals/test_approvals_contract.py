@@ -9,7 +9,7 @@ import pytest
 from guard.gates import policy
 from guard.questions import question
 from licet import Backends, Context, Gate, Manifest, Result, tool
-from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals
+from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.files.memory import MemoryFiles
 from licet.backends.memory import MemoryClock, SystemClock
@@ -86,7 +86,7 @@ class Later:
     def agree(self, at: Gate, session: str = "s", text: str = "x") -> None:
         asyncio.run(self.approver.approve(self.asked(at, session, text)))
 
-    def asked(self, at: Gate, session: str, text: str) -> Kept:
+    def asked(self, at: Gate, session: str, text: str) -> StoredRequest:
         assert made(at, session, text).reason == "APPROVAL_REQUIRED"
         kept = asyncio.run(self.approver.list())
         return [one for one in kept if one.state(self.approver.now()) == "waiting"][-1]

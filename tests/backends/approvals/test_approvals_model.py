@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from guard.questions import question
-from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals
+from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
 from licet.backends.keys import SigningKey, make_key
 from licet.guard.people import Answered, Question
 
@@ -109,7 +109,7 @@ class Approvals(RuleBasedStateMachine):
         assert answered.request not in self.known
         self.known[answered.request] = Modelled(subject, text, quorum, self.time + SECONDS)
 
-    def shown(self, name: str) -> Kept:
+    def shown(self, name: str) -> StoredRequest:
         return asyncio.run(self.stores[0].find(name))
 
     @precondition(lambda self: self.known)

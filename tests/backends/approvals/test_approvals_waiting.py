@@ -8,7 +8,7 @@ import pytest
 
 from guard.questions import question
 from licet import Backends, Context, Gate, load_manifest, tool
-from licet.backends.approvals.store import Kept, SqliteApprovals
+from licet.backends.approvals.store import SqliteApprovals, StoredRequest
 from licet.backends.approvals.waiting import WaitingApprover
 from licet.guard.people import Answered, Question
 
@@ -18,10 +18,10 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.store = SqliteApprovals(folder / "approvals.sqlite")
-        self.announced: asyncio.Queue[Kept] = asyncio.Queue()
+        self.announced: asyncio.Queue[StoredRequest] = asyncio.Queue()
         self.approver = WaitingApprover(self.store, self._announce, 0.01)
 
-    def _announce(self, asked: Question, kept: Kept, fix: str) -> None:
+    def _announce(self, asked: Question, kept: StoredRequest, fix: str) -> None:
         assert fix == f"run `licet approvals approve {kept.request.id}`"
         self.announced.put_nowait(kept)
 

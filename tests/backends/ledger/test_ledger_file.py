@@ -19,7 +19,7 @@ import pytest
 from effort import LONG
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
-from licet.backends.keys import check_signature, generated_key, key_beside
+from licet.backends.keys import check_signature, generated_key, ledger_key
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.state import FORMAT, Tagging, read_state
 from licet.backends.ledger.writer import CHECKPOINTS_APART, SqliteLedger
@@ -119,7 +119,7 @@ def test_what_a_killed_process_left_unsigned_the_next_one_signs(
         db.execute("UPDATE ledger SET signed = (SELECT coalesce(max(size), 0) FROM checkpoints), signed_ms = 0")
         left = read_state(db)
         assert left is not None
-        db.execute("UPDATE ledger SET tag = ?", (Tagging(key_beside(ledger.key_path)).tagged(left).tag,))
+        db.execute("UPDATE ledger SET tag = ?", (Tagging(ledger_key(ledger.key_path)).tagged(left).tag,))
         db.commit()
     assert verified(path).signed < 6
     calls(tmp_path, ledger, 1)
@@ -233,7 +233,7 @@ def test_the_key_is_made_for_its_owner_alone_and_its_public_half_for_everybody(
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     text = public.read_text(encoding="utf-8").strip()
     assert text.startswith("ed25519:")
-    assert key_beside(str(key)).public == text
+    assert ledger_key(str(key)).public == text
     assert b"PRIVATE KEY" in key.read_bytes()
     assert stat.S_IMODE(path.with_suffix(".head").stat().st_mode) == 0o600
     names = sorted(file.name for file in path.parent.iterdir())
@@ -247,7 +247,7 @@ def spoil_key_missing(path: Path) -> None:
 
 def spoil_key_other(path: Path) -> None:
     path.with_suffix(".key").unlink()
-    key_beside(str(path.with_suffix(".key")))
+    ledger_key(str(path.with_suffix(".key")))
 
 
 def spoil_key_open(path: Path) -> None:

@@ -91,7 +91,7 @@ def test_every_command_names_files_in_the_same_way(
     assert set(_PLACE.findall(said)) == expected
 
 
-ONLY_NAMED = "what is loaded is installed, or a file of the project that an `import` statement names"
+ONLY_NAMED = "only installed modules and project files that an `import` statement names are loaded"
 BROKEN: dict[str, tuple[dict[str, str], str, str]] = {
     "the module itself": ({"broken.py": "import os\n\n1 / 0\n"}, "ZeroDivisionError: division by zero", "broken.py:3"),
     "a function of it": ({"broken.py": "def f():\n    {}['k']\n\n\nf()\n"}, "KeyError: 'k'", "broken.py:2"),

@@ -1,8 +1,8 @@
-"""Requests for approvals and their answers, in one SQLite file: what was asked stays, whoever's process ends.
+"""Stores requests for approval and their answers in one SQLite file, so that both survive the process that asked.
 
-`SqliteApprovals` is the approver of a gate: it asks nobody, but leaves a request, and the repeated call finds the
-answer. People answer through `licet approvals`, which uses the other half of the same class. Looking and using is one
-transaction, so that a yes for one call serves one call, in however many processes it is made.
+`SqliteApprovals` is the approver of a gate. It does not ask a person and wait: it stores a request, and the repeated
+call finds the answer. Approvers answer with `licet approvals`, which uses the second half of the same class. Finding an
+approval and using it is one transaction, so an approval for one call serves one call, in any number of processes.
 """
 
 import json
@@ -32,10 +32,10 @@ from licet.core.decision.approval import (
 from licet.declare.plain_json import plain_data, plain_json
 from licet.guard.people import Answered, Question
 
-MOST_WAITING = 100  # requests of one session that nobody has answered: more than anybody reads
-MOST_SHOWN = 65_536  # bytes of arguments: what a person cannot read, they cannot agree to
-MOST_UNANSWERED = 100  # requests of one session that expired so and are listed: a model causes as many as it likes
-_KEPT = 7 * 24 * 3600 * 1000  # milliseconds for which a request that is over can still be looked at
+MOST_WAITING = 100  # unanswered requests of one session; nobody reads more
+MOST_SHOWN = 65_536  # bytes of arguments: a person cannot agree to what they cannot read
+MOST_UNANSWERED = 100  # expired requests of one session that are still listed: a model can cause any number of them
+_KEPT = 7 * 24 * 3600 * 1000  # milliseconds for which a finished request can still be listed
 
 _SCHEMA = """
 CREATE TABLE requests (
@@ -82,39 +82,38 @@ State = Literal["waiting", "approved", "denied", "used", "expired"]
 
 
 class CannotAnswer(Exception):
-    """A request that cannot be answered this way: why, and what can be done."""
+    """A request that cannot be answered this way. The message says why, and what to do."""
 
 
-class Kept(Struct, frozen=True):
-    """A request as it is stored, with the answers so far."""
+class StoredRequest(Struct, frozen=True):
+    """A stored request, with the answers so far."""
 
     request: ApprovalRequest
-    arguments: dict[str, Any] | None  # None once it has expired, and nobody had answered
+    arguments: dict[str, Any] | None  # None once the request has expired without an answer
     quorum: int
     keys: tuple[str, ...] | None
     given: tuple[Yes, ...]
-    denied: str  # by whom
+    denied: str  # who denied it; empty if nobody did
     used: int
 
     def agreeing(self, arguments: str) -> tuple[str, ...]:
-        """Those whose yes counts for a call with these arguments."""
+        """Return the approvers whose approval covers a call with these arguments."""
         return agreeing(self.request, self.given, arguments, self.keys, verifies)
 
     def approved(self, arguments: str) -> bool:
-        """Whether enough have agreed to a call with these arguments."""
+        """Whether enough approvers have agreed to a call with these arguments."""
         return enough(self.agreeing(arguments), self.quorum, self.keys)
 
     def serves(self, arguments: str) -> bool:
-        """Whether its yes can be used for a call with these arguments."""
+        """Whether this approval can be used for a call with these arguments."""
         spent = self.used and self.request.scope != "session"
         return not (self.denied or spent) and self.approved(arguments)
 
     def includes_acts(self, asked: ApprovalRequest) -> bool:
-        """Whether its yes is also for the acts that are asked about; they are for once, whatever the rest is for."""
+        """Whether this approval covers the deletes in question. They are approved once, even for a session."""
         return not asked.acts or (self.request.same_acts(asked) and not self.used)
 
     def state(self, now: int) -> State:
-        """Where it stands."""
         if self.denied:
             return "denied"
         if self.used and self.request.scope != "session":
@@ -125,7 +124,7 @@ class Kept(Struct, frozen=True):
 
 
 class SqliteApprovals:
-    """A durable approver. `options` are those that `licet approvals` needs to find this file."""
+    """A durable approver. `options` are the options that `licet approvals` needs to find this file."""
 
     verifies = True
     shows_acts = True
@@ -144,11 +143,11 @@ class SqliteApprovals:
         load_code()
 
     async def ask(self, question: Question) -> Answered:
-        """The answer to an earlier request for the same, or a new request."""
+        """Return the answer to an earlier request for the same call, or store a new request."""
         shown = plain_json(question.arguments)
         if len(shown) > MOST_SHOWN:
             return Answered("absent", note=f"its arguments are longer than {MOST_SHOWN} bytes: nobody could read them")
-        # The clock is read inside: another writer may have been waited for.
+        # The clock is read inside the transaction: the wait for another writer may have been long.
         return await self._file.write(lambda db: self._settle(db, request_of(question, self.now()), question, shown))
 
     def _settle(self, db: sqlite3.Connection, asked: ApprovalRequest, question: Question, shown: bytes) -> Answered:
@@ -158,8 +157,8 @@ class SqliteApprovals:
         usable = [kept for kept in live if kept.serves(asked.arguments)]
         for kept in sorted(usable, key=lambda one: not one.includes_acts(asked)):
             db.execute(_USE, (kept.request.id,))
-            by, whole = kept.agreeing(asked.arguments), kept.includes_acts(asked)
-            return Answered("approved", by, kept.request.id, first_only=not whole, asks_again=True)
+            by, with_acts = kept.agreeing(asked.arguments), kept.includes_acts(asked)
+            return Answered("approved", by, kept.request.id, first_only=not with_acts, asks_again=True)
         live = [kept for kept in live if kept.request.same_acts(asked)]
         for kept in live:
             if kept.denied:
@@ -170,7 +169,7 @@ class SqliteApprovals:
         for kept in live:
             if kept.state(now) == "waiting":
                 return self._waiting("absent", kept)
-        # What ran out without having served is told once, together with the request that takes its place.
+        # Approvals that expired unused are reported once, together with the request that replaces them.
         late = any(now >= kept.request.expires and not (kept.used or kept.denied) for kept in same)
         db.execute(_TELL, (subject, now))
         answer: Literal["expired", "absent"] = "expired" if late else "absent"
@@ -183,9 +182,9 @@ class SqliteApprovals:
         keys = None if question.keys is None else json.dumps(question.keys)
         place = asked.id, subject, asked.agent, asked.session, asked.tool
         db.execute(_KEEP, (*place, asked.text(), shown.decode(), question.quorum, keys, now, asked.expires))
-        return self._waiting(answer, Kept(asked, {}, question.quorum, question.keys, (), "", 0))
+        return self._waiting(answer, StoredRequest(asked, {}, question.quorum, question.keys, (), "", 0))
 
-    def _waiting(self, answer: Literal["expired", "absent"], kept: Kept) -> Answered:
+    def _waiting(self, answer: Literal["expired", "absent"], kept: StoredRequest) -> Answered:
         request = kept.request
         note = f"request {request.id} waits for an answer until {time_text(request.expires)}"
         fix = f"run `licet approvals approve {request.id}{self._options}`"
@@ -196,55 +195,58 @@ class SqliteApprovals:
 
     # For people ------------------------------------------------------------------------------------------------------
 
-    async def list(self) -> list[Kept]:
-        """Every request that is kept, the oldest first; to look makes no file."""
+    async def list(self) -> list[StoredRequest]:
+        """Return every stored request, the oldest first. Creates no file."""
         if not os.path.lexists(self._file.path):
             return []
         now = self.now()
         return await self._file.read(lambda db: [kept for row in _rows(db, _LIST) if (kept := _sound(db, row, now))])
 
-    async def find(self, id: str) -> Kept:  # noqa: A002
-        """One request; `CannotAnswer` if there is none."""
+    async def find(self, id: str) -> StoredRequest:  # noqa: A002
+        """Return one request; raises `CannotAnswer` if there is none."""
         return await self._file.read(lambda db: _found(db, id, self.now()))
 
-    async def approve(self, shown: Kept, key: SigningKey | None = None, *, only_these_arguments: bool = False) -> Kept:
-        """Agree to a request as it was shown, or to less; never to more, and to nothing that took its place since."""
+    async def approve(
+        self, shown: StoredRequest, key: SigningKey | None = None, *, only_these_arguments: bool = False
+    ) -> StoredRequest:
+        """Approve a request as it was shown, or less of it; raises `CannotAnswer` if it was changed since."""
         request = shown.request
-        narrow = only_these_arguments and request.scope == "session"  # otherwise that is what was asked
+        # for other scopes, the request is about these arguments anyway
+        narrow = only_these_arguments and request.scope == "session"
         self._check_open(shown)
         _check_key(shown, key)
         signature = b"" if key is None else key.sign(request.statement(only_these_arguments=narrow))
         signer = UNSIGNED if key is None else key.public
 
-        def agree(db: sqlite3.Connection) -> Kept:
+        def agree(db: sqlite3.Connection) -> StoredRequest:
             self._check_open(_unchanged(db, request, self.now()))
             db.execute(_AGREE, (request.id, signer, narrow, signature, self.now()))
             return _unchanged(db, request, self.now())
 
         return await self._file.write(agree)
 
-    async def deny(self, shown: Kept) -> Kept:
-        """Say no, also to what was agreed to and can still be used: one no is enough."""
+    async def deny(self, shown: StoredRequest) -> StoredRequest:
+        """Deny a request, also an approved one that can still be used. One denial is enough."""
         request = shown.request
 
-        def refuse(db: sqlite3.Connection) -> Kept:
+        def refuse(db: sqlite3.Connection) -> StoredRequest:
             self._check_open(_unchanged(db, request, self.now()))
             db.execute(_DENY, (UNSIGNED, request.id))
-            # Who had agreed stays, without the signature: whoever takes the no out of the file has no yes then.
+            # The approvals stay listed without their signatures. Removing the denial from the file then restores no
+            # approval.
             db.execute(_TAKE_BACK, (request.id,))
             return _unchanged(db, request, self.now())
 
         return await self._file.write(refuse)
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
         self._file.close()
 
     def now(self) -> int:
-        """The time by which requests expire, in milliseconds."""
+        """The current time in milliseconds, by which requests expire."""
         return int(self._clock() * 1000)
 
-    def _check_open(self, kept: Kept) -> None:
+    def _check_open(self, kept: StoredRequest) -> None:
         state = kept.state(self.now())
         if state in ("denied", "used", "expired"):
             until = time_text(kept.request.expires)
@@ -256,7 +258,7 @@ class SqliteApprovals:
 
 
 def request_of(question: Question, now: int) -> ApprovalRequest:
-    """A new request for what a question asks."""
+    """Make a new request for a question."""
     approval = question.approval
     scope: Scope = "use" if approval.use else "call" if approval.arguments else "session"
     exact = data_digest(plain_data(plain_json(question.arguments)))
@@ -283,15 +285,15 @@ def request_of(question: Question, now: int) -> ApprovalRequest:
     )
 
 
-def _same(db: sqlite3.Connection, row: sqlite3.Row, asked: ApprovalRequest, question: Question) -> Kept | None:
-    """A stored request, if it is for what is asked now; who must agree is told by the manifest, not by the file."""
+def _same(db: sqlite3.Connection, row: sqlite3.Row, asked: ApprovalRequest, question: Question) -> StoredRequest | None:
+    """Return a stored request if it is for this question. The manifest, not the file, states who must agree."""
     kept = _sound(db, row, asked.asked)
     if kept is None or kept.request.subject != asked.subject or kept.request.asked < int(question.since * 1000):
         return None
     return replace(kept, quorum=question.quorum, keys=question.keys)
 
 
-def _found(db: sqlite3.Connection, id: str, now: int) -> Kept:  # noqa: A002
+def _found(db: sqlite3.Connection, id: str, now: int) -> StoredRequest:  # noqa: A002
     for row in _rows(db, _FIND, id):
         kept = _sound(db, row, now)
         if kept is None:
@@ -300,31 +302,32 @@ def _found(db: sqlite3.Connection, id: str, now: int) -> Kept:  # noqa: A002
     raise CannotAnswer(f"there is no request `{id}` here; {_ELSEWHERE}")
 
 
-def _unchanged(db: sqlite3.Connection, shown: ApprovalRequest, now: int) -> Kept:
-    """What is stored of a request that a person was shown, who thought about it while others could write the file."""
+def _unchanged(db: sqlite3.Connection, shown: ApprovalRequest, now: int) -> StoredRequest:
+    """Read a request again that a person was shown, because the file may have changed while they thought about it."""
     kept = _found(db, shown.id, now)
     if kept.request.statement() != shown.statement():
         raise CannotAnswer(f"{shown.id} is no longer what was shown, and was not answered: look at it again")
     return kept
 
 
-def _sound(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> Kept | None:
-    """A stored request with its answers; None if it is not as it was asked."""
+def _sound(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> StoredRequest | None:
+    """Return a stored request with its answers; None if it was changed after it was asked."""
     try:
         request = request_from(json.loads(row["body"]))
-        dropped = row["arguments"] == "" and request.expires <= now  # before that, nobody could see what they agree to
+        # while it can be answered, the arguments must be there to be shown
+        dropped = row["arguments"] == "" and request.expires <= now
         arguments = None if dropped else plain_data(row["arguments"].encode())
         keys = None if row["keys"] is None else tuple(json.loads(row["keys"]))
     except (ValueError, TypeError, AttributeError):
         return None
-    # A person agrees to what they see: if that is not what the digest stands for, nobody can agree.
+    # A person agrees to what is shown, so the arguments must match the digest that the approval is about.
     if request.id != row["id"] or (arguments is not None and data_digest(arguments) != request.arguments):
         return None
     given = [Yes(signer, bool(narrow), signature) for signer, narrow, signature in _rows(db, _ANSWERS, request.id)]
-    return Kept(request, arguments, row["quorum"], keys, tuple(given), row["denied"], row["used"])
+    return StoredRequest(request, arguments, row["quorum"], keys, tuple(given), row["denied"], row["used"])
 
 
-def _check_key(kept: Kept, key: SigningKey | None) -> None:
+def _check_key(kept: StoredRequest, key: SigningKey | None) -> None:
     if kept.keys is None:
         if kept.quorum > 1:
             text = f"{kept.quorum} people must agree, but the manifest lists no keys to tell them apart"

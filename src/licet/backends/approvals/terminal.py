@@ -1,9 +1,9 @@
-"""An approver at the terminal of this process: shows the exact call and what is at stake, and waits for one line.
+"""Approver at the terminal of this process: shows the exact call and what it could reach, and waits for one line.
 
-What was typed before the question does not answer it. Signatures are not given here: a question that wants them goes
-to the approver behind this one, and so does every question where there is no terminal.
+Input that was typed before the question is discarded. Signatures are not given here: a question that needs them goes to
+the approver behind this one, and so does every question if there is no terminal.
 
-Memory twins of the ports that a call passes on its way: ledger, budgets, approver, clock.
+`MemoryApprover` is the memory twin, for tests.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from licet.declare.plain_json import plain_data, plain_json
 from licet.guard.people import Answer, Answered, Approver, Question
 
 _BY = ("terminal",)
-_LONGEST_LINE = 1024  # of an answer
+_LONGEST_LINE = 1024  # bytes of an answer
 
 
 def open_terminal() -> int:
-    """The terminal that this process was started at; `OSError` if there is none."""
+    """Open the terminal of this process; raises `OSError` if there is none."""
     return os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
 
 
 class TerminalApprover:
-    """Asks whoever sits at the terminal, one question at a time."""
+    """Asks at the terminal, one question at a time."""
 
     def __init__(self, behind: Approver | None = None, terminal: Callable[[], int] = open_terminal) -> None:
         self._behind = behind
@@ -38,22 +38,21 @@ class TerminalApprover:
 
     @property
     def verifies(self) -> bool:
-        """Whether signatures are checked: by the approver behind this one."""
+        """Whether the approver behind this one checks signatures."""
         return getattr(self._behind, "verifies", False)
 
     @property
     def shows_acts(self) -> bool:
-        """Whether acts can be asked about with their call: here they can, and by the approver behind this one."""
+        """Whether a call and its known deletes can be asked about together, here and by the approver behind."""
         return self._behind is None or getattr(self._behind, "shows_acts", False)
 
     def load_code(self) -> None:
-        """Import what the approver behind this one needs."""
         load = getattr(self._behind, "load_code", None)
         if load is not None:
             load()
 
     async def ask(self, question: Question) -> Answer | Answered:
-        """The answer that was typed; `expired` if nobody types one in time."""
+        """Return the answer that was typed; `expired` if none is typed in time."""
         if question.signed:
             return await self._pass_on(question)
         try:
@@ -66,11 +65,11 @@ class TerminalApprover:
                     "absent", note=f"its arguments are longer than {MOST_SHOWN} bytes: nobody could read them"
                 )
             turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-            async with asyncio.timeout(question.expires_seconds), turn:  # to wait for its turn gives it no more time
+            async with asyncio.timeout(question.expires_seconds), turn:  # waiting for another question counts too
                 return await _ask(terminal, question)
         except TimeoutError:
             return Answered("expired")
-        except OSError:  # the terminal is gone, and nobody has answered
+        except OSError:  # the terminal is gone, so there is no answer
             return Answered("absent")
         finally:
             os.close(terminal)
@@ -89,11 +88,11 @@ async def _ask(terminal: int, question: Question) -> Answered:
     choice = "[y]es, [o]nly this call, [N]o" if lasting else "[y]es, [N]o"
     _write(terminal, "\n".join([*lines, ""]))
     with suppress(termios.error):
-        termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed until now was no answer to this
+        termios.tcflush(terminal, termios.TCIFLUSH)  # discard what was typed before the question was shown
     _write(terminal, f"agree? {choice} ")
     try:
         typed = await _line(terminal)
-    except asyncio.CancelledError:  # time is up, here or for who asks
+    except asyncio.CancelledError:  # the time is up, or the call was cancelled
         with suppress(OSError):
             _write(terminal, "\nnobody answered in time: the call was refused\n")
         raise
@@ -109,7 +108,7 @@ async def _ask(terminal: int, question: Question) -> Answered:
 
 
 async def _line(terminal: int) -> str | None:
-    """The next line; None if the terminal is gone."""
+    """Read the next line; None if the terminal is gone."""
     loop, typed = asyncio.get_running_loop(), b""
     while b"\n" not in typed and len(typed) < _LONGEST_LINE:
         ready = loop.create_future()
@@ -131,18 +130,18 @@ def _write(terminal: int, text: str) -> None:
         data = data[os.write(terminal, data) :]
 
 
-MOST_ASKED = 100  # questions that are remembered
+MOST_ASKED = 100  # questions
 
 
 class MemoryApprover:
-    """Answers with a function, and remembers the last questions. Without a function the answer is `absent`."""
+    """Answers with a function, and keeps the last questions. Without a function the answer is `absent`."""
 
     def __init__(self, answer: Callable[[Question], Answer] | None = None) -> None:
         self.asked: list[Question] = []
         self._answer = answer
 
     async def ask(self, question: Question) -> Answer:
-        """The answer of the function."""
+        """Return the answer of the function."""
         self.asked.append(question)
         del self.asked[:-MOST_ASKED]
         return self._answer(question) if self._answer else "absent"

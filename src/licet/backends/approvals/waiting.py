@@ -1,19 +1,19 @@
-"""An approver that keeps a request in the store and waits for the answer, while the call is held.
+"""Approver that stores a request and lets the call wait until it is answered.
 
-The tool is not run again for each answer. People answer with `licet approvals`, in another terminal or process.
+The tool is not run again for each answer. Approvers use `licet approvals`, in another terminal or process.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals, State
+from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, State, StoredRequest
 from licet.core.decision.approval import time_text
 from licet.guard.deadline import CURRENT
 from licet.guard.people import Answered, Question
 
-INTERVAL = 0.5  # seconds between two looks at the store
-Announce = Callable[[Question, Kept, str], None]  # what is asked, the request, and the command that approves it
+INTERVAL = 0.5  # seconds between two reads of the store
+Announce = Callable[[Question, StoredRequest, str], None]  # with the command that approves the request
 
 _T = TypeVar("_T")
 
@@ -30,11 +30,9 @@ class WaitingApprover:
         self._interval = interval
 
     def load_code(self) -> None:
-        """Import what verifies signatures."""
         self._store.load_code()
 
     def close(self) -> None:
-        """Close the store; the next use opens it again."""
         self._store.close()
 
     async def ask(self, question: Question) -> Answered:
@@ -44,7 +42,7 @@ class WaitingApprover:
             answered = await _with_time(self._store.ask(question))
             if answered.answer in ("approved", "denied") or not answered.request:
                 return answered
-            if answered.request == waited_for:  # it is answered, and not for this call
+            if answered.request == waited_for:  # the request was answered, but not for this call
                 await asyncio.sleep(self._interval)
             elif self._announce is not None:
                 kept = await _with_time(self._store.find(answered.request))
@@ -58,8 +56,8 @@ class WaitingApprover:
                 note = f"request {waited_for} expired at {time_text(kept.request.expires)}"
                 return Answered("expired", (), waited_for, note)
 
-    async def _answer(self, request: str) -> tuple[Kept, State]:
-        """Wait until a request is no longer waiting."""
+    async def _answer(self, request: str) -> tuple[StoredRequest, State]:
+        """Wait until a request is no longer waiting, and return it with its state."""
         while True:
             kept = await _with_time(self._store.find(request))
             state = kept.state(self._store.now())
@@ -69,7 +67,7 @@ class WaitingApprover:
 
 
 async def _with_time(work: Awaitable[_T]) -> _T:
-    """Use the store with time of its own: that of the call stands still while a person is asked."""
+    """Use the store with its own time limit: the deadline of the call is paused while a person is asked."""
     before = CURRENT.set(None)
     try:
         return await work

@@ -1,1 +1,1 @@
-"""Files: of this machine by descriptor, and in memory."""
+"""Files of this machine, opened by descriptor, and files in memory."""

@@ -1,4 +1,4 @@
-"""Files in memory: the twin of `LocalFiles` for tests. Here is nothing but files and directories, and no link."""
+"""Files in memory: the twin of `LocalFiles` for tests. There are only files and directories, and no links."""
 
 import errno
 import io
@@ -14,7 +14,7 @@ from licet.guard.ports import ANY_TIME, Escaped, Held, Stat, Turn
 
 
 class _Node(Struct):
-    """A file, or with None as its content a directory."""
+    """A file, or a directory if its content is None."""
 
     content: bytes | None
     mode: int
@@ -43,7 +43,7 @@ class MemoryFiles:
             return {path: node.content for path, node in self._nodes.items() if node.content is not None}
 
     def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
-        """Nothing to remember: there are no links here."""
+        """Do nothing, because there are no links here."""
 
     def open(self, path: str, mode: str, held: Held) -> BinaryIO:
         """A file: `rb`, `wb`, `ab`, `xb` or `r+b`. Written data is visible when the file is flushed or closed."""
@@ -61,7 +61,7 @@ class MemoryFiles:
             return _Writing(self, path, content, at_end=True) if mode == "ab" else _Writing(self, path, b"")
 
     def write(self, path: str, data: bytes, held: Held, turn: Turn = ANY_TIME) -> None:
-        """Put data in the place of a file, in its turn: all of it, or nothing."""
+        """Replace a file atomically, while holding the write lock `turn`."""
         with turn, self._lock:
             self._place(path)
             if path in self._nodes:
@@ -69,7 +69,7 @@ class MemoryFiles:
             self._put(path, bytes(data))
 
     def stat(self, path: str, held: Held) -> Stat:
-        """What a path is; `FileNotFoundError` if it is nothing."""
+        """Return the status of a path, or raise `FileNotFoundError`."""
         with self._lock:
             node = self._node(path)
             size = 0 if node.content is None else len(node.content)
@@ -85,7 +85,7 @@ class MemoryFiles:
         return sorted(name for name in names if held.covers("read", _below(path) + name))
 
     def mkdir(self, path: str, held: Held) -> None:
-        """Make a directory, and its parents as far as they are held; one that is there already is fine."""
+        """Make a directory, and its granted parents; an existing one is fine."""
         with self._lock:
             missing = []
             while path not in self._nodes:
@@ -109,7 +109,7 @@ class MemoryFiles:
             del self._nodes[path]
 
     def rename(self, source: str, target: str, held: Held) -> None:
-        """Move a file or a directory; what stood at the target is replaced, as the system does it."""
+        """Move a file or a directory; the target is replaced, as by the system."""
         with self._lock:
             self._place(source)
             self._place(target)
@@ -152,7 +152,7 @@ class MemoryFiles:
         return content
 
     def _place(self, path: str) -> None:
-        """Make sure that a path has a directory to be in."""
+        """Check that the parent of a path is a directory."""
         if path == "/":
             raise Escaped("the root of all paths cannot be changed")
         above = path.rpartition("/")[0] or "/"
@@ -165,7 +165,7 @@ class MemoryFiles:
 
 
 class _Writing(io.BytesIO):
-    """An open file whose content is kept when it is flushed or closed."""
+    """An open file whose content is stored when it is flushed or closed."""
 
     def __init__(self, files: MemoryFiles, path: str, content: bytes, *, at_end: bool = False) -> None:
         super().__init__(content)
@@ -174,13 +174,13 @@ class _Writing(io.BytesIO):
             self.seek(0, io.SEEK_END)
 
     def flush(self) -> None:
-        """Keep what was written so far."""
+        """Store what was written so far."""
         if not self.closed:
             with self._files._lock:
                 self._files._put(self._path, self.getvalue())
 
     def close(self) -> None:
-        """Keep what was written, and end."""
+        """Store what was written, and close the file."""
         self.flush()
         super().close()
 

@@ -1,17 +1,11 @@
-"""Where a path really leads: resolved so that nothing can be swapped on the way, and held to the grant at the end.
+"""Resolves a path to the file that it really leads to, without races, and checks that file against the grant.
 
-A path without links is opened in one step that refuses links: then its text is where it leads. Only where that finds
-a link, the path is resolved below the root of the grant, and where it led is checked again, denies included.
+- A path is first opened in one step that refuses links: then the path is the file's real path.
+- Only if there is a link, it is resolved below the root of the grant. The real path is checked again, denies included.
 
-Opening a path with `openat2`: the kernel refuses links, or keeps them beneath a directory, in the same step.
-
-Called by its number, which is the same on every architecture that Linux still builds for. Which paths may be opened
-is not known here.
-
-Opening a path component by component, never through a link: for systems without `openat2`.
-
-Each step opens one name in a directory that is already open, so nothing that is renamed meanwhile can redirect it.
-Links are read and resolved here, as Go's `os.Root` does it. Which paths may be opened is not known here.
+`Openat2` lets the kernel do each step. `Walk` is for systems without that call: it opens one component after the other,
+each in the directory that is already open, and reads links itself, as Go's `os.Root` does. So a rename meanwhile cannot
+redirect either. Neither of them knows which paths may be opened; `Resolver` checks that.
 """
 
 import ctypes
@@ -28,27 +22,27 @@ from licet.core.algebra.scope import path_ancestors
 from licet.guard.links import followed
 from licet.guard.ports import Escaped, Held
 
-_MOST_KNOWN = 1000  # sets of denies whose links and real paths are kept
+_MOST_KNOWN = 1000  # sets of denies whose links and real paths are cached
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
 PATH_ONLY = getattr(os, "O_PATH", 0) | os.O_RDONLY | _CLOSED
 DIRECTORY = PATH_ONLY | getattr(os, "O_DIRECTORY", 0)
 
-# Windows into the kernel and onto devices: whoever allows `/` did not mean the memory of this process.
+# Kernel interfaces and devices. A rule for `/` does not mean them, for example the memory of this process.
 _SPECIAL = ("/proc/", "/sys/", "/dev/")
 
 
 class Paths(Protocol):
-    """How paths are resolved: by the kernel, or step by step."""
+    """Opens paths: by the kernel, or step by step."""
 
     def direct(self, path: str, flags: int) -> int:
-        """Open an absolute path that holds no link; `ELOOP` if it does."""
+        """Open an absolute path; fails with `ELOOP` if it contains a link."""
 
     def beneath(self, root_fd: int, root: str, relative: str, flags: int) -> tuple[int, str]:
-        """Open a path whose links stay below a directory, and say which path it really is."""
+        """Open a path whose links stay below a directory, and return its real path too."""
 
 
 class ResolvedPath(Struct, frozen=True):
-    """A name in an open directory; its path as the grant is written, and as it really is."""
+    """A name in an open directory, with its path as the grant writes it, and its real path."""
 
     parent: int
     name: str
@@ -56,8 +50,8 @@ class ResolvedPath(Struct, frozen=True):
     real: str
 
 
-def _planted(path: str, writable: Callable[[str], bool]) -> bool:
-    """Whether a path goes through a link that a tool could have put there, in this process or an earlier one."""
+def _has_untrusted_link(path: str, writable: Callable[[str], bool]) -> bool:
+    """Whether a path contains a link that a tool could have made, in this process or an earlier one."""
     above = ""
     for part in path.split("/")[1:]:
         step = f"{above}/{part}"
@@ -68,7 +62,7 @@ def _planted(path: str, writable: Callable[[str], bool]) -> bool:
 
 
 class Resolver:
-    """Opens what paths lead to, for grants that hold it."""
+    """Opens paths for grants that hold them."""
 
     __slots__ = ("_aliases", "_fixed", "_links", "_paths", "_real")
 
@@ -80,17 +74,17 @@ class Resolver:
         self._fixed = False
 
     def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
-        """Remember where roots of grants really are; from now on, roots that are not known may not hold links."""
+        """Resolve the roots of grants now. Later roots may not contain links."""
         for root in roots:
-            # A root inside one that is known already may be a link that a tool has put there since: it is not believed.
+            # A root inside a known root is skipped: a tool may have made it a link since.
             if self._fixed and any(above in self._real for above in path_ancestors(root)[1:-1]):
                 continue
             for path in (root, root.rpartition("/")[0] or "/"):
-                self._real.setdefault(path, path if _planted(path, writable) else os.path.realpath(path))
+                self._real.setdefault(path, path if _has_untrusted_link(path, writable) else os.path.realpath(path))
         self._fixed = True
 
     def open(self, path: str, action: str, flags: int, held: Held) -> tuple[int, str]:
-        """Open what a path leads to; also its path without links, written the way the grant is."""
+        """Open a path, and return its path without links too, as the grant writes it."""
         self._check_real(path, path, action, held)
         try:
             return self._paths.direct(path, flags), path
@@ -109,7 +103,7 @@ class Resolver:
 
     @contextmanager
     def parent(self, path: str, actions: tuple[str, ...], held: Held) -> Iterator[ResolvedPath]:
-        """The open directory that a path is in, so that its last part can be changed without following it."""
+        """Open the directory of a path, so that its last component can be changed without following a link there."""
         above, _, name = path.rpartition("/")
         above = above or "/"
         if not name:
@@ -134,9 +128,9 @@ class Resolver:
             os.close(place.parent)
 
     def _beneath(self, path: str, asked: str, action: str, flags: int, held: Held) -> tuple[int, str, str]:
-        """Open what a path leads to through links that stay below the root of what was asked for.
+        """Open a path through links that stay below the root of the grant for `asked`.
 
-        Also its real path, and that path written the way the grant is.
+        Returns the descriptor, the real path, and the real path as the grant writes it.
         """
         root = held.root(action, asked)
         if root == path:
@@ -152,7 +146,7 @@ class Resolver:
         return fd, real, (root.rstrip("/") + real[len(real_root.rstrip("/")) :]) or "/"
 
     def _root(self, root: str, flags: int) -> tuple[int, str, str]:
-        """Open a root where it was when it was first looked at, with no link on the way."""
+        """Open a root at the real path that it had when it was first resolved, without links on the way."""
         real = self._real_of(root)
         try:
             return self._paths.direct(real, flags), real, root
@@ -170,7 +164,7 @@ class Resolver:
     # Checking --------------------------------------------------------------------------------------------------------
 
     def _check_followed(self, real: str, written: str, action: str, held: Held) -> None:
-        """Refuse what links led to if the grant does not hold it: nobody has decided on this path yet."""
+        """Refuse the target of links unless the grant holds it: only the path with the links was checked before."""
         if not held.covers(action, written):
             raise Escaped("it leads to what is not held")
         if any(real == path or _inside(real, path) for path in held.denied(action)):
@@ -178,7 +172,7 @@ class Resolver:
         self._check_real(real, written, action, held)
 
     def _check_real(self, real: str, written: str, action: str, held: Held) -> None:
-        """Refuse a real path that a deny names through a link, or that a wide grant did not mean."""
+        """Refuse a real path that a deny names through a link, and kernel interfaces and devices that no rule names."""
         denied = held.denied(action)
         if denied and any(real == path or _inside(real, path) for path in self._aliases_of(denied)):
             raise Escaped("it leads to what is denied under another name")
@@ -188,7 +182,7 @@ class Resolver:
             raise Escaped("windows into the kernel and devices are held only by rules that name them")
 
     def check_tree(self, place: ResolvedPath, action: str, held: Held) -> None:
-        """Refuse a path with anything below it that is not held, whether it exists or not."""
+        """Refuse a path if anything below it is not held, whether it exists or not."""
         if not held.covers_tree(action, place.written):
             raise Escaped("something in it is not held")
         denied = held.denied(action)
@@ -197,7 +191,7 @@ class Resolver:
         self._check_followed(place.real, place.written, action, held)
 
     def _links_to(self, denied: tuple[str, ...]) -> frozenset[str]:
-        """The links on the way to denies: who exchanges one of them decides what is denied. Found once for each set."""
+        """The links on the way to denied paths, cached. A tool that replaced one would change what is denied."""
         if denied not in self._links:
             if len(self._links) > _MOST_KNOWN:
                 self._links.clear()
@@ -205,19 +199,19 @@ class Resolver:
         return self._links[denied]
 
     def _aliases_of(self, denied: tuple[str, ...]) -> tuple[str, ...]:
-        """The real paths of denies, where they are not what is written: found once for each set of denies."""
+        """The real paths of denied paths that are written with a link, cached."""
         if denied not in self._aliases:
             if len(self._aliases) > _MOST_KNOWN:
                 self._aliases.clear()
             real = (os.path.realpath(path) for path in denied)
-            self._aliases[denied] = tuple(path for path, said in zip(real, denied, strict=True) if path != said)
+            self._aliases[denied] = tuple(path for path, named in zip(real, denied, strict=True) if path != named)
         return self._aliases[denied]
 
 
 def _links_on_the_way(path: str) -> tuple[str, ...]:
     try:
         return followed(path)[1]
-    except OSError:  # links in circles lead nowhere
+    except OSError:  # a loop of links leads nowhere
         return ()
 
 
@@ -228,7 +222,7 @@ def _inside(path: str, directory: str) -> bool:
 _NUMBER = 437
 _AT_FDCWD = -100
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
-_TRIES = 128  # a rename anywhere may make the kernel say EAGAIN; whoever renames without end gets it as an error
+_TRIES = 128  # a rename anywhere can cause EAGAIN; after this many attempts it is reported as an error
 
 
 class _How(ctypes.Structure):
@@ -239,19 +233,22 @@ _SIZE = ctypes.sizeof(_How)
 
 
 class Openat2:
-    """Paths as the kernel resolves them; needs `/proc` to know where a link led."""
+    """Lets the kernel resolve paths. Needs `/proc` to find the target of a link.
+
+    The system call is made by its number, which is the same on every architecture that Linux supports today.
+    """
 
     __slots__ = ("_hows", "_syscall")
 
     def __init__(self) -> None:
-        """Find the system call, or raise `OSError` where it, or `/proc`, is missing."""
+        """Find the system call; raises `OSError` if it or `/proc` is missing."""
         if sys.platform != "linux":
             raise OSError(errno.ENOSYS, "openat2 is a system call of Linux")
         call = ctypes.CDLL(None, use_errno=True).syscall
         call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
         call.restype = ctypes.c_long
         self._syscall = call
-        self._hows: dict[tuple[int, int], _How] = {}  # what is asked for, made once: the kernel only reads it
+        self._hows: dict[tuple[int, int], _How] = {}  # built once, because the kernel only reads them
         probe = self.direct("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.readlink(f"/proc/self/fd/{probe}")
@@ -259,11 +256,9 @@ class Openat2:
             os.close(probe)
 
     def direct(self, path: str, flags: int) -> int:
-        """Open an absolute path that holds no link; `ELOOP` if it does."""
         return self._open(_AT_FDCWD, path, flags, _NO_SYMLINKS)
 
     def beneath(self, root_fd: int, root: str, relative: str, flags: int) -> tuple[int, str]:
-        """Open a path whose links stay below a directory, and say which path it really is."""
         try:
             fd = self._open(root_fd, relative, flags, _BENEATH | _NO_MAGICLINKS)
         except OSError as wrong:
@@ -275,7 +270,7 @@ class Openat2:
         except BaseException:
             os.close(fd)
             raise
-        # What was removed meanwhile has no path any more, and the kernel's note of it would pass for another name.
+        # A removed file has no path any more; the kernel's text for it could be the name of another file.
         if real.endswith(" (deleted)"):
             os.close(fd)
             raise Escaped("it was removed while it was opened")
@@ -286,7 +281,7 @@ class Openat2:
         if how is None:
             how = self._hows[flags, resolve] = _How(flags, 0, resolve)
         name = path.encode("utf-8", "surrogateescape")
-        if b"\0" in name:  # C would read the part before it
+        if b"\0" in name:  # C would stop reading at the null byte
             raise ValueError("embedded null byte")
         for _ in range(_TRIES):
             fd: int = self._syscall(_NUMBER, directory, name, ctypes.addressof(how), _SIZE)
@@ -301,28 +296,27 @@ class Openat2:
 _PATH_ONLY = getattr(os, "O_PATH", 0)
 _DIRECTORY = _PATH_ONLY | os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_MOST_LINKS = 40  # as many as Linux follows
+_MOST_LINKS = 40  # the limit of Linux
 
 
 class _Link(Exception):
-    """A component turned out to be a link: which one, and what it says."""
+    """A component is a link: its place, and its target."""
 
     def __init__(self, index: int, target: str) -> None:
         self.index, self.target = index, target
 
 
 class Walk:
-    """Paths as this process resolves them."""
+    """Resolves paths in this process."""
 
     __slots__ = ()
 
     def __init__(self) -> None:
-        """Make sure that the system can open names in open directories without following links."""
+        """Check that the system can open a name in an open directory without following links."""
         if not {os.open, os.readlink, os.stat} <= os.supports_dir_fd or not _NOFOLLOW:
             raise OSError(errno.ENOSYS, "this system cannot open files without following links")
 
     def direct(self, path: str, flags: int) -> int:
-        """Open an absolute path that holds no link; `ELOOP` if it does."""
         top = os.open("/", _DIRECTORY)
         try:
             return _descend(top, [part for part in path.split("/") if part], flags)
@@ -332,14 +326,13 @@ class Walk:
             os.close(top)
 
     def beneath(self, root_fd: int, root: str, relative: str, flags: int) -> tuple[int, str]:
-        """Open a path whose links stay below a directory, and say which path it really is."""
         parts = [part for part in relative.split("/") if part not in ("", ".")]
         links = 0
         while links <= _MOST_LINKS:
             try:
                 fd = _descend(root_fd, parts, flags)
             except _Link as link:
-                links += link.target != ".."  # going up makes the path shorter, so that ends by itself
+                links += link.target != ".."  # going up makes the path shorter, so that part ends by itself
                 parts = _resolved(parts, link)
             else:
                 return fd, "/".join([root.rstrip("/"), *(part for part in parts if part != ".")]) or "/"
@@ -347,25 +340,25 @@ class Walk:
 
 
 def _resolved(parts: list[str], link: _Link) -> list[str]:
-    """The parts of a path with a link replaced by what it says."""
+    """Return the parts of a path with one link replaced by its target."""
     if link.target[:1] == "/":
         raise Escaped("a link leads to an absolute path")
     above, below = parts[: link.index], parts[link.index + 1 :]
     steps = [part for part in link.target.split("/") if part not in ("", ".")]
-    # Going up by dropping a name is right only from names that were walked, which are no links: the ones before the
-    # link. A `..` further on stays, and the walk stops there when it has seen what stands before it. (Opening `..`
-    # would be wrong: the directory may have been moved since.)
+    # Going up by dropping a name is right only for names that were opened and are no links: those before the link. A
+    # `..` after them stays, and the walk stops there again when the names before it were opened. (Opening `..` would be
+    # wrong: the directory may have been moved since.)
     while steps[:1] == [".."]:
         if not above:
             raise Escaped("a link leads out of its root")
         del above[-1], steps[0]
     if steps and not below and link.target.endswith(("/", "/.")):
-        below = ["."]  # what ends so must be a directory: this opens only in one
+        below = ["."]  # such a target must be a directory, and `.` can only be opened in one
     return [*above, *steps, *below]
 
 
 def _descend(top: int, parts: list[str], flags: int) -> int:
-    """Open the last of some names, each in the directory before it; `_Link` at the first that is a link."""
+    """Open the last of some names, each in the directory before it; raises `_Link` at the first link."""
     if not parts:
         return os.open(".", flags, dir_fd=top)
     directory, last = top, len(parts) - 1
@@ -386,7 +379,7 @@ def _enter(directory: int, name: str, flags: int, index: int) -> int:
     try:
         fd = os.open(name, flags | _NOFOLLOW, dir_fd=directory)
     except OSError as wrong:
-        # Systems differ in what they say of a link that they do not follow; the link itself is the proof.
+        # Systems report a link that they do not follow by different errors, so it is read to be sure.
         if wrong.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
             _raise_if_link(directory, name, index)
         raise

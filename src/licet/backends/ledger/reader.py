@@ -22,7 +22,7 @@ from licet.regular_files import open_regular
 
 _COLUMNS = ", ".join(Row._fields)
 _ALONE = "NOT EXISTS (SELECT 1 FROM entries AS other WHERE other.id = entries.id AND other.number != entries.number)"
-_MOST_LOOKED_AT = 100_000  # entries: some tenths of a second
+_MOST_LOOKED_AT = 100_000  # entries: takes some tenths of a second
 _MEANWHILE = 1_000  # entries
 _AT_ONCE = 100  # rows
 _LONGEST = 256 << 20  # bytes of one value: no entry is longer
@@ -75,7 +75,7 @@ class LedgerReader:
         before: int | None = None,
         kind: str | None = "receipt",
     ) -> Sequence[Row]:
-        """Entries that match all given filters, the newest first, optionally only those before a number.
+        """Return entries that match all given filters, the newest first; with `before`, only those before that number.
 
         The time is that of the call: from `since` on, and before `until`.
         """
@@ -96,9 +96,9 @@ class LedgerReader:
         since: datetime | str | None = None,
         until: datetime | str | None = None,
     ) -> Iterator[Row]:
-        """Receipts whose body has, of each list of texts, one somewhere; the newest first, a few at a time.
+        """Search receipts whose body contains at least one text of each list; the newest first, a few at a time.
 
-        SQLite looks at every receipt that fits the rest, some 100,000 a second, until the caller stops.
+        SQLite scans every receipt that matches the other filters, about 100,000 a second, until the caller stops.
         """
         where, values = _conditions("receipt", agent, session, tool, verdict, since, until)
         for some in texts:
@@ -130,12 +130,12 @@ class LedgerReader:
         until: datetime | str | None = None,
         limit: int = 50,
     ) -> tuple[Sequence[Row], int]:
-        """Decisions of calls without a receipt, the newest first; and how many entries were not searched.
+        """Return decisions without a receipt, the newest first, and how many entries were not searched.
 
-        No index has them. Of the entries in the wanted time, the last hundred thousand are searched.
+        There is no index for them. Of the entries in the wanted time, the last hundred thousand are searched.
         """
         start = 1 if since is None else self._first_since(_moment(since))
-        # What was decided before `until` may have been recorded a little later.
+        # A call decided before `until` may have been recorded a little later.
         end = self.size if until is None else min(self.size, self._first_since(_moment(until)) + _MEANWHILE)
         first = max(start, end - _MOST_LOOKED_AT + 1)
         exact = {"agent = ?": agent, "session = ?": session, "tool = ?": tool}
@@ -146,7 +146,7 @@ class LedgerReader:
         return list(self._rows(query, first, end, *wanted.values(), limit)), first - start
 
     def _first_since(self, moment: str) -> int:
-        """The first entry that was recorded at a moment or later; one more than there are if none was."""
+        """The number of the first entry recorded at a time or later; one more than the last if there is none."""
         return bisect_left(range(1, self.size + 1), moment, key=self._recorded) + 1
 
     def _recorded(self, number: int) -> str:
@@ -163,30 +163,30 @@ class LedgerReader:
             return ""
 
     def show(self, id: str) -> Sequence[Row]:  # noqa: A002
-        """The entries of one call: its decision, then its receipt; none if the id is not known."""
+        """Return the entries of one call: its decision, then its receipt; none if the id is unknown."""
         return list(self._rows(f"SELECT {_COLUMNS} FROM entries WHERE id = ? ORDER BY number", id))  # noqa: S608
 
     def entries(self) -> Iterator[Row]:
-        """Every entry in order, a few at a time."""
+        """Return every entry in order, a few at a time."""
         return self._rows(f"SELECT {_COLUMNS} FROM entries ORDER BY number")  # noqa: S608
 
     def checkpoints(self) -> Iterator[Checkpoint]:
-        """Every signed checkpoint, the oldest first."""
+        """Return every signed checkpoint, the oldest first."""
         query = "SELECT size, body, signature FROM checkpoints ORDER BY size"
         return starmap(Checkpoint, chain.from_iterable(self._fetched(query, ())))
 
     def hashes(self) -> Iterator[bytes]:
-        """The leaves of the tree, in order, for inclusion proofs."""
+        """Return the leaves of the tree in order, for inclusion proofs."""
         return (row[0] for row in chain.from_iterable(self._fetched("SELECT hash FROM entries ORDER BY number", ())))
 
     @property
     def size(self) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
         number: int = self._db.execute("SELECT coalesce(max(number), 0) FROM entries").fetchone()[0]
         return number
 
     def tables(self, query: str) -> Sequence[tuple[object, ...]]:
-        """The rows of a query about the file itself or a small table; bytes that are no text become lone surrogates."""
+        """Query the file itself or a small table; bytes that are no text become lone surrogates."""
         self._db.text_factory = _text
         try:
             return self._db.execute(query).fetchall()
@@ -227,7 +227,7 @@ class LedgerReader:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error.strerror}") from None
         address = f"file:{quote(self.path)}?mode=ro"
         with suppress(OSError):
-            # A copy on a read-only disk, for example: there is no log, and none can be made.
+            # for example a copy on a read-only disk: there is no write-ahead log, and none can be made
             log = self.path + "-wal"
             if not (os.path.exists(log) and os.path.getsize(log)) and not os.access(os.path.dirname(log), os.W_OK):
                 address += "&immutable=1"
@@ -275,7 +275,7 @@ def _conditions(
     since: datetime | str | None,
     until: datetime | str | None,
 ) -> tuple[str, tuple[str, ...]]:
-    """The condition of a query, and its values."""
+    """Build the condition of a query, and its values."""
     exact = {"agent": agent, "session": session, "tool": tool, "verdict": verdict}
     wanted = [(f"{name} = ?", value) for name, value in exact.items() if value is not None]
     if kind is not None and kind != "receipt":
@@ -284,7 +284,7 @@ def _conditions(
     wanted += [(text, _moment(value)) for text, value in bounds if value is not None]
     texts = [text for text, _ in wanted]
     if kind == "receipt":
-        texts.append("kind = 'receipt'")  # written out, so that the index of receipts is found
+        texts.append("kind = 'receipt'")  # written out, so that SQLite uses the index of receipts
     return " AND ".join(texts) or "1", tuple(value for _, value in wanted)
 
 

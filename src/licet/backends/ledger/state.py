@@ -30,8 +30,8 @@ from licet.core.ledger.merkle import Frontier
 from licet.guard.ports import LedgerUnavailable
 from licet.regular_files import read_regular
 
-# The body of an entry counts. The other columns are for searching, or save the writer a search: `chains` has the end of
-# each session, `ledger` what the next entry links to. People search receipts by one column and the time.
+# Only the body of an entry is signed. The other columns are indexes, or save the writer a search: `chains` has the end
+# of each session, `ledger` what the next entry links to. Receipts are searched by one column and the time.
 SCHEMA = """
 CREATE TABLE entries (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL,
@@ -61,7 +61,7 @@ FORMAT = Format(0x6C69636C, 3, SCHEMA, exact=True, outdated=OUTDATED)  # `licl`:
 
 
 def foreign_tables(db: sqlite3.Connection) -> str:
-    """Which table, index, trigger or view of a file licet did not make; empty if there is none."""
+    """Return the first table, index, trigger or view that licet did not make; empty if there is none."""
     return foreign_part(db, SCHEMA, exact=True)
 
 
@@ -95,7 +95,7 @@ class Tagging:
         self._secret = key.derived(b"licet ledger tail")
 
     def tagged(self, state: State) -> State:
-        """A state with its MAC."""
+        """Return a state with its MAC."""
         return state._replace(tag=self._tag(state))
 
     def wrong(self, state: State) -> bool:
@@ -106,8 +106,10 @@ class Tagging:
             return True
 
     def _tag(self, state: State) -> bytes:
-        said = canonical_json([state.ledger, state.key, state.size, state.recorded, state.signed, state.signed_ms])
-        return hmac.digest(self._secret, said + state.frontier, "sha256")
+        signed_part = canonical_json(
+            [state.ledger, state.key, state.size, state.recorded, state.signed, state.signed_ms]
+        )
+        return hmac.digest(self._secret, signed_part + state.frontier, "sha256")
 
 
 def new_ledger_id() -> str:
@@ -122,12 +124,12 @@ def read_state(db: sqlite3.Connection) -> State | None:
         return None
     if len(found) > 1 or found[0][-1] != 1:
         raise ValueError(OTHER_ROWS)
-    if (wrong := misshapen(found[0][:-1])) is not None:
+    if (wrong := wrong_column(found[0][:-1])) is not None:
         raise ValueError(wrong)
     return State(*found[0][:-1])
 
 
-def misshapen(row: Sequence[object]) -> str | None:
+def wrong_column(row: Sequence[object]) -> str | None:
     """Which column of the table `ledger` has a wrong type: SQLite takes any type in any column."""
     for name, value, kind in zip(COLUMNS, row, _KINDS, strict=True):
         if type(value) is not kind:
@@ -146,7 +148,7 @@ class LastCheckpoint(Struct, frozen=True):
     frontier: Frontier
 
 
-def head_beside(path: str | os.PathLike[str]) -> str:
+def checkpoint_path(path: str | os.PathLike[str]) -> str:
     """The file that has the last checkpoint of a ledger."""
     return os.path.splitext(path)[0] + ".head"
 
@@ -200,7 +202,7 @@ def write_last(path: str, checkpoint: Checkpoint, frontier: Frontier) -> None:
         raise LedgerUnavailable(f"{path} cannot be written: {error.strerror}") from None
 
 
-def not_from(path: str, last: LastCheckpoint | None) -> LedgerUnavailable:
+def not_continued(path: str, last: LastCheckpoint | None) -> LedgerUnavailable:
     """The error for a ledger that does not continue from its last checkpoint."""
     if last is None:
         text = f"{path} is missing, which has the last checkpoint of the ledger: put it back"
@@ -210,20 +212,20 @@ def not_from(path: str, last: LastCheckpoint | None) -> LedgerUnavailable:
     return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
 
 
-def taken_away(path: str) -> LedgerUnavailable:
+def ledger_missing(path: str) -> LedgerUnavailable:
     """The error for a key whose ledger is missing."""
     base = os.path.splitext(path)[0]
     text = f"{base}.key has signed a ledger, and both {base}.sqlite and {path} are missing: put them back from a backup"
     return LedgerUnavailable(f"{text}, or move {base}.* away, the key too, to begin another ledger")
 
 
-def astray(path: str, number: object) -> LedgerUnavailable:
+def wrong_chains(path: str, number: object) -> LedgerUnavailable:
     """The error for a table `chains` that does not match the entries."""
     text = f"the table `chains` says that a session ends with entry {ascii(number)[:40]}, which the entries do not say"
     return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
 
 
-def set_back(path: str, size: int) -> LedgerUnavailable:
+def changed_while_open(path: str, size: int) -> LedgerUnavailable:
     """The error for a ledger that was replaced by an older or a changed one while it was open."""
     text = (
         f"the ledger was set back or changed while it was in use: it no longer continues from the {size} entries that"
@@ -231,7 +233,7 @@ def set_back(path: str, size: int) -> LedgerUnavailable:
     return LedgerUnavailable(f"{text} this process has seen: {_verify(path)} tells more; {_aside(path)}")
 
 
-def untagged(path: str, signed: int, size: int) -> LedgerUnavailable:
+def wrong_mac(path: str, signed: int, size: int) -> LedgerUnavailable:
     """The error for a ledger whose MAC is missing or wrong."""
     what = (
         f"it claims {size} entries, but the MAC over the {size - signed} after the last checkpoint is missing or wrong"
@@ -240,7 +242,7 @@ def untagged(path: str, signed: int, size: int) -> LedgerUnavailable:
     return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
 
 
-def unreadable(path: str, why: str) -> LedgerUnavailable:
+def wrong_table(path: str, why: str) -> LedgerUnavailable:
     """The error for a table with values that licet never writes."""
     return LedgerUnavailable(f"{why}: {_verify(path)} tells more; {_aside(path)}")
 

@@ -2,8 +2,8 @@
 
 - `core.ledger.verify` checks the entries and the checkpoints.
 - SQLite checks its own file, and that no index leaves out an entry: a search reads an index first.
-- The tables `ledger` and `chains`, from which a writer continues, must say what the entries say.
-- Where the private key can be read, the MAC over the end of the ledger is checked too.
+- The tables `ledger` and `chains`, from which a writer continues, must match the entries.
+- If the private key can be read, the MAC over the end of the ledger is checked too.
 """
 
 import os
@@ -25,9 +25,9 @@ from licet.backends.ledger.state import (
     LastCheckpoint,
     State,
     Tagging,
-    head_beside,
-    misshapen,
+    checkpoint_path,
     read_last,
+    wrong_column,
 )
 from licet.core.ledger.entry import Checkpoint, Row
 from licet.core.ledger.verify import Finding, Outcome, verify
@@ -47,7 +47,7 @@ def verify_ledger(path: Path, key: str, kept: Iterable[Checkpoint] = (), progres
     The checkpoint in the file next to the key counts as one that was kept. It is read first, because it never covers
     more than the database has at that time.
     """
-    last = read_last(head_beside(path))
+    last = read_last(checkpoint_path(path))
     kept = [*kept, last.checkpoint] if last is not None and last.facts.size else list(kept)
     try:
         with LedgerReader(path) as reader:
@@ -105,13 +105,13 @@ def _removed_checkpoint(reader: LedgerReader, last: LastCheckpoint) -> Finding |
 
 
 def damage(reader: LedgerReader) -> Finding | None:
-    """What SQLite finds wrong with its file; None if nothing is."""
+    """Return the damage that SQLite finds in its file; None if there is none."""
     size = reader.size
     try:
-        said = reader.tables("PRAGMA integrity_check(1)")
+        report = reader.tables("PRAGMA integrity_check(1)")
     except sqlite3.Error as error:
         return Finding("edited", 1, f"the file is damaged: {error}", until=size)
-    text = str(said[0][0])
+    text = str(report[0][0])
     if text == "ok":
         return None
     if found := _LEFT_OUT.search(text):
@@ -120,7 +120,7 @@ def damage(reader: LedgerReader) -> Finding | None:
 
 
 def wrong_end(reader: LedgerReader, outcome: Outcome, key: str) -> Finding | None:
-    """Where the tables `ledger` and `chains` do not say what the entries say, so that the next entry would not link."""
+    """Report where the tables `ledger` and `chains` do not match the entries, so that the next entry would not link."""
     try:
         return _wrong_state(reader, outcome, key) or _wrong_chains(reader, outcome)
     except sqlite3.Error as error:
@@ -128,9 +128,9 @@ def wrong_end(reader: LedgerReader, outcome: Outcome, key: str) -> Finding | Non
 
 
 def check_tag(reader: LedgerReader, outcome: Outcome, key: SigningKey) -> Outcome:
-    """Check the MAC over the end of a ledger that is right otherwise."""
+    """Check the MAC over the end of a ledger that is otherwise right."""
     for *row, _ in _states(reader):
-        if misshapen(row) is not None:
+        if wrong_column(row) is not None:
             break  # `wrong_end` has reported it
         if not Tagging(key).wrong(State(*row)):
             return replace(outcome, tagged=True)
@@ -156,7 +156,7 @@ def _wrong_state(reader: LedgerReader, outcome: Outcome, key: str) -> Finding | 
     row = rows[0][:-1]
     ((signed,),) = reader.tables("SELECT coalesce(max(size), 0) FROM checkpoints")
     true = {"size": outcome.entries, "frontier": outcome.frontier, "recorded": outcome.recorded, "signed": signed}
-    if outcome.entries:  # without any, nothing else tells the id and the key
+    if outcome.entries:  # without any entry, nothing else has the id and the key
         true |= {"id": outcome.ledger, "key": key}
     for name, value in zip(COLUMNS, row, strict=True):
         if name in true and value != true[name]:
@@ -164,19 +164,19 @@ def _wrong_state(reader: LedgerReader, outcome: Outcome, key: str) -> Finding | 
                 f"the table `ledger` says {name} {_short(value)}, the entries and checkpoints say {_short(true[name])}"
             )
             return Finding("column", 1, text, until=outcome.entries)
-    wrong = misshapen(row)
+    wrong = wrong_column(row)
     if wrong is None and not row[-1]:
         wrong = "the MAC over the end of the ledger was removed"
     return None if wrong is None else Finding("column", 1, wrong, until=outcome.entries)
 
 
 def _wrong_chains(reader: LedgerReader, outcome: Outcome) -> Finding | None:
-    said = {(agent, session): end for agent, session, *end in reader.tables(_ENDS)}
+    stored = {(agent, session): end for agent, session, *end in reader.tables(_ENDS)}
     for session, tail in outcome.ends.items():
-        if (end := said.pop(session, None)) != [*tail]:
+        if (end := stored.pop(session, None)) != [*tail]:
             text = f"the table `chains` says that its session ends {_end(end)}, the entries say {_end(tail)}"
             return Finding("column", tail.number, text)
-    for agent, name in said:
+    for agent, name in stored:
         text = f"the table `chains` has a session {_short(name)} of {_short(agent)}, the entries have none"
         return Finding("column", 1, text, until=outcome.entries)
     return None

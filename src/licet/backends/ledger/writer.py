@@ -21,7 +21,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from licet.backends.keys import SigningKey, generated_key, key_beside, load_code
+from licet.backends.keys import SigningKey, generated_key, ledger_key, load_code
 from licet.backends.ledger.queue import WaitingEntry, answer, give_up
 from licet.backends.ledger.state import (
     BEGIN,
@@ -29,18 +29,18 @@ from licet.backends.ledger.state import (
     KEEP,
     State,
     Tagging,
-    astray,
-    head_beside,
+    changed_while_open,
+    checkpoint_path,
+    ledger_missing,
     new_ledger_id,
-    not_from,
+    not_continued,
     read_last,
     read_state,
-    set_back,
-    taken_away,
     trusted_last,
-    unreadable,
-    untagged,
     write_last,
+    wrong_chains,
+    wrong_mac,
+    wrong_table,
 )
 from licet.backends.memory import SystemClock
 from licet.backends.sqlite.file import Patience, SqliteFile, busy
@@ -80,7 +80,7 @@ class SqliteLedger:
     def __init__(self, path: str | os.PathLike[str], now: Callable[[], datetime] = SystemClock.now) -> None:
         self.path = os.path.abspath(path)
         self.key_path = os.path.splitext(self.path)[0] + ".key"
-        self.head_path = head_beside(self.path)
+        self.head_path = checkpoint_path(self.path)
         self._file = SqliteFile(self.path, FORMAT, "FULL", notices_removal=True)
         self._now = now
         self._key: SigningKey | None = None
@@ -191,9 +191,9 @@ class SqliteLedger:
         """Read the key, or make one for a new ledger; no other process writes meanwhile."""
         begun = self._state(db) is not None
         if os.path.lexists(self.key_path):
-            key = key_beside(self.key_path)
+            key = ledger_key(self.key_path)
             if not begun and read_last(self.head_path) is None:  # a key is never made without a checkpoint
-                raise taken_away(self.head_path)
+                raise ledger_missing(self.head_path)
             return key
         if begun:
             raise LedgerUnavailable(
@@ -201,24 +201,24 @@ class SqliteLedger:
                 f"{os.path.splitext(self.path)[0]}.* away to begin another ledger"
             )
         if (last := read_last(self.head_path)) is not None and last.facts.size:
-            raise not_from(self.head_path, last)  # there was a ledger here, and it was removed with its key
+            raise not_continued(self.head_path, last)  # there was a ledger here, and it was removed with its key
         key, empty = generated_key(), Frontier()
         # The checkpoint first: a process that is killed in between leaves an empty one, which is replaced.
         write_last(self.head_path, self._checkpoint(new_ledger_id(), empty, key), empty)
-        return key_beside(self.key_path, key)
+        return ledger_key(self.key_path, key)
 
     def _state(self, db: sqlite3.Connection) -> State | None:
         try:
             return read_state(db)
         except ValueError as wrong:
-            raise unreadable(self.head_path, str(wrong)) from None
+            raise wrong_table(self.head_path, str(wrong)) from None
 
     def _begin(self, db: sqlite3.Connection, key: SigningKey) -> State:
         if self._left is not None:
-            raise set_back(self.head_path, self._left.size)
+            raise changed_while_open(self.head_path, self._left.size)
         last = trusted_last(self.head_path, key.public)
         if last is not None and last.facts.size:
-            raise not_from(self.head_path, last)  # there was a ledger here, and it was removed
+            raise not_continued(self.head_path, last)  # there was a ledger here, and it was removed
         ledger, empty = new_ledger_id(), Frontier()
         db.execute(BEGIN, (ledger, key.public))
         # Before any entry is written: from here on there is always a checkpoint to continue from.
@@ -243,19 +243,19 @@ class SqliteLedger:
             return state
         if self._left is None:
             self._check_continues(db, key, state)
-        elif not _goes_on(db, self._left, state):
-            raise set_back(self.head_path, self._left.size)
+        elif not _continues(db, self._left, state):
+            raise changed_while_open(self.head_path, self._left.size)
         if tagging.wrong(state):
-            raise untagged(self.head_path, state.signed, state.size)
+            raise wrong_mac(self.head_path, state.signed, state.size)
         return state
 
     def _check_continues(self, db: sqlite3.Connection, key: SigningKey, state: State) -> None:
         """Refuse a file that does not continue from the last checkpoint."""
         last = trusted_last(self.head_path, key.public)
         if last is None or last.facts.ledger != state.ledger or not last.facts.size <= state.size >= state.signed:
-            raise not_from(self.head_path, last)
-        if not _grown_to(db, last.frontier.copy(), state):
-            raise not_from(self.head_path, last)
+            raise not_continued(self.head_path, last)
+        if not _grows_to(db, last.frontier.copy(), state):
+            raise not_continued(self.head_path, last)
 
     def _store_last(self, key: SigningKey, checkpoint: Checkpoint, frontier: Frontier) -> None:
         """Store a checkpoint next to the key, unless another process has stored a newer one."""
@@ -299,7 +299,7 @@ class SqliteLedger:
             return START
         tail, last = Tail(*found[:3]), found[3:]
         if last != (*session, tail.sequence, tail.hash):  # `chains` names another entry, or none
-            raise astray(self.head_path, tail.number)
+            raise wrong_chains(self.head_path, tail.number)
         return tail
 
     def _sign(
@@ -322,21 +322,21 @@ class SqliteLedger:
         return checkpoint
 
 
-def _goes_on(db: sqlite3.Connection, left: State, state: State) -> bool:
+def _continues(db: sqlite3.Connection, left: State, state: State) -> bool:
     """Whether a ledger still has every entry that it had, and no fewer of them signed."""
     if state.ledger != left.ledger or state.signed < left.signed:
         return False
-    return _grown_to(db, Frontier.of_bytes(left.size, left.frontier), state)
+    return _grows_to(db, Frontier.of_bytes(left.size, left.frontier), state)
 
 
-def _grown_to(db: sqlite3.Connection, frontier: Frontier, state: State) -> bool:
-    """Whether a tree grows to that of a state with the entries after it."""
+def _grows_to(db: sqlite3.Connection, frontier: Frontier, state: State) -> bool:
+    """Whether a tree with the entries after it becomes the tree of a state."""
     found = db.execute("SELECT hash FROM entries WHERE number > ? ORDER BY number", (frontier.size,))
     try:
         while leaves := found.fetchmany(_AT_ONCE):
             frontier.extend(leaf for (leaf,) in leaves)
         return (frontier.size, bytes(frontier)) == (state.size, state.frontier)
-    except TypeError:  # a value that is no hash
+    except TypeError:  # a value that is not a hash
         return False
 
 

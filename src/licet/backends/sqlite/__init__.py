@@ -1,1 +1,1 @@
-"""One SQLite file shared by processes: opening, locking, batches, schema checks."""
+"""One SQLite file that several processes share: opening, locking, batches, checks of the schema."""

@@ -1,6 +1,6 @@
-"""Writes that wait for the disk together: whatever has come while one transaction was written is the next one.
+"""Group commit: writes that arrive during a transaction are written together in the next one.
 
-A write that must survive a power cut waits for the disk, in a thread of its own, so that no event loop stands still.
+A write that must survive a power cut waits for the disk. It does so in a thread, so that no event loop is blocked.
 """
 
 import asyncio
@@ -21,30 +21,30 @@ from licet.guard.deadline import store_deadline
 from licet.guard.ports import Unavailable
 
 _T = TypeVar("_T")
-_AT_ONCE = 512  # in one transaction
+_AT_ONCE = 512  # writes in one transaction
 _WAIT = 0.05  # seconds for which one attempt waits for other threads of this process
 
 
 class _Waiting(Struct, frozen=True):
-    """Something to do, and who waits for it."""
+    """A write, and the future that waits for it."""
 
     act: Callable[[sqlite3.Connection], Any]
     durable: bool
     future: "asyncio.Future[Any]"
     since: float
-    until: float  # when whoever waits gives up
+    until: float  # when the caller gives up
 
 
 class SqliteBatches:
-    """Transactions of one file: `durable` ones survive a power cut, all others only the process."""
+    """Transactions of one file. Those that are `durable` survive a power cut, the others only the process."""
 
     def __init__(self, durable: SqliteFile, quick: SqliteFile) -> None:
         self._durable, self._quick = durable, quick
-        self._begin()
+        self._reset()
         _ALL.add(self)
 
-    def _begin(self) -> None:
-        """Begin with nothing to do: when it is made, and in a child that was forked."""
+    def _reset(self) -> None:
+        """Start empty: in a new object, and in a forked child."""
         self._lock = threading.Lock()
         self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Waiting]]
         self._waiting = weakref.WeakKeyDictionary()
@@ -52,9 +52,10 @@ class SqliteBatches:
         self._thread: tuple[int, ThreadPoolExecutor] | None = None
 
     async def write(self, act: Callable[[sqlite3.Connection], _T], *, durable: bool) -> _T:
-        """Do something as one step, perhaps together with others; it may be tried several times.
+        """Run a function in a transaction, perhaps together with others; it may be tried several times.
 
-        An error that is not SQLite's must come before anything is written: what others do is kept.
+        If it raises an error that is not SQLite's, it must do so before it writes: the transaction is committed for the
+        others.
         """
         loop = asyncio.get_running_loop()
         with self._lock:
@@ -69,52 +70,53 @@ class SqliteBatches:
         return await future
 
     async def _write(self, loop: asyncio.AbstractEventLoop, waiting: list[_Waiting]) -> None:
-        """Write until nobody waits; everything but the transaction itself happens in the loop of those who wait."""
+        """Write until nothing waits. Only the transaction runs in a thread, the rest in the caller's loop."""
         batch: list[_Waiting] = []
         pauses = Patience(self._durable.path, float("inf"))
         try:
             while waiting:
                 batch, waiting[:_AT_ONCE] = waiting[:_AT_ONCE], []
-                batch = [one for one in batch if not one.future.done()]  # some have given up
+                batch = [one for one in batch if not one.future.done()]  # some callers have given up
                 if not batch:
                     continue
                 outcomes = await self._written(loop, batch)
                 if outcomes is not None:
-                    _tell(batch, outcomes)
+                    _resolve(batch, outcomes)
                     continue
-                waiting[:0] = batch  # the file is busy: they try again, with those who have come meanwhile
+                waiting[:0] = batch  # the file is busy: try again, together with writes that have arrived meanwhile
                 self._give_up(waiting)
                 await asyncio.sleep(pauses.next_pause())
         finally:
             with self._lock:
                 self._waiting.pop(loop, None)
-            _tell([*batch, *waiting], Unavailable("writing was cancelled"))  # whoever still waits would wait for ever
+            # otherwise the remaining callers would wait for ever
+            _resolve([*batch, *waiting], Unavailable("writing was cancelled"))
 
     def _give_up(self, waiting: list[_Waiting]) -> None:
-        """Tell those whose deadline has come what they have waited for."""
+        """End the waits whose deadline has passed."""
         now = time.monotonic()
         late = [one for one in waiting if one.until <= now]
         waiting[:] = [one for one in waiting if one.until > now]
         for one in late:
-            _tell([one], busy(self._durable.path, now - one.since))
+            _resolve([one], busy(self._durable.path, now - one.since))
 
     async def _written(
         self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting]
     ) -> "list[Any] | Unavailable | None":
-        """What came of each, or why nothing of it could be written; None if the file is busy."""
+        """Return the result of each write, or why none was possible; None if the file is busy."""
         file = self._durable if any(one.durable for one in batch) else self._quick
         step = partial(file.try_write, partial(_outcomes, batch), _WAIT)
         try:
             done = await loop.run_in_executor(self._executor(), step)
         except Unavailable as wrong:
             return wrong
-        except Exception as wrong:  # whatever it is, nobody may wait for ever
+        except Exception as wrong:  # any error must wake the callers
             return Unavailable(f"{file.path} cannot be written: {type(wrong).__name__}: {wrong}")
         return None if done is None else done[0]
 
     def _executor(self) -> ThreadPoolExecutor:
         with self._lock:
-            if self._thread is None or self._thread[0] != os.getpid():  # in a forked child no thread is left
+            if self._thread is None or self._thread[0] != os.getpid():  # a forked child has no thread
                 self._thread = os.getpid(), ThreadPoolExecutor(1, "licet sqlite")
             return self._thread[1]
 
@@ -127,16 +129,16 @@ def _outcome(one: _Waiting, db: sqlite3.Connection) -> Any:
     try:
         return one.act(db)
     except sqlite3.Error:
-        raise  # the whole transaction is tried again, or nothing of it is kept
+        raise  # the complete transaction is tried again or rolled back
     except Exception as wrong:
         return wrong
 
 
-def _tell(batch: list[_Waiting], outcomes: "list[Any] | Unavailable") -> None:
+def _resolve(batch: list[_Waiting], outcomes: "list[Any] | Unavailable") -> None:
     for place, one in enumerate(batch):
         if one.future.done():
             continue
-        # An error that is raised keeps a traceback: each who waits gets one of their own.
+        # One error for each caller, because a raised error keeps a traceback.
         outcome = Unavailable(*outcomes.args) if isinstance(outcomes, Unavailable) else outcomes[place]
         if isinstance(outcome, Exception):
             one.future.set_exception(outcome)
@@ -148,8 +150,8 @@ _ALL: "weakref.WeakSet[SqliteBatches]" = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    for batches in list(_ALL):  # the thread stayed with the parent, and so did those who wait
-        batches._begin()
+    for batches in list(_ALL):  # the thread and the callers stayed in the parent
+        batches._reset()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows

@@ -1,8 +1,8 @@
-"""One SQLite file for its owner alone, shared by any number of processes: opening, transactions, waiting.
+"""One SQLite file that only its owner can read, shared by any number of processes: opening, transactions, waiting.
 
 Everything runs in the caller's thread: a read takes some microseconds, and a switch to another thread costs several
-times that. No lock is waited for in an event loop: a busy file is tried again a little later, until the deadline of the
-call. How forks and files are kept apart is in `forks`, what a file must look like in `sqlite_schema`.
+times that. An event loop never waits for a lock: a busy file is tried again a little later, until the deadline of the
+call. `forks` keeps forks and files apart, `schema` checks the tables of a file.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from licet.backends.sqlite.schema import acting_part, foreign_part
 from licet.guard.deadline import store_deadline
 from licet.guard.ports import Unavailable
 
-# `PROTOCOL` is what SQLite says when too many others have opened the file at the same moment.
+# SQLite reports `PROTOCOL` if too many others have opened the file at the same moment.
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _MEND = "is damaged or no database: move it away, or put a copy in its place"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05  # seconds between two attempts
@@ -34,10 +34,10 @@ _T = TypeVar("_T")
 
 
 class Format(Struct, frozen=True):
-    """What a file holds: a number that marks it as ours, a version, and the statements that make an empty one.
+    """The format of a file: the number that marks it as licet's, a version, and the statements that make an empty one.
 
-    `steps` has, by version, the statements that make a file of it one of the next. With `exact`, a file that was
-    brought up has the very same tables as a new one.
+    `steps` has, by version, the statements that migrate a file to the next one. With `exact`, a migrated file has
+    exactly the same tables as a new one.
     """
 
     application: int
@@ -45,7 +45,7 @@ class Format(Struct, frozen=True):
     schema: str
     steps: Mapping[int, str] = {}
     exact: bool = False
-    outdated: str = ""  # the message about a file of an older version that no step brings up
+    outdated: str = ""  # the message about an older file that cannot be migrated
 
 
 class Patience:
@@ -59,33 +59,33 @@ class Patience:
 
     @property
     def left(self) -> float:
-        """The seconds that are left, never less than none."""
+        """The seconds that are left, at least 0."""
         return max(0.0, self._until - time.monotonic())
 
     def next_pause(self) -> float:
-        """The seconds until the next attempt; `Unavailable` if the deadline has come."""
+        """Return the seconds until the next attempt; raises `Unavailable` if the deadline has passed."""
         now = time.monotonic()
         if now >= self._until:
             raise self.given_up()
-        # At random, so that two that wait do not meet again and again.
+        # Random, so that two waiting processes do not collide again and again.
         pause, self._pause = self._pause * random.random(), min(self._pause * 2, _LONGEST_PAUSE)  # noqa: S311
         return min(pause, self._until - now)
 
     def given_up(self) -> Unavailable:
-        """Why nothing came of it: which file was waited for, and for how long."""
+        """The error after the deadline: which file was busy, and for how long."""
         return busy(self._path, time.monotonic() - self._began)
 
 
 def busy(path: str, waited: float) -> Unavailable:
-    """Why a file could not be used in time."""
+    """The error for a file that was busy for too long."""
     return Unavailable(f"{path} was busy: waited {waited:.1f} seconds for the other processes and threads that use it")
 
 
 class SqliteFile:
     """A file that only its owner can read, and that every process opens for itself.
 
-    Writes survive the process. With `NORMAL` a power cut may take back those of the last moments, never a part of one;
-    with `FULL` it takes back none.
+    Writes survive the process. With `NORMAL` a power cut may undo those of the last moments, never a part of one; with
+    `FULL` it undoes none.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class SqliteFile:
         *,
         notices_removal: bool = False,
     ) -> None:
-        """Name a file, which is opened when it is first used.
+        """Name a file; it is opened when it is first used.
 
-        With `notices_removal`, a file that was taken away or replaced while it was open is opened anew; otherwise what
-        is written goes on into the file that nobody else can see any more.
+        With `notices_removal`, a file that was removed or replaced while it was open is opened anew. Otherwise writes
+        continue to go to the removed file, which nobody else can see.
         """
         self._connection: sqlite3.Connection | None = None
         self._process = 0
@@ -108,8 +108,8 @@ class SqliteFile:
         self._synchronous = synchronous
         self._lock = threading.Lock()
         self._notices_removal = notices_removal
-        self._opened: tuple[int, int] | None = None  # which file that was
-        self._checked: int | None = None  # the version of the schema that was last found to be ours
+        self._opened: tuple[int, int] | None = None  # its device and inode
+        self._checked: int | None = None  # the schema version that was last found to be licet's
         self._abandoned: list[sqlite3.Connection] = []
         FORKS.add(self)
 
@@ -123,11 +123,11 @@ class SqliteFile:
         self._shut()
 
     async def write(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Do something as one step: all of it is kept, or nothing."""
+        """Run a function in one transaction."""
         return await self._soon(self._transaction(act))
 
     async def read(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Look something up; as often as it takes, while the file is busy."""
+        """Run a query, again and again while the file is busy."""
 
         def checked(db: sqlite3.Connection) -> _T:
             self._check_schema(db)
@@ -142,19 +142,20 @@ class SqliteFile:
         return done[0]
 
     def write_waiting(self, act: Callable[[sqlite3.Connection], _T], until: float | None = None) -> _T:
-        """As `write`, in a thread that may wait."""
+        """As `write`, in a thread that may block."""
         transaction, patience = self._transaction(act), Patience(self.path, until)
         while (done := self._tried(transaction, patience.left)) is None:
             time.sleep(patience.next_pause())
         return done[0]
 
     def try_write(self, act: Callable[[sqlite3.Connection], _T], seconds: float) -> tuple[_T] | None:
-        """As `write`, once, in a thread that may wait so long for other threads; None if the file is busy."""
+        """As `write`, but one attempt, in a thread that may block this many seconds; None if the file is busy."""
         return self._tried(self._transaction(act), seconds)
 
     def _transaction(self, act: Callable[[sqlite3.Connection], _T]) -> Callable[[sqlite3.Connection], _T]:
         def transaction(db: sqlite3.Connection) -> _T:
-            db.execute("BEGIN IMMEDIATE")  # the right to write first: never a deadlock between two who have read
+            # the write lock comes first, so that two readers that want to write cannot deadlock
+            db.execute("BEGIN IMMEDIATE")
             try:
                 self._check_schema(db)
                 done = act(db)
@@ -170,7 +171,7 @@ class SqliteFile:
     def _check_schema(self, db: sqlite3.Connection) -> None:
         """Refuse a file with triggers, views or tables that licet does not make: they would act on what is written.
 
-        Nobody else can change the schema while a transaction has the right to write. A later change gives it another
+        Nobody else can change the schema while a transaction has the write lock. A later change gives it another
         version, or is not seen by this connection.
         """
         version = _number(db, "schema_version")
@@ -181,18 +182,18 @@ class SqliteFile:
         self._checked = version
 
     def _tried(self, act: Callable[[sqlite3.Connection], _T], seconds: float) -> tuple[_T] | None:
-        """What came of it, or None if the file is busy; threads of this process are waited for so long."""
+        """Return the result, or None if the file is busy; waits this many seconds for other threads of this process."""
         try:
             return self._used(lambda: act(self._open()), seconds)
         except sqlite3.Error as error:
             if _code(error) not in _BUSY:
                 raise self._unavailable(error) from None
-        except UnicodeDecodeError:  # SQLite repeats a name that is no text
+        except UnicodeDecodeError:  # SQLite repeats a name that is not text
             raise Unavailable(f"{self.path} {_MEND}") from None
         return None
 
     def _used(self, act: Callable[[], _T], seconds: float) -> tuple[_T] | None:
-        """Do something while no other thread uses this file and none forks; None if that cannot be had in time."""
+        """Run a function while no other thread uses this file and none forks; None if that is not possible in time."""
         until = time.monotonic() + seconds
         if not FORKS.enter(seconds):
             return None
@@ -219,7 +220,8 @@ class SqliteFile:
             if self._process == process:
                 self._shut()
         if self._connection is not None:
-            # A child that was forked behind Python's back. To close what it inherited could harm the parent's locks.
+            # A child that was forked without Python's knowledge. Closing the inherited connection could break the
+            # parent's locks.
             self._abandoned.append(self._connection)
             self._connection = None
         _make_private(self.path)
@@ -239,14 +241,14 @@ class SqliteFile:
             raise Unavailable(f"{self.path} is on a file system that cannot be shared: move it to a local disk")
         db.execute(f"PRAGMA synchronous = {self._synchronous}")
         if not ready:
-            self._bring_up(db)
+            self._migrate(db)
 
-    def _bring_up(self, db: sqlite3.Connection) -> None:
-        """Make an empty file ours, and an older one of ours a newer one: all of it or nothing."""
+    def _migrate(self, db: sqlite3.Connection) -> None:
+        """Create the tables of an empty file, or migrate an older one, in one transaction."""
         kind = self._kind
         db.execute("BEGIN IMMEDIATE")
         try:
-            version = self._version(db)  # again: somebody else may just have made it
+            version = self._version(db)  # read again, because another process may just have created the tables
             self._check_nothing_acts(db)
             steps = [kind.schema] if version is None else [kind.steps[step] for step in range(version, kind.version)]
             for statement in ";".join(steps).split(";"):
@@ -259,14 +261,15 @@ class SqliteFile:
         db.execute("COMMIT")
 
     def _check_nothing_acts(self, db: sqlite3.Connection) -> None:
-        """Refuse an older file with triggers or views: they would act on what the steps write."""
+        """Refuse an older file with triggers or views: they would act on what the migration writes."""
         if wrong := acting_part(db):
             raise Unavailable(f"{self.path} is not used: {wrong}")
 
     def _version(self, db: sqlite3.Connection) -> int | None:
-        """The version of the file; None if it is empty."""
+        """Return the version of the file; None if it is empty."""
         version, application = _marks(db)
-        while (again := _marks(db)) != (version, application):  # somebody made the file ours between the two
+        # another process created the tables between the two reads
+        while (again := _marks(db)) != (version, application):
             version, application = again
         if application == self._kind.application:
             if version > self._kind.version:
@@ -291,11 +294,11 @@ class SqliteFile:
             self._connection = None
 
     def close_for_fork(self) -> None:
-        """Close the file before a fork; no thread uses it meanwhile."""
+        """Close the file before a fork, while no thread uses it."""
         self._shut()
 
-    def begin_in_child(self) -> None:
-        """Begin with a lock of this process's own, and let go of a connection that could not be closed before."""
+    def reset_in_child(self) -> None:
+        """Start with a new lock, and drop a connection that could not be closed before the fork."""
         self._lock = threading.Lock()
         if self._connection is not None:
             self._abandoned.append(self._connection)
@@ -303,7 +306,7 @@ class SqliteFile:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Which file has a name now; None if there is none."""
+    """The device and inode of the file at a path; None if there is none."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -312,7 +315,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _make_private(path: str) -> None:
-    """Make the file and its directory for their owner alone, or say why what is there cannot be trusted."""
+    """Create the file and its directory for their owner only, or refuse existing ones that others could change."""
     folder = os.path.dirname(path)
     try:
         if not os.path.isdir(folder):
@@ -344,7 +347,7 @@ def _marks(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the first byte; the rest says more about the same
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the first byte is enough; the others describe the same error
 
 
 def _close_all() -> None:

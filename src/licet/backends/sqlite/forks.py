@@ -1,8 +1,8 @@
 """Keeps SQLite and forks apart: either any number of threads use SQLite, or one thread forks.
 
-SQLite keeps locks by process and notes about them in memory. A child that inherits those notes believes that it holds
-locks which it does not hold, and a mutex that another thread held stays locked in it. So a fork waits until no thread
-uses SQLite, every file is closed before it, and both sides open their files again. Any number of threads may fork.
+SQLite has locks by process and records them in memory. A child that inherits those records believes that it has locks
+which it does not have, and a mutex that another thread held stays locked in it. So a fork waits until no thread uses
+SQLite, every file is closed before it, and both sides open their files again. Any number of threads may fork.
 """
 
 import os
@@ -11,22 +11,22 @@ import weakref
 from time import monotonic
 from typing import Protocol
 
-_LONGEST = 10.0  # seconds for which a fork waits for a transaction that does not end
-_TURN = 0.1  # seconds that a thread which was turned away by a fork has, before the next fork, to try again
+_LONGEST = 10.0  # seconds for which a fork waits for a transaction
+_TURN = 0.1  # seconds that a thread which was refused because of a fork has to try again, before the next fork
 
 
 class Closable(Protocol):
-    """A file that is closed for a fork."""
+    """A file that is closed before each fork."""
 
     def close_for_fork(self) -> None:
         """Close it; no thread uses it meanwhile."""
 
-    def begin_in_child(self) -> None:
-        """Forget what the parent holds, in a child that was just forked."""
+    def reset_in_child(self) -> None:
+        """Drop what belongs to the parent, in a child that was just forked."""
 
 
 class Forks:
-    """Threads that use SQLite and threads that fork take turns, so that neither keeps the other waiting for long."""
+    """Lets threads that use SQLite and threads that fork take turns, so that neither waits for long."""
 
     def __init__(self) -> None:
         self._files: weakref.WeakSet[Closable] = weakref.WeakSet()
@@ -36,23 +36,23 @@ class Forks:
     def _begin(self) -> None:
         self._changed = threading.Condition()
         self._using: set[int] = set()  # threads
-        self._waiting = 0  # threads that wait until no fork is under way
-        self._wanted = 0.0  # until then, a thread that was turned away is expected again
-        self._forking: dict[int, int] = {}  # threads; more than once, if a signal handler forks during a fork
-        self._unclean = False  # somebody was still using SQLite when a fork began
+        self._waiting = 0  # threads that wait for the end of a fork
+        self._wanted = 0.0  # until this time, forks wait for a thread that was refused
+        self._forking: dict[int, int] = {}  # threads that fork; counted twice if a signal handler forks during a fork
+        self._unclean = False  # a thread was still using SQLite when a fork began
 
     def add(self, file: Closable) -> None:
-        """Close this file before each fork, for as long as somebody has it."""
+        """Close this file before each fork, as long as it exists."""
         with self._changed:
             self._files.add(file)
 
     def files(self) -> list[Closable]:
-        """Every file that is closed before a fork."""
+        """The files that are closed before a fork."""
         with self._changed:
             return list(self._files)
 
     def enter(self, seconds: float) -> bool:
-        """Begin to use SQLite in this thread; False if a fork was under way for all of these seconds."""
+        """Begin to use SQLite in this thread; False if forks prevented it for all of these seconds."""
         with self._changed:
             if self._forking:
                 if seconds <= 0:
@@ -82,7 +82,8 @@ class Forks:
             if me not in self._forking:
                 self._let_others_go_first(give_up)
             self._forking[me] = self._forking.get(me, 0) + 1
-            # A signal handler may fork in the middle of a transaction of its own thread, which cannot end meanwhile.
+            # A signal handler may fork in the middle of a transaction of its own thread, which cannot end before the
+            # fork.
             if me in self._using or not self._changed.wait_for(lambda: not self._using, give_up - monotonic()):
                 self._unclean = True
                 return
@@ -90,13 +91,13 @@ class Forks:
                 file.close_for_fork()
 
     def _let_others_go_first(self, give_up: float) -> None:
-        """Leave a turn to threads that forks have kept from using SQLite; forks may well overlap."""
+        """Wait for threads that could not use SQLite because of overlapping forks."""
         while (now := monotonic()) < give_up and (self._waiting or self._wanted > now):
             until = self._wanted if self._wanted > now else give_up
             self._changed.wait(min(give_up, until) - now)
 
     def after_in_parent(self) -> None:
-        """Let other threads go on, once no thread forks any more."""
+        """Allow SQLite again, once no thread forks."""
         me = threading.get_ident()
         with self._changed:
             self._forking[me] -= 1
@@ -107,11 +108,11 @@ class Forks:
                 self._changed.notify_all()
 
     def after_in_child(self) -> None:
-        """Begin with locks of this process's own: whoever held the others is not here."""
+        """Start with new locks: the threads that held the old ones do not exist in the child."""
         self.unusable = self.unusable or self._unclean
         self._begin()
         for file in list(self._files):
-            file.begin_in_child()
+            file.reset_in_child()
 
 
 FORKS = Forks()

@@ -1,7 +1,7 @@
-"""Whether the tables of a SQLite file are those that licet makes, before anything is read from or written to them.
+"""Checks that the tables of a SQLite file are those that licet makes, before any row is read or written.
 
-A trigger acts on what is written, a view stands for rows that nobody wrote and may never end, an index that leaves rows
-out hides them. Nothing of a file is read here but its schema.
+A trigger acts on what is written, a view can show rows that do not exist or never end, an incomplete index hides rows.
+This module reads only the schema of a file.
 """
 
 import sqlite3
@@ -11,10 +11,10 @@ from functools import cache
 
 from msgspec import Struct
 
-# As bytes: whoever changed the file may have written what is no text.
+# As bytes, because an attacker may have written bytes that are no text.
 _SCHEMA = """SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
 FROM main.sqlite_master LIMIT ?"""
-_MOST = 1000  # parts of a schema that are looked at; ours have about ten
+_MOST = 1000  # objects of a schema that are read; licet's have about ten
 _LONGEST = 60  # characters of a name
 
 
@@ -28,9 +28,9 @@ class SchemaObject(Struct, frozen=True):
 
 
 def foreign_part(db: sqlite3.Connection, schema: str, *, exact: bool = False) -> str:
-    """What of a file is not what these statements make; nothing if all of it is.
+    """Describe the first object that these statements do not make; empty if there is none.
 
-    Unless it must be `exact`, a table may have got its columns one by one, as a file of an earlier version has.
+    Unless `exact` is set, columns of a table may have been added one by one, as in a migrated file.
     """
     ours = _ours(schema)
     found = _parts(db)
@@ -47,7 +47,7 @@ def foreign_part(db: sqlite3.Connection, schema: str, *, exact: bool = False) ->
 
 
 def acting_part(db: sqlite3.Connection) -> str:
-    """A trigger or view of a file of any version; nothing if it has none."""
+    """Describe the first trigger or view of a file of any version; empty if there is none."""
     for part in _parts(db):
         if part.kind not in (b"table", b"index"):
             return f"it has the {_text(part.kind)} `{_text(part.name)}`, which licet does not make"
@@ -67,7 +67,7 @@ def _ours(schema: str) -> Sequence[SchemaObject]:
 
 
 def _is_older(db: sqlite3.Connection, part: SchemaObject, expected: SchemaObject, schema: str) -> bool:
-    """Whether a table has the same columns, added one by one to one that an earlier version has made."""
+    """Whether a table has the same columns, some of them added to a table of an earlier version."""
     named_alike = (part.kind, part.name, part.table) == (b"table", expected.name, expected.table)
     if not named_alike or not part.sql.upper().startswith(b"CREATE TABLE"):
         return False

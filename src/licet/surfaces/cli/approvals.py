@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from licet.assemble.gate import state_directory, stored_approvals
-from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals
+from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
 from licet.backends.keys import BadKey, make_key, read_approver_key
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
@@ -197,7 +197,7 @@ def _run(work: Coroutine[Any, Any, _T], as_json: bool) -> _T:
         fail(str(wrong), as_json)
 
 
-def _later(kept: Kept, known: list[Kept]) -> Kept | None:
+def _later(kept: StoredRequest, known: list[StoredRequest]) -> StoredRequest | None:
     """A newer request for the same call under another manifest, for which approving this one has no effect."""
     asked = kept.request
     for other in reversed(known):
@@ -224,22 +224,22 @@ def _ago(milliseconds: int) -> str:
     return f"{seconds} s ago"
 
 
-def _standing(kept: Kept, now: int) -> str:
+def _standing(kept: StoredRequest, now: int) -> str:
     state = kept.state(now)
     if _taken_back(kept):
         return "taken back"
     return f"{len(kept.agreeing(kept.request.arguments))} of {kept.quorum} agree" if _partly(kept, now) else state
 
 
-def _taken_back(kept: Kept) -> bool:
+def _taken_back(kept: StoredRequest) -> bool:
     return bool(kept.denied) and len(kept.given) >= kept.quorum  # by name: a no takes their signatures with it
 
 
-def _partly(kept: Kept, now: int) -> bool:
+def _partly(kept: StoredRequest, now: int) -> bool:
     return kept.quorum > 1 and kept.state(now) == "waiting"
 
 
-def _tell(kept: Kept, now: int, as_json: bool) -> None:
+def _tell(kept: StoredRequest, now: int, as_json: bool) -> None:
     if as_json:
         show_json(_document(kept, now))
         return
@@ -259,7 +259,7 @@ def _tell(kept: Kept, now: int, as_json: bool) -> None:
             show(f"  {'may sign':<14}{visible(key)}")
 
 
-def _document(kept: Kept, now: int) -> dict[str, Any]:
+def _document(kept: StoredRequest, now: int) -> dict[str, Any]:
     """A request as plain data."""
     request = kept.request
     return {

@@ -25,7 +25,7 @@ from licet.assemble.gate import (
     waiting_approver,
 )
 from licet.assemble.parts import LocalParts
-from licet.backends.approvals.store import Kept
+from licet.backends.approvals.store import StoredRequest
 from licet.backends.secrets import variables_of
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.approval import approval_lines
@@ -236,7 +236,7 @@ def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:
     return {} if waiting is None else {"approver": waiting}
 
 
-def _announce(question: Question, kept: Kept, approve: str) -> None:
+def _announce(question: Question, kept: StoredRequest, approve: str) -> None:
     """Print on stderr what the call waits for, and how to answer."""
     show(f"asks: `{visible(kept.request.tool)}` waits for a person: {visible(question.why)}", err=True, colour="yellow")
     for line in approval_lines(kept.request, kept.arguments):
