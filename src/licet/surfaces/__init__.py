@@ -1,1 +1,1 @@
-"""What people and other programs touch: each surface shows what the core decided, and decides nothing itself."""
+"""Commands, maps and the pytest plugin. Surfaces show what the core decided, and decide nothing themselves."""

@@ -1,7 +1,7 @@
-"""Commands of licet import installed code alone, and nothing from the directory that they are started in.
+"""Makes commands of licet import installed code only, and nothing from the current directory.
 
-`python -m licet` puts that directory first on the import path: a `click.py` there would run. This is called before
-anything outside the standard library is imported, so it uses modules that every interpreter has loaded by then.
+`python -m licet` puts that directory first on the import path, so a `click.py` there would run. This is called before
+anything outside the standard library is imported, and uses only modules that every interpreter has already loaded.
 """
 
 import os
@@ -13,10 +13,10 @@ _PYTHON = ("_frozen_importlib", "_frozen_importlib_external")
 
 
 def import_installed_only() -> None:
-    """Reduce the import path to the standard library, the site-packages of this prefix, and where licet lies.
+    """Reduce the import path to the standard library, the site-packages of this prefix, and the directory of licet.
 
-    Where licet lies comes last: beside a checkout of it may lie anything. Finders that `.pth` files have installed go
-    too; they lead to directories of projects.
+    The directory of licet comes last, because anything may be next to a checkout. Finders that `.pth` files have
+    installed are removed too: they lead to directories of projects.
     """
     kept = {os.path.realpath(path) for path in (*_standard_library(), *site.getsitepackages())}
     path = [entry for entry in sys.path if entry and os.path.realpath(entry) in kept]
@@ -34,5 +34,5 @@ def _standard_library() -> tuple[str, ...]:
 
 
 def _module(finder: object) -> str:
-    """Where a finder comes from: it may be a class or an object."""
+    """The module that a finder comes from; a finder may be a class or an object."""
     return str(getattr(finder if isinstance(finder, type) else type(finder), "__module__", ""))

@@ -8,9 +8,9 @@ from licet import Context, Refused, tool
 MOST_TEXT = 256 * 1024  # bytes that one `read_file` returns
 MOST_EDITED = 10 * 1024 * 1024  # bytes of a file that one `edit_file` writes, as many as it can read
 MOST_REPLACED = 1000
-MOST_ENTRIES = 1000  # that one `list_dir` returns
+MOST_ENTRIES = 1000  # entries that one `list_dir` returns
 _PIECE = 64 * 1024
-_PAUSE = 256  # pieces or names after which other calls get their turn
+_PAUSE = 256  # pieces or names after which other tasks may run
 
 
 @tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only")
@@ -68,7 +68,7 @@ async def edit_file(ctx: Context, path: str, old: str, new: str, count: int = 1)
     found, at = 0, text.find(old)
     while at >= 0 and found <= count:
         found, before, at = found + 1, at, text.find(old, at + 1)
-        if 0 <= at < before + len(old):  # which of the two was meant?
+        if 0 <= at < before + len(old):  # it is unclear which of them was meant
             raise ValueError(f"`old` is there twice in one place in {path}; nothing was changed")
     if found != count:
         times = "not there" if not found else f"there {'more than ' if found > count else ''}{min(found, count)} times"
@@ -91,7 +91,7 @@ async def list_dir(ctx: Context, path: str = ".") -> dict[str, Any]:
         entry: dict[str, Any] = {"name": shown(name), "kind": "other"}
         try:
             found = await ctx.fs.stat(f"{path}/{name}")
-        except (OSError, Refused):  # a link that leads nowhere or outside, a device
+        except (OSError, Refused):  # a broken link, a link that leads outside, or a device
             pass
         else:
             entry["kind"] = found.kind

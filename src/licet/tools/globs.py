@@ -1,8 +1,9 @@
-"""Glob patterns and ignore files, matched in bounded time: a pattern may come from a model or a stranger's repository.
+"""Glob patterns and ignore files, matched in bounded time, because a pattern may come from a model or a foreign
+repository.
 
-A translation into regular expressions would not do: `*a*a*a*a*b` makes those try every way to cut a name. Here the last
-star alone is stretched, which takes at most the length of the name times the length of the pattern. That is still much
-where patterns and names are many, so a meter counts the steps.
+Regular expressions would not do: for `*a*a*a*a*b` they try every way to split a name. Here only the last star is
+extended, so matching takes at most the length of the name times the length of the pattern. With many patterns and names
+that is still much, so a meter counts the steps.
 """
 
 from bisect import bisect
@@ -27,7 +28,7 @@ class StepMeter:
     def __init__(self, in_all: int, at_once: int) -> None:
         self._all = in_all
         self._at_once = at_once
-        self.now = 0  # since the last rest
+        self.now = 0  # since other tasks last ran
 
     def take(self, steps: int) -> None:
         """Count steps, or raise `TooManySteps`."""
@@ -36,7 +37,7 @@ class StepMeter:
             raise TooManySteps
 
     def rest(self) -> None:
-        """Note that other tasks have run."""
+        """Record that other tasks have run."""
         self._all -= self.now
         self.now = 0
 
@@ -53,7 +54,7 @@ class Glob:
     def __init__(self, pattern: str) -> None:
         parts = pattern.split("/") if len(pattern) <= _LONGEST else []
         self._parts: list[Test | None] = [None if part == "**" else _name_test(part) for part in parts]
-        # Of `**/name`, as most are, the last name alone counts.
+        # Most patterns are `**/name`; for these only the last name counts.
         self._last = self._parts[1] if len(parts) == 2 and self._parts[0] is None else None
 
     def matches(self, names: Sequence[str], meter: StepMeter) -> bool:
@@ -67,7 +68,7 @@ class Ignored(Struct, frozen=True):
     """One line of an ignore file."""
 
     glob: Glob
-    depth: int  # of the directory whose file it stands in: names before it do not count
+    depth: int  # the directory of its file; only names below it are matched
     directories_only: bool
     ignores: bool  # False for a line with `!`
 
@@ -89,7 +90,7 @@ def is_ignored(rules: Sequence[Ignored], names: Sequence[str], directory: bool, 
 def _ignore_rule(line: str, depth: int) -> Ignored | None:
     line = line.removeprefix("\ufeff")
     kept = line.rstrip(" ")
-    if kept.endswith("\\") and kept != line:  # an escaped space stays
+    if kept.endswith("\\") and kept != line:  # an escaped space is kept
         kept += " "
     if not kept or kept.startswith("#"):
         return None
@@ -104,12 +105,12 @@ def _ignore_rule(line: str, depth: int) -> Ignored | None:
     if not anchored:
         pattern = f"**/{pattern}"
     elif pattern.endswith("/**"):
-        pattern += "/*"  # what is inside, not the directory itself
+        pattern += "/*"  # the content of the directory, not the directory itself
     return Ignored(Glob(pattern), depth, directories_only, ignores)
 
 
 def _name_test(part: str) -> Test:
-    """The test of one name."""
+    """Make the test of one name."""
     if not any(char in part for char in "*?[\\"):
         return lambda name, meter: name == part
     if part.startswith("*") and not any(char in part[1:] for char in "*?[\\"):
@@ -120,7 +121,7 @@ def _name_test(part: str) -> Test:
 
 
 def _characters(part: str) -> list[CharacterTest | None]:
-    """A test for each character of a name; None is any number of them."""
+    """Make a test for each character of a name; None matches any number of characters."""
     tests: list[CharacterTest | None] = []
     at = 0
     while at < len(part):
@@ -143,7 +144,7 @@ def _characters(part: str) -> list[CharacterTest | None]:
 
 
 def _one_of(inside: str) -> CharacterTest:
-    """The test for a character class `[…]`."""
+    """Make the test for a character class `[…]`."""
     negated = inside[:1] in ("!", "^")
     text = inside[1:] if negated else inside
     ranges: list[tuple[str, str]] = []
@@ -155,7 +156,7 @@ def _one_of(inside: str) -> CharacterTest:
         else:
             ranges.append((text[at], text[at]))
             at += 1
-    # In order, each with the highest that any range up to it reaches: one look decides, however many there are.
+    # Sorted ranges, each with the highest end so far: one binary search decides, however many there are.
     ranges.sort()
     highest = list(accumulate((high for _, high in ranges), max))
     lowest = [low for low, _ in ranges]
@@ -179,7 +180,7 @@ def _stretch(tests: Sequence[Any], items: Sequence[str], passes: Callable[[Any, 
         elif test < len(tests) and passes(tests[test], items[at]):
             at += 1
             test += 1
-        elif star >= 0:  # let the last star take one more
+        elif star >= 0:  # extend the last star by one
             resume += 1
             at, test = resume, star + 1
         else:

@@ -1,7 +1,7 @@
 """A tool that searches the texts below a directory.
 
-It looks for a text, not for a regular expression: those of Python can be made to run for years by a short pattern, and
-who writes the pattern is a model.
+It searches for plain text, not for a regular expression: the pattern comes from a model, and a short one can make
+Python's regular expressions run for years.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from licet.tools.files import shown
 from licet.tools.globs import Glob, Ignored, StepMeter, TooManySteps, ignore_rules, is_ignored
 
 MOST_MATCHES = 1000
-MOST_PATHS = 50_000  # looked at in one search
+MOST_PATHS = 50_000  # files and directories in one search
 LARGEST_FILE = 4 * 1024 * 1024
 LONGEST_PATTERN = 500
 LONGEST_LINE = 300  # characters of a line that are shown
 LARGEST_IGNORE_FILE = 256 * 1024
-MOST_RULES = 5000  # of ignore files, that hold for one path
-MOST_STEPS = 10_000_000  # of matching paths with patterns, in one search
-MOST_STEPS_AT_ONCE = 300_000  # for one path
+MOST_RULES = 5000  # ignore rules that apply to one path
+MOST_STEPS = 10_000_000  # of matching, in one search
+MOST_STEPS_AT_ONCE = 300_000  # of matching, for one path
 DEEPEST = 60
-MOST_TRIES = 20_000  # places in one file that hold the text, but perhaps not as a word
-_START = 8192  # bytes at the beginning of a file in which a NUL says that it is no text
+MOST_TRIES = 20_000  # occurrences in one file that may not be complete words
+_START = 8192  # bytes at the beginning of a file; a NUL in them means that it is no text
 _IGNORE_FILES = (".gitignore", ".ignore")  # the later one decides
 _EDGE = re.compile(r"\W")
-_TURN = 20_000  # steps of matching after which other calls get their turn
+_TURN = 20_000  # matching steps after which other tasks may run
 _NEVER = frozenset({".git", ".hg", ".svn", ".jj"})
 
 
@@ -66,12 +66,12 @@ async def search_files(
         async for name, place in files:
             try:
                 data = await ctx.fs.read_bytes(place, LARGEST_FILE)
-            except (OSError, Refused):  # gone, or grown, since it was looked at
+            except (OSError, Refused):  # removed or grown since it was listed
                 continue
             searched += 1
             for line, text in needle.lines(data, max_matches + 1 - len(matches)):
                 matches.append({"path": shown(name), "line": line, "text": text})
-            await asyncio.sleep(0)  # other calls get their turn, and the deadline its chance
+            await asyncio.sleep(0)  # let other tasks run, and the deadline take effect
             if len(matches) > max_matches:
                 walk.cut = f"there are more than {max_matches} matches: narrow the search, or raise `max_matches`"
                 break
@@ -96,7 +96,7 @@ class _Walk:
         self._glob = glob
         self._include_ignored = include_ignored
         self._meter = StepMeter(MOST_STEPS, MOST_STEPS_AT_ONCE)
-        self.cut = ""  # why not everything was looked at
+        self.cut = ""  # why not everything was searched
 
     async def files(self) -> AsyncGenerator[tuple[str, str]]:
         """Each file: its path for other tools, and the path to open."""
@@ -118,7 +118,7 @@ class _Walk:
             if seen > MOST_PATHS:
                 self.cut = f"there are more than {MOST_PATHS} files and directories: search in a narrower `path`"
                 return
-            if seen % 256 == 0 or self._meter.now > _TURN:  # also where nothing is searched
+            if seen % 256 == 0 or self._meter.now > _TURN:  # also if nothing is searched
                 await self._rest()
             names, path = place.names, "/".join((self._root, *place.names))
             try:
@@ -133,13 +133,13 @@ class _Walk:
                 elif found.size <= LARGEST_FILE and self._glob.matches(names, self._meter):
                     yield prefix + "/".join(names), path
             except (OSError, Refused):
-                # A link that leads nowhere or outside, a device. What was asked for itself is the caller's business.
+                # A broken link, a link that leads outside, a device. For the root itself, the error goes to the caller.
                 if not names:
                     raise
 
     async def _entries(self, place: _Place, path: str, looks: tuple[float, int]) -> list[_Place]:
         entries = await self._ctx.fs.list(path)
-        # A link may lead back up: a directory that looks exactly like one above it is not entered again.
+        # A link may lead back up, so a directory with the same status as one above it is not entered again.
         mark = (*looks, entries)
         if mark in place.above or len(place.names) >= DEEPEST:
             return []
@@ -185,7 +185,7 @@ class _Needle:
             return []
         text = data.decode(errors="replace")
         original = text.split("\n")
-        # Line by line only where there is something: folding a text keeps its line ends.
+        # Split into lines only if there is a match; case folding keeps line ends.
         folded = text.casefold().split("\n") if self._fold else original
         found: list[tuple[int, str]] = []
         self._tries = MOST_TRIES
@@ -197,7 +197,7 @@ class _Needle:
         return found
 
     def _place(self, line: str) -> int:
-        """Where the first match begins in a line, or -1."""
+        """The position of the first match in a line, or -1."""
         at = line.find(self._text)
         if not self._whole_word:
             return at
@@ -207,7 +207,7 @@ class _Needle:
             if not inside and not _in_word(line[end : end + 1]):
                 return at
             start = at + 1
-            if inside and _in_word(self._text[0]):  # nothing begins before this word is over
+            if inside and _in_word(self._text[0]):  # no match can begin before the end of this word
                 edge = _EDGE.search(line, at)
                 start = edge.start() if edge else len(line)
             at = line.find(self._text, start)

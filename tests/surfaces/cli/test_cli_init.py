@@ -451,7 +451,7 @@ FOREIGN = {"a.py": [WEATHER], SCHEMA: []}
         (BESIDE, ["a.py"], ["licet.yaml:1:1: error: found a file that is there already, expected none, since"]),
         (BESIDE, ["a.py", "--force"], ["licet.yaml:1:1: error: found a file that is there already, expected none"]),
         (BESIDE, ["a.py", "-o", "licet.yaml"], ["licet.yaml:1:1: error: found a file that is there already"]),
-        (BESIDE, ["a.py", "-o", "b.yaml"], ["b.yaml:1:1: error: found a licet.yaml beside it"]),
+        (BESIDE, ["a.py", "-o", "b.yaml"], ["b.yaml:1:1: error: found a licet.yaml next to it"]),
         ({"a.py": [WEATHER], "a/__init__.py": []}, ["a.py"], ["a.py:4:1: error: found `a` in two places"]),
         (FOREIGN, ["a.py"], [f"{SCHEMA}:1:1: error: found a file that licet did not write, expected "]),
         (FOREIGN, ["a.py", "--force"], [f"{SCHEMA}:1:1: error: found a file that licet did not write, expected "]),

@@ -112,21 +112,21 @@ class Licet(click.Group):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the options before the command."""
-        with _told(), _spelled_out():
+        with _reported(), _spelled_out():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        if hasattr(sys.stdout, "reconfigure"):  # a terminal that lacks a character must not stop a report
+        if hasattr(sys.stdout, "reconfigure"):  # a character that the terminal does not support must not stop a report
             sys.stdout.reconfigure(errors="backslashreplace")
-        with _told(), _spelled_out():
+        with _reported(), _spelled_out():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _reported() -> Iterator[None]:
     """Report an error as one line and an exit code, not as a traceback."""
-    if sys.stdout is None:  # a file that is opened later would get its number, and all that is printed
+    if sys.stdout is None:  # otherwise the next opened file would get its number, and all output
         _end(NO_OUTPUT, "cannot write its output: it is closed")
     try:
         try:
@@ -136,7 +136,7 @@ def _told() -> Iterator[None]:
     except (click.exceptions.Exit, click.ClickException):
         raise
     except click.Abort as ended:
-        if isinstance(ended.__context__, KeyboardInterrupt):  # at a question, where click makes this of it
+        if isinstance(ended.__context__, KeyboardInterrupt):  # at a prompt, click raises this for Ctrl-C
             _end(INTERRUPTED)
         raise
     except KeyboardInterrupt:
@@ -154,7 +154,7 @@ def _told() -> Iterator[None]:
         from licet.errors import LicetError
 
         text = visible(" ".join(str(error).split()))[:500]
-        if isinstance(error, LicetError):  # its text explains what is wrong; it is no internal error
+        if isinstance(error, LicetError):  # its text explains the problem; it is not an internal error
             _end(USAGE, text)
         _end(INTERNAL_ERROR, f"unexpected {type(error).__name__}: {text} (set LICET_DEBUG=1 to see where)")
 
@@ -164,24 +164,24 @@ def _spelled_out() -> Iterator[None]:
     """Escape control characters in messages of click, which repeats words as they were typed."""
     try:
         yield
-    except click.exceptions.NoArgsIsHelpError:  # the help, line by line; nothing in it was typed
+    except click.exceptions.NoArgsIsHelpError:  # the help, line by line; nothing in it was typed by the user
         raise
     except click.ClickException as error:
         from licet.core.algebra.scope import visible
 
-        # Only this part can hold what was typed. Around it click may write lines of its own, such as a list of choices.
+        # Only this part can contain what was typed. click may add lines of its own, such as a list of choices.
         vars(error)["message"] = visible(error.message)
         raise
 
 
 def _let_go_of_output() -> None:
-    # The interpreter flushes once more on its way out; that must not meet the same output again.
+    # The interpreter flushes once more when it exits, and must not get the same error again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _end(code: int, said: str = "") -> NoReturn:
-    if said:
-        click.echo(f"licet: {said}", err=True)
+def _end(code: int, text: str = "") -> NoReturn:
+    if text:
+        click.echo(f"licet: {text}", err=True)
     raise click.exceptions.Exit(code)
 
 

@@ -88,7 +88,7 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
     for kept in found:
         request = kept.request
         act = "".join(f" {use}" for use in (request.use, *request.acts) if use)
-        line = f"{request.id}  {_standing(kept, now):<16} {request.tool}{act} ({request.effect}), {request.agent}"
+        line = f"{request.id}  {_status(kept, now):<16} {request.tool}{act} ({request.effect}), {request.agent}"
         show(
             f"{line}, session {request.session}, asked {_ago(now - request.asked)}, until {time_text(request.expires)}"
         )
@@ -106,7 +106,7 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
 def show_command(request: str, state: Path | None, as_json: bool) -> None:
     """Show one request: the exact arguments, and what is at stake."""
     store = _store(state, as_json)
-    _tell(_run(store.find(request), as_json), store.now(), as_json)
+    _report(_run(store.find(request), as_json), store.now(), as_json)
 
 
 @command.command(name="approve")
@@ -137,16 +137,16 @@ def approve_command(
     except BadKey as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
     asks = not yes and not as_json and sys.stdin.isatty()
-    if not (yes or asks or key):  # a script that only wants to look must not agree to anything
+    if not (yes or asks or key):  # a script that only wants to read must not approve anything
         raise click.UsageError("there is no terminal to ask at: add `--yes`, or sign with `--key FILE`", ctx)
     seen = _run(store.find(request), as_json)
     if asks:
-        _tell(seen, store.now(), as_json)
+        _report(seen, store.now(), as_json)
         if not click.confirm("agree?", err=True):
             show("nothing was answered", err=True)
             ctx.exit(1)
     agreed = _run(store.approve(seen, key, only_these_arguments=narrow), as_json)
-    _tell(agreed, store.now(), as_json)
+    _report(agreed, store.now(), as_json)
     if later := _later(agreed, _run(store.list(), as_json)):
         show(_OTHER.format(later.request.id), err=True, colour="yellow")
 
@@ -159,7 +159,7 @@ def deny_command(request: str, state: Path | None, as_json: bool) -> None:
     """Deny a request. An approved one can still be denied until it is used."""
     store = _store(state, as_json)
     seen = _run(store.find(request), as_json)
-    _tell(_run(store.deny(seen), as_json), store.now(), as_json)
+    _report(_run(store.deny(seen), as_json), store.now(), as_json)
 
 
 @command.command(name="key")
@@ -198,7 +198,7 @@ def _run(work: Coroutine[Any, Any, _T], as_json: bool) -> _T:
 
 
 def _later(kept: StoredRequest, known: list[StoredRequest]) -> StoredRequest | None:
-    """A newer request for the same call under another manifest, for which approving this one has no effect."""
+    """Return a newer request for the same call under another manifest: approving this one would have no effect."""
     asked = kept.request
     for other in reversed(known):
         if other.request.id == asked.id:  # the list begins with the oldest
@@ -224,7 +224,7 @@ def _ago(milliseconds: int) -> str:
     return f"{seconds} s ago"
 
 
-def _standing(kept: StoredRequest, now: int) -> str:
+def _status(kept: StoredRequest, now: int) -> str:
     state = kept.state(now)
     if _taken_back(kept):
         return "taken back"
@@ -232,20 +232,20 @@ def _standing(kept: StoredRequest, now: int) -> str:
 
 
 def _taken_back(kept: StoredRequest) -> bool:
-    return bool(kept.denied) and len(kept.given) >= kept.quorum  # by name: a no takes their signatures with it
+    return bool(kept.denied) and len(kept.given) >= kept.quorum  # by number, because a denial removes the signatures
 
 
 def _partly(kept: StoredRequest, now: int) -> bool:
     return kept.quorum > 1 and kept.state(now) == "waiting"
 
 
-def _tell(kept: StoredRequest, now: int, as_json: bool) -> None:
+def _report(kept: StoredRequest, now: int, as_json: bool) -> None:
     if as_json:
         show_json(_document(kept, now))
         return
     state = kept.state(now)
-    show(f"{kept.request.id}: {_standing(kept, now)}", colour=_COLOURS.get(state))
-    # A yes to exactly these arguments does not count for others.
+    show(f"{kept.request.id}: {_status(kept, now)}", colour=_COLOURS.get(state))
+    # An approval of exactly these arguments does not cover other arguments.
     narrow = kept.approved(kept.request.arguments) and not kept.approved("")
     for line in approval_lines(kept.request, kept.arguments, narrow=narrow):
         show(line)

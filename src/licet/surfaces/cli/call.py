@@ -41,7 +41,7 @@ from licet.surfaces.cli.options import FILE, Setting, json_option, refuse, setti
 from licet.surfaces.cli.output import fail, misfit_document, result_document, show, show_json, show_refusal
 
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?=)(.*)", re.DOTALL)
-_LARGEST = 4 << 20  # bytes of a file of arguments; a call has a lower limit of its own
+_LARGEST = 4 << 20  # bytes of a file of arguments; the limit of a call is lower
 
 
 class BadArguments(ValueError):

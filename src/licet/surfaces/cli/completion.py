@@ -26,7 +26,7 @@ def command(ctx: click.Context, shell: str, as_json: bool) -> None:
     if completion is None:  # cannot be for the shells above
         raise click.UsageError(f"no completion for {shell}")
     root = ctx.find_root().command
-    # Not the subclass's own `source`: for bash it would start one, only to look at its version.
+    # Not the `source` of the subclass: for bash it would start a shell only to read its version.
     script = ShellComplete.source(completion(root, {}, "licet", "_LICET_COMPLETE"))
     if as_json:
         show_json({"shell": shell, "script": script})

@@ -1,4 +1,4 @@
-"""`licet diff`: what an agent can reach more or less of than before. Meanings are compared, not texts."""
+"""`licet diff`: what an agent can reach more or less of than before. Compares meanings, not texts."""
 
 from collections.abc import Callable
 from pathlib import Path

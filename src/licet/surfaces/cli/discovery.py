@@ -65,8 +65,8 @@ def named_first(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
         if not os.path.isfile(first):
             return None, tuple(words)
         if first in _tools_of(next(filter(os.path.lexists, PLACES), None)):
-            said = f"`{first}` is a file and a tool of the policy here"
-            raise click.UsageError(f"{said}: write `./{first}`, or name the policy before the tool")
+            text = f"`{first}` is a file and a tool of the policy here"
+            raise click.UsageError(f"{text}: write `./{first}`, or name the policy before the tool")
     return FILE.convert(first, None, click.get_current_context(silent=True)), rest
 
 

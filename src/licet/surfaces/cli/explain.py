@@ -1,6 +1,6 @@
-"""A use as a person types it: rule notation, a URL with or without its method, a path with or without its action.
+"""`licet explain`: whether a tool may do something, the rule that decides it and its place, and what would allow it.
 
-`licet explain`: may this tool do this, which rule says so and where, and the change that would allow it.
+A use is typed as in a rule, as a URL with or without its method, or as a path with or without its action.
 """
 
 import difflib
@@ -36,12 +36,12 @@ from licet.surfaces.cli.output import place_document, show, show_json
 
 _REQUEST = re.compile(r"(?:(?P<method>\S+)\s+)?(?P<url>https?://\S*)", re.IGNORECASE)
 _ACTION = re.compile(r"(read|write|delete)\s+(\S.*)", re.DOTALL)
-_PATH = re.compile(r"[/~$]|\.{1,2}(?:/|$)")  # how a path begins, and nothing else
+_PATH = re.compile(r"[/~$]|\.{1,2}(?:/|$)")  # the beginnings of a path; no other word begins so
 
 
 def one_use(words: tuple[str, ...], places: Places) -> Use:
-    """The one use that the words of a command line are: `POST URL`, `write PATH`, or a word alone."""
-    # Two paths are not one path with a space in it: an answer about that would be an answer to another question.
+    """Join the words of a command line to one use: `POST URL`, `write PATH`, or a single word."""
+    # Two paths are not one path with a space in it: the answer would be about another path.
     joined = " ".join(words)
     if len(words) > 1 and not (len(words) == 2 and (_ACTION.fullmatch(joined) or _REQUEST.fullmatch(joined))):
         raise InvalidUse(joined, "one use; ask about each by itself, and quote a path that holds spaces")
@@ -49,8 +49,8 @@ def one_use(words: tuple[str, ...], places: Places) -> Use:
 
 
 def asked_use(text: str, places: Places) -> Use:
-    """The concrete use that a person means, or `InvalidUse`; a bare URL is a GET, a bare path is read."""
-    # No use in rule notation begins like a URL or a path, so nothing can be taken for the other.
+    """Parse the use that a user means; raises `InvalidUse`. A URL alone is a GET, a path alone is a read."""
+    # No use in rule notation begins like a URL or a path, so the forms cannot be confused.
     if request := _REQUEST.fullmatch(text):
         if "*" in re.split(r"[/?#]", request["url"].partition("://")[2])[0]:
             raise InvalidUse(request["url"], "one concrete URL, whose host has no wildcard")
@@ -59,14 +59,14 @@ def asked_use(text: str, places: Places) -> Use:
     action, spoken = acted.groups() if acted else ("read", text)
     if _PATH.match(spoken) or (acted and ":" not in spoken.partition("/")[0]):
         return use_of_path(action, _filled(spoken, places), places.workdir)
-    # A bare `data/a.csv` is not guessed to be a path: `api.example.com/v1` and `github/token` look like one too.
+    # `data/a.csv` is not taken for a path: `api.example.com/v1` and `github/token` look the same.
     if text.count(":") < 2:
         raise InvalidUse(text, "an http or https URL, a path such as `./a` or `read a`, or `domain:action:scope`")
     return Use(text)
 
 
 def _filled(spoken: str, places: Places) -> str:
-    """A path with its directory in place of `~` or `${workdir}`, which mean what they do in a rule."""
+    """Replace `~` or `${workdir}` at the beginning of a path by its directory, as in a rule."""
     if "*" in spoken:
         raise InvalidUse(spoken, "one concrete path, without a wildcard")
     root, slash, rest = spoken.partition("/")

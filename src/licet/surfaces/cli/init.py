@@ -43,7 +43,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def module_name(file: Path, root: Path) -> str | Problem:
-    """The dotted module name of a file below a directory, or why it has none."""
+    """Return the dotted module name of a file below a directory, or why it has none."""
     origin = Origin(str(file), 1, 1)
     try:
         below = Path(os.path.abspath(file)).relative_to(os.path.abspath(root))
@@ -53,7 +53,7 @@ def module_name(file: Path, root: Path) -> str | Problem:
     parts = list(below.with_suffix("").parts)
     if parts[-1] == "__init__":
         parts.pop()
-    if parts and parts[0] == "src":  # the other place where sources are looked for
+    if parts and parts[0] == "src":  # the other directory that is searched for source
         parts = parts[1:]
     if file.suffix != ".py" or not all(map(_IDENTIFIER.fullmatch, parts)):
         return Problem(origin, f"the path {below}", "names that Python can import, ending in `.py`")
@@ -155,7 +155,7 @@ def _without_tools(problems: list[Problem], files: tuple[Path, ...]) -> list[Pat
 def _show_proposals(proposals: list[Proposal], problems: list[Problem], as_json: bool) -> NoReturn:
     """Print the proposed declarations and exit: without tools there is no manifest to write."""
     hinted = {str(proposal.file) for proposal in proposals}
-    told = [
+    errors = [
         replace(one, hint=_GUESSED.format(shlex.quote(one.origin.file)))
         if one.found == NO_TOOL and one.origin.file in hinted
         else one
@@ -163,11 +163,11 @@ def _show_proposals(proposals: list[Proposal], problems: list[Problem], as_json:
     ]
     if as_json:
         listed = [proposal.as_data() for proposal in proposals]
-        show_json({"problems": [problem_document(problem) for problem in told], "proposals": listed})
+        show_json({"problems": [problem_document(problem) for problem in errors], "proposals": listed})
     else:
         for proposal in proposals:
             click.echo(proposal.diff, nl=False)
-        show_problems(told, err=True)
+        show_problems(errors, err=True)
     click.get_current_context().exit(1)
 
 
@@ -230,13 +230,13 @@ def _read(files: tuple[Path, ...], root: Path) -> tuple[list[Sourced], list[Prob
 
 
 def _obstacles(target: Path, force: bool) -> list[Problem]:
-    """What stands in the way of writing the file."""
+    """The reasons why the file cannot be written."""
     origin = Origin(str(target), 1, 1)
-    beside = target.parent / WORKSPACE_FILE
-    inside = target.parent.name == POLICY_DIRECTORY  # made if it is not there
+    workspace = target.parent / WORKSPACE_FILE
+    inside = target.parent.name == POLICY_DIRECTORY  # it is made if it does not exist
     if not (policy_root(target) if inside else target.parent).is_dir():
         return [Problem(origin, f"no directory {target.parent}", "one that exists", "make it first")]
-    if is_special(target):  # with a schema beside it, this would also leave something in /dev
+    if is_special(target):  # the schema would be written to /dev as well
         return [Problem(origin, "something that is not a file", "a new file", "-o - only prints")]
     if target.exists() and not force:
         return [Problem(origin, "a file that is there already", "a new one", "--force replaces it; -o - only prints")]
@@ -245,9 +245,9 @@ def _obstacles(target: Path, force: bool) -> list[Problem]:
         expected = f"none, since commands would find {target} instead"
         hint = f"move it there, or replace it with -o {above} --force; -o - only prints"
         return [Problem(Origin(str(above), 1, 1), "a file that is there already", expected, hint)]
-    if target.name != WORKSPACE_FILE and beside.exists():
-        hint = f"write to {beside}, or into another directory"
-        return [Problem(origin, f"a {WORKSPACE_FILE} beside it, which would be its workspace", "none", hint)]
+    if target.name != WORKSPACE_FILE and workspace.exists():
+        hint = f"write to {workspace}, or into another directory"
+        return [Problem(origin, f"a {WORKSPACE_FILE} next to it, which would be its workspace", "none", hint)]
     return []
 
 
@@ -256,13 +256,13 @@ def _schema_folder(target: Path) -> Path:
 
 
 def _schema(target: Path) -> str:
-    """Where the schema is, from a policy file."""
+    """The path of the schema, relative to a policy file."""
     name = "manifest.schema.json"
     return name if target.parent.name == POLICY_DIRECTORY else f"{POLICY_DIRECTORY}/{name}"
 
 
 def _accept(target: Path, text: str) -> list[Problem]:
-    """Accept what was just written, for whoever wrote it has seen it; a warning if that cannot be remembered."""
+    """Accept the policy that was just written, since its author has seen it; warn if that cannot be stored."""
     try:
         manifest = load_manifest(target)
         if target.read_text(encoding="utf-8") != text:
@@ -283,7 +283,7 @@ def _accept(target: Path, text: str) -> list[Problem]:
 
 
 def _schema_obstacles(folder: Path) -> list[Problem]:
-    """What stands in the way of writing the schema; a project from elsewhere may bring a link that leads anywhere."""
+    """The reasons why the schema cannot be written: a project from elsewhere may contain a link in its place."""
     hint = "move it out of the way; -o - only prints the manifest"
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         found = "a link" if folder.is_symlink() else "something that is no directory"
@@ -293,7 +293,7 @@ def _schema_obstacles(folder: Path) -> list[Problem]:
 
 
 def _unfit(tools: list[Sourced], text: str, target: Path) -> list[Problem]:
-    """What `licet check` would say about the file if it were written, placed where it comes from: at the tools."""
+    """The problems that `licet check` would report for the new file, at the places of the tools that cause them."""
     specs = [tool.spec for tool in tools]
     policy = draft(text, str(target), specs)
     problems = list(policy.problems)

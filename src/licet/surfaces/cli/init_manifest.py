@@ -34,24 +34,24 @@ class Fit(Struct):
     """The lists of a manifest: by key, each item with the tools that need it, and the tools that defer."""
 
     items: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    deferring: dict[str, list[str]] = field(default_factory=dict)  # by key: tools that take all that is listed there
-    versions: dict[str, list[str]] = field(default_factory=dict)  # by connector; an empty one is any version
+    deferring: dict[str, list[str]] = field(default_factory=dict)  # by key: tools that take everything listed there
+    versions: dict[str, list[str]] = field(default_factory=dict)  # by connector; empty for any version
 
     def put(self, key: str, item: str, tool: str) -> None:
-        """Note that a tool needs an item under a key."""
+        """Record that a tool needs an item under a key."""
         tools = self.items.setdefault(key, {}).setdefault(item, [])
         if tool not in tools:
             tools.append(tool)
 
     def defer(self, key: str, tool: str) -> None:
-        """Note that a tool takes everything that a key allows."""
+        """Record that a tool takes everything that a key allows."""
         tools = self.deferring.setdefault(key, [])
         if tool not in tools:
             tools.append(tool)
 
 
 def exact_fit(specs: Iterable[ToolSpec]) -> Fit:
-    """Everything that some tools declare, sorted into the lists of a manifest; what is optional is marked so."""
+    """Sort everything that some tools declare into the lists of a manifest; optional needs are marked."""
     specs = list(specs)
     admitted = {spec.name for spec in specs}
     fit = Fit()
@@ -63,11 +63,11 @@ def exact_fit(specs: Iterable[ToolSpec]) -> Fit:
 
 
 def _put_rules(fit: Fit, spec: ToolSpec, rules: Sequence[Capability], label: str, admitted: set[str]) -> None:
-    """Note each rule under its key, with a label that says which tool declares it and how."""
+    """Record each rule under its key, with a label that names the tool and how it declares the rule."""
     for rule in rules:
         match rule.domain:
             case "fs":
-                continue  # write and delete of one path are one entry, so paths are looked at together
+                continue  # write and delete of one path are one entry, so the rules of a path are handled together
             case "network":
                 _put_network(fit, rule, label)
             case "storage":
@@ -83,18 +83,18 @@ def _put_rules(fit: Fit, spec: ToolSpec, rules: Sequence[Capability], label: str
 
 
 def strongest_class(specs: Iterable[ToolSpec]) -> EffectClass:
-    """The class that a manifest must allow for some tools; one that states none gets the weakest."""
+    """The class that a manifest must allow for some tools. A tool that states none gets the weakest."""
     return max((spec.effect or CLASSES[0] for spec in specs), key=CLASSES.index, default=CLASSES[0])
 
 
 def may_write(spec: ToolSpec) -> bool:
-    """Whether a tool could hold a write, so that its calls would ask."""
+    """Whether a tool could hold a write, so that its calls would need approval."""
     named_tcp = CapabilitySet(rule for rule in spec.touches.allow if rule.atoms == domains.TCP)
     return bool(spec.touches & permits(spec.effect or CLASSES[0], named_tcp) & WRITES)
 
 
 def _put_network(fit: Fit, rule: Capability, tool: str) -> None:
-    if on_this_machine(rule.key):  # no call goes there before its addresses are opened
+    if on_this_machine(rule.key):  # no request is sent there before its addresses are opened
         for addresses in LOOPBACK:
             fit.put("private", addresses, tool)
     if rule.defers:
@@ -118,7 +118,7 @@ def _put_paths(fit: Fit, rules: Sequence[Capability], tool: str) -> None:
             if atoms & change:
                 fit.defer("fs_reach.write", tool)
             continue
-        for above in path_ancestors(path)[1:-1]:  # a directory above it says that already
+        for above in path_ancestors(path)[1:-1]:  # a parent directory covers it already
             atoms &= ~held.get(above, 0)
         if atoms & _FS["read"]:
             fit.put("fs_reach.read", path, tool)
@@ -160,7 +160,7 @@ SCHEMA_LINE = "# yaml-language-server: $schema={}"
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _OPTIONAL = ("# Entries marked `(optional)` may be taken out: the tool does without them.",)
-_OLD_BOOLEANS = {"y", "n", "yes", "no", "on", "off"}  # readers of YAML 1.1 take these for true and false
+_OLD_BOOLEANS = {"y", "n", "yes", "no", "on", "off"}  # YAML 1.1 parsers read these as true and false
 
 
 class Sourced(Struct, frozen=True):
@@ -171,7 +171,7 @@ class Sourced(Struct, frozen=True):
 
 
 class _Section(Struct, frozen=True):
-    """One list of a manifest: its key, what it is for, and how to fill it if a tool takes whatever is there."""
+    """One list of a manifest: its key, its purpose, and how to fill it if a tool takes everything listed."""
 
     key: str
     about: str
@@ -179,7 +179,7 @@ class _Section(Struct, frozen=True):
 
     @property
     def outer(self) -> str:
-        """The key that it stands under, if any."""
+        """The key above it, if any."""
         return self.key.rpartition(".")[0]
 
 
@@ -202,7 +202,7 @@ _SECTIONS = (
 
 
 def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str], schema: str) -> str:
-    """A file that declares these tools and allows exactly what they need; `schema` is where editors find its schema."""
+    """Write a manifest that declares these tools and allows exactly what they need; `schema` is a path for editors."""
     specs = [tool.spec for tool in tools]
     fit = exact_fit(specs)
     lines = [
@@ -258,7 +258,7 @@ def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
             stated.append("side_effect_class: read_only")
         if spec.sandbox is None:
             stated.append("sandbox: restricted")
-        # With nothing to state about any tool, a plain list says it all.
+        # If there is nothing to state about any tool, a plain list is enough.
         yield f"  {_word(spec.name)}: {{{', '.join(stated)}}}" if silent else f"  - {_word(spec.name)}"
     yield ""
     yield "# The strongest class that any of them has: read_only < write_limited < full < destructive."
@@ -340,7 +340,7 @@ def _named(names: Iterable[str]) -> str:
 
 
 def _word(text: str) -> str:
-    """A name without quotes where every reader of YAML takes it for text."""
+    """Quote a name unless every YAML parser reads it as text."""
     plain = _PLAIN.fullmatch(text) and text.lower() not in _OLD_BOOLEANS and isinstance(plain_value(text), str)
     return text if plain else _quoted(text)
 

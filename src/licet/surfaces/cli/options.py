@@ -162,7 +162,7 @@ def sound_manifest(path: Path, setting: Setting, as_json: bool) -> Manifest:
     try:
         return load_manifest(path, setting.workspace, setting.personality)
     except ManifestError:
-        return read_sound(path, setting, as_json)  # prints the problems, and exits
+        return read_sound(path, setting, as_json)  # prints the problems and exits
 
 
 _MOST_NAMED = 5  # tools or files that one message names
@@ -200,7 +200,7 @@ def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
     """A problem for each argument rule whose tool has no such argument, where the source shows its parameters."""
-    told: list[Problem] = []
+    problems: list[Problem] = []
     for name, admissions in manifest.admissions.items():
         taken = manifest.tools[name].parameters if name in manifest.tools else None
         if taken is None:
@@ -209,14 +209,14 @@ def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
         for origin, argument in (
             (admission.origin, argument) for admission in admissions for argument in admission.args
         ):
-            if argument in known or len(told) > MOST_PROBLEMS:
+            if argument in known or len(problems) > MOST_PROBLEMS:
                 continue
             message = f"`{argument}` is not an argument of `{name}`, so its rule has no effect"
             expected = f"one of {_some(taken)}" if taken else "no rule, since it takes no arguments"
             misfit = Misfit(name, "arguments", f"args.{argument}", f"{message} ({origin})", f"expected {expected}")
-            hint = nearest(argument, taken, told)
-            told.append(MisfitProblem(origin, f"that {message}", expected, hint, misfit=misfit))
-    return iter(told)
+            hint = nearest(argument, taken, problems)
+            problems.append(MisfitProblem(origin, f"that {message}", expected, hint, misfit=misfit))
+    return iter(problems)
 
 
 def idle_problems(manifest: Manifest) -> Iterator[Problem]:

@@ -182,7 +182,7 @@ def is_output(path: Path) -> bool:
         return True
     try:
         return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
-    except (OSError, ValueError):  # there is no such thing, or an output without a number
+    except (OSError, ValueError):  # the path does not exist, or the output has no file descriptor
         return False
 
 
@@ -206,7 +206,7 @@ def write_file(path: Path, text: str, *, replace: bool) -> None:
         return
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with draft.open("x", encoding="utf-8") as file:  # never through a link that somebody left there
+        with draft.open("x", encoding="utf-8") as file:  # not through a link that somebody made there
             try:
                 if os.path.lexists(path) and stat.S_ISREG(mode := path.lstat().st_mode):
                     draft.chmod(mode & 0o777)
@@ -215,7 +215,7 @@ def write_file(path: Path, text: str, *, replace: bool) -> None:
                 if replace:
                     draft.replace(path)
                 else:
-                    _put_beside(draft, path)
+                    _link_into_place(draft, path)
             finally:
                 draft.unlink(missing_ok=True)
     except OSError as error:
@@ -231,19 +231,19 @@ def _write_into(path: Path, text: str) -> None:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
 
 
-def _put_beside(draft: Path, path: Path) -> None:
+def _link_into_place(draft: Path, path: Path) -> None:
     try:
-        os.link(draft, path)  # unlike a rename, this refuses where something is in the way
+        os.link(draft, path)  # unlike a rename, a link fails if the path exists
     except FileExistsError:
         raise
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         if path.exists():
             raise
         draft.replace(path)
 
 
 def make_folder(path: Path) -> None:
-    """Make a directory, and those above it, if they are not there."""
+    """Make a directory and its missing parents."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

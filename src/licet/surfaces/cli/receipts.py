@@ -36,10 +36,10 @@ from licet.surfaces.cli.receipts_text import (
     entries,
     listed,
     pack_document,
+    report_ledger,
+    report_pack,
     story,
     table,
-    tell_ledger,
-    tell_pack,
 )
 
 _MOST_OF_A_NAME = 80  # characters
@@ -48,22 +48,22 @@ _ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest,
 
 def state_option(command: Command) -> Command:
     """Add `--state` to a command."""
-    text = "Where the ledger is kept.  [default: for this directory, below $XDG_STATE_HOME]"
+    text = "The state directory with the ledger.  [default: for this directory, below $XDG_STATE_HOME]"
     return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
 
 
 def key_option(command: Command) -> Command:
     """Add `--key` to a command."""
-    text = "The public key, or a file that holds it.  [default: the `ledger.pub` next to the ledger]"
+    text = "The public key, or a file with it.  [default: the `ledger.pub` next to the ledger]"
     return click.option("--key", metavar="ed25519:…|FILE", help=text)(command)
 
 
 @click.group(name="receipts")
 def command() -> None:
-    """List, show, verify and export what happened: every call leaves a receipt.
+    """List, show, verify and export receipts. Every call leaves one.
 
-    Receipts are in a ledger, one for each directory of state. Each entry is linked to the previous one of its session,
-    and checkpoints sign all of them now and then, so a later change is detected.
+    Receipts are stored in a ledger, one for each state directory. Each entry is linked to the previous one of its
+    session. Signed checkpoints cover all entries, so a later change is detected.
 
     \b
       licet receipts list
@@ -72,8 +72,8 @@ def command() -> None:
       licet receipts summary --since 7d
       licet receipts show r-9e0f2b41-1
       licet receipts verify
-      licet receipts verify backup/ledger.sqlite --key ed25519:… --head heads.txt
-      licet receipts head >> /mnt/elsewhere/heads.txt
+      licet receipts verify backup/ledger.sqlite --key ed25519:… --head checkpoints.txt
+      licet receipts head >> /mnt/elsewhere/checkpoints.txt
       licet receipts export r-9e0f2b41-1 -o evidence.json
       licet receipts verify evidence.json
       licet receipts list --json
@@ -81,26 +81,26 @@ def command() -> None:
     \b
     Exit codes:
       0  done, and nothing is wrong
-      1  something is wrong with the record, or there is none
-      2  a command line that makes no sense
+      1  the ledger or the pack was changed, or there is none
+      2  bad command line
     """
 
 
 @command.command(name="list")
 @search_options
-@click.option("--verdict", type=click.Choice(VERDICTS), help="With this verdict.")
-@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="At most so many.  [default: 50]")
+@click.option("--verdict", type=click.Choice(VERDICTS), help="Only calls with this verdict.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="List at most N.  [default: 50]")
 @state_option
 @json_option
 def list_command(verdict: str | None, limit: int, state: Path | None, as_json: bool, **searched: Any) -> None:
     """List receipts, the newest first. Times are UTC.
 
-    A call that has begun and left no receipt is listed too: it still runs, or its process ended before it did.
+    A call that has begun and has no receipt is listed too: it still runs, or its process ended before the call did.
 
-    `--denied-use` finds calls in which a use was denied, whatever became of the call: a tool may catch a refusal and
-    go on. PATTERN is the text of a capability, or its beginning up to `:`, `@` or `/`; `*` is any characters.
-    `--capability` finds calls with a check that a rule covers, granted or denied; together with `--denied-use` only
-    denied ones count.
+    `--denied-use` finds calls in which a use was denied, even if the call succeeded: a tool may catch a refusal.
+    PATTERN is the text of a capability, or its beginning up to `:`, `@` or `/`; `*` matches any characters.
+    `--capability` finds calls with a check that a rule covers, granted or denied; with `--denied-use`, only denied
+    ones.
     """
     wanted = Wanted(**searched)
     checks, unended, unsearched = wanted.checks, [], 0
@@ -113,7 +113,7 @@ def list_command(verdict: str | None, limit: int, state: Path | None, as_json: b
             every = list(found_receipts(reader, wanted, checks, verdict, limit + 1, read))
         else:
             every = list(map(read, reader.list(**wanted.columns, verdict=verdict, limit=limit + 1)))
-        if checks is None and verdict in (None, "allow"):  # nothing else begins
+        if checks is None and verdict in (None, "allow"):  # only an allowed call begins
             oldest = {"since": every[-1]["time"]} if len(every) > limit else {}
             rows, unsearched = reader.unended(**{**wanted.columns, **oldest}, limit=limit + 1)
             unended = list(map(read, rows))
@@ -136,8 +136,8 @@ def list_command(verdict: str | None, limit: int, state: Path | None, as_json: b
     if more:
         show(f"there are more; `--limit {limit * 10}` shows older ones", err=True)
     if unsearched:
-        told = f"calls without a receipt were not looked for in the {entries(unsearched)} before that"
-        show(f"{told}; `--since` and `--until` name a shorter time", err=True)
+        text = f"calls without a receipt were not looked for in the {entries(unsearched)} before that"
+        show(f"{text}; `--since` and `--until` name a shorter time", err=True)
 
 
 @command.command(name="summary")
@@ -147,8 +147,8 @@ def list_command(verdict: str | None, limit: int, state: Path | None, as_json: b
 def summary_command(state: Path | None, as_json: bool, **searched: Any) -> None:
     """Count calls and denied uses per day (UTC) and agent, the newest day first.
 
-    Below each line are the uses that were denied most often, inside calls that went on too. With `--denied-use` or
-    `--capability` only such denied uses count, and only days that have one are told.
+    Below each line are the uses that were denied most often, including those in calls that succeeded. With
+    `--denied-use` or `--capability`, only matching denied uses are counted, and only days that have one are listed.
     """
     wanted = Wanted(**searched)
     with _reading(state, as_json) as reader:
@@ -167,10 +167,10 @@ def summary_command(state: Path | None, as_json: bool, **searched: Any) -> None:
 @state_option
 @json_option
 def show_command(receipt: str, state: Path | None, as_json: bool) -> None:
-    """Show everything that is kept about one call.
+    """Show everything that is stored about one call.
 
-    What came of it, the rules that decided with file and line, who agreed, the budget before and after, the walls
-    that stood, and each check in order.
+    The result, the rules that decided with file and line, who approved it, the budget before and after, the walls in
+    force, and each check in order.
     """
     decision, ended = call_of(receipt, state, as_json)
     if as_json:
@@ -194,44 +194,45 @@ def show_command(receipt: str, state: Path | None, as_json: bool) -> None:
 def verify_command(
     ctx: click.Context, file: Path | None, key: str | None, kept: tuple[Path, ...], state: Path | None, as_json: bool
 ) -> None:
-    """Recompute a ledger, or an evidence pack, and name the first entry that is wrong and how.
+    """Verify a ledger or an evidence pack, and report the first wrong entry.
 
-    All that is needed is the file and the public key. Every hash, every chain and every signature is computed anew.
+    Needs only the file and the public key. Every hash, link and signature is computed again.
 
     \b
     What the two options prove:
-      --key   the ledger was not replaced by another: store `ledger.pub` elsewhere
-      --head  the ledger was not set back to an older copy: now and then, store
-              what `licet receipts head` prints elsewhere
+      --key   the ledger was not replaced by another one: keep a copy of
+              `ledger.pub` elsewhere
+      --head  the ledger was not replaced by an older copy: from time to time,
+              store the output of `licet receipts head` elsewhere
 
     Entries after the last checkpoint are linked but not signed yet, so they are not proven; their number is printed. A
-    process that writes signs within a second, and at its end. If the private key is next to the ledger and can be
-    read, it proves that its holder wrote them.
+    process that writes signs within a second, and when it ends. If the private key is next to the ledger and can be
+    read, a MAC proves that a holder of the key wrote those entries.
     """
     ledger = ledger_in(state)
     if file is not None:
         file = file / "ledger.sqlite" if os.path.isdir(file) else file
     path = ledger if file is None else file
     try:
-        # What should be a ledger and is no database was overwritten; it is no pack.
+        # A file named like a ledger that is no database was overwritten; it is not a pack.
         database = is_ledger(path) or file is None or path.suffix == ".sqlite"
-        held_to = public_key(key, path if database else ledger)
+        public = public_key(key, path if database else ledger)
         checkpoints = [checkpoint for one in kept for checkpoint in checkpoints_in(one)]
         if not database:
             if checkpoints:
                 raise click.UsageError("--head is for ledgers: a pack has its own", ctx)
-            tell_pack(path, verify_pack(path, held_to), held_to, as_json)
+            report_pack(path, verify_pack(path, public), public, as_json)
         with _progress(path, as_json) as progress:
-            outcome = verify_ledger(path, held_to, checkpoints, progress)
+            outcome = verify_ledger(path, public, checkpoints, progress)
     except NoKey as wrong:
-        if key is None:  # the default was missing, so no option is wrong
+        if key is None:  # the default file is missing, so no option is wrong
             raise click.UsageError(f"{wrong}; it is the `ledger.pub` of the ledger that wrote this", ctx) from None
         raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
     except Unsound as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--head") from None
     except LedgerUnavailable as wrong:
         fail(f"{wrong}{_elsewhere(path, state or file)}", as_json)
-    tell_ledger(path, outcome, held_to, key, bool(checkpoints), as_json)
+    report_ledger(path, outcome, public, key, bool(checkpoints), as_json)
 
 
 @command.command(name="head")
@@ -239,17 +240,17 @@ def verify_command(
 @state_option
 @json_option
 def head_command(key: str | None, state: Path | None, as_json: bool) -> None:
-    """Print the last signed checkpoint (tree head), one line to store elsewhere.
+    """Print the last signed checkpoint as one line, to be stored elsewhere.
 
     With it, `licet receipts verify --head FILE` proves later that nothing before it was changed or removed. A file may
-    hold many, one per line.
+    have many checkpoints, one per line.
     """
     with _reading(state, as_json) as reader:
         try:
-            held_to = public_key(key, Path(reader.path))
+            public = public_key(key, Path(reader.path))
         except NoKey as wrong:
             raise click.BadParameter(str(wrong), param_hint="--key") from None
-        checkpoint, size = last_checkpoint(reader, held_to), reader.size
+        checkpoint, size = last_checkpoint(reader, public), reader.size
     click.echo(checkpoint_line(checkpoint))
     if size > checkpoint.size:
         show(f"not signed yet: {entries(size - checkpoint.size)} after it", err=True)
@@ -257,12 +258,12 @@ def head_command(key: str | None, state: Path | None, as_json: bool) -> None:
 
 @command.command(name="export")
 @click.argument("receipts", metavar="[RECEIPT]...", nargs=-1)
-@click.option("--session", metavar="ID", help="Everything of this session.")
-@click.option("--agent", metavar="NAME", help="The agent of the session, if several have one of that name.")
+@click.option("--session", metavar="ID", help="Export the complete session.")
+@click.option("--agent", metavar="NAME", help="The agent of the session, if several agents have one of this name.")
 @click.option(
     "-o", "--output", metavar="FILE", type=FILE, help="Write the pack into this file; `-` is stdout, the default."
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there and is no pack.")
+@click.option("--force", is_flag=True, help="Replace an existing file that is not a pack.")
 @state_option
 @json_option
 @click.pass_context
@@ -276,14 +277,14 @@ def export_command(
     state: Path | None,
     as_json: bool,
 ) -> None:
-    """Write an evidence pack: receipts that can be checked without the ledger.
+    """Write an evidence pack: receipts that can be verified without the ledger.
 
-    It is an in-toto Statement in a DSSE envelope, signed with the key of the ledger. It holds the entries byte for
-    byte, a signed checkpoint, and for each entry the proof that it is in the tree of that checkpoint. The same
-    receipts give the same bytes. `licet receipts verify PACK --key ed25519:…` checks it anywhere.
+    A pack is an in-toto Statement in a DSSE envelope, signed with the key of the ledger. It has the entries byte for
+    byte, a signed checkpoint, and for each entry the proof that it is in the tree of that checkpoint. The same receipts
+    give the same bytes. `licet receipts verify PACK --key ed25519:…` verifies it on any machine.
 
-    A pack shows that its entries are in the ledger, not that there are no others; of a whole session the links show
-    that nothing between its entries was left out.
+    A pack proves that its entries are in the ledger, not that there are no others. If it has a complete session, the
+    links prove that no entry between the first and the last is missing.
     """
     if bool(receipts) == (session is not None):
         raise click.UsageError("name receipts, or a session with --session", ctx)
@@ -311,7 +312,7 @@ def export_command(
         show(f"{output}: {entries(len(pack.pack.entries))}, checked with {pack.pack.key}")
 
 
-# What a ledger has, or why it cannot be told -------------------------------------------------------------------------
+# Reading a ledger ----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -325,20 +326,20 @@ def _reading(state: Path | None, as_json: bool) -> Iterator[LedgerReader]:
 
 
 def _elsewhere(path: Path, state: Path | None) -> str:
-    """Where else a ledger may be, if no place was named."""
+    """Advice where the ledger may be, if there is none here and no place was named."""
     if state is not None:
         return ""
     try:
         path.lstat()
     except FileNotFoundError:
         return _ELSEWHERE
-    except OSError:  # it may well be there
+    except OSError:  # the directory cannot be read, so the ledger may exist
         pass
     return ""
 
 
 def call_of(receipt: str, state: Path | None, as_json: bool) -> tuple[Entry | None, Entry | None]:
-    """The decision and the receipt of one call; the command ends with 1 if there are none, or if they were changed."""
+    """Return the decision and the receipt of one call; exits with 1 if there are none, or if they were changed."""
     with _reading(state, as_json) as reader:
         rows = reader.show(receipt) or _unknown(receipt, ledger_in(state), as_json)
         found = {entry["kind"]: entry for entry in (_entry(row, reader, as_json) for row in rows)}
@@ -346,7 +347,7 @@ def call_of(receipt: str, state: Path | None, as_json: bool) -> tuple[Entry | No
 
 
 def _entry(row: Row, reader: LedgerReader, as_json: bool) -> Entry:
-    """What an entry says; one that is not what was written is not shown as if it were."""
+    """Parse an entry; exits with 1 if it was changed, so that nothing false is shown."""
     try:
         return check_row(row)
     except Unsound as wrong:
@@ -362,7 +363,7 @@ def _unknown(receipt: str, ledger: Path, as_json: bool) -> NoReturn:
 
 @contextmanager
 def _progress(path: Path, as_json: bool) -> Iterator[Callable[[int], None] | None]:
-    """How far it is, on a terminal, for ledgers that take a while."""
+    """Show the progress on a terminal, for large ledgers."""
     if as_json or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
@@ -376,4 +377,4 @@ def _progress(path: Path, as_json: bool) -> Iterator[Callable[[int], None] | Non
     try:
         yield progress
     finally:
-        click.echo("\r\x1b[K", err=True, nl=False)  # the line belongs to the outcome again
+        click.echo("\r\x1b[K", err=True, nl=False)  # clear the line

@@ -1,4 +1,4 @@
-"""The options that receipts are searched by: moments, and checks inside calls by pattern or by capability."""
+"""The options by which receipts are searched: agent, time, and checks inside calls, by pattern or by capability."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -24,12 +24,12 @@ MOST_SHOWN = 5  # different uses below one line
 
 
 class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click alone
-    """A date or time, in UTC unless it says otherwise, or how long ago."""
+    """A date or time, in UTC by default, or how long ago, such as `7d`."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """The moment that a word stands for."""
+        """Parse a time."""
         try:
             if ago := _AGO.fullmatch(value):
                 return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
@@ -40,12 +40,12 @@ class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer re
 
 
 class _Rule(click.ParamType):  # type: ignore[type-arg]
-    """A capability as a manifest writes it."""
+    """A capability as it is written in a manifest."""
 
     name = "capability"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> CapabilitySet:
-        """The set that covers exactly this."""
+        """Parse a rule to the set that covers exactly this rule."""
         try:
             return CapabilitySet([value])
         except Malformed as wrong:
@@ -58,7 +58,7 @@ class _Pattern(click.ParamType):  # type: ignore[type-arg]
     name = "pattern"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The pattern itself. An empty one is a mistake, such as a variable that is not set; texts are printable."""
+        """Check a pattern. An empty one is refused: it is a mistake, such as a variable that is not set."""
         text = str(value)
         if not text or not text.isprintable():
             self.fail("expected a pattern such as `network:*`, or nothing behind the option", param, ctx)
@@ -69,30 +69,30 @@ def search_options(command: Command) -> Command:
     """Add the filters that every search has: agent, session, tool, time, and checks inside calls."""
     for option in reversed(
         (
-            click.option("--agent", metavar="NAME", help="Of this agent."),
-            click.option("--session", metavar="ID", help="Of this session."),
-            click.option("--tool", metavar="NAME", help="Of this tool."),
+            click.option("--agent", metavar="NAME", help="Only calls of this agent."),
+            click.option("--session", metavar="ID", help="Only calls in this session."),
+            click.option("--tool", metavar="NAME", help="Only calls of this tool."),
             click.option(
                 "--denied-use",
                 metavar="[PATTERN]",
                 type=_Pattern(),
                 is_flag=False,
                 flag_value="*",
-                help="Calls in which a use was denied, also where the tool went on: `network:*`, `fs:read:/etc`.",
+                help="Only calls in which a use was denied, also if the call succeeded: `network:*`, `fs:read:/etc`.",
             ),
             click.option(
                 "--capability",
                 metavar="RULE",
                 type=_Rule(),
-                help="Calls with a check that this rule covers, as in a manifest: `network:*:*.example.com`.",
+                help="Only calls with a check that this rule covers, as in a manifest: `network:*:*.example.com`.",
             ),
             click.option(
                 "--since",
                 metavar="TIME",
                 type=_Moment(),
-                help="Calls from then on: 2026-01-31, 2026-01-31T12:00, 2h.",
+                help="Only calls since then: 2026-01-31, 2026-01-31T12:00, 2h.",
             ),
-            click.option("--until", metavar="TIME", type=_Moment(), help="Calls before then."),
+            click.option("--until", metavar="TIME", type=_Moment(), help="Only calls before then."),
         )
     ):
         command = option(command)
@@ -100,7 +100,7 @@ def search_options(command: Command) -> Command:
 
 
 class Wanted(Struct, frozen=True):
-    """What a search asks for."""
+    """The filters of a search."""
 
     agent: str | None = None
     session: str | None = None
@@ -112,19 +112,19 @@ class Wanted(Struct, frozen=True):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The part that the columns of a ledger answer."""
+        """The filters that the columns of a ledger answer."""
         return {name: getattr(self, name) for name in ("agent", "session", "tool", "since", "until")}
 
     @property
     def checks(self) -> Checks | None:
-        """The part that the events of a receipt answer, or None if there is none."""
+        """The filters that need the events of a receipt; None if there are none."""
         if self.denied_use is None and self.capability is None:
             return None
         return Checks(self.denied_use is not None, self.denied_use or "*", self.capability)
 
 
 def in_body(checks: Checks) -> Iterator[tuple[str, ...]]:
-    """Texts that the body of every receipt has that fits, of each tuple one: SQLite compares them much faster."""
+    """Texts of which, per tuple, each match has one in its body. SQLite filters by them before bodies are parsed."""
     yield (f'"{DENIED}"',) if checks.denied else ('"kind":"Capability',)
     longest = max(checks.pattern.split("*"), key=len)
     yield canonical_json(longest).decode()[1:-1], UNLISTED
@@ -135,13 +135,13 @@ def in_body(checks: Checks) -> Iterator[tuple[str, ...]]:
 def found_receipts(
     reader: LedgerReader, wanted: Wanted, checks: Checks, verdict: str | None, limit: int, read: Callable[[Row], Entry]
 ) -> Sequence[Entry]:
-    """The newest receipts with a check that is wanted."""
+    """Return the newest receipts that have a matching check."""
     rows = map(read, reader.containing(*in_body(checks), **wanted.columns, verdict=verdict))
     return list(islice((entry for entry in rows if any(checks.of(entry))), limit))
 
 
 def check_lines(entry: Entry, checks: Checks) -> Iterator[str]:
-    """The checks of a receipt that a search has found, a line for each different one."""
+    """The matching checks of a receipt, one line for each different one."""
     tally = tallied(entry, checks)
     found = tally.most()
     for one in found[:MOST_SHOWN]:
@@ -151,7 +151,7 @@ def check_lines(entry: Entry, checks: Checks) -> Iterator[str]:
 
 
 def checks_document(entry: Entry, checks: Checks | None) -> dict[str, Any]:
-    """The same as plain data: the denied uses of a receipt, and the granted ones too if those are searched for."""
+    """The denied uses of a receipt as plain data, and the granted ones if the search includes them."""
     tally = tallied(entry, checks or Checks())
     found: dict[str, Any] = {"denied_uses": [one for one in tally.most() if one.pop("kind") == DENIED]}
     if checks is not None and not checks.denied:
@@ -160,7 +160,7 @@ def checks_document(entry: Entry, checks: Checks | None) -> dict[str, Any]:
 
 
 def tallied(entry: Entry, checks: Checks) -> Tally:
-    """The checks of a receipt that are wanted, counted."""
+    """Count the matching checks of a receipt."""
     tally = Tally()
     for event in checks.of(entry):
         tally.add(event)
@@ -168,7 +168,7 @@ def tallied(entry: Entry, checks: Checks) -> Tally:
 
 
 def check_text(one: dict[str, Any]) -> str:
-    """One line about a use, how often, and why it was denied."""
+    """Describe a use in one line: how often, and why it was denied."""
     word = "denied" if one["kind"] == DENIED else "granted"
     times = f"{one['count']}x " if one["count"] > 1 else ""
     return f"{word} {times}{one['capability']}  {one['reason']}".rstrip()

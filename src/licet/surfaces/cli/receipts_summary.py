@@ -1,4 +1,4 @@
-"""What happened per day and agent: how many calls there were, and which uses were denied inside them."""
+"""Counts calls and denied uses per day and agent."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ _MOST_IN_JSON = 20  # different uses of one day
 
 
 def days(reader: LedgerReader, wanted: Wanted, read: Callable[[Row], Entry]) -> list[dict[str, Any]]:
-    """What happened per day and agent: how many calls, and which uses were denied inside them; the newest day first.
+    """Count calls and denied uses per day and agent; the newest day first.
 
-    Calls are counted by the columns of the ledger, denied uses from the receipts themselves.
+    Calls are counted by the columns of the ledger, denied uses from the bodies of the receipts.
     """
     counted: dict[tuple[str, str], dict[str, Any]] = {}
     for day, agent, verdict, count in reader.counts(**wanted.columns):
@@ -65,7 +65,7 @@ _COLUMNS = {
 
 
 def day_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A summary as a table; below each line the uses that were denied most often."""
+    """Format a summary as a table; the uses that were denied most often are below each line."""
     cells = [list(_COLUMNS.values()), *([visible(str(one[name])) for name in _COLUMNS] for one in found)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     below: list[tuple[Sequence[dict[str, Any]], int]] = [

@@ -39,7 +39,7 @@ _HAPPENED = {
     "SessionOpened": "session opened",
     "SessionEnded": "session ended",
 }
-_UNENDED = "no receipt (yet)"  # the ledger does not show which of the two
+_UNENDED = "no receipt (yet)"  # the ledger cannot show which
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
 _LISTED = ("time", "agent", "tool", "verdict", "reason", "id")
 
@@ -47,7 +47,7 @@ Entry = dict[str, Any]
 
 
 def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
-    """Receipts one to a line, in columns, each with its verdict; the heading comes first, with none."""
+    """Format receipts as columns, one line each, with the verdict for its colour; first the heading, without one."""
     cells = [[*_LISTED[:-1], "receipt"], *([_cell(row, name) for name in _LISTED] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     verdicts = ["", *(row["verdict"] for row in rows)]
@@ -61,14 +61,14 @@ def _cell(row: Entry, name: str) -> str:
 
 
 def listed(entry: Entry) -> Entry:
-    """What a list tells about a receipt, or about a decision that has none, as plain data."""
+    """The facts that a list shows about a receipt, or about a decision without one, as plain data."""
     names = ("id", "time", "agent", "session", "tool", "verdict", "code", "reason", "error", "cost_usd", "duration_ms")
-    told = {name: entry[name] for name in (*names, "number", "kind")}
-    return told if entry["kind"] == "receipt" else {**told, "reason": _UNENDED}
+    facts = {name: entry[name] for name in (*names, "number", "kind")}
+    return facts if entry["kind"] == "receipt" else {**facts, "reason": _UNENDED}
 
 
 def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
-    """Everything that a ledger has about one call, a line for each thing; the first is what came of it."""
+    """Format everything that a ledger has about one call, one fact per line; the first line is the result."""
     last = receipt or decision
     if last is None:
         return
@@ -128,8 +128,8 @@ def _approval(one: Entry) -> str:
 
 def _spending(budget: Entry) -> str:
     before, after = budget["before"], budget["after"]
-    told = ((said, name) for name, said in _SPENT.items() if name in before)
-    return ", ".join(f"{said} {before[name]} → {after[name]}" for said, name in told)
+    shown = ((word, name) for name, word in _SPENT.items() if name in before)
+    return ", ".join(f"{word} {before[name]} → {after[name]}" for word, name in shown)
 
 
 def _walls(sandbox: Entry) -> Iterator[tuple[str, str]]:
@@ -150,7 +150,7 @@ def _walls(sandbox: Entry) -> Iterator[tuple[str, str]]:
 
 
 def _access(title: str, access: Entry | None) -> Iterator[tuple[str, str]]:
-    """The rules that the kernel held a process to."""
+    """The rules that the kernel enforced on a process."""
     if access is None:
         return
     if not access["direct"]:
@@ -175,20 +175,20 @@ def _body(entry: Entry, name: str) -> str:
 
 
 def explanation(entry: Entry) -> Iterator[str]:
-    """Why one call was allowed or refused, as its receipt has it."""
+    """Explain why one call was allowed or refused, from its receipt."""
     verdict, tool, call = entry["verdict"], entry["tool"], f"tool:call:{entry['tool']}"
     checks = [event for event in entry["events"] if event["kind"].startswith("Capability")]
     denied = [event for event in checks if event["kind"] != "CapabilityGranted"]
-    began = checks[:1] != denied[:1]  # the first check is whether the tool may be called
-    # A call that was allowed may have been refused this or that on its way: its tool went on without it. One that did
-    # not begin was refused as a whole, whatever its tool lacks.
-    told_of = denied and (verdict == "ask" or (verdict == "deny" and began))
-    what = denied[-1]["capability"] if told_of else call
+    began = checks[:1] != denied[:1]  # the first check is about the call itself
+    # An allowed call may have denied uses, because its tool continued without them. A call that did not begin was
+    # refused for itself, not for a use of its tool.
+    about_a_use = denied and (verdict == "ask" or (verdict == "deny" and began))
+    what = denied[-1]["capability"] if about_a_use else call
     ended = verdict == "deny" and began and what == call
     yield visible(f"{WORDS[verdict]}: `{tool}` {_may(entry, what, ended)}")
     lines = [("because", rule) for rule in entry["rules"]]
     if verdict == "allow" or ended:
-        uses = checks[1:-1] if ended else checks[1:]  # the last one ended it, and is told already
+        uses = checks[1:-1] if ended else checks[1:]  # the last check ended the call, and the first line reports it
         lines += [("refused" if event in denied else "held", _event(event)) for event in uses]
     if verdict == "allow":
         lines += [("but", entry["error"] or entry["reason"])] * (entry["code"] not in ("ok", None))
@@ -204,14 +204,14 @@ def explanation(entry: Entry) -> Iterator[str]:
         ("when", f"{entry['time']}, {entry['agent']}, session {entry['session']}"),
         ("receipt" if entry["kind"] == "receipt" else "call", entry["id"]),
     ]
-    told = [f"  {title:<{_WIDTH}}{visible(str(text))}" for title, text in lines]
+    shown = [f"  {title:<{_WIDTH}}{visible(str(text))}" for title, text in lines]
     if began and verdict != "allow" and entry["reason"].startswith("APPROVAL_"):
-        told.insert(-3, ran_until(entry["cost_usd"]))
-    yield from told
+        shown.insert(-3, ran_until(entry["cost_usd"]))
+    yield from shown
 
 
 def _way_out(entry: Entry, use: str) -> tuple[str, str]:
-    """What would let a denied call through: not every refusal comes from a manifest."""
+    """What would allow a denied call. Not every refusal comes from a manifest."""
     if entry["reason"] == "INPUT_INVALID":
         return "to correct it", "make the call again, with arguments that fit the parameters of the tool"
     if entry["reason"] == "INTERRUPTED":
@@ -228,10 +228,10 @@ def _may(entry: Entry, what: str, ended: bool) -> str:
     return {"allow": f"may {may}", "ask": f"may {may} once a person agrees", "deny": f"may not {may}"}[entry["verdict"]]
 
 
-def tell_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool, as_json: bool) -> NoReturn:
-    """Say what came of the verification of a ledger, and end the command."""
+def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool, as_json: bool) -> NoReturn:
+    """Print the result of verifying a ledger, and exit."""
     finding, signed_by = outcome.finding, counted(outcome.checkpoints, "checkpoint")
-    notes = [*_notes(outcome, given, held), *_cannot_go_on(path, outcome)]
+    notes = [*_notes(outcome, given, held), *_refusal_note(path, outcome)]
     if as_json:
         show_json(
             {
@@ -266,7 +266,7 @@ def tell_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held:
 
 
 def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
-    """What a reader must know about how far this goes."""
+    """The limits of what the verification proves."""
     if outcome.finding is not None:
         if outcome.finding.kind == "clock":
             yield "everything else is right: the clock of that machine was set back, or the entry was dated back"
@@ -283,19 +283,19 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
         yield "without `--head` from elsewhere an older copy of the whole ledger looks the same"
 
 
-def _cannot_go_on(path: Path, outcome: Outcome) -> Iterator[str]:
-    """Why calls are refused although the ledger verifies; a copy without its key is not written to anyway."""
+def _refusal_note(path: Path, outcome: Outcome) -> Iterator[str]:
+    """Report why calls are refused although the ledger is right. A copy without its key needs no such note."""
     head = path.with_suffix(".head")
     if outcome.ok and outcome.entries and path.with_suffix(".key").exists() and not head.exists():
         yield f"{head} is missing, which has the last checkpoint: calls are refused until it is put back"
 
 
-def tell_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoReturn:
-    """Say what came of the verification of a pack, and end the command."""
+def report_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoReturn:
+    """Print the result of verifying a pack, and exit."""
     wrong = pack if isinstance(pack, Finding) else None
     if as_json:
-        said = pack_document(pack) if isinstance(pack, Pack) else {}
-        show_json({"ok": wrong is None, "file": str(path), "key": key, **said, "finding": _finding_document(wrong)})
+        document = pack_document(pack) if isinstance(pack, Pack) else {}
+        show_json({"ok": wrong is None, "file": str(path), "key": key, **document, "finding": _finding_document(wrong)})
     elif isinstance(pack, Finding):
         show(f"wrong: {pack if pack.number else pack.text}", colour="red")
         show(f"  {'file':<10}{path}")

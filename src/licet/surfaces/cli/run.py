@@ -1,4 +1,4 @@
-"""`licet run`: any command under a manifest, behind walls, with the input and output of this terminal."""
+"""`licet run`: runs any command under a manifest, behind walls, with the input and output of this terminal."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class _Split(click.Command):
 
 @click.command(name="run", cls=_Split)
 @click.argument("manifest", type=FILE, required=False)
-@click.option("--tool", "name", metavar="NAME", help="Hold only what this tool of the manifest holds.")
+@click.option("--tool", "name", metavar="NAME", help="Allow the command only what this tool of the manifest holds.")
 @setting_options
 @json_option
 @click.pass_context
@@ -54,24 +54,23 @@ def command(
     setting: Setting,
     as_json: bool,
 ) -> None:
-    """Run any command under a manifest: it reaches what the manifest allows, and nothing else.
+    """Run a command under a manifest. It can reach what the manifest allows, and nothing else.
 
-    Whatever it starts is behind the same walls. The manifest must allow the program itself, under
-    `process.allowed_binaries`. Requests go through a proxy that checks each one; nothing else leads to the network.
-    MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml, once you have accepted it
-    with `licet trust`.
+    All its child processes are behind the same walls. The manifest must allow the program itself, under
+    `process.allowed_binaries`. The only way to the network is a proxy that checks each request. MANIFEST is the policy
+    in this directory if left out: .licet/licet.yaml, or licet.yaml. You must have accepted that one with `licet trust`.
 
     \b
       licet run agent.yaml -- git log --oneline
       licet run agent.yaml --tool fetch_weather -- curl -sS http://api.weather.gov
-      licet run -- make test                      (with the policy of this directory)
+      licet run -- make test                      (with the policy in this directory)
 
     \b
     Exit codes:
-      that of CMD, or 128 and the number of the signal that ended it
-      124  it ran for longer than the manifest's `wall_seconds`
-      125  refused, or the files are wrong; CMD was not run
-      2    a command line that makes no sense
+      that of CMD, or 128 plus the number of the signal that ended it
+      124  CMD ran longer than `wall_seconds` of the manifest, and was ended
+      125  refused, or the files have errors; CMD was not run
+      2    bad command line
     """
     words: list[str] = ctx.meta["command"]
     if not words:
@@ -117,7 +116,7 @@ def run_program(
         raise click.BadParameter(str(wrong), ctx, param_hint="--tool") from None
     except click.exceptions.Exit:  # the problems of the files were shown
         return REFUSED
-    except Refused as wrong:  # the lock next to the policy holds another digest
+    except Refused as wrong:  # the lock next to the policy has another digest
         show(wrong.explain(), err=True, colour="red")
         return REFUSED
     except (ManifestError, RegistrationRefused, Malformed) as wrong:

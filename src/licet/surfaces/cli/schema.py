@@ -15,7 +15,7 @@ from licet.regular_files import read_regular
 from licet.surfaces.cli.options import FILE, json_option, refuse
 from licet.surfaces.cli.output import make_folder, show, show_json, write_file
 
-MOST_BYTES = 1_000_000  # many times the longest schema
+MOST_BYTES = 1_000_000  # bytes, many times the longest schema
 
 
 @click.command(name="schema")

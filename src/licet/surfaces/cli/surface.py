@@ -129,11 +129,11 @@ def _tools(surface: Surface, short: Short) -> Table:
         rows.append((ANY_COMMAND.replace(" ", "\n"), surface.commands))
     for title, tool in rows:
         name = Text(title, style=_STANDING[tool.standing])
-        table.add_row(name, Text("\n".join(map(visible, _standing(tool)))), _reached(tool, short))
+        table.add_row(name, Text("\n".join(map(visible, _how_it_runs(tool)))), _reached(tool, short))
     return table
 
 
-def _standing(tool: ToolSurface) -> Iterator[str]:
+def _how_it_runs(tool: ToolSurface) -> Iterator[str]:
     """How a tool runs: class, level, bundle, approvals and limits."""
     yield tool.effect or "no class"
     yield tool.level or "no level"
@@ -160,15 +160,15 @@ def _reached(tool: ToolSurface, short: Short) -> Table | Text:
     for kind in RESOURCE_KINDS:
         held = [entry for entry in tool.entries if entry.kind == kind]
         if held:
-            # Hosts and paths differ in what may be done there; of the rest a list of names tells everything.
+            # For hosts and paths the actions differ; for everything else a list of names is enough.
             text = ("\n" if kind in ("hosts", "paths") else ", ").join(short(_entry(entry)) for entry in held)
             grid.add_row(kind, Text(text))
     return grid
 
 
 def _entry(entry: ReachEntry) -> str:
-    told = entry.kind in ("hosts", "paths") or (entry.kind == "storage" and set(entry.ways) != {"read", "write"})
-    ways = f"  {', '.join(entry.ways)}" if told else ""
+    with_ways = entry.kind in ("hosts", "paths") or (entry.kind == "storage" and set(entry.ways) != {"read", "write"})
+    ways = f"  {', '.join(entry.ways)}" if with_ways else ""
     without = f" except {', '.join(entry.excepts)}" if entry.excepts else ""
     return visible(entry.target + ways + without)
 

@@ -85,13 +85,13 @@ def _remove(ctx: click.Context, file: Path | None, as_json: bool) -> None:
 
 def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> None:
     asks = not yes and not as_json and sys.stdin.isatty()
-    if not yes and not asks:  # a script that only wants to look must not accept anything
+    if not yes and not asks:  # a script that only wants to read must not accept anything
         raise click.UsageError("there is no terminal to ask at: add `--yes`, or use `licet surface` to only look", ctx)
     path = named_or_found(file, "FILE").path
     manifest = read_sound(path, Setting(), as_json)
     entry = accepted().get(os.path.realpath(path))
     if entry is not None and entry.digest == manifest.digest:
-        _tell(path, manifest, as_json, f"{path} is already accepted")
+        _report(path, manifest, as_json, f"{path} is already accepted")
         return
     before = accepted_before(path, manifest, Places.here())
     changes = diff(before.manifest, manifest) if before is not None else None
@@ -110,7 +110,7 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> 
         ctx.exit(1)
     accept_policy(path, manifest)
     document = None if changes is None else {**changes.document(), "further": further}
-    _tell(path, manifest, as_json, f"accepted {path}", {"changes": document})
+    _report(path, manifest, as_json, f"accepted {path}", {"changes": document})
 
 
 def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
@@ -130,7 +130,7 @@ def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
         show(f"  except {short(str(rule))}")
 
 
-def _tell(path: Path, manifest: Manifest, as_json: bool, text: str, more: dict[str, Any] | None = None) -> None:
+def _report(path: Path, manifest: Manifest, as_json: bool, text: str, more: dict[str, Any] | None = None) -> None:
     if as_json:
         show_json({"file": os.path.realpath(path), "digest": manifest.digest, "accepted": True, **(more or {})})
     else:

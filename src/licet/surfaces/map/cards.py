@@ -37,7 +37,7 @@ ANY_COMMAND = "any command"
 
 
 def bundle_facts(surface: Surface, bundle: Terms) -> Iterator[str]:
-    """What a bundle adds to the agent's policy for its tools, one phrase for each part."""
+    """The parts that a bundle adds to the policy of its tools, one phrase each."""
     for _, budget in bundle.budgets:
         yield from spending(budget)
     asks, own = bundle.approvals, surface.approvals
@@ -89,15 +89,15 @@ _NOUNS = {
     "connectors": ("connector", "connectors"),
 }
 _OWN = "policy files and code of tools"
-_MOST_NOTES = 3  # lines about exceptions on one card
+_MOST_NOTES = 3  # exceptions on one card
 _MOST_TOLD = 12  # exceptions of one entry in a tooltip
 
 
-Held = list[tuple[str, ReachEntry]]  # who reaches a target, and how
+Held = list[tuple[str, ReachEntry]]  # the tools that reach a target, and how
 
 
 def picture_of(surface: Surface) -> Picture:
-    """The cards and links that show a surface."""
+    """Make the cards and links that show a surface."""
     holders = [(_tool(tool), tool.bundles or ("",), tool.entries) for tool in surface.tools]
     holders += [_server(name, json.loads(text)) for name, text in surface.servers]
     if surface.commands:
@@ -129,11 +129,11 @@ def picture_of(surface: Surface) -> Picture:
 
 
 def _tip(holder: Card, entry: ReachEntry) -> str:
-    return f"{holder.tip[0]} → {_told(entry)}"
+    return f"{holder.tip[0]} → {_described(entry)}"
 
 
-def _told(entry: ReachEntry) -> str:
-    """An entry in words, with as many exceptions as a tooltip can hold."""
+def _described(entry: ReachEntry) -> str:
+    """Describe an entry, with as many exceptions as fit into a tooltip."""
     return "; ".join(
         piece_text(Piece(piece.rule, piece.excepts[:_MOST_TOLD])) + (" …" if len(piece.excepts) > _MOST_TOLD else "")
         for piece in entry.pieces
@@ -141,7 +141,7 @@ def _told(entry: ReachEntry) -> str:
 
 
 def _stacked(name: str, *facts: str, size: float = 13, pill: str = "") -> tuple[tuple[Line, ...], float]:
-    """A name with smaller lines below it, and the height they need."""
+    """A name with smaller lines below it, and their height."""
     lines = [Line(name, size + 8, "name" if size == 13 else "title", size, pill)]
     for fact in facts:
         lines.append(Line(fact, lines[-1].baseline + 17, "muted small", 11))
@@ -278,7 +278,7 @@ def _target(kind: str, target: str, held: Held) -> Card:
     lines = [Line(target, 18, "target", 12.5, aside=_aside(kind, held))]
     for look, note in _notes(held):
         lines.append(Line(note, lines[-1].baseline + 16, look, 11))
-    tip = (target, *(f"{who}: {_told(entry)}" for who, entry in held[:MOST_TIPS]))
+    tip = (target, *(f"{who}: {_described(entry)}" for who, entry in held[:MOST_TIPS]))
     if len(held) > MOST_TIPS:
         tip += (f"… and {len(held) - MOST_TIPS} more",)
     return Card(f"{kind}:{target}", 3, kind, f"k-{kind}", lines[-1].baseline + 10, tuple(lines), tip)
@@ -330,7 +330,7 @@ def _denied(surface: Surface) -> Iterator[Card]:
         yield _denial(f"{domain}:{target}", target, rules, tuple(map(str, rules)))
     if others:
         yield more(len(others), 3, "denied", "denied")
-    if own:  # nobody wrote these: they are said once, not file by file
+    if own:  # protected by licet, so they are one line and not listed by file
         files = [*dict.fromkeys(map(target_of, own))]
         yield _denial("~own", _OWN, own, (_OWN, *files[:MOST_TIPS], "…" if len(files) > MOST_TIPS else ""))
 

@@ -15,7 +15,7 @@ from licet.surfaces.map.cards import HEADINGS, picture_of
 from licet.surfaces.map.layout import Column, Group, Item, Placement, place
 from licet.surfaces.map.model import CLASS_COLOURS, Card, Line, Link, Picture, style_sheet
 
-# Widths in em, on the generous side: fonts differ, and text that ends early looks better than text that runs out.
+# Widths in em, rounded up: fonts differ, and text that is too short looks better than text that overflows.
 _NARROW, _SLIM, _WIDE = frozenset("iljI|.,:;'!"), frozenset('ftr()[]{}/\\-"'), frozenset("mwMW@%…→")
 
 
@@ -132,12 +132,12 @@ _LEGEND = 92.0
 _HEADING = 24.0
 _WIDTHS = (216.0, 168.0, 276.0, 350.0)  # of the agent, bundles, tools and what they reach
 _GUTTER = 64.0
-_WIDE_GUTTER = 190.0, 460.0  # between tools and targets: wider the taller the map, or its curves would be walls
+_WIDE_GUTTER = 190.0, 460.0  # wider for tall maps, because steep links look like a wall
 _SMALL = 11.0
 
 
 def svg_map(surface: Surface, say: Callable[[str], str] = str) -> str:
-    """Draw everything an agent can reach as a standalone SVG document; `say` may put its texts in other words."""
+    """Draw everything an agent can reach as a standalone SVG document; `say` may rephrase its texts."""
     picture = picture_of(surface).worded(say)
     columns = [_column(picture, index) for index in range(4)]
     placed = place(columns, ((link.source, link.target) for link in picture.links))
@@ -192,7 +192,7 @@ def _column(picture: Picture, index: int) -> Column:
 
 
 def _lefts(columns: list[Column], height: float) -> list[float]:
-    """Where each column begins; there is no column of bundles if there are none."""
+    """The left edge of each column; without bundles they have no column."""
     wide = min(max(_WIDE_GUTTER[0], height / 12), _WIDE_GUTTER[1])
     bundles = _MARGIN + _WIDTHS[0] + _GUTTER
     tools = bundles + (_WIDTHS[1] + _GUTTER if columns[1] else 0.0)
@@ -206,7 +206,7 @@ def _headings(picture: Picture, placed: Placement, lefts: list[float]) -> Iterat
 
 
 def _drawn(picture: Picture, placed: Placement, lefts: list[float]) -> Iterator[str]:
-    """Every box, and with each tool its links, so that pointing at a tool highlights them."""
+    """Draw every box, and with each tool its links, so that pointing at the tool highlights them."""
     spots = {card.key: (lefts[card.column], placed.tops[card.key]) for card in picture.cards}
     widths = {card.key: _WIDTHS[card.column] for card in picture.cards}
     starts = _spread(picture, placed, lambda link: (link.source, link.target))
@@ -224,7 +224,7 @@ def _drawn(picture: Picture, placed: Placement, lefts: list[float]) -> Iterator[
 
 
 def _spread(picture: Picture, placed: Placement, ends: Callable[[Link], tuple[str, str]]) -> dict[Link, float]:
-    """How far down each link meets a box: side by side in the order of the other ends, so that few cross there."""
+    """How far down each link meets a box: in the order of their other ends, so that few links cross there."""
     heights = {card.key: card.height for card in picture.cards}
     meeting: dict[str, list[tuple[float, Link]]] = {}
     for link in picture.links:

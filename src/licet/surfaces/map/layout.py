@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 GAP = 8.0  # between two boxes
 GROUP_GAP = 16.0  # between two groups
-_MOST_AIR = 26.0  # added between two boxes of a column that has room
+_MOST_AIR = 26.0  # added between two boxes of a column that is not full
 _SWEEPS = 6
 
 Links = Iterable[tuple[str, str]]
@@ -36,14 +36,14 @@ class Group(Struct, frozen=True):
 
 
 class Placement(Struct, frozen=True):
-    """The top of every box and, by column and group, of every heading; and how tall the whole is."""
+    """The top of every box and, by column and group, of every heading; and the total height."""
 
     tops: Mapping[str, float]
     headings: Mapping[tuple[int, str], float]
     height: float
 
     def moved(self, down: float) -> "Placement":
-        """The same places, further down."""
+        """The same positions, further down."""
         tops = {key: top + down for key, top in self.tops.items()}
         return Placement(tops, {key: top + down for key, top in self.headings.items()}, self.height + down)
 
@@ -52,7 +52,7 @@ Column = tuple[Group, ...]
 
 
 def place(columns: Iterable[Column], links: Links) -> Placement:
-    """Find a place for every box; links go from a column to the next one."""
+    """Find a position for every box; links go from a column to the next one."""
     right: dict[str, list[str]] = {}
     left: dict[str, list[str]] = {}
     for source, target in dict.fromkeys(links):
@@ -64,7 +64,7 @@ def place(columns: Iterable[Column], links: Links) -> Placement:
     centres: dict[str, float] = {}
     headings: dict[tuple[int, str], float] = {}
     tops: dict[str, float] = {}
-    # From the tallest column outwards: it has no room to choose, the others move towards what they are linked to.
+    # From the tallest column outwards: it has no freedom, and the other columns move towards their links.
     for index in (*range(tallest, -1, -1), *range(tallest + 1, len(ordered))):
         near = right if index < tallest else left
         found = _settled(ordered[index], near, centres, height)
@@ -83,8 +83,8 @@ def _ordered(columns: tuple[Column, ...], left: Near, right: Near) -> tuple[Colu
     for _ in range(_SWEEPS):
         for near, path in ((left, range(1, len(columns))), (right, range(len(columns) - 2, -1, -1))):
             for index in path:
-                beside = columns[index - 1 if near is left else index + 1]
-                sorted_column = _sorted(columns[index], near, _ranks(beside))
+                neighbours = columns[index - 1 if near is left else index + 1]
+                sorted_column = _sorted(columns[index], near, _ranks(neighbours))
                 columns = (*columns[:index], sorted_column, *columns[index + 1 :])
         crossings = _crossings(columns, right)
         if crossings < fewest:
@@ -129,7 +129,7 @@ def _crossings(columns: tuple[Column, ...], right: Near) -> int:
 
 
 def _offsets(column: Column, air: float = 0.0) -> tuple[dict[str, float], float]:
-    """How far down each box is when a column is pushed together, and how tall the column is then."""
+    """How far down each box is in a column without gaps, and the height of that column."""
     offsets: dict[str, float] = {}
     down = 0.0
     for group in column:
@@ -151,7 +151,7 @@ def _settled(column: Column, near: Near, centres: Mapping[str, float], height: f
     """The tops of a column's boxes: in order, without overlap, as near to their neighbours as that allows."""
     natural = _natural_height(column)
     boxes = sum(len(group.items) for group in column)
-    # A short column beside a tall one takes some of the room: its links are less steep then.
+    # A short column next to a tall one is spread out, so that its links are less steep.
     air = min(_MOST_AIR, max(0.0, 0.8 * height - natural) / max(boxes, 1))
     offsets, natural = _offsets(column, air)
     wishes: list[float | None] = []
@@ -167,7 +167,7 @@ def _settled(column: Column, near: Near, centres: Mapping[str, float], height: f
 
 
 def _filled(wishes: list[float | None]) -> list[float | None]:
-    """A box without links goes with the one above it, or else with the first one that has links."""
+    """A box without links stays with the box above it, or else with the first one that has links."""
     last = next((wish for wish in wishes if wish is not None), None)
     filled = []
     for wish in wishes:
@@ -177,7 +177,7 @@ def _filled(wishes: list[float | None]) -> list[float | None]:
 
 
 def _rising(wishes: list[float]) -> list[float]:
-    """The nearest values that never fall (least squares: neighbours that would cross share their mean)."""
+    """The nearest non-decreasing values (least squares: neighbours that would cross share their mean)."""
     runs: list[tuple[float, int]] = []
     for wish in wishes:
         mean, count = wish, 1

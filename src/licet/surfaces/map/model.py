@@ -64,7 +64,7 @@ class Picture(Struct, frozen=True):
     links: tuple[Link, ...]
 
     def worded(self, say: Callable[[str], str]) -> "Picture":
-        """The same picture in other words: `say` is given each text of a box or a tooltip."""
+        """The same picture with each text of a box or a tooltip rephrased by `say`."""
         cards = (
             replace(
                 card,
@@ -78,7 +78,7 @@ class Picture(Struct, frozen=True):
 
 
 class Links:
-    """One link between two boxes: a target reached in two ways with different exceptions is still one."""
+    """At most one link between two boxes, even if a target is reached in two ways with different exceptions."""
 
     def __init__(self) -> None:
         self._drawn_as: dict[str, str] = {}
@@ -103,7 +103,7 @@ class Links:
 
 
 def drawn(items: Sequence[T], most: int, matters: Callable[[T], bool]) -> tuple[list[T], list[T]]:
-    """The items that are drawn, in order, and the rest: where there are too many, those that matter come first."""
+    """The items that are drawn, in order, and the rest. If there are too many, the most important ones are drawn."""
     if len(items) <= most:
         return [*items], []
     first = set(sorted(range(len(items)), key=lambda place: not matters(items[place]))[:most])
@@ -121,7 +121,7 @@ def more(rest: int, column: int, group: str, look: str, aside: str = "") -> Card
     return Card(f"~more:{column}:{group}", column, group, look, 28, (line,), tip, stands_for=rest)
 
 
-# (by day, by night): each readable as a line and as a tint on its background.
+# (light, dark): each readable as a line and as a tint on its background.
 KIND_COLOURS: dict[ResourceKind, tuple[str, str]] = {
     "hosts": ("#2563eb", "#7da7ff"),
     "paths": ("#0f766e", "#4fd1bd"),
@@ -170,8 +170,8 @@ _NIGHT = {"INK": "#e6e9ee", "PAGE": "#0f1216", "CARD": "#181c22", "EDGE": "#3d46
 
 
 def style_sheet(links: int) -> str:
-    """The rules of a map with so many links: all of them by day, and the colours again by night."""
-    # The more lines there are the fainter each must be, or together they are a wall; pointing at a tool shows its own.
+    """The style sheet of a map with this many links: light colours, and dark ones for dark mode."""
+    # The more links there are, the fainter each is, so that they do not form a wall; pointing at a tool shows its own.
     faint = min(0.5, max(0.07, 4.5 / max(links, 1) ** 0.5))
     day = _rules(0).replace("FAINT", f"{faint:.2f}")
     return "\n".join([day, "@media (prefers-color-scheme: dark) {", *_colours_only(_rules(1)), "}"])
