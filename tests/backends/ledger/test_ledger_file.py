@@ -169,7 +169,7 @@ def test_a_child_that_was_forked_and_its_parent_write_one_chain(tmp_path: Path) 
     assert (seen["entries"], seen["signed"], seen["sequences"]) == (12, 12, [*range(1, 13)])
 
 
-# Time and heads -------------------------------------------------------------------------------------------------------
+# Time and checkpoints -------------------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -520,8 +520,8 @@ ATTACKS: dict[str, tuple[list[str], str, int]] = {
     "repeat": ([f"INSERT INTO entries SELECT 9, {REST} FROM entries WHERE number = 2"], "chain", 9),
     "truncate": (["DELETE FROM entries WHERE number > 6"], "truncated", 7),
     "empty": (["DELETE FROM entries"], "truncated", 1),
-    "take the heads away": (["DELETE FROM checkpoints"], "unsigned", 1),
-    "edit a head": ([LIE], "head", 8),
+    "remove the checkpoints": (["DELETE FROM checkpoints"], "unsigned", 1),
+    "edit a checkpoint": ([LIE], "checkpoint", 8),
     "edit a signature": (["UPDATE checkpoints SET signature = zeroblob(64) WHERE size = 8"], "signature", 8),
 }
 

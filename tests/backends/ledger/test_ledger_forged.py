@@ -127,9 +127,9 @@ def never_sign(db: sqlite3.Connection) -> None:
 
 CHANGES: dict[str, Callable[[sqlite3.Connection], None]] = {
     "rewritten": rewrite,
-    "rewritten, heads taken away": forge,
-    "rewritten, heads taken away, said to be signed": forge_as_signed,
-    "the end cut off, heads taken away": cut,
+    "rewritten, checkpoints removed": forge,
+    "rewritten, checkpoints removed, said to be signed": forge_as_signed,
+    "the end cut off, checkpoints removed": cut,
     "said to be signed for long": never_sign,
 }
 
@@ -181,7 +181,7 @@ def test_whoever_has_it_open_signs_nothing_of_it_either(
     refused(tmp_path, path, "rolled back or changed since its last checkpoint")
 
 
-VERIFIED = [("rewritten, heads taken away", "root"), ("the end cut off, heads taken away", "truncated")]
+VERIFIED = [("rewritten, checkpoints removed", "root"), ("the end cut off, checkpoints removed", "truncated")]
 
 
 @pytest.mark.parametrize(("how", "kind"), VERIFIED)

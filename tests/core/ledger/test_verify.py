@@ -171,7 +171,7 @@ def test_a_body_that_is_not_bytes_is_reported_without_allocating_memory(held: An
 def test_a_checkpoint_that_is_not_bytes_is_reported(held: Any) -> None:
     finding = verified(ROWS, [CHECKPOINTS[0], CHECKPOINTS[1]._replace(body=held)]).finding
     assert finding is not None
-    assert (finding.kind, finding.number) == ("head", 8)
+    assert (finding.kind, finding.number) == ("checkpoint", 8)
 
 
 def test_at_most_4096_entries_may_be_unsigned() -> None:

@@ -211,7 +211,7 @@ def test_a_manifest_without_a_tool_is_still_no_question(made: Path) -> None:
 # verify and head -----------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_ledger_is_fine_and_says_what_it_was_held_to(made: Path) -> None:
+def test_verify_reports_size_root_and_key_of_an_intact_ledger(made: Path) -> None:
     result = run(made, "receipts", "verify")
     assert result.exit_code == 0
     key = (made / "ledger.pub").read_text().strip()
@@ -221,10 +221,11 @@ def test_a_whole_ledger_is_fine_and_says_what_it_was_held_to(made: Path) -> None
     assert f"  key       {key}\n" in result.stdout
     told = json.loads(run(made, "receipts", "verify", "--json").stdout)
     assert (told["ok"], told["entries"], told["signed"], told["key"]) == (True, 10, 10, key)
+    assert told["checkpoints"] >= 1
     assert len(told["notes"]) == 2
 
 
-def test_a_whole_ledger_that_cannot_go_on_says_so(state: Path) -> None:
+def test_verify_reports_a_missing_file_with_the_last_checkpoint(state: Path) -> None:
     (state / "ledger.head").unlink()
     result = run(state, "receipts", "verify")
     assert result.exit_code == 0
@@ -254,25 +255,25 @@ def test_without_a_key_nothing_is_called_fine(state: Path) -> None:
         assert f"ledger.pub {said}: name a public key with `--key" in result.stderr
 
 
-@pytest.mark.parametrize("text", ["", "{}", "ed25519:short", "[1]", '{"head":{},"signature":"AA=="}'])
-def test_what_is_no_head_ends_with_2(made: Path, tmp_path: Path, text: str) -> None:
-    (tmp_path / "heads.txt").write_text(text)
-    result = run(made, "receipts", "verify", "--head", str(tmp_path / "heads.txt"))
+@pytest.mark.parametrize("text", ["", "{}", "ed25519:short", "[1]", '{"checkpoint":{},"signature":"AA=="}'])
+def test_a_file_without_checkpoints_ends_with_2(made: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "checkpoints.txt").write_text(text)
+    result = run(made, "receipts", "verify", "--head", str(tmp_path / "checkpoints.txt"))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "heads.txt" in result.stderr
+    assert "checkpoints.txt" in result.stderr
 
 
-def test_a_head_is_one_line_that_verifies(made: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_is_one_line_that_verifies(made: Path, tmp_path: Path) -> None:
     printed = run(made, "receipts", "head")
     assert printed.exit_code == 0
     assert len(printed.stdout.splitlines()) == 1
-    (tmp_path / "heads.txt").write_text(printed.stdout + "\n" + printed.stdout)
-    told = json.loads(run(made, "receipts", "verify", "--json", "--head", str(tmp_path / "heads.txt")).stdout)
+    (tmp_path / "checkpoints.txt").write_text(printed.stdout + "\n" + printed.stdout)
+    told = json.loads(run(made, "receipts", "verify", "--json", "--head", str(tmp_path / "checkpoints.txt")).stdout)
     assert told["ok"]
-    assert len(told["notes"]) == 1  # it was held to a head, and to the key that lay beside it
+    assert len(told["notes"]) == 1  # only about the key, which is next to the ledger
 
 
-def test_a_head_of_another_key_is_not_printed(made: Path) -> None:
+def test_a_checkpoint_of_another_key_is_not_printed(made: Path) -> None:
     result = run(made, "receipts", "head", "--key", generated_key().public)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "is not signed with ed25519:" in result.stderr
@@ -296,6 +297,8 @@ def test_a_pack_is_the_same_each_time_and_can_be_checked_without_the_ledger(stat
         ("4", "receipt", ids[1], "deny"),
         ("7", "receipt", ids[3], "deny"),
     ]
+    words = ["receipts", "verify", str(tmp_path / "pack.json"), "--key", key, "--json"]
+    assert json.loads(CliRunner().invoke(licet, words).stdout)["checkpoint"]["key"] == key
 
 
 def test_a_session_is_exported_whole(state: Path, tmp_path: Path) -> None:

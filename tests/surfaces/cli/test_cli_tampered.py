@@ -241,7 +241,7 @@ def set_back(db: sqlite3.Connection) -> None:
 
 
 def test_a_ledger_that_was_set_back_is_revealed_by_a_stored_checkpoint(state: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "heads.txt"
+    kept = tmp_path / "checkpoints.txt"
     kept.write_text(run(state, "receipts", "head").stdout)
     tamper(state, set_back)
     names(run(state, "receipts", "verify"), 2, 10)  # the checkpoint next to the key reveals it
@@ -253,7 +253,7 @@ def test_a_ledger_that_was_set_back_is_revealed_by_a_stored_checkpoint(state: Pa
 
 
 def test_a_checkpoint_of_another_ledger_does_not_match(made: Path, other: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "heads.txt"
+    kept = tmp_path / "checkpoints.txt"
     kept.write_text(run(other, "receipts", "head").stdout)
     names(run(made, "receipts", "verify", "--head", str(kept)), 1, 10)
 

@@ -61,7 +61,7 @@ FindingKind = Literal[
     "truncated",
     "key",
     "signature",
-    "head",
+    "checkpoint",
     "unsigned",
     "clock",
 ]
@@ -288,10 +288,10 @@ class _Checkpoints:
         try:
             facts = read_checkpoint(checkpoint.body)
         except Unsound as wrong:
-            return Finding("head", size, f"the checkpoint after it cannot be read: {wrong}")
+            return Finding("checkpoint", size, f"the checkpoint after it cannot be read: {wrong}")
         if facts.size != size:
             text = f"the index of the checkpoint after it says size {size}, and the checkpoint says {facts.size}"
-            return Finding("head", size, text)
+            return Finding("checkpoint", size, text)
         if facts.key != self._key:
             return Finding("key", size, f"the checkpoint after it is signed with {facts.key}, not with {self._key}")
         if not self._check(facts.key, checkpoint.body, checkpoint.signature):

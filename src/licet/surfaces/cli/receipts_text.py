@@ -239,7 +239,7 @@ def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, hel
                 "file": str(path),
                 "ledger": outcome.ledger,
                 "entries": outcome.entries,
-                "heads": outcome.checkpoints,
+                "checkpoints": outcome.checkpoints,
                 "signed": outcome.signed,
                 "root": outcome.root or None,
                 "key": key,
@@ -319,7 +319,7 @@ def pack_document(pack: Pack) -> dict[str, Any]:
     """A pack as plain data."""
     return {
         "key": pack.key,
-        "head": {name: getattr(pack.checkpoint, name) for name in ("ledger", "size", "root", "time", "key")},
+        "checkpoint": {name: getattr(pack.checkpoint, name) for name in ("ledger", "size", "root", "time", "key")},
         "entries": list(pack.entries),
     }
 
