@@ -132,7 +132,7 @@ def combined(
         manifest = manifest.meet(other) if manifest is not None else None
     for one in documents.values():
         problems += suffix_problems(one.content)
-    if manifest is not None:
+    if manifest is not None and main.kind == "manifest":  # a personality alone: the manifest may assign the bundle
         problems += bundle_problems(manifest)
     return manifest
 

@@ -312,6 +312,14 @@ CASES = [
         "1 file, 1 error",
     ),
     Case(
+        "a personality alone names a tool whose bundle the manifest assigns",
+        {"p.yaml": "id: p\ntoolset: [t]\n", "licet.yaml": BUNDLE},
+        ["p.yaml"],
+        0,
+        [],
+        "1 file, fine",
+    ),
+    Case(
         "the working directory can be another one",
         {
             "m.yaml": "agent: a\ncapabilities: {tools: [t], fs_reach: {read: ['/srv/data']}}\n"
