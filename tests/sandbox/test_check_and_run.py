@@ -35,6 +35,14 @@ def test_a_tool_that_touches_nothing_needs_no_capability_and_no_backend() -> Non
     assert result.layers  # the walls that stood around it
 
 
+@pytest.mark.parametrize("backends", [None, Backends.memory(files=None)])
+def test_the_advice_about_missing_backends_names_a_parameter_of_check_and_run(backends: Backends | None) -> None:
+    result = called(tools.reader, {"path": "/srv/data/a"}, "fs:read:/srv", backends=backends)
+    assert result.reason == "BACKEND_MISSING"
+    assert "pass `backends=Backends.local()`" in result.explain()
+    assert "gate" not in result.explain()
+
+
 @pytest.mark.parametrize("allow", ["fs:read:/srv/data", "fs:read:/srv", "fs:*:*"])
 def test_a_need_that_the_set_covers_runs(allow: str) -> None:
     needs_walls()

@@ -333,11 +333,11 @@ def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | Non
     if registered.missing:
         if call.ports.empty:
             text = f"Tool {call.tool} declares capabilities but no capability backends are configured"
-            call.refuse("BACKEND_MISSING", text, "pass `backends=Backends.local()` to the gate")
+            call.refuse("BACKEND_MISSING", text, "pass `backends=Backends.local()`")
         missing = ", ".join(registered.missing)
         parts = ", ".join(f"{port}=…" for port in registered.missing.values())
         text = f"Tool {call.tool} needs a backend that is not configured: {missing}"
-        call.refuse("BACKEND_MISSING", text, f"pass `Backends.local()`, or `Backends({parts})`, to the gate")
+        call.refuse("BACKEND_MISSING", text, f"pass `backends=Backends.local()`, or `backends=Backends({parts})`")
     if registered.unavailable:
         call.refuse("SANDBOX_UNAVAILABLE", registered.unavailable)
     if registered.needs_context:  # otherwise nothing would use it

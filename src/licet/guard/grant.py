@@ -175,7 +175,9 @@ class Grant:
         if part is None:
             port, title = PART_OF_DOMAIN[use.domain]
             text = f"Tool {self.request.tool} needs a backend that is not configured: {title}"
-            self.refuse("BACKEND_MISSING", text, use, f"pass `Backends.local()`, or `Backends({port}=…)`, to the gate")
+            self.refuse(
+                "BACKEND_MISSING", text, use, f"pass `backends=Backends.local()`, or `backends=Backends({port}=…)`"
+            )
         return part
 
     async def permit(self, use: Use) -> None:
