@@ -1,1 +1,1 @@
-"""How fast licet is, as ratios: against the barest code that gives the same verdicts, and against its peers."""
+"""How fast licet is, as ratios: against the simplest code that gives the same verdicts, and against other libraries."""

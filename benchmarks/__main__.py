@@ -26,7 +26,7 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
 
 
 def main() -> int:
-    """Measure what was asked for; the exit code says whether targets were met only with `--check`."""
+    """Run the chosen benchmarks. Only with `--check` does the exit code report missed targets."""
     options = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     options.add_argument("part", nargs="*", choices=[[], *PARTS], help="which parts to run (all)")
     options.add_argument("--quick", action="store_true", help="fewer rounds: good enough to see what broke")

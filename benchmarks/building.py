@@ -1,6 +1,6 @@
-"""What it costs to get from rules to tables, in time and memory, from text and from YAML; and the algebra on top.
+"""The time and memory to build tables from rules, given as text and as YAML, and the cost of the algebra.
 
-Tables that are built on first use are counted: every build ends with a question.
+Tables are built on first use, so every build ends with a question.
 """
 
 import tempfile
@@ -34,7 +34,7 @@ MEGABYTE = 1 << 20
 PARSED_TARGET, TEXT_TARGET, YAML_TARGET = at_most(2), at_most(8), at_most(3)
 MEMORY_LIMIT = 10 * MEGABYTE
 DOUBLINGS = (250, 500, 1_000, 2_000)
-# Twice the rules in 2.0 times the time is linear, in 4.0 times quadratic; sorting and cold caches take a little.
+# Twice the rules in 2.0 times the time is linear, in 4.0 times quadratic; sorting and cold caches add a little.
 NEAR_LINEAR = at_most(2.6)
 
 Parsed = list[tuple[str, str]]  # which sets a rule belongs to, and its key
@@ -118,7 +118,7 @@ def _floor_tables(rules: tuple[Parsed, Parsed]) -> dict[str, Sets]:
 
 
 def _bare_sets(rules: tuple[Parsed, Parsed]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Rules sorted into sets and nothing else; asking these takes twice as many probes as the floor."""
+    """Rules sorted into sets and nothing else; a question takes twice as many look-ups as with the floor."""
     sides = []
     for side in rules:
         sets: dict[str, set[str]] = {"host": set(), "path": set()}
@@ -156,7 +156,7 @@ def _memory() -> list[Row]:
 
 def _yaml(effort: Effort) -> list[Row]:
     hosts, paths = worlds()
-    # Block lists are what people write; a pattern has to be quoted, or `*` would start an alias.
+    # Block lists, as people write them. A pattern is quoted, because `*` would start an alias.
     lines = ["agent: bench", 'version: "1.0"', "capabilities:", "  destinations:", "    allow:"]
     lines += [f'      - "{scope}"' for scope in hosts.allow]
     lines += ["    deny:", *(f'      - "{scope}"' for scope in hosts.deny)]
@@ -217,7 +217,7 @@ def _pair(size: int) -> tuple[Rules, Rules]:
 
 
 def _asked() -> list[Use]:
-    """Uses that every pair answers the same way, whatever its size."""
+    """Uses with the same answer for every pair, whatever its size."""
     texts = []
     for i in range(5):
         team = f"team{i}.acme{i}.test"

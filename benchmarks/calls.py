@@ -1,7 +1,7 @@
 """A realistic tool call: tool, effect, host, path and capability strings, against one agent's manifest.
 
-30 tools in 5 bundles, 20 hosts and 15 paths, denies among them. One bundle is not assigned, one exceeds the agent's
-class, one narrows the hosts. The same agent is written down here for licet (as its file), the floor and two peers.
+30 tools in 5 bundles, 20 hosts and 15 paths, some of them denied. One bundle is not assigned, one exceeds the agent's
+class, one narrows the hosts. This module writes the same agent for licet (as its file), the floor and two peers.
 """
 
 import functools
@@ -59,7 +59,7 @@ VARIABLES = ["PATH", "LANG"]
 
 
 class Call(NamedTuple):
-    """What a tool asks to do in one call."""
+    """The acts of a tool in one call."""
 
     tool: str
     method: str
@@ -159,7 +159,7 @@ def floor_call(call: Call) -> FloorCall:
 
 
 def floor_calls(asked: Sequence[Call]) -> Contestant:
-    """The floor: as licet's `decide`, it is handed the policy with each call."""
+    """The floor. Like licet's `decide`, it gets the policy with each call."""
     tools = floor_tools()
 
     def answer(call: FloorCall) -> bool:
@@ -209,11 +209,11 @@ def agent_yaml() -> str:
 
 
 def licet_calls(asked: Sequence[Call]) -> Contestant:
-    """licet: `decide` on the loaded manifest; uses are canonical before the clock starts, as the floor's keys are."""
+    """licet: `decide` on the loaded manifest. Uses are parsed before the clock starts, like the keys of the floor."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "agent.yaml")
         path.write_text(agent_yaml(), encoding="utf-8")
-        manifest = replace(load_manifest(path), pinned="licet.lock")  # else writes ask
+        manifest = replace(load_manifest(path), pinned="licet.lock")  # otherwise writes need approval
     usage = Usage()
 
     def uses(call: Call) -> tuple[Use, ...]:
@@ -251,7 +251,7 @@ def tenuo_calls(asked: Sequence[Call]) -> Contestant:
             "variable": tenuo.OneOf(VARIABLES),
         }
 
-    # A warrant cannot tie the path to the action; no call here reads with a writing tool, so it gets one list.
+    # A warrant cannot tie the path to the action. No call here reads with a writing tool, so one list is enough.
     reading, narrowed = acts(["GET"], HOSTS, ["read"], READS), acts(["GET"], NARROW_HOSTS, ["read"], READS)
     writing = acts(["GET", "POST"], HOSTS, ["write"], WRITES)
     bundles = {READING: reading, NARROWED: narrowed, WRITING: writing}
@@ -286,7 +286,7 @@ permit (principal, action in Action::"{WRITING}", resource) when {{
 
 
 def cedar_calls(asked: Sequence[Call]) -> Contestant:
-    """cedarpy: tools are actions inside their bundle, the agent's rules are sets, the context is encoded beforehand."""
+    """cedarpy: tools are actions in their bundle, the agent's rules are sets, and the context is encoded beforehand."""
     cedarpy = load("cedarpy")
     lists = {
         "hosts": HOSTS,

@@ -1,4 +1,4 @@
-"""`licet check` on policy files that are meant to be expensive, against parsing them with libyaml.
+"""`licet check` on policy files that are made to be expensive, against parsing them with libyaml.
 
 The target is the promise of docs/limits.md: at most 0.3 seconds plus 50 times the time of `yaml.compose`, and at most
 200 MB. Both times are processor time, since the machine may be busy.
@@ -19,7 +19,7 @@ __all__ = ["measure"]
 
 SECONDS, RATIO, MEGABYTES = 0.3, 50, 200
 
-# Reported by the process itself: what a parent is told about a child counts the memory of the parent at the fork.
+# Measured by the process itself: the value for a child includes the memory of the parent at the fork.
 _PROGRAM = """
 import sys, time
 from licet.surfaces.cli import main
@@ -29,13 +29,13 @@ except SystemExit as ended:
     peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
     print(ended.code, time.process_time(), peak, file=sys.stderr)
 """
-# Their time goes into Python files beside the policy, which have limits of their own; memory counts for them too.
+# Their time goes into Python files next to the policy, which have their own limits; only their memory counts.
 _SOURCES = ("large modules", "arguments that a tool has not", "tools of one module")
 _QUICK = ("tools of the audit", "different tools and allows", "hosts", "one scalar", "unknown keys", "deep paths")
 
 
 def measure(effort: Effort) -> list[Row]:
-    """A row for the worst time and one for the most memory, over all files."""
+    """One row for the longest time and one for the most memory, over all files."""
     quick = effort == Effort.quick()
     times: list[tuple[float, str, float, float]] = []
     memory: list[tuple[int, str]] = []

@@ -1,7 +1,7 @@
-"""How long one decision takes: a host or a path among n rules, a raw URL, and the whole request of a tool call.
+"""How long one decision takes: a host or a path among n rules, a raw URL, and the request of a complete tool call.
 
-The floor comes twice: with the request's keys already cut out, as a licet `Use` carries them, and cutting them itself.
-Targets hold against both, except for raw URLs, whose keys have to be cut in any case.
+There are two floors: one gets the keys of the request, as a licet `Use` has them, and one computes them itself. Targets
+apply to both, except for raw URLs, whose keys must be computed in any case.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,10 +56,10 @@ PEER_TARGETS: dict[tuple[int, str], Target] = {
 
 
 class Kind(NamedTuple):
-    """One kind of scope: how its world, its uses and its floors are made."""
+    """One kind of scope: how its rules, its uses and its floors are made."""
 
     name: str
-    rule: str  # what stands before a scope in a rule
+    rule: str  # the text before a scope in a rule
     world: Callable[[int], World]
     use_of: Callable[[str], Use]
     key_of: Callable[[str], str]
@@ -132,7 +132,7 @@ def _peer_rows(
 
 def _raw_urls(effort: Effort) -> list[Row]:
     rows = []
-    # 5,000 hosts in turn defeat a cache of 4,096; 96 fit into it.
+    # 5,000 hosts in turn do not fit a cache of 4,096; 96 do.
     for what, count in (("a raw URL, every host new", 5_000), ("a raw URL, host seen before", REQUESTS)):
         world = host_world(1_000, count)
         walking = walking_host_floor(HOST.sets(world))
@@ -157,7 +157,7 @@ def _from_url(capabilities: CapabilitySet) -> Callable[[str], bool]:
 
 
 def _parsing(walking: Callable[[str], bool]) -> Callable[[str], bool]:
-    """The floor behind the same URL parser, trusting whatever it says."""
+    """The floor after the same URL parser, without further checks."""
     parse = can_ada.parse
 
     def decide(url: str) -> bool:
@@ -184,6 +184,6 @@ def _whole_calls(effort: Effort) -> list[Row]:
 
 
 def _only(verdict: bool, contestant: Contestant, expected: Sequence[bool]) -> Contestant:
-    """The same contestant on the questions that are answered one way."""
+    """The same contestant, only on the questions with one answer."""
     asked = zip(contestant.questions, expected, strict=True)
     return replace(contestant, questions=[question for question, answer in asked if answer is verdict])

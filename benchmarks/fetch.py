@@ -1,7 +1,7 @@
-"""What `ctx.fetch` adds to a request: the same small page over a kept connection, beside a bare httpx2 client.
+"""The overhead of `ctx.fetch`: the same small page over a kept connection, compared with a bare httpx2 client.
 
-The server is a process of its own, so that the clock counts the client alone. The URL names an address: licet asks the
-resolver about a name again for each request, by design, and a bare client on a kept connection never does.
+The server is a separate process, so that only the client is timed. The URL has an address: licet resolves a name again
+for each request, by design, and a bare client on a kept connection never does.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ asyncio.run(main())
 
 @contextmanager
 def serving(program: str) -> Iterator[str]:
-    """A page from a server of its own process, which says its port first."""
+    """Serve a page from another process, which first prints its port."""
     server = subprocess.Popen([sys.executable, "-I", "-c", program], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None

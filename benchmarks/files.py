@@ -1,6 +1,6 @@
-"""What it costs to read and write a small file through `ctx.fs`, beside doing the same without any question.
+"""The time to read and write a small file through `ctx.fs`, compared with the same without any check.
 
-The floor of a read is `open().read()`; the floor of a write is the same safe write by hand: a file beside it, then a
+The floor of a read is `open().read()`. The floor of a write is the same safe write by hand: a temporary file, then a
 rename. Small files never wait for a thread, so a call is run by one step, without an event loop.
 """
 

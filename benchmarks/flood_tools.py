@@ -1,4 +1,4 @@
-"""Tools that flood the host, one attack each, and the honest ones that are called beside them."""
+"""Tools that flood the host, one attack each, and the honest tools that run at the same time."""
 
 import asyncio
 import time
@@ -47,7 +47,7 @@ def result(ctx: SyncContext, size: int) -> None:
 
 @tool(needs=["storage:*:tool-private"], effect="write_limited", sandbox="restricted")
 def value(ctx: SyncContext, size: int) -> str:
-    """Store a value that is all small objects, past what the handle would say."""
+    """Store a value that is all small objects, without the checks of the handle."""
     end, call = _wire(ctx)
     end.sendall(_frame(_objects(size), op="kv.set", id=900, call=call, key="k", ttl_seconds=None))
     host: Any = ctx._target._host  # type: ignore[attr-defined]
@@ -65,7 +65,7 @@ def strings(ctx: SyncContext, many: int) -> list[str]:
 
 @tool(needs=["fs:read:${workdir}"], effect="read_only", sandbox="restricted")
 def files(ctx: SyncContext, many: int) -> None:
-    """Open files one after the other, and take none of them."""
+    """Open files one after the other, and receive none of them."""
     end, call = _wire(ctx)
     for number in range(many):
         end.sendall(_frame(b"", op="fs.open", id=900 + number, call=call, path="a.txt", mode="r"))
@@ -75,7 +75,7 @@ def files(ctx: SyncContext, many: int) -> None:
 
 @tool(needs=["fs:read:${workdir}"], effect="read_only", sandbox="restricted")
 def answers(ctx: SyncContext, many: int) -> None:
-    """Ask about a file again and again, and take no answer."""
+    """Ask about a file again and again, and read no answer."""
     end, call = _wire(ctx)
     for number in range(many):
         end.sendall(_frame(b"", op="fs.stat", id=900 + number, call=call, path="a.txt"))
@@ -85,7 +85,7 @@ def answers(ctx: SyncContext, many: int) -> None:
 
 @tool(needs=["network:http:get@127.0.0.1"], effect="read_only", sandbox="restricted")
 def pieces(ctx: SyncContext, url: str, many: int) -> None:
-    """Ask for very many pieces of a large answer at once, and take none."""
+    """Ask for very many pieces of a large answer at once, and read none."""
     end, call = _wire(ctx)
     head = {"call": call, "url": url, "method": "GET", "max_bytes": 256 * MB}
     end.sendall(_frame(b"", op="stream.open", id=900, **head))
@@ -96,7 +96,7 @@ def pieces(ctx: SyncContext, url: str, many: int) -> None:
     time.sleep(60)
 
 
-# A program that sends a large body over each of many connections, whatever the proxy says meanwhile; then the statuses.
+# A program that sends a large body over each of many connections, ignoring the proxy's answers; then the statuses.
 _BODIES = """
 import os, socket, sys, threading
 method, url, many, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -130,7 +130,7 @@ def bodies(ctx: SyncContext, python: str, method: str, url: str, many: int, size
 
 @tool(needs=["network:http:get@127.0.0.1"], effect="read_only", sandbox="restricted")
 async def fetches(ctx: Context, url: str, many: int, size: int) -> list[str]:
-    """Fetch large answers, all at once; what became of each."""
+    """Fetch large answers, all at once, and return the result of each."""
 
     async def one() -> str:
         try:
@@ -149,7 +149,7 @@ async def headers(ctx: Context, url: str, many: int) -> int:
 
 @tool(needs=["network:http:get@*.hangs.test"], effect="read_only", sandbox="native")
 async def names(ctx: Context, many: int) -> str:
-    """Look up names that nobody answers for, and leave."""
+    """Look up names that no resolver answers, and return."""
     work = [asyncio.ensure_future(ctx.fetch(f"http://a{number}.hangs.test/")) for number in range(many)]
     await asyncio.sleep(0.2)
     for one in work:

@@ -1,8 +1,8 @@
-"""What the attacks of one call cost everybody else: an honest session calls a tool while each attack runs beside it.
+"""What an attack costs others: an honest session calls a tool while each attack runs in the same host.
 
-Each attack has a host process of its own, which reports by how much the honest calls took longer at the 99th
-percentile, and by how much the process grew at its largest. An attack that was not stopped for the expected reason
-counts as a missed target, however little it cost.
+Each attack has its own host process, which reports by how much the honest calls took longer at the 99th percentile, and
+by how much the process grew at most. An attack that was not stopped for the expected reason counts as a missed target,
+however little it cost.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ __all__ = ["measure"]
 
 DELAY, GROWTH = 0.050, 128 * MB
 BASELINE, PACE = 400, 0.002  # honest calls without an attack, and the time between two of them
-ENOUGH = 200  # honest calls beside an attack; one that is over sooner is repeated
+ENOUGH = 200  # honest calls during an attack; a shorter attack is repeated
 
-# A page of any size: `/<bytes>`. It reads requests to their end, with whatever they carry.
+# Serves a page of any size: `/<bytes>`. It reads requests to their end.
 SERVER = """
 import asyncio
 piece = bytes(1 << 16)
@@ -65,7 +65,7 @@ Attack = Callable[[Session, str, Path], Awaitable[str]]
 
 
 def _calls(tool: str, expected: str, given: Callable[[str, Path], dict[str, Any]]) -> tuple[Attack, str]:
-    """One call of a tool; what is looked for is its reason, or its value as text."""
+    """One call of a tool; returns its reason, or its value as text."""
 
     async def attack(session: Session, url: str, place: Path) -> str:
         result = await session.call(tool, given(url, place))
@@ -144,7 +144,7 @@ async def _host(name: str, place: Path, url: str) -> dict[str, Any]:
     async with gate.session("honest") as session, gate.session("hostile") as hostile:
         await hostile.call(
             "fetches", {"url": f"{url}/1", "many": 1, "size": 10}
-        )  # what is imported once counts for none
+        )  # imports happen once, and count for no attack
         await _times(session, tool, given, 20)
         before = await _times(session, tool, given, BASELINE)
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
@@ -161,7 +161,7 @@ async def _host(name: str, place: Path, url: str) -> dict[str, Any]:
             running = asyncio.ensure_future(run())
             during += await _times(session, tool, given, None, over)
             outcome = await running
-            during += await _times(session, tool, given, 10)  # what it left behind
+            during += await _times(session, tool, given, 10)  # the memory that it did not release
         growth = _peak() - small
     return {"delay": _p99(during) - _p99(before), "growth": growth, "outcome": outcome, "calls": len(during)}
 
@@ -213,7 +213,7 @@ def _gate(place: Path) -> Gate:
 
 @contextmanager
 def _resolver() -> Iterator[None]:
-    """A resolver that knows one name, and hangs over some."""
+    """A resolver that knows one name, and never answers for some."""
     real = socket.getaddrinfo
 
     def ask(host: str, port: Any, *args: Any, **kind: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The floors: the barest pure Python that gives the same verdicts, with no type, no reason and no rule behind them.
+"""The floors: the simplest pure Python that gives the same verdicts, without types, reasons or positions of rules.
 
-Folding happens once, when the sets are built: allows inside a denied scope are dropped, and then the most specific key
-alone decides, so that one chain of probes answers allow and deny. Only sets and strings are used here.
+Denies are applied once, when the sets are built: allows inside a denied scope are dropped. Then the most specific key
+decides, so one chain of look-ups answers allow and deny. Only sets and strings are used here.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 Keys = tuple[str, ...]
-Sets = tuple[frozenset[str], frozenset[str]]  # all keys that some rule names, and those that are allowed
+Sets = tuple[frozenset[str], frozenset[str]]  # all keys of rules, and the allowed ones
 
 
 def host_key(pattern: str) -> str:
@@ -50,7 +50,7 @@ def path_keys(path: str) -> Keys:
 
 
 def keyed_floor(sets: Sets) -> Callable[[Keys], bool]:
-    """A decision for a request that already carries its keys."""
+    """A decision for a request that already has its keys."""
     known, allowed = sets
 
     def decide(keys: Keys) -> bool:
@@ -63,7 +63,7 @@ def keyed_floor(sets: Sets) -> Callable[[Keys], bool]:
 
 
 def walking_host_floor(sets: Sets) -> Callable[[str], bool]:
-    """A decision for a bare canonical host: the keys are cut out of it at its dots, as far as needed."""
+    """A decision for a canonical host: its keys are cut at the dots, as far as needed."""
     known, allowed = sets
     domains = frozenset(key[1:] for key in known if key[:1] == ".")
     allowed_domains = frozenset(key[1:] for key in allowed if key[:1] == ".")
@@ -83,7 +83,7 @@ def walking_host_floor(sets: Sets) -> Callable[[str], bool]:
 
 
 def walking_path_floor(sets: Sets) -> Callable[[str], bool]:
-    """A decision for a bare clean path: the keys are cut out of it at its slashes, as far as needed."""
+    """A decision for a clean path: its keys are cut at the slashes, as far as needed."""
     known, allowed = sets
     everything = "" in allowed
 
@@ -98,7 +98,7 @@ def walking_path_floor(sets: Sets) -> Callable[[str], bool]:
 
 
 def fold(allow: Iterable[str], deny: Iterable[str], walking: Callable[[Sets], Callable[[str], bool]]) -> Sets:
-    """The floor's two sets: denies win, so an allow inside a deny disappears."""
+    """Build the two sets of the floor: a deny wins, so an allow inside a deny is dropped."""
     denied = frozenset(deny)
     inside_a_deny = walking((denied, denied))
     allowed = frozenset(filterfalse(inside_a_deny, allow))
@@ -110,7 +110,7 @@ FloorCall = tuple[str, Sequence[tuple[str, Keys]]]
 
 
 def call_floor(call: FloorCall, tools: Tools) -> bool:
-    """A decision for a whole call: bundle and effect are folded into which tools, and which acts of them, have sets."""
+    """A decision for a complete call: bundle and effect decide beforehand which acts of which tools have sets."""
     name, uses = call
     tool = tools.get(name)
     if tool is None:

@@ -1,7 +1,7 @@
-"""What it costs to make a whole governed call: check the arguments, decide, keep an event, run the tool.
+"""The cost of a complete governed call: check the arguments, decide, store an event, run the tool.
 
-The tool does nothing but note that it ran. The floor is the same four steps by hand. A slice is many calls inside one
-turn of the event loop, so that starting the loop is nobody's cost; what a contestant keeps is emptied after each slice.
+The tool only records that it ran. The floor is the same four steps by hand. A slice is many calls inside one run of the
+event loop, so that starting the loop is not measured. Stored events are deleted after each slice.
 """
 
 import asyncio
@@ -82,11 +82,11 @@ def _calls(loop: asyncio.AbstractEventLoop, place: Path, effort: Effort) -> list
     contestants, absent = [], {}
     for name, build in {**ways, **PEERS}.items():
         try:
-            _must_refuse(loop, name, build(place))  # on one of its own: a kernel may stop an agent that was refused
+            _must_refuse(loop, name, build(place))  # on a separate agent: a kernel may stop an agent after a refusal
             contestants.append(_contestant(loop, name, build(place)))
         except AbsentPeerError as why:
             absent[name] = str(why)
-    longer = replace(effort, slice_ns=effort.slice_ns * 5)  # a slow peer leaves cold caches to whoever comes next
+    longer = replace(effort, slice_ns=effort.slice_ns * 5)  # a slow peer leaves cold caches to the next contestant
     raced = race(contestants, [(CITIES, [None] * len(CITIES))], longer)
     times = {name: _per_call(timing, len(CITIES)) for name, timing in raced.items()}
     what = "a whole governed call"
@@ -101,7 +101,7 @@ def _calls(loop: asyncio.AbstractEventLoop, place: Path, effort: Effort) -> list
 
 
 def _contestant(loop: asyncio.AbstractEventLoop, name: str, way: Way) -> Contestant:
-    """A way as a contestant; its one question is fifty calls, its verdict what ran and what came back."""
+    """Make a contestant. One question is fifty calls; the verdict is what ran and what was returned."""
     call = way.call
 
     async def each(cities: Sequence[str]) -> list[Any]:
@@ -118,7 +118,7 @@ def _contestant(loop: asyncio.AbstractEventLoop, name: str, way: Way) -> Contest
 
 
 def _must_refuse(loop: asyncio.AbstractEventLoop, name: str, way: Way) -> None:
-    """A contestant that lets a call through that it should refuse has nothing to be timed for."""
+    """Check that a contestant refuses a forbidden call; otherwise its time means nothing."""
     try:
         way.value(loop.run_until_complete(way.call(DENIED, {"city": "oslo"})))
     except way.refusal:
@@ -164,7 +164,7 @@ async def _noop(city: str) -> None:
 
 @tool(name="checking", needs=["env:read:*"], effect="read_only", sandbox="native")
 async def _checking(ctx: Context, city: str) -> None:
-    """Do nothing but ask for one variable, again and again; each time it is checked."""
+    """Only read one variable, again and again; each read is checked."""
     for _ in range(CHECKS):
         if ctx.env.get("LANG") != "C":
             raise AssertionError("the variable is declared and set")
@@ -179,7 +179,7 @@ async def _forbidden(city: str) -> None:
 
 @tool(name="waiting", needs=["env:read:*"], effect="read_only", sandbox="native")
 async def _waiting(ctx: Context, number: int) -> int:
-    """Let the others run, twice, with a check between."""
+    """Let other tasks run, twice, with a check between."""
     await asyncio.sleep(0)
     ctx.env.get("LANG")
     await asyncio.sleep(0)
@@ -187,7 +187,7 @@ async def _waiting(ctx: Context, number: int) -> int:
 
 
 def _session(place: Path) -> tuple[Session, Callable[[], None]]:
-    """A session on memory backends, and what empties its ledger."""
+    """A session on memory backends, and a function that empties its ledger."""
     path = place / "agent.yaml"
     path.write_text(json.dumps(MANIFEST))
     gate = Gate(
@@ -225,9 +225,9 @@ def _licet_checking(place: Path) -> Way:
 
 
 def _crowds(loop: asyncio.AbstractEventLoop, place: Path, effort: Effort) -> list[Row]:
-    """The same ten thousand calls, all at once and in tens: what more a call costs in a crowd.
+    """The same ten thousand calls, all at once and in tens: the extra cost of a call among many.
 
-    Here the collector runs: what a crowd holds is what it walks. What the process held before is not the crowd's.
+    The garbage collector is on here, because it walks the objects of all these calls. Objects from before do not count.
     """
     session, forget = _session(place)
 
@@ -262,13 +262,13 @@ def _crowd(
     count: int,
     forget: Callable[[], None],
 ) -> Contestant:
-    """So many calls at once, as often as makes ten thousand; right if every result came, in the order of the calls."""
+    """Make this many calls at once, repeated up to ten thousand; checks that results come in the order of the calls."""
 
     async def all_of_them(count: int) -> list[int]:
         values: list[int] = []
         for _ in range(CROWD // count):
             values += [result.value for result in await start(count)]
-            forget()  # ten calls must not carry what the tens before them left behind
+            forget()  # ten calls must not pay for the garbage of the tens before them
         return values
 
     def read(values: list[int]) -> bool:

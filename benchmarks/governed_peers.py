@@ -1,7 +1,7 @@
-"""The peers of a whole governed call, each around the same tool that does nothing, with everything kept in memory.
+"""The peers of a complete governed call, each around the same tool that does nothing, with everything in memory.
 
-Each is asked for what licet does: look at the arguments, decide, keep an event, run the tool. Where a peer lets a part
-be left out it says so in its name. Logging is off; metrics that nobody reads are off.
+Each does what licet does: check the arguments, decide, store an event, run the tool. If a peer can leave out a part,
+its name says so. Logging and unread metrics are off.
 """
 
 import logging
@@ -20,7 +20,7 @@ ALLOWED, DENIED = "noop", "forbidden"
 AGENT = "bench"
 LONGEST_HISTORY = 50
 
-ran: list[str] = []  # what every tool here was called with: the proof that it ran
+ran: list[str] = []  # the arguments of every tool call here, as proof that it ran
 
 
 async def noop(city: str) -> None:
@@ -38,7 +38,7 @@ TOOLS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {ALLOWED: noop, DEN
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to call a tool by name: `value` reads its outcome and raises `refusal` if there was none to be had."""
+    """One way to call a tool by name: `value` reads its result, or raises `refusal`."""
 
     call: Callable[[str, dict[str, Any]], Coroutine[Any, Any, Any]]
     forget: Callable[[], None] = lambda: None
@@ -51,7 +51,7 @@ class Way:
 
 def _toolkit(module: str) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it says at each import that its parts have been renamed
+        warnings.simplefilter("ignore")  # it warns at each import that its parts were renamed
         loaded = load(module)
     for name in ("agent_os", "agent_control_plane", "FlightRecorder"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -64,7 +64,7 @@ def toolkit_gateway(place: Path) -> Way:
 
 
 def toolkit_gateway_both_ways(place: Path) -> Way:
-    """The same, and what the tool answers goes back through the gateway too."""
+    """The same, and the answer of the tool goes back through the gateway too."""
     return _gateway(answers=True)
 
 
@@ -75,7 +75,7 @@ def _gateway(*, answers: bool) -> Way:
     gateway = gateways.MCPGateway(policy, audit_sink=sink, metrics=metrics.NoOpMCPMetrics())
     intercept, intercept_answer = gateway.intercept_tool_call, gateway.intercept_tool_response
 
-    async def call(name: str, given: dict[str, Any]) -> Any:  # the gateway only judges: whoever asks it runs the tool
+    async def call(name: str, given: dict[str, Any]) -> Any:  # the gateway only decides: its caller runs the tool
         allowed, reason = intercept(AGENT, name, given)
         if not allowed:
             raise PermissionError(reason)
@@ -94,14 +94,14 @@ def _gateway(*, answers: bool) -> Way:
 def toolkit_stateless_kernel(place: Path) -> Way:
     """Its stateless kernel, under the two kinds of policy of its documentation: blocked actions, and no personal data.
 
-    Its events are a history, which it hands back with each answer and which goes in again with the next request.
+    Its events are a history, which it returns with each answer and which the next request contains.
     """
     kernel, fresh = _stateless()
     context = fresh
 
     async def call(name: str, given: dict[str, Any]) -> Any:
         nonlocal context
-        if len(context.history) == LONGEST_HISTORY:  # it is copied in each call: a long one would make it slow
+        if len(context.history) == LONGEST_HISTORY:  # the history is copied in each call, so a long one would be slow
             context = fresh
         outcome = await kernel.execute(name, given, context)
         context = outcome.updated_context or context
@@ -111,7 +111,7 @@ def toolkit_stateless_kernel(place: Path) -> Way:
 
 
 def toolkit_stateless_kernel_without_event(place: Path) -> Way:
-    """The same, with the history that it hands back thrown away."""
+    """The same, without keeping the history."""
     kernel, context = _stateless()
 
     def call(name: str, given: dict[str, Any]) -> Coroutine[Any, Any, Any]:
@@ -124,7 +124,7 @@ def _stateless() -> tuple[Any, Any]:
     stateless = _toolkit("agent_os.stateless")
 
     async def act(self: Any, action: str, params: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
-        return {"data": await TOOLS[action](**params)}  # where it would run the action, it has a stub to fill
+        return {"data": await TOOLS[action](**params)}  # its stub for running an action has to be replaced
 
     kernel_type = type("Kernel", (stateless.StatelessKernel,), {"_execute_action": act})
     kernel = kernel_type(policies={"tools": {"blocked_actions": [DENIED]}})
@@ -136,14 +136,14 @@ def _stateless_value(outcome: Any) -> Any:
 
 
 def toolkit_kernel(place: Path) -> Way:
-    """Its kernel: a system call through the policy engine and the flight recorder, batching as it does by itself."""
+    """Its kernel: a system call through the policy engine and the flight recorder, with its default batching."""
     recorders = _toolkit("agent_control_plane.flight_recorder")
     with tempfile.NamedTemporaryFile(dir=place, suffix=".db", delete=False) as file:
         return _kernel(recorders.FlightRecorder(file.name))
 
 
 def toolkit_kernel_without_event(place: Path) -> Way:
-    """Its kernel without a flight recorder: it decides and runs the tool, and nothing is kept."""
+    """Its kernel without a flight recorder: it decides and runs the tool, and stores nothing."""
     return _kernel(None)
 
 
@@ -193,7 +193,7 @@ def tenuo_guard(place: Path) -> Way:
 
 
 def fastmcp_middleware(place: Path) -> Way:
-    """FastMCP: `call_tool` on the server itself, no client, no transport; its middleware is a look-up and an event."""
+    """FastMCP: `call_tool` on the server itself, without client or transport; its middleware looks up and logs."""
     fastmcp, middlewares, exceptions = (
         load("fastmcp"),
         load("fastmcp.server.middleware"),

@@ -1,9 +1,9 @@
-"""A small measuring kit: contestants run interleaved in one process, and what counts is the ratio of their minima.
+"""A small measuring kit: contestants run interleaved in one process, and the ratio of their minima counts.
 
 The machine is assumed to be noisy. Every round gives each contestant one short slice of time, in rotating order, so a
-disturbance hits all of them; the minimum over many rounds is the time without disturbance. The clock counts this
-thread's own time: everything raced here only computes, and what other programs take from the machine is not its cost.
-Every answer is checked: once before the clock starts, and again on the last pass of every slice.
+disturbance hits all of them; the minimum over many rounds is the time without disturbance. The clock counts the CPU
+time of this thread: everything raced here only computes, and other programs on the machine do not count. Every answer
+is checked: once before the clock starts, and again on the last pass of every slice.
 """
 
 import gc
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class VerdictError(AssertionError):
-    """A contestant gave another verdict than the one expected, so its time means nothing."""
+    """A contestant gave a wrong verdict, so its time means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,10 @@ class Timing:
 def race(
     contestants: Sequence[Contestant], expected: Sequence[Any], effort: Effort, *, collecting: bool = False
 ) -> dict[str, Timing]:
-    """Time all contestants on the same questions, slice by slice, and check every one of their verdicts.
+    """Time all contestants on the same questions, slice by slice, and check all their verdicts.
 
-    The garbage collector is off, so that nobody pays for another's garbage, unless it is a part of what is measured.
+    The garbage collector is off, so that no contestant pays for another's garbage, unless it is a part of the
+    measurement.
     """
     slices: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
     passes = {contestant.name: _passes(contestant, expected, effort) for contestant in contestants}
@@ -124,9 +125,9 @@ def spawn_race(
     report: Callable[[bytes], float] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Timing]:
-    """Time whole processes, interleaved: by the wall clock, or by what `report` reads from their output."""
+    """Time complete processes, interleaved: by the wall clock, or by a value that `report` reads from their output."""
     times: dict[str, list[float]] = {name: [] for name in commands}
-    # Compiled modules are part of every installation; whoever measures may have been told to write none.
+    # Every installation has compiled modules, but the environment may say that none are written.
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **(environment or {})}
     for number in range(effort.processes + 1):
         for name, command in commands.items():
@@ -147,7 +148,7 @@ def spawn_race(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a ratio has to be: at most a limit (against a floor), or at least one (against a peer)."""
+    """The target of a ratio: at most a limit (against a floor), or at least one (against a peer)."""
 
     sense: Literal["at most", "at least"]
     limit: float
@@ -160,21 +161,21 @@ class Target:
 
 
 def at_most(limit: float) -> Target:
-    """The ratio may not be larger than this."""
+    """The ratio must not be larger than this."""
     return Target("at most", limit)
 
 
 def at_least(limit: float) -> Target:
-    """The ratio may not be smaller than this."""
+    """The ratio must not be smaller than this."""
     return Target("at least", limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table: licet beside one other contestant, and their ratio.
+    """One line of the table: licet, one other contestant, and their ratio.
 
     A floor's ratio is licet / floor (how much more licet costs); a peer's is peer / licet (how much faster licet is).
-    `note` replaces the numbers where there are none.
+    `note` replaces the numbers if there are none.
     """
 
     what: str
@@ -195,9 +196,9 @@ class Row:
 
 
 def other_walls() -> tuple[str, list[str]] | None:
-    """What else puts a program behind walls on this machine, and its command around `true`; None if nothing does.
+    """Another sandbox on this machine, with its command for `true`; None if there is none.
 
-    Bubblewrap where it is installed. Without it the namespaces alone, which is less than it does.
+    That is Bubblewrap if it is installed, otherwise only namespaces, which do less.
     """
     bwrap, unshare = shutil.which("bwrap"), shutil.which("unshare")
     if bwrap:
@@ -209,17 +210,17 @@ def other_walls() -> tuple[str, list[str]] | None:
 
 
 def versus_floor(what: str, floor: str, licet: Timing, other: Timing, target: Target | None = None) -> Row:
-    """How many times the floor's time licet takes."""
+    """The time of licet as a multiple of the floor's time."""
     return Row(what, floor, duration(licet.best), duration(other.best), licet.best / other.best, target)
 
 
 def versus_peer(what: str, peer: str, licet: Timing, other: Timing, target: Target | None = None) -> Row:
-    """How many times faster than the peer licet is."""
+    """The time of the peer as a multiple of licet's time."""
     return Row(what, peer, duration(licet.best), duration(other.best), other.best / licet.best, target)
 
 
 def duration(nanoseconds: float) -> str:
-    """A time for people: three digits and the unit that fits."""
+    """Format a time: three digits and a fitting unit."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if nanoseconds >= size * 0.0995:
             return (
@@ -229,7 +230,7 @@ def duration(nanoseconds: float) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """All rows as one aligned table; a repeated first column is left blank, a note stands behind its verdict."""
+    """Format all rows as one table; a repeated first column is left blank, and a note follows its verdict."""
     lines = [("", "against", "licet", "other", "ratio", "target", "")]
     previous = ""
     for row in rows:

@@ -1,7 +1,7 @@
-"""Policy files of up to 1 MiB that are meant to be slow to check, or to take much memory: one for each idea.
+"""Policy files of up to 1 MiB that are made to be slow to check, or to take much memory: one for each idea.
 
-Each case is a mapping of file names to texts; the command under test is given the first of them. The sizes follow
-from the limit on a policy file: whatever is repeated, is repeated as often as fits.
+Each case is a mapping of file names to texts; the command under test gets the first of them. The sizes follow from the
+limit on a policy file: lines are repeated as often as they fit.
 """
 
 from collections.abc import Callable, Iterator
@@ -112,7 +112,7 @@ def different_tools_and_allows() -> Files:
 
 @_case
 def wide_tools_and_allows() -> Files:
-    """Each tool needs everything below a place, and the ceiling allows many single places there."""
+    """Each tool needs everything below a directory, and the ceiling allows many single paths there."""
     return _one_line(
         shared(
             ("tools:\n", lambda n: f"  t{n}: {_FLAT}'fs:read:/d','env:read:E{n}']}}\n"),

@@ -1,7 +1,7 @@
-"""The peers, each set up the way its own documentation makes fastest, on the same rules and requests.
+"""The peers, each set up in the fastest way of its own documentation, on the same rules and requests.
 
-Policies are parsed and indexed before the clock starts, requests are prepared as far as the peer lets us, logging is
-off, and answers are read after the clock has stopped. A peer that is not installed is named with the reason.
+Policies are parsed and indexed before the clock starts, requests are prepared as far as the peer allows, logging is
+off, and answers are read after the clock has stopped. A peer that is not installed is listed with the reason.
 """
 
 import functools
@@ -31,7 +31,7 @@ def load(name: str) -> Any:
 
 
 def admission(peers: dict[str, Callable[[Any], Contestant]], world: Any) -> tuple[list[Contestant], dict[str, str]]:
-    """The peers that can take part in a world, and for the others why not."""
+    """The peers that can take part in a world, and the reasons of the others."""
     seated, absent = [], {}
     for name, build in peers.items():
         try:
@@ -42,7 +42,7 @@ def admission(peers: dict[str, Callable[[Any], Contestant]], world: Any) -> tupl
 
 
 def _keys(world: World) -> list[tuple[str, ...]]:
-    """Each request with the rules' own spellings that could cover it, so that set look-ups replace patterns."""
+    """Each request with the rule texts that could cover it, so that set look-ups replace patterns."""
     if world.kind == "path":
         return [path_keys(request) for request in world.requests]
     return [tuple(f"*{key}" if key[:1] in (".", "") else key for key in host_keys(host)) for host in world.requests]
@@ -77,7 +77,7 @@ m = r.sub == p.sub && reach(r.keys)
 
 
 def casbin_scopes(world: World) -> Contestant:
-    """casbin: a matcher function over two sets; its own `globMatch` per rule takes milliseconds at 1,000 rules."""
+    """casbin: a matcher function over two sets; its own `globMatch` per rule takes milliseconds with 1,000 rules."""
     casbin = load("casbin")
     for name in ("casbin", "casbin.enforcer", "casbin.policy", "casbin.role"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -102,10 +102,10 @@ def cedar_uid(kind: str, name: str) -> dict[str, str]:
 
 
 def cedar_scopes(world: World) -> Contestant:
-    """cedarpy: parsed policy and entity handles; the rules are two sets on the agent, one policy asks both.
+    """cedarpy: parsed policy and entity handles; the rules are two sets on the agent, and one policy checks both.
 
-    One policy per rule is linear (1.6 ms at 1,000). A hierarchy of hosts would need every host that will ever be asked
-    about to be an entity beforehand. The context is encoded before the clock starts.
+    One policy per rule is linear (1.6 ms with 1,000). A hierarchy of hosts would need every requested host as an entity
+    beforehand. The context is encoded before the clock starts.
     """
     cedarpy = load("cedarpy")
     policies = cedarpy.PolicySet.from_str(_CEDAR_POLICY)
@@ -137,7 +137,7 @@ def tenuo_paths(tenuo: Any, roots: Sequence[str]) -> Any:
 
 
 def tenuo_warrant(tenuo: Any, capabilities: dict[str, dict[str, Any]]) -> Any:
-    """A warrant issued and read once; only its constraints are checked afterwards, no signature and no expiry."""
+    """Issue and read a warrant once; afterwards only its constraints are checked, no signature and no expiry."""
     key = tenuo.SigningKey()
     return tenuo.Warrant.issue(key, capabilities, 3600, key.public_key)
 

@@ -1,9 +1,9 @@
-"""What walls add to a program: starting one, and one request through the proxy.
+"""The overhead of walls around a program: starting one, and one request through the proxy.
 
-A start is raced against bubblewrap where it is installed, and against an interpreter that does nothing: `ctx.process`
-starts one for each program, and `licet run` one, which loads while it does. A request is timed inside the walls, in one
-process that makes many, beside the same process without any: to the web server of the standard library, and to one that
-does nothing but send bytes that it has ready.
+A start is raced against bubblewrap if it is installed, and against an interpreter that does nothing: `ctx.process`
+starts one interpreter for each program, and so does `licet run`. A request is timed inside the walls, in one process
+that makes many, and compared with the same process without walls: to the web server of the standard library, and to a
+server that only sends prepared bytes.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ print(times[0], times[len(times) // 2])
 
 
 def measure(effort: Effort) -> list[Row]:
-    """The rows of this part; where there are no namespaces, what could not be measured."""
+    """The rows of this part; without namespaces, rows that say so."""
     from licet.sandbox import probe
 
     if not probe.support().namespaces:
@@ -102,7 +102,7 @@ def _requests(effort: Effort, program: str, against: str, **goal: Any) -> Row:
         return found
 
     found = asyncio.run(run())
-    # Typical requests, not the luckiest: two processes and two loops take turns here.
+    # Medians and not minima: two processes and two event loops take turns here.
     typical = {name: min(one.median for one in each) for name, each in found.items()}
     proxy, direct = (Timing(typical[name], typical[name]) for name in ("proxy", "direct"))
     return versus_floor("a request through the proxy", against, proxy, direct, **goal)
@@ -165,12 +165,12 @@ class _Open:
     layers = Layers(())
 
     def around(self, command: Any) -> Any:
-        """The command as it is."""
+        """Return the command unchanged."""
         return command
 
 
 def _handle(kind: str, port: str | None) -> Callable[..., Awaitable[Any]]:
-    """`ctx.process.spawn` of a call that may start anything, and reach one port."""
+    """`ctx.process.spawn` of a call that may start any program and reach one port."""
     from licet import load_manifest
     from licet.backends.http import HttpClient
     from licet.core.decision.reach import reach_of

@@ -1,7 +1,7 @@
-"""What receipts cost: chained in memory, durable on a disk, verified, and in a ledger of a million.
+"""The cost of receipts: chained in memory, durable on a disk, verified, and in a ledger of a million.
 
-What only computes is counted in its own time, like everywhere here. What waits for a disk or works in two threads is
-measured by the wall clock, interleaved, and the best of many is what counts.
+Work that only computes is measured in CPU time, as everywhere here. Work that waits for a disk or uses two threads is
+measured by the wall clock, interleaved, and the best of many counts.
 """
 
 import asyncio
@@ -45,8 +45,8 @@ CHAINED, DURABLE, VERIFIED, APPENDED, FOUND = at_most(2), at_least(10), at_least
 CITIES = [f"city {number}" for number in range(50)]
 AT_ONCE = 64
 FEW = 1_000
-CHECKED, SIGNATURES = 30_000, 2_000  # receipts and signatures that are verified in about the same time
-BATCH = 1_000  # receipts that are appended at once, where the ledger is measured and not the disk
+CHECKED, SIGNATURES = 30_000, 2_000  # receipts and signatures that take about the same time to verify
+BATCH = 1_000  # receipts that are appended at once, to measure the ledger and not the disk
 QUICK, FULL = 30_000, 1_000_000
 BUDGET = {"max_calls_per_session": 10**12, "max_cost_usd": 10**9}
 
@@ -54,7 +54,7 @@ BUDGET = {"max_calls_per_session": 10**12, "max_cost_usd": 10**9}
 def measure(effort: Effort) -> list[Row]:
     """Every row about receipts."""
     many = FULL if effort.rounds >= Effort.full().rounds else QUICK
-    # On the disk of the checkout: where temporary files are in memory, nothing would have to be written.
+    # On the disk of the checkout: temporary files may be in memory, where nothing has to be written.
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
         place = Path(folder)
         return [
@@ -110,15 +110,15 @@ def _chained(place: Path, effort: Effort) -> list[Row]:
 
 
 def _durable(place: Path, effort: Effort) -> list[Row]:
-    """The same calls through the ledger on disk: many at once, and each with commits of its own.
+    """The same calls through the ledger on disk: many at once, and each with its own commits.
 
-    The target is about sharing what is waited for, so it is held against the same ledger without it. A bare write and
-    fsync is shown beside it, and has no target: how a call compares with that is a matter of the disk. Where an fsync
-    takes 80 µs, ten times as fast is 9 µs a call, and a call that keeps nothing at all takes longer.
+    The target is about sharing the wait for the disk, so the comparison is the same ledger without sharing. A bare
+    write and fsync is shown too, without a target, since that ratio depends on the disk: where an fsync takes 80 µs,
+    ten times as fast would be 9 µs a call, which is less than a call that stores nothing.
     """
     ledger = SqliteLedger(place / "durable" / "ledger.sqlite")
     session, bare = _session(place, ledger, budget=BUDGET), _session(place)
-    line = b"x" * 1000  # about what an entry has
+    line = b"x" * 1000  # about the size of an entry
     calls = AT_ONCE * 8
 
     async def worker(numbers: range) -> None:
@@ -220,10 +220,10 @@ def _reading(way: Callable[[LedgerReader], int]) -> Callable[[Path], int]:
 
 
 def _appended(small: Path, large: Path, many: int, sample: Sequence[Entry], effort: Effort, few: str) -> Row:
-    """Appending a thousand receipts as one step: to a fresh copy of the small ledger, and to the large one.
+    """Append a thousand receipts in one step: to a fresh copy of the small ledger, and to the large one.
 
-    Their times go on from those that are there, as those of calls do. Were they the same in each round, the large
-    ledger alone would have to find room for more and more of them in the middle of its indexes.
+    Their times continue after the existing ones, as those of real calls do. With the same times in each round, only the
+    large ledger would have to insert more and more of them into the middle of its indexes.
     """
     times: dict[str, list[float]] = {"small": [], "large": []}
     for number in range(max(12, effort.rounds // 2)):
@@ -252,7 +252,7 @@ class _Listed:
 
 
 def _sample(place: Path) -> list[Entry]:
-    """Two receipts of real calls: one that was allowed, one that was not."""
+    """Two receipts of real calls: one allowed, one denied."""
     kept = _Listed()
     session = _session(place, kept, budget=BUDGET)
 

@@ -1,4 +1,4 @@
-"""What it costs to start: importing licet, and the commands a person waits for. Whole processes, interleaved."""
+"""The cost of starting: importing licet, and the commands that a user waits for. Complete processes, interleaved."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ IMPORT_TARGET, HELP_TARGET, CHECK_TARGET = at_most(1.5), at_most(10), at_most(18
 BARE = "python -c pass"
 ROOT = Path(__file__).resolve().parent.parent
 
-# The child times its own import, so that starting Python is not part of it and cannot flatter the ratio.
+# The child times its own import, so that the start of Python is not included and cannot hide a difference.
 _IMPORT = "import time; began = time.perf_counter_ns(); import {}; print(time.perf_counter_ns() - began)"
 
 

@@ -1,4 +1,4 @@
-"""Tools that do next to nothing behind walls, so that what is measured is the walls."""
+"""Tools that do almost nothing behind walls, so that the walls are measured."""
 
 import time
 
@@ -7,7 +7,7 @@ from licet import SyncContext, tool
 
 @tool(needs=[], effect="read_only", sandbox="restricted")
 def fresh(a: int, b: int) -> int:
-    """Add two numbers in a process of this call's own."""
+    """Add two numbers in a process for this call only."""
     return a + b
 
 

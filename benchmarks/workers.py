@@ -1,7 +1,7 @@
-"""What a call behind walls costs, against starting a bare interpreter, which every other way to a fresh process costs.
+"""The cost of a call behind walls, compared with starting a bare interpreter, as any other fresh process would need.
 
-By the wall clock, since two processes work on one call; everything is interleaved, so that a busy machine is busy for
-all of them.
+Measured by the wall clock, since two processes work on one call. Everything is interleaved, so that a busy machine
+slows all of them.
 """
 
 import asyncio
@@ -36,19 +36,19 @@ BARE = "python -I -S -c pass"
 WARM, PARKED, ROUND_TRIP = at_most(1 / 100), at_most(1 / 10), at_most(1 / 80)
 FRESH_RATE, WARM_RATE = at_least(3), at_least(150)
 PRIVATE_KB = 5 * 1024
-THINKING = 0.03  # seconds between two calls, in which the next worker gets ready
-# Short enough that one of many is not disturbed: on a busy machine a process is interrupted every few milliseconds.
-# Long enough to hold all that belongs to a call: of 32 warm ones, one leaves the loop its turn.
+THINKING = 0.03  # seconds between two calls, in which the next worker is prepared
+# Short enough that some are not disturbed: on a busy machine a process is interrupted every few milliseconds.
 WARM_AT_ONCE, FRESH_AT_ONCE, SLICES = 32, 10, 8
-CALLERS, WARM_BESIDE = 2, 128  # who make warm calls side by side, and how many each, where their rate is counted
-WAITING = 4  # fresh calls before the clock starts, so that no worker of the measured ones was made while nobody called
+# callers that make warm calls at the same time, and the calls of each, when the rate is measured
+CALLERS, WARM_BESIDE = 2, 128
+WAITING = 4  # fresh calls before the clock starts, so that no measured worker was prepared while the host was idle
 
 
 def measure(effort: Effort) -> list[Row]:
     """Every row about workers."""
     if missing := probe.support().missing("restricted"):
         return [Row("calls behind walls", BARE, target=WARM, note=missing[0])]
-    compileall.compile_file(walled_tools.__file__, quiet=1)  # as for every tool whose module was ever imported
+    compileall.compile_file(walled_tools.__file__, quiet=1)  # as for every tool whose module was imported before
     with tempfile.TemporaryDirectory() as place:
         return asyncio.run(_measured(_gate(Path(place)), effort))
 
@@ -70,18 +70,18 @@ async def _measured(gate: Gate, effort: Effort) -> list[Row]:
         await _calls(session, "fresh", 3)
         await _calls(session, "warm", 3)
         for _ in range(effort.processes):
-            # As often as what is held against it: of more slices, the best is better.
+            # As often as the comparison: with more slices, the best one would be better.
             times["bare"] += [_spawned([sys.executable, "-I", "-S", "-c", "pass"]) for _ in range(SLICES)]
             if others is not None:
                 times["others"].append(_spawned(others[1]))
             times["warm"] += [await _calls(session, "warm", WARM_AT_ONCE) for _ in range(SLICES)]
-            times["rate"] += [await _beside(session, "warm", WARM_BESIDE) for _ in range(SLICES // 2)]
+            times["rate"] += [await _concurrently(session, "warm", WARM_BESIDE) for _ in range(SLICES // 2)]
             await asyncio.sleep(THINKING)
             times["parked"].append(await _calls(session, "fresh", 1))
             times["asked"].append((await session.call("ask", {"many": 100})).unwrap())
             await _calls(session, "fresh", WAITING)
             times["fresh"] += [await _calls(session, "fresh", FRESH_AT_ONCE) for _ in range(SLICES // 2)]
-            await asyncio.sleep(THINKING)  # the workers that are being made for the next round disturb nobody
+            await asyncio.sleep(THINKING)  # workers that are prepared for the next round must not disturb this one
     took = {name: Timing(min(found), median(found)) for name, found in times.items() if found}
     bare = took["bare"]
     rows = [
@@ -106,8 +106,8 @@ async def _calls(session: Session, tool: str, many: int) -> float:
     return (time.perf_counter_ns() - began) / many
 
 
-async def _beside(session: Session, tool: str, many: int) -> float:
-    """The same where several callers do so at once."""
+async def _concurrently(session: Session, tool: str, many: int) -> float:
+    """The same for several callers at once."""
     began = time.perf_counter_ns()
     await asyncio.gather(*(_calls(session, tool, many) for _ in range(CALLERS)))
     return (time.perf_counter_ns() - began) / many / CALLERS
@@ -120,7 +120,7 @@ def _spawned(command: list[str]) -> float:
 
 
 def _memory() -> Row:
-    """Memory that a waiting worker has for itself, against what it may have."""
+    """The private memory of a waiting worker, against its target."""
     zygote = pool.pool._zygote
     kept = [_private(child.pid) for child in list(zygote.workers.values())] if zygote is not None else []
     found = [size for size in kept if size]

@@ -1,7 +1,7 @@
-"""The rules and requests that the benchmarks use, and the verdict each request must get.
+"""The rules and requests of the benchmarks, and the expected verdict of each request.
 
-Verdicts come from a plain reading of the rules as text, one by one, with no table of any kind; it is slow and shares
-no code with licet, the floors or the peers. Everything is generated from a fixed seed.
+Verdicts come from a plain reading of the rules as text, one by one, without tables; it is slow and shares no code with
+licet, the floors or the peers. Everything is generated from a fixed seed.
 """
 
 import random
@@ -11,12 +11,12 @@ from itertools import cycle
 
 __all__ = ["REQUESTS", "World", "host_in", "host_world", "path_in", "path_world", "urls_for"]
 
-REQUESTS = 96  # per world, half of them allowed
+REQUESTS = 96  # requests per world, half of them allowed
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Rules about one kind of scope, requests for it, and what each request must be answered."""
+    """Rules about one kind of scope, requests for it, and the expected answers."""
 
     kind: str  # "host" or "path"
     allow: tuple[str, ...]
@@ -95,7 +95,7 @@ def path_world(size: int, count: int = REQUESTS) -> World:
 
 
 def urls_for(world: World) -> list[str]:
-    """A raw URL for each request of a host world, a few of them in spellings that need canonicalising."""
+    """A raw URL for each request of a host world; some need canonicalising."""
     urls = []
     for i, host in enumerate(world.requests):
         spelled = host.title() if i % 8 == 0 else f"{host}." if i % 8 == 1 else host
@@ -116,7 +116,7 @@ def _world(
     chosen = random.Random(7)
     allowed: list[str] = []
     denied: list[str] = []
-    for ten in cycle(chosen.sample(range(tens), tens)):  # no request twice before every one was made once
+    for ten in cycle(chosen.sample(range(tens), tens)):  # no request is repeated before all were made once
         yes, no = requests(ten)
         allowed += yes
         denied += no
@@ -137,10 +137,10 @@ def _world(
 
 
 def host_in(host: str, rules: Sequence[str]) -> bool:
-    """Whether some pattern covers a host, read one by one."""
+    """Whether some pattern covers a host, compared one by one."""
     return any(host.endswith(rule[1:]) if rule[0] == "*" else host == rule for rule in rules)
 
 
 def path_in(path: str, rules: Sequence[str]) -> bool:
-    """Whether a path is, or is below, one of some paths, read one by one."""
+    """Whether a path is, or is below, one of some paths, compared one by one."""
     return any(path == rule or path.startswith(rule + "/") for rule in rules)

@@ -1,7 +1,7 @@
-"""Makes a virtual environment that holds exactly what a lock file pins and, editable, licet itself.
+"""Makes a virtual environment with exactly the packages that a lock file pins and, editable, licet itself.
 
-Does nothing when the environment is already that. The record of what it holds is written last, so an interrupted
-run is started over by the next one. Uses the standard library only: it runs before anything is installed.
+Does nothing if the environment is up to date. The record of its contents is written last, so the next run starts an
+interrupted one over. Uses only the standard library, because it runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = "licet-environment.json"
-# Settings that would send packages elsewhere, or leave some out; index, proxy and certificate settings stay in force.
+# Settings that would install packages elsewhere, or leave some out. Index, proxy and certificate settings stay.
 DIVERTING = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_NO_DEPS", "PIP_CONSTRAINT", "PIP_REQUIREMENT")
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     if _held(target) == {**wanted, "licet": licet}:
         _compile(target, licet)
         return
-    # Two makes may run side by side: the second waits here, then finds the work done.
+    # If two makes run at once, the second waits here and then finds the environment ready.
     with open(ROOT / f"{chosen.folder}.lock", "w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         held = _held(target)
@@ -57,9 +57,9 @@ def main() -> None:
 
 
 def _compile(target: Path, licet: str) -> None:
-    """Compile what was edited: other packages are compiled when they are installed, and these sources lie elsewhere.
+    """Compile the sources of licet: pip compiles other packages when it installs them, but not an editable one.
 
-    Nothing needs it. But where Python may not write what it has compiled, it would compile all of licet at each start.
+    This only saves time: where Python may not write compiled files, it would compile all of licet at each start.
     """
     if licet:
         command = [str(target / "bin" / "python"), "-I", "-m", "compileall", "-qq", str(ROOT / "src")]
@@ -77,11 +77,11 @@ def _fill(target: Path, lock: str, source_lock: str | None) -> None:
         )
     (target / RECORD).unlink(missing_ok=True)
     _say(f"{target.name}: making a virtual environment with Python {sys.version.split()[0]}")
-    # With the base interpreter: the one that runs this may belong to the environment about to be cleared.
+    # With the base interpreter: the one that runs this may belong to the environment that is cleared.
     python = getattr(sys, "_base_executable", None) or sys.executable
     _run([python, "-I", "-m", "venv", "--clear", str(target)], "making the virtual environment")
     _say(f"{target.name}: installing {lock} (once; takes about a minute)")
-    # Wheels only: installing one runs none of its code.
+    # Only wheels, because installing one runs none of its code.
     _pip(target, "--require-hashes", "--only-binary=:all:", "-r", lock)
     if source_lock:
         _say(f"{target.name}: installing {source_lock}")
@@ -104,7 +104,7 @@ def _run(command: list[str], doing: str) -> None:
 
 
 def _held(target: Path) -> dict[str, str]:
-    """Read what the environment holds: nothing when it is absent, half made, or its interpreter is gone."""
+    """Read the record of an environment; empty if it is absent, incomplete, or its interpreter is gone."""
     try:
         record = json.loads((target / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,10 +1,10 @@
-"""Mutation testing of the core: change one thing at a time, and some test must notice.
+"""Mutation testing of the core: changes one thing at a time, and at least one test must fail.
 
 Each mutant is one edit of one module. The tests are collected once, and each mutant runs in a fork that replaces the
 changed function: first the tests nearest to its module, then all that concern it. A mutant that survives both, or that
-changes more than functions, is imported in a fresh process and meets more and more examples. Survivors are printed as
-hunks. A hunk that changes nothing observable is listed, with the reason, in tests/core/equivalent_mutants.txt. Exits 1
-for an unlisted survivor and for a listed hunk that no longer exists.
+changes more than functions, is imported in a fresh process and runs with more and more examples. Survivors are printed
+as hunks. A hunk that changes nothing observable is listed, with the reason, in tests/core/equivalent_mutants.txt. Exits
+with 1 for an unlisted survivor and for a listed hunk that no longer exists.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "src" / "licet" / "core"
 PATHS = {path.stem: path for path in sorted(CORE.rglob("*.py")) if path.stem != "__init__"}  # file names are unique
 LISTED = ROOT / "tests" / "core" / "equivalent_mutants.txt"
-MEMORY = 2 << 30  # a mutant may loop while it fills a list
+MEMORY = 2 << 30  # because a mutant may fill a list in an endless loop
 
-# The tests most likely to notice a change in a module. A mutant that survives them meets all the others.
+# The tests most likely to fail for a change in a module. A mutant that survives them runs all others too.
 NEAREST = {
     "scope": ["core/algebra/test_hosts.py", "core/algebra/test_paths.py", "core/algebra/test_grammar.py"],
     "domains": ["core/algebra/test_grammar.py", "core/algebra/test_network_grammar.py", "core/algebra/test_uses.py"],
@@ -76,7 +76,7 @@ ALGEBRA_TESTS = [
 ]
 LEDGER = ("entry", "linked", "verify", "verify_part")
 LEDGER_TESTS = [f"core/ledger/test_{name}.py" for name in ("receipt", "verify", "verify_part")]
-# Where it is known which tests concern a module. Any other module meets all but those of the algebra and of ledgers.
+# Modules for which the concerned tests are known. Other modules run all tests but those of the algebra and of ledgers.
 CONCERNED = {
     **dict.fromkeys(ALGEBRA, ALGEBRA_TESTS),
     **dict.fromkeys(LEDGER, LEDGER_TESTS),
@@ -85,8 +85,8 @@ CONCERNED = {
     "diff": ["core/review/test_diff.py"],
     "merkle": ["core/ledger/test_merkle.py"],
 }
-# Seconds of CPU time for each round; a mutant that loops for ever is noticed by its silence. One that waits for ever
-# is too, later: what other programs take from the machine is not its fault.
+# Seconds of CPU time for each round, which end an endless loop. A mutant that waits for ever is ended later, by the
+# wall clock, which must allow for a busy machine.
 LIMITS = (60, 120, 240)
 PATIENCE = 10
 EXAMPLES = (20, 25, 60)
@@ -164,7 +164,7 @@ class Mutant:
 
     @property
     def hunk(self) -> str:
-        """The changed lines before and after, without indentation, as the list of equivalents spells them."""
+        """The changed lines before and after, without indentation, as in the list of equivalents."""
         first = self.original.rfind(b"\n", 0, self.start) + 1
         last = self.original.find(b"\n", self.end)
         before = self.original[first:last].decode()
@@ -174,7 +174,7 @@ class Mutant:
 
 
 class Mutator(ast.NodeVisitor):
-    """Walks a module and gathers every edit; annotations, docstrings, prose and asserts are left alone."""
+    """Walks a module and collects every edit; annotations, docstrings, messages and asserts are left alone."""
 
     def __init__(self, module: str, original: bytes) -> None:
         self.module, self.original = module, original
@@ -240,7 +240,7 @@ class Mutator(ast.NodeVisitor):
             self.edit(self.span(node), repr(f"XX{value}XX"))
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        # Before 3.12 the parts of an f-string have no places of their own.
+        # Before Python 3.12 the parts of an f-string have no positions of their own.
         prose = any(isinstance(part, ast.Constant) and " " in str(part.value) for part in node.values)
         if not prose:
             self.edit(self.span(node), '""')
@@ -257,7 +257,7 @@ class Mutator(ast.NodeVisitor):
         self.generic_visit(node)
 
     def pattern(self, node: ast.expr) -> None:
-        """Counts, quantifiers and ranges of a regular expression, one step off."""
+        """Change each count, quantifier and range of a regular expression by one step."""
         start, end = self.span(node)
         text = self.original[start:end].decode()
 
@@ -326,7 +326,7 @@ class Mutator(ast.NodeVisitor):
         self.generic_visit(node)
 
     def only_a_type(self, names: list[str], value: ast.expr) -> bool:
-        """Whether nobody but the type checker reads this: it names some texts, and the module never asks which."""
+        """Whether only the type checker reads a value: a `Literal` whose texts the module never compares."""
         literal = isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name) and value.value.id == "Literal"
         return literal and not any(f"get_args({name})".encode() in self.original for name in names)
 
@@ -356,7 +356,7 @@ class Mutator(ast.NodeVisitor):
             self.visit(part)
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Leave alone what only the type checker needs."""
+        """Leave asserts alone: they are for the type checker."""
 
 
 def dotted(module: str) -> str:
@@ -376,7 +376,7 @@ def mutants_of(module: str) -> list[Mutant]:
 
 
 class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports the mutant in place of its module."""
+    """An import hook that loads the mutant in place of its module."""
 
     def __init__(self, mutant: Mutant) -> None:
         self.mutant = mutant
@@ -394,7 +394,7 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class Child:
-    """A process that tries one mutant: exit code 0 if no test noticed."""
+    """A process that tries one mutant; exit code 0 if no test failed."""
 
     def __init__(self, mutant: Mutant | None, limit: int) -> None:
         self.mutant, self.limit, self.started = mutant, limit, 0.0
@@ -439,7 +439,7 @@ class Fresh(Child):
 
 
 class Swapped(Child):
-    """A mutant whose function replaces the original after the tests were collected; or none: do the tests pass?"""
+    """A mutant whose function replaces the original after the tests were collected; None checks the tests."""
 
     def __init__(self, mutant: Mutant | None, tests: Sequence[str], session: Any) -> None:
         super().__init__(mutant, LIMITS[0])
@@ -452,14 +452,14 @@ class Swapped(Child):
             return 0
         order = {(Path("tests") / test).resolve(): number for number, test in enumerate(self.tests)}
         self.session.items = [item for item in self.session.items if item.path in order]
-        pytest_runtestloop(self.session)  # raises at the first failure, and so exits with 99
+        pytest_runtestloop(self.session)  # raises at the first failure, which exits with 99
         return 0
 
 
 class Collected:
-    """A pytest plugin: where the tests would run once, they run once for each mutant, and once without any.
+    """A pytest plugin that runs the collected tests once for each mutant, and once without any.
 
-    Tests without examples come first, and of those, one case of each test before a second case of any.
+    Tests without examples come first, and one case of each test before a second case of any.
     """
 
     def __init__(
@@ -496,7 +496,7 @@ def _pytest(tests: Sequence[str], number: int, *plugins: object) -> int:
 
 
 def put_in_place(mutant: Mutant) -> bool:
-    """Give the functions that a mutant changes their new code; False if it changes more than functions."""
+    """Replace the code of the functions that a mutant changes; False if it changes more than functions."""
     file = f"{mutant.module}.py"
     pairs = list(_changed(compile(mutant.original, file, "exec"), compile(mutant.source, file, "exec")))
     places = {(old.co_qualname, old.co_firstlineno): new for old, new in pairs if old is not None}
@@ -507,7 +507,7 @@ def put_in_place(mutant: Mutant) -> bool:
             if place in places:
                 try:
                     thing.__code__ = places[place]
-                except ValueError:  # it closes over other names now
+                except ValueError:  # it closes over other names
                     return False
                 found.add(place)
         elif hasattr(type(thing), "cache_clear"):
@@ -530,7 +530,7 @@ def _changed(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType | None, Co
 
 
 def prepare(copy: Path) -> None:
-    """Copy what is tried, so that edits meanwhile do not count, and load once what every child needs except licet."""
+    """Copy the sources, so that later edits do not count, and import what every child needs except licet."""
     for folder in ("src", "tests"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
@@ -550,7 +550,7 @@ def prepare(copy: Path) -> None:
             derandomize=True,
             database=None,
             deadline=None,
-            phases=(Phase.explicit, Phase.generate),  # a mutant that is caught need not be caught beautifully
+            phases=(Phase.explicit, Phase.generate),  # a failure is enough, its report is not needed
             suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
         )
 
@@ -559,7 +559,7 @@ def concerned(module: str) -> list[str]:
     """The tests that concern a module, the nearest first."""
     tests = CONCERNED.get(module)
     if tests is None:
-        # Of the copy in which this runs: a test that was written since is not in it.
+        # From the copy in which this runs, which does not have tests that were written since.
         found = (path for folder in ("core", "spec") for path in Path("tests", folder).rglob("test_*.py"))
         names = (str(path.relative_to("tests")) for path in found)
         tests = sorted(name for name in names if name not in (*ALGEBRA_TESTS, *LEDGER_TESTS))
@@ -567,7 +567,7 @@ def concerned(module: str) -> list[str]:
 
 
 def run(trials: Sequence[Trial], jobs: int, show: Callable[[int, int], None]) -> Iterator[tuple[Trial, int | None]]:
-    """Run trials, some at a time; each with its exit code, or None if it took too long."""
+    """Run trials in parallel; yields each with its exit code, or None if it took too long."""
     waiting, running, done = deque(trials), dict[int, Trial](), 0
     try:
         while waiting or running:
@@ -606,7 +606,7 @@ class Entry:
 
 
 def listed() -> list[Entry]:
-    """The equivalents: blocks of a module's name, a hunk, and `because: …`, between blank lines."""
+    """Parse the list of equivalents: blocks of a module's name, a hunk, and `because: …`, separated by blank lines."""
     entries = []
     text = LISTED.read_text() if LISTED.exists() else ""
     for block in re.finditer(r"(?:^[^#\n].*\n)+", text, re.MULTILINE):
@@ -619,7 +619,7 @@ def listed() -> list[Entry]:
 
 
 def progress(label: str) -> Callable[[int, int], None]:
-    """Say how far a round is: on one line of a terminal, or now and then in a log."""
+    """Report the progress of a round: on one line of a terminal, or from time to time in a log."""
     terminal, said = sys.stderr.isatty(), [time.monotonic()]
 
     def show(done: int, total: int) -> None:
@@ -635,7 +635,7 @@ def progress(label: str) -> Callable[[int, int], None]:
 def survivors(
     mutants: Sequence[Mutant], jobs: int, rounds: int, counts: Counter[str], *, baseline: bool = True
 ) -> list[Mutant]:
-    """The mutants that no test of any round notices; `baseline`: whether all tests must pass without a mutant first."""
+    """The mutants that survive every round. With `baseline`, all tests must first pass without a mutant."""
     left = unnoticed("nearest tests", mutants, NEAREST, jobs, counts)
     others = {module: [test for test in concerned(module) if test not in NEAREST[module]] for module in NEAREST}
     left = unnoticed("other tests", left, others, jobs, counts, baseline=baseline)
@@ -653,7 +653,7 @@ def unnoticed(
     label: str, mutants: Sequence[Mutant], tests: Mapping[str, Sequence[str]], jobs: int, counts: Counter[str],
     *, baseline: bool = True,
 ) -> list[Mutant]:  # fmt: skip
-    """The mutants that no test notices when they replace the original; refuses tests that fail without a mutant."""
+    """The mutants that survive while they replace the original; refuses tests that fail without a mutant."""
     if not mutants:
         return []
     tests = {mutant.module: tests[mutant.module] for mutant in mutants}
@@ -686,7 +686,7 @@ def unnoticed(
 
 
 def main() -> int:
-    """Try the mutants of the modules named, or of all; 1 if one survives unlisted or an entry of the list is stale."""
+    """Try the mutants of the named modules, or of all; returns 1 for an unlisted survivor or a stale entry."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(NEAREST)}; all by default")
     options.add_argument("--module", action="append", default=[], help="one more module")
@@ -730,11 +730,11 @@ def main() -> int:
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="mutants-") as copy:
         prepare(Path(copy))
-        # A sample comes after the suite in `make test`, which has shown that all tests pass.
+        # A sample runs after the tests in `make test`, so all tests are known to pass.
         left = survivors(tried, given.jobs, given.rounds, counts, baseline=given.sample is None)
         for mutant in left:
             print(f"survived: {mutant.module}:{mutant.line}\n{mutant.hunk}\n", flush=True)
-        # A mutant that is listed as equivalent and is killed all the same is not equivalent.
+        # A mutant that is listed as equivalent but killed by a test is not equivalent.
         quiet = {id(mutant) for mutant in survivors(equivalent, given.jobs, 1, Counter())}
     stale += [
         f"{LISTED.name}: listed as equivalent, but a test notices it\n{mutant.module}\n{mutant.hunk}"

@@ -1,4 +1,4 @@
-"""Compares the time that `licet run -- true` takes with that of `srt true`, in turns: python scripts/peers.py SRT."""
+"""Compares the time of `licet run -- true` with that of `srt true`, in turns: python scripts/peers.py SRT."""
 
 import statistics
 import subprocess
@@ -14,7 +14,7 @@ POLICY = "agent: peer\ncapabilities: {process: {allowed_binaries: [true]}}\n"
 
 
 def seconds(command: list[str], folder: str) -> float:
-    """The time that a command takes; a command that fails is no measurement."""
+    """Return the time that a command takes; exits if the command fails."""
     started = time.perf_counter()
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return time.perf_counter() - started

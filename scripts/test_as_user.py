@@ -17,11 +17,11 @@ from ordinary_user import NOBODY, interpreter, opened  # noqa: E402
 
 
 def main() -> int:
-    """The exit code of pytest, or 0 with a line that says why it was not run."""
+    """Run pytest and return its exit code; 0 with a message if there is nothing to run."""
     if os.getuid():
         print("· an ordinary user has run the tests already")
         return 0
-    place = Path(tempfile.mkdtemp(prefix="licet-user-", dir="/tmp"))  # where other users may go
+    place = Path(tempfile.mkdtemp(prefix="licet-user-", dir="/tmp"))  # a directory that other users can enter
     try:
         place.chmod(0o755)
         python = interpreter(place)
