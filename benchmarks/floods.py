@@ -80,7 +80,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a result of 1 MB of objects": _calls("result", "^LIMIT_OUTPUT", lambda *_: {"size": MB}),
     "a stored value of 31 MB": _calls("value", "^ALLOWED LIMIT_SIZE", lambda *_: {"size": 31 * MB}),
     "150,000 strings after a secret": _calls("strings", "^ALLOWED", lambda *_: {"many": 150_000}),
-    "opened files that are never taken": _calls("files", "^LIMIT_HOST_FILES", lambda *_: {"many": 3000}),
+    "opened files that are never received": _calls("files", "^LIMIT_HOST_FILES", lambda *_: {"many": 3000}),
     "answers that are never read": _calls("answers", "^(LIMIT_WAITING|TOOL_CRASHED)", lambda *_: {"many": 60_000}),
     "pieces of a stream that are never read": _calls(
         "pieces", "^(TOOL_CRASHED|LIMIT_WAITING)", lambda url, _: {"url": f"{url}/{200 * MB}", "many": 20_000}
@@ -101,7 +101,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         lambda url, _: {"url": f"{url}/{256 * MB}", "many": 8, "size": 256 * MB},
     ),
     "300,000 headers": _calls("headers", "^LIMIT_HEADERS", lambda url, _: {"url": f"{url}/0", "many": 300_000}),
-    "names that nobody answers for": _calls("names", "^ALLOWED left", lambda *_: {"many": 40}),
+    "names that no resolver answers": _calls("names", "^ALLOWED left", lambda *_: {"many": 40}),
     "a directory of 100,000 names": _calls("listing", "^LIMIT_SIZE", lambda _, place: {"path": str(place / "many")}),
     "arguments of 30 million values": _calls("arguments", "^INPUT_INVALID", lambda *_: {"items": _MANY}),
 }
