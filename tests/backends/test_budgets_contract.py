@@ -59,7 +59,7 @@ async def reserved(budgets: Budgets, wanted: Claim) -> Reservation:
     return found
 
 
-def test_what_is_spent_is_told_by_session_tool_and_day(budgets: Budgets) -> None:
+def test_usage_is_counted_by_session_tool_and_day(budgets: Budgets) -> None:
     async def run() -> None:
         kept = [await reserved(budgets, claim(tool)) for tool in ("t", "t", "u")]
         await budgets.settle(kept[0], D("0.03"))
@@ -106,7 +106,7 @@ def test_a_reservation_ends_once(budgets: Budgets, case: str) -> None:
 
 
 @pytest.mark.parametrize("cost", ["0.11", "-0.01"])
-def test_nobody_settles_for_more_than_was_set_aside(budgets: Budgets, cost: str) -> None:
+def test_a_settlement_above_the_reservation_is_refused(budgets: Budgets, cost: str) -> None:
     async def run() -> Usage:
         kept = await reserved(budgets, claim())
         with pytest.raises(ValueError, match=r"at most the 0\.10"):
@@ -239,7 +239,7 @@ def kept_in(path: Path, act: Callable[[SqliteBudgets], Awaitable[Any]]) -> Any:
         store.close()
 
 
-def test_spending_outlives_the_process_and_is_settled_by_whoever_holds_it(store_path: Path) -> None:
+def test_a_reservation_survives_its_process_and_can_be_settled_by_another(store_path: Path) -> None:
     path = store_path / "budgets.sqlite"
     kept = kept_in(path, lambda store: store.reserve(claim()))
     kept_in(path, lambda store: store.settle(kept, D("0.07")))
@@ -285,7 +285,7 @@ PRAGMA user_version = 1;
 """
 
 
-def test_a_file_of_the_first_format_is_brought_up_and_nothing_in_it_becomes_less(store_path: Path) -> None:
+def test_a_file_of_format_1_is_migrated_without_losing_spending(store_path: Path) -> None:
     path = older_file(store_path / "budgets.sqlite", FIRST_FORMAT)
     # Of a tool it is known only what its session has spent: so it counts as all of that.
     half = D("0.5")
@@ -342,7 +342,7 @@ def test_a_call_that_a_crash_cut_off_counts_at_its_maximum_and_is_shown_as_such(
     assert [one.lost is not None for one in later] == [True]
 
 
-def test_what_was_taken_for_lost_can_still_be_settled(store_path: Path) -> None:
+def test_a_call_marked_as_lost_can_still_be_settled(store_path: Path) -> None:
     path = store_path / "budgets.sqlite"
     kept = kept_in(path, lambda store: store.reserve(claim()))
     with sqlite3.connect(path) as db:
@@ -393,7 +393,7 @@ def test_one_that_fails_spoils_nothing_for_those_who_are_written_with_it(store_p
     store.close()
 
 
-def test_a_file_that_cannot_be_used_is_a_clear_error_and_nobody_waits_for_ever(store_path: Path) -> None:
+def test_an_unusable_file_is_a_clear_error_and_blocks_no_call(store_path: Path) -> None:
     path = store_path / "budgets.sqlite"
     path.write_bytes(b"no database at all, but long enough to be looked at " * 40)
     path.chmod(0o600)

@@ -147,7 +147,7 @@ def test_answers_without_a_body_have_none(net: Net) -> None:
     run(work())
 
 
-def test_an_answer_may_be_left_early_and_the_next_one_is_whole(net: Net) -> None:
+def test_after_an_unfinished_answer_the_next_one_is_complete(net: Net) -> None:
     async def work() -> None:
         for _ in range(3):
             async with net.http.send(net.to("large")) as reply:
@@ -195,7 +195,7 @@ def test_an_address_is_its_own_answer(net: Net) -> None:
     assert tuple(run(net.http.resolve("[::1]", 80))) == ("::1",)
 
 
-def test_a_name_that_nobody_knows_is_unresolved(net: Net) -> None:
+def test_an_unknown_name_is_unresolved(net: Net) -> None:
     with pytest.raises(Unresolved):
         run(net.http.resolve("no-such-name.invalid", 80))
 
@@ -210,7 +210,7 @@ def test_closing_twice_is_fine_and_the_network_can_be_used_again(net: Net) -> No
     run(work())
 
 
-def test_where_nobody_listens_nothing_is_reached() -> None:
+def test_a_port_without_a_server_is_unreached() -> None:
     with serving(site) as server:
         port = server.port
     exchange = Exchange("GET", f"http://{HOST}:{port}/", HOST, port, "127.0.0.1", (), b"", 5.0)
@@ -323,7 +323,7 @@ def test_only_so_many_hosts_are_kept_open() -> None:
         (b"HTTP/1.1 200 ok\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "not valid HTTP"),
     ],
 )
-def test_what_is_not_http_is_not_an_answer(sent: bytes, words: str) -> None:
+def test_an_answer_that_is_not_http_is_an_error(sent: bytes, words: str) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(sent)

@@ -51,7 +51,7 @@ def test_a_value_comes_back_as_it_was(kv: Kv, value: Any) -> None:
     asyncio.run(run())
 
 
-def test_what_is_not_there_is_none_and_deleting_says_so(kv: Kv) -> None:
+def test_a_missing_key_is_none_and_delete_returns_false(kv: Kv) -> None:
     async def run() -> None:
         assert await kv.get("s", "k") is None
         assert await kv.delete("s", "k") is False
@@ -153,7 +153,7 @@ WRONG: list[tuple[str, Any, Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("name", "key", "value", "ttl", "said"), WRONG, ids=[case[0] for case in WRONG])
-def test_what_does_not_fit_is_a_clear_error_and_nothing_is_kept(
+def test_a_value_that_does_not_fit_is_a_clear_error_and_is_not_stored(
     kv: Kv, name: str, key: Any, value: Any, ttl: Any, said: str
 ) -> None:
     async def run() -> None:
@@ -164,7 +164,7 @@ def test_what_does_not_fit_is_a_clear_error_and_nothing_is_kept(
     asyncio.run(run())
 
 
-def test_what_just_fits_is_kept(kv: Kv) -> None:
+def test_a_value_at_the_limit_is_stored(kv: Kv) -> None:
     async def run() -> None:
         await kv.set("s", "k" * 512, "x" * ((1 << 20) - 2))
         assert await kv.get("s", "k" * 512) == "x" * ((1 << 20) - 2)
@@ -230,7 +230,7 @@ def test_a_scope_takes_so_much_and_no_more(small: Kv, clock: Clock, case: str) -
     asyncio.run(run())
 
 
-def test_what_is_too_large_already_may_become_smaller(store_path: Path) -> None:
+def test_a_scope_above_the_limit_may_become_smaller(store_path: Path) -> None:
     memory, path = MemoryKv(), store_path / "kv.db"
     large, tight = SqliteKv(path), SqliteKv(path, most_bytes=MOST)
 
@@ -251,7 +251,7 @@ def test_what_is_too_large_already_may_become_smaller(store_path: Path) -> None:
     tight.close()
 
 
-def test_a_value_that_is_too_large_is_told_as_such(kv: Kv) -> None:
+def test_a_value_that_is_too_large_is_refused_as_such(kv: Kv) -> None:
     with pytest.raises(TooLarge, match="at most 1048576 bytes"):
         asyncio.run(kv.set("s", "k", "x" * (1 << 20)))
 
@@ -266,7 +266,7 @@ def test_deep_values_are_an_error_and_no_crash(kv: Kv) -> None:
         value = value.pop()
 
 
-def test_a_value_is_not_changed_by_whoever_holds_it(kv: Kv) -> None:
+def test_changing_a_returned_value_does_not_change_the_store(kv: Kv) -> None:
     async def run() -> None:
         value: list[Any] = [1]
         await kv.set("s", "k", value)
@@ -322,7 +322,7 @@ PRAGMA user_version = 1;
 """
 
 
-def test_a_file_of_the_first_format_is_brought_up_with_the_sizes_of_what_is_there(store_path: Path) -> None:
+def test_a_file_of_format_1_is_migrated_with_the_sizes_of_its_entries(store_path: Path) -> None:
     path = older_file(store_path / "kv.db", FIRST_FORMAT)
     assert both(path, lambda store: store.get("s", "é")) == 12345
     with sqlite3.connect(path) as db:
@@ -362,7 +362,7 @@ def test_stores_of_a_personality_that_were_kept_per_agent_become_one(store_path:
     db.close()
 
 
-def test_sizes_are_those_of_what_is_there(store_path: Path, clock: Clock) -> None:
+def test_stored_sizes_match_the_entries(store_path: Path, clock: Clock) -> None:
     store, path = SqliteKv(store_path / "kv.db", clock), store_path / "kv.db"
 
     async def run() -> None:

@@ -72,7 +72,7 @@ def test_only_so_many_hang_at_once_and_the_others_wait(silent: Silent) -> None:
     asyncio.run(main())
 
 
-def test_a_failure_is_told_and_the_thread_goes_on() -> None:
+def test_a_failed_lookup_is_raised_and_its_thread_continues() -> None:
     def ask(host: str, port: int, **kind: Any) -> Any:
         if host == "bad":
             raise UnicodeError
@@ -87,7 +87,7 @@ def test_a_failure_is_told_and_the_thread_goes_on() -> None:
     assert (type(bad), good) == (UnicodeError, "good")
 
 
-def test_lookups_that_nobody_waits_for_leave_room_for_other_sessions(silent: Silent) -> None:
+def test_abandoned_lookups_leave_threads_for_other_sessions(silent: Silent) -> None:
     """A cancelled call does not end its lookups: they keep the threads of their own session, and no others."""
 
     def ask(host: str, port: int, **kind: Any) -> Any:

@@ -77,7 +77,7 @@ def recorded(ledger: MemoryLedger, number: int, session: str = "s") -> None:
     now(ledger.record(entry))
 
 
-def test_the_oldest_entries_are_forgotten_and_the_chain_goes_on() -> None:
+def test_the_oldest_entries_are_dropped_and_the_chain_continues() -> None:
     ledger = MemoryLedger(most=3)
     for number in range(5):
         recorded(ledger, number)

@@ -146,7 +146,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("text", "value"), READ)
-def test_what_a_line_says(tmp_path: Path, text: str, value: str) -> None:
+def test_the_value_of_a_line(tmp_path: Path, text: str, value: str) -> None:
     assert ask(FileSecrets(written(tmp_path, text)), "A") == value
 
 
@@ -206,7 +206,7 @@ def test_a_file_that_others_may_read_or_change_is_refused_with_the_fix(tmp_path:
         ask(FileSecrets(path), "A")
 
 
-def test_what_is_no_file_of_ours_is_refused(tmp_path: Path) -> None:
+def test_links_and_special_files_are_refused(tmp_path: Path) -> None:
     written(tmp_path, "A=b")
     (tmp_path / "link").symlink_to(tmp_path / "secrets.env")
     os.mkfifo(tmp_path / "pipe", 0o600)
@@ -307,12 +307,12 @@ NO_SOURCES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("given", NO_SOURCES.values(), ids=NO_SOURCES)
-def test_what_is_no_source_of_secrets_is_refused_at_once_and_not_repeated(tmp_path: Path, given: Any) -> None:
+def test_an_invalid_source_of_secrets_is_refused_at_once_and_not_quoted(tmp_path: Path, given: Any) -> None:
     with pytest.raises(TypeError, match="a source of secrets is a Path, a mapping") as refused:
         Backends.local(tmp_path / "state", secrets=given)
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_file_beside_sources_is_put_among_them(tmp_path: Path) -> None:
+def test_a_secrets_file_and_sources_cannot_be_combined(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="put `Path"):
         Backends.local(tmp_path / "state", secrets=[vault], secrets_file=written(tmp_path, "A=file\n"))

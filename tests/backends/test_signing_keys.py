@@ -62,7 +62,7 @@ WRONG: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_no_key_is_refused(tmp_path: Path, wrong: str) -> None:
+def test_a_file_without_a_key_is_refused(tmp_path: Path, wrong: str) -> None:
     path = tmp_path / "a.key"
     create_key(str(path))
     path.write_bytes(WRONG[wrong](path.read_bytes()))

@@ -164,7 +164,7 @@ def test_imports_of_more_source_than_is_followed_are_not_loaded(tmp_path: Path) 
     assert 0 < sum(name.startswith("p") for name in found.modules) < links
 
 
-def test_names_that_nobody_has_are_closed_up_to_a_bound(tmp_path: Path) -> None:
+def test_missing_module_names_are_closed_up_to_a_limit(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(distinct("f"), encoding="utf-8")
     found = project_modules(["m:f"], [tmp_path])
     assert len({os.path.basename(path).partition(".")[0] for path in found.missing}) < 2000

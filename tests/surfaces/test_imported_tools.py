@@ -52,7 +52,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(licet, list(words), catch_exceptions=False)
 
 
-def test_a_tool_that_is_what_its_source_says_runs(here: Path) -> None:
+def test_a_tool_that_matches_its_source_runs(here: Path) -> None:
     (here / f"{MODULE}.py").write_text(HEAD + DECLARED)
     assert run("call", "m.yaml", "t").stdout == "hello\n"
 
@@ -99,7 +99,7 @@ def test_a_tool_whose_source_cannot_be_read_for_sure_does_not_run(here: Path) ->
     assert result.stderr.startswith(message("imported_tools.py_needs_given_call_list", module=MODULE))
 
 
-def test_code_that_mends_its_own_source_is_held_to_what_was_there_before(here: Path) -> None:
+def test_code_that_rewrites_its_own_source_is_compared_with_the_earlier_source(here: Path) -> None:
     mend = "from pathlib import Path\nfile = Path(__file__)\nglobals()['N'] = ['env:read:B']\n"
     mend += "file.write_text(file.read_text().replace('env:read:A', 'env:read:B'))\n"
     (here / f"{MODULE}.py").write_text(HEAD + mend + DECLARED)

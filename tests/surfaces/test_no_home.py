@@ -52,7 +52,7 @@ def test_a_manifest_that_does_not_speak_of_it_is_as_ever() -> None:
 
 
 @pytest.mark.usefixtures("desk")
-def test_a_manifest_that_speaks_of_it_is_refused_and_told_why() -> None:
+def test_a_manifest_that_names_a_missing_home_is_refused_with_the_reason() -> None:
     with pytest.raises(Malformed, match="found `~`, expected a user with a home directory"):
         Gate(load_manifest("home.yaml"), [], Backends.memory())
     for words in (["check", "home.yaml"], ["surface", "home.yaml"], ["explain", "home.yaml", "t", "fs:read:/x"]):
@@ -68,7 +68,7 @@ def test_a_path_that_is_asked_about_is_not_taken_for_another() -> None:
     assert "~/x" in said.output
 
 
-def test_state_is_kept_where_it_is_said(desk: Path) -> None:
+def test_state_is_kept_in_the_named_directory(desk: Path) -> None:
     assert Gate(load_manifest("m.yaml"), [], Backends.local(desk / "state"))
     with pytest.raises(LicetError, match=r"no home directory.*XDG_STATE_HOME"):
         Backends.local()

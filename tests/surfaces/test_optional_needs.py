@@ -87,7 +87,7 @@ def test_surface_and_explain_show_what_a_tool_can_do_without(here: Path) -> None
         ('["network:*:backup.example", CACHE, "env:read:*", "secret:read:KEY"]', 1, "grown"),
     ],
 )
-def test_diff_tells_what_becomes_optional_and_what_is_reached_by_it(
+def test_diff_reports_needs_that_become_optional_and_their_reach(
     here: Path, optional: str, code: int, side: str
 ) -> None:
     new = SOURCE.replace('["network:*:backup.example", CACHE, "env:read:*"]', optional)

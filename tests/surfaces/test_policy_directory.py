@@ -122,7 +122,7 @@ def agreed(root: Path, manifest: str, *words: str) -> subprocess.CompletedProces
 
 
 @needs_namespaces
-def test_a_program_writes_beside_it_and_never_into_it(project: Path) -> None:
+def test_a_program_writes_next_to_the_policy_directory_and_never_into_it(project: Path) -> None:
     ended = agreed(project, ".licet/agent.yaml", "sh", "-c", SCRIPT)
     assert ended.returncode == 0, ended.stderr
     assert (project / "repo" / ".git" / "HEAD").exists()
@@ -152,7 +152,7 @@ def make(path: str) -> None:
 
 
 @needs_walls
-def test_a_tool_behind_walls_makes_new_names_below_and_hears_why_not_beside_it(project: Path) -> None:
+def test_a_walled_tool_creates_files_below_and_gets_a_reason_next_to_it(project: Path) -> None:
     (project / "below").mkdir()
     content = {**MANIFEST, "tools": {}, "capabilities": {**MANIFEST["capabilities"], "tools": ["make"], "native": []}}
     (project / ".licet" / "agent.yaml").write_text(json.dumps(content))

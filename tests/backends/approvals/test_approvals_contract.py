@@ -201,7 +201,7 @@ def test_reloading_a_manifest_voids_what_was_agreed_to_before(tmp_path: Path, pe
     assert person.settle(at, "s", "approved").ok
 
 
-def test_what_nobody_answers_is_held_to_a_bound(tmp_path: Path) -> None:
+def test_unanswered_requests_are_limited(tmp_path: Path) -> None:
     later, twin = Later(tmp_path), MemoryApprover()
     for number in range(250):
         later.time += 10
@@ -214,7 +214,7 @@ def test_what_nobody_answers_is_held_to_a_bound(tmp_path: Path) -> None:
     assert [one.arguments and one.arguments["number"] for one in kept] == [None] * 100 + list(range(220, 250))
 
 
-def test_what_is_kept_is_asked_again_at_each_call_and_not_remembered_for_more(tmp_path: Path) -> None:
+def test_a_stored_approval_is_looked_up_at_each_call_and_covers_only_its_arguments(tmp_path: Path) -> None:
     person = Later(tmp_path)
     at = asking(tmp_path, person, "session")
     request = person.asked(at, "s", "x")

@@ -49,7 +49,7 @@ def test_the_file_is_for_its_owner_alone(store: Store, tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_is_acknowledged_survives_a_power_cut(store: Store) -> None:
+def test_acknowledged_writes_survive_a_power_cut(store: Store) -> None:
     store.get()
     level = asyncio.run(store._file.read(lambda db: db.execute("PRAGMA synchronous").fetchone()[0]))
     assert level == 2  # FULL
@@ -60,7 +60,7 @@ def test_calls_that_ask_the_same_share_one_request(store: Store) -> None:
     assert len({store.get("session", {"text": text}).request for text in "abc"}) == 1
 
 
-def test_an_expired_request_is_told_once_and_replaced(store: Store) -> None:
+def test_an_expired_request_is_reported_once_and_replaced(store: Store) -> None:
     first = store.get()
     store.time += 300
     second = store.get()
@@ -110,7 +110,7 @@ def test_a_model_cannot_fill_the_list(store: Store) -> None:
     assert store.get(arguments={"number": -1}).request
 
 
-def test_of_what_nobody_answered_the_fact_is_kept_and_not_the_arguments(store: Store) -> None:
+def test_expired_unanswered_requests_are_kept_without_their_arguments(store: Store) -> None:
     silent, agreed, denied, used = (store.get(arguments={"number": number}).request for number in range(4))
     store.agree(agreed)
     store.refuse(denied)
@@ -138,7 +138,7 @@ def test_without_its_arguments_a_request_that_has_not_expired_cannot_be_answered
     assert asyncio.run(store.list()) == []
 
 
-def test_what_nobody_answers_does_not_pile_up(store: Store) -> None:
+def test_expired_unanswered_requests_are_limited(store: Store) -> None:
     answered = store.get(arguments={"answered": True}).request
     store.agree(answered)
     store.get(arguments={"other": True}, session="s-2")
@@ -152,7 +152,7 @@ def test_what_nobody_answers_does_not_pile_up(store: Store) -> None:
     assert [one.request.session for one in kept].count("s-2") == 1  # another session loses nothing
 
 
-def test_what_is_long_over_is_forgotten_with_its_answers(store: Store) -> None:
+def test_old_finished_requests_are_deleted_with_their_answers(store: Store) -> None:
     store.agree(store.get().request)
     store.time += 300 + 7 * DAY - 1
     store.get(arguments={"later": 1})

@@ -56,7 +56,7 @@ def test_a_yes_that_another_call_has_used_is_asked_for_again(tmp_path: Path) -> 
     asyncio.run(scene())
 
 
-def test_nobody_is_waited_for_beyond_the_expiry(tmp_path: Path) -> None:
+def test_waiting_ends_when_the_request_expires(tmp_path: Path) -> None:
     async def scene() -> Answered:
         return await Scene(tmp_path).approver.ask(question(expires_seconds=1))
 
@@ -65,7 +65,7 @@ def test_nobody_is_waited_for_beyond_the_expiry(tmp_path: Path) -> None:
     assert f"request {answered.request} expired at" in answered.note
 
 
-def test_what_cannot_be_asked_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_question_that_cannot_be_stored_is_answered_at_once(tmp_path: Path) -> None:
     async def scene() -> Answered:
         return await Scene(tmp_path).approver.ask(question(arguments={"text": "x" * 70_000}))
 
@@ -91,7 +91,7 @@ capabilities:
 """
 
 
-def test_a_gate_can_wait_and_the_time_of_the_call_stands_still(tmp_path: Path) -> None:
+def test_the_deadline_of_a_call_is_paused_while_a_gate_waits(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "agent.yaml").write_text(POLICY)
     state = tmp_path / "state"

@@ -92,7 +92,7 @@ def test_only_a_plain_yes_is_one(terminal: Terminal, typed: bytes, scope: str, e
     assert answered.by == ("terminal",)
 
 
-def test_what_was_typed_before_the_question_does_not_answer_it(terminal: Terminal) -> None:
+def test_input_typed_before_the_question_does_not_answer_it(terminal: Terminal) -> None:
     os.write(terminal.person, b"y\ny\ny\n")
     person = terminal.type(b"n\n")
     [answered] = asked(TerminalApprover(terminal=terminal.open), question())
@@ -121,7 +121,7 @@ def test_questions_come_one_after_the_other(terminal: Terminal) -> None:
     assert [one.answer for one in answers] == ["approved", "denied", "approved"]
 
 
-def test_nobody_in_time_is_expired_and_nothing_is_left_behind(terminal: Terminal) -> None:
+def test_no_answer_in_time_is_expired_and_leaves_nothing_open(terminal: Terminal) -> None:
     before = open_files() if os.path.isdir("/proc/self/fd") else None
     approver = TerminalApprover(terminal=terminal.open)
     [answered] = asked(approver, question(expires_seconds=0))
@@ -142,7 +142,7 @@ def test_a_question_that_waits_for_its_turn_expires_as_well(terminal: Terminal) 
     assert b"bob" not in terminal.shown
 
 
-def test_who_sits_there_is_told_when_nobody_waits_for_the_answer_any_more(terminal: Terminal) -> None:
+def test_the_terminal_says_when_the_answer_is_no_longer_needed(terminal: Terminal) -> None:
     async def run() -> None:
         task = asyncio.create_task(TerminalApprover(terminal=terminal.open).ask(question()))
         await asyncio.to_thread(terminal.wait_for, PROMPT)
@@ -167,14 +167,14 @@ def no_terminal() -> int:
     raise OSError("there is none")
 
 
-def test_without_a_terminal_the_request_is_kept_by_whoever_stands_behind(tmp_path: Path) -> None:
+def test_without_a_terminal_the_approver_behind_gets_the_question(tmp_path: Path) -> None:
     store = SqliteApprovals(tmp_path / "approvals.sqlite")
     [answered] = asked(TerminalApprover(store, no_terminal), question())
     assert asyncio.run(store.find(answered.request)).request.tool == "pay"
     assert asked(TerminalApprover(None, no_terminal), question()) == [Answered("absent")]
 
 
-def test_signatures_are_asked_of_whoever_can_verify_them(terminal: Terminal, tmp_path: Path) -> None:
+def test_questions_that_need_signatures_go_to_the_approver_behind(terminal: Terminal, tmp_path: Path) -> None:
     store = SqliteApprovals(tmp_path / "approvals.sqlite")
     signed = question(quorum=2, keys=("ed25519:" + "B" * 43,))
     approver = TerminalApprover(store, terminal.open)

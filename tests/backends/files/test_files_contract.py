@@ -78,7 +78,7 @@ def test_a_file_is_read(world: World) -> None:
         ("sub", IsADirectoryError),
     ],
 )
-def test_what_is_no_file_cannot_be_read(world: World, path: str, error: type[OSError]) -> None:
+def test_only_files_can_be_read(world: World, path: str, error: type[OSError]) -> None:
     with pytest.raises(error):
         world.read(path)
 
@@ -116,7 +116,9 @@ def test_a_file_is_written_and_replaced(world: World) -> None:
 @pytest.mark.parametrize(
     ("path", "error"), [("sub", IsADirectoryError), ("none/a", FileNotFoundError), ("a.txt/x", OSError)]
 )
-def test_what_is_no_place_for_a_file_cannot_be_written(world: World, path: str, error: type[OSError]) -> None:
+def test_directories_and_paths_without_a_parent_cannot_be_written(
+    world: World, path: str, error: type[OSError]
+) -> None:
     with pytest.raises(error):
         world.files.write(world.at(path), b"x", world.held)
     assert world.files.list(world.root, world.held) == ["a.txt", "empty", "sub"]
@@ -153,7 +155,7 @@ def test_opening_to_write_empties_the_file_at_once(world: World) -> None:
         ("ab", "none/a", FileNotFoundError),
     ],
 )
-def test_what_cannot_be_opened_to_write(world: World, mode: str, path: str, error: type[OSError]) -> None:
+def test_paths_that_cannot_be_opened_for_writing(world: World, mode: str, path: str, error: type[OSError]) -> None:
     with pytest.raises(error):
         world.files.open(world.at(path), mode, world.held)
     assert world.read("a.txt") == b"one"
@@ -184,7 +186,7 @@ def test_files_and_empty_directories_are_deleted(world: World) -> None:
     assert world.files.list(world.root, world.held) == ["sub"]
 
 
-def test_what_cannot_be_deleted(world: World) -> None:
+def test_paths_that_cannot_be_deleted(world: World) -> None:
     with pytest.raises(FileNotFoundError):
         world.files.delete(world.at("none"), world.held)
     with pytest.raises(OSError, match="not empty"):
@@ -214,7 +216,7 @@ def test_files_and_directories_are_moved(world: World) -> None:
         ("sub", "sub/deep/x", OSError),
     ],
 )
-def test_what_cannot_be_moved(world: World, source: str, target: str, error: type[OSError]) -> None:
+def test_paths_that_cannot_be_moved(world: World, source: str, target: str, error: type[OSError]) -> None:
     with pytest.raises(error):
         world.files.rename(world.at(source), world.at(target), world.held)
     assert world.files.list(world.root, world.held) == ["a.txt", "empty", "sub"]

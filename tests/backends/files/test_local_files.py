@@ -127,7 +127,7 @@ def test_a_directory_behind_a_link_is_listed_and_changed(files: LocalFiles, root
 
 
 @pytest.mark.parametrize("to", ["ok", "none", "../out/secret", "../out/new"])
-def test_the_last_part_of_what_is_changed_is_never_followed(files: LocalFiles, root: Path, to: str) -> None:
+def test_a_link_as_the_last_component_is_never_followed(files: LocalFiles, root: Path, to: str) -> None:
     (root / "link").symlink_to(to)
     link, grant = str(root / "link"), held(root)
     for mode in ("wb", "ab", "xb", "r+b"):
@@ -171,7 +171,7 @@ def test_the_outermost_rule_is_the_root() -> None:
         grant.root("delete", "/srv")
 
 
-def test_what_is_no_path_is_not_held() -> None:
+def test_an_invalid_path_is_never_held() -> None:
     everything = held("*")
     assert everything.covers("read", "/srv")
     assert not everything.covers("read", "/srv/\0")
@@ -256,7 +256,7 @@ def test_a_deny_holds_under_the_other_name_of_its_place(files: LocalFiles, root:
 # Special files -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_file_or_directory_is_refused_and_nothing_waits(files: LocalFiles, root: Path) -> None:
+def test_special_files_are_refused_without_blocking(files: LocalFiles, root: Path) -> None:
     os.mkfifo(root / "fifo")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"/proc/self/cwd/{os.path.relpath(root / 'socket')}")

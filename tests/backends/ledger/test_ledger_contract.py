@@ -185,7 +185,7 @@ def test_a_refusal_leaves_a_receipt_with_its_rules(
     assert kept.verified().ok
 
 
-def test_what_a_tool_says_when_it_fails_is_kept_as_a_digest(tmp_path: Path, kept: Kept) -> None:
+def test_the_error_of_a_tool_is_stored_as_a_digest(tmp_path: Path, kept: Kept) -> None:
     result = call(at(tmp_path, kept, fail), "fail", {"word": "private"})
     receipt = kept.receipt()
     assert (receipt["verdict"], receipt["code"], receipt["reason"]) == ("allow", "execution_failed", "TOOL_FAILED")
@@ -193,7 +193,7 @@ def test_what_a_tool_says_when_it_fails_is_kept_as_a_digest(tmp_path: Path, kept
     assert all(b"private" not in row.body for row in kept.rows())
 
 
-def test_with_bodies_what_was_said_is_kept_and_secrets_are_not(tmp_path: Path, kept: Kept) -> None:
+def test_with_record_full_errors_are_stored_without_secrets(tmp_path: Path, kept: Kept) -> None:
     parts = {"secrets": {"KEY": SECRET}}
     here = at(tmp_path, kept, tell, fail, parts=parts, secrets=["KEY"], record="full")
     call(here, "tell", {"said": f"1.5 {SECRET}"})
@@ -239,7 +239,7 @@ def test_arguments_have_the_digest_of_their_one_spelling(
     assert kept.receipt()["arguments"] == data_digest({"a": 7, **given})
 
 
-def test_money_is_told_before_and_after(tmp_path: Path, kept: Kept) -> None:
+def test_receipts_have_the_money_spent_before_and_after(tmp_path: Path, kept: Kept) -> None:
     rules: dict[str, Any] = {"fs_reach": {"write": ["/w"]}, "budget": {"max_cost_usd": 1, "max_calls_per_session": 9}}
     here = at(tmp_path, kept, store, **rules)
     for _ in range(2):
@@ -256,7 +256,7 @@ def test_money_is_told_before_and_after(tmp_path: Path, kept: Kept) -> None:
     assert (decision["cost_usd"], receipt["cost_usd"]) == ("0.25", "0.25")
 
 
-def test_who_agreed_is_told(tmp_path: Path, kept: Kept) -> None:
+def test_receipts_name_the_approvers(tmp_path: Path, kept: Kept) -> None:
     async def agree(question: Any) -> Answered:
         return Answered("approved", ("ada",))
 

@@ -76,7 +76,7 @@ def in_processes(what: str, folder: Path, *numbers: int) -> dict[str, Any]:
 # Kills, crowds, full disks, restarts ----------------------------------------------------------------------------------
 
 
-def test_whoever_is_killed_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_a_killed_process_loses_no_acknowledged_entry(tmp_path: Path) -> None:
     seen = in_processes("kill", tmp_path, 3000 if LONG else 20, int.from_bytes(os.urandom(4)) if LONG else 7)
     assert (seen["lost"], seen["findings"]) == ([], [])
     assert seen["acknowledged"] > 20
@@ -109,7 +109,7 @@ def test_a_process_that_ends_signs_what_it_has_written(tmp_path: Path, path: Pat
         assert [row.sequence for row in reader.entries()] == [1, 2, 3, 4]  # one chain across restarts
 
 
-def test_what_a_killed_process_left_unsigned_the_next_one_signs(
+def test_entries_of_a_killed_process_are_signed_by_the_next_one(
     tmp_path: Path, path: Path, ledger: SqliteLedger
 ) -> None:
     calls(tmp_path, ledger, 3)
@@ -183,7 +183,7 @@ STEPS = [(timedelta(seconds=-30), ""), (timedelta(seconds=30), ""), (timedelta(h
 
 
 @pytest.mark.parametrize(("step", "kind"), STEPS, ids=["back a little", "on", "back"])
-def test_a_clock_that_goes_back_is_smoothed_or_told(tmp_path: Path, path: Path, step: timedelta, kind: str) -> None:
+def test_a_clock_that_goes_back_is_smoothed_or_reported(tmp_path: Path, path: Path, step: timedelta, kind: str) -> None:
     clock = Clock()
     ledger = SqliteLedger(path, clock)
     calls(tmp_path, ledger, 1)
@@ -199,7 +199,7 @@ def test_a_clock_that_goes_back_is_smoothed_or_told(tmp_path: Path, path: Path, 
     assert (recorded == sorted(recorded)) == (not kind)
 
 
-def test_heads_are_few_and_the_last_speaks_for_everything(tmp_path: Path, path: Path, ledger: SqliteLedger) -> None:
+def test_checkpoints_are_few_and_the_last_covers_everything(tmp_path: Path, path: Path, ledger: SqliteLedger) -> None:
     for _ in range(12):
         calls(tmp_path, ledger, 1)
         ledger.close()  # signs each time
@@ -357,7 +357,7 @@ def test_a_local_gate_without_a_directory_for_its_state_refuses_every_call(tmp_p
     assert "choose another directory for the state" in told
 
 
-def test_once_it_is_mended_a_ledger_goes_on(tmp_path: Path, path: Path, ledger: SqliteLedger) -> None:
+def test_a_repaired_ledger_is_continued(tmp_path: Path, path: Path, ledger: SqliteLedger) -> None:
     calls(tmp_path, ledger, 1)
     ledger.close()
     path.chmod(0o644)
@@ -430,7 +430,7 @@ def test_time_is_from_and_before(filled: Path) -> None:
         assert [row.number for row in reader.list(until=third)] == [3, 2]
 
 
-def test_one_call_is_shown_whole(filled: Path) -> None:
+def test_show_returns_both_entries_of_a_call(filled: Path) -> None:
     with LedgerReader(filled) as reader:
         first = reader.list(before=3)[0].id
         assert [row.kind for row in reader.show(first)] == ["decision", "receipt"]
@@ -448,7 +448,7 @@ def test_a_reader_sees_what_was_there_when_it_began(tmp_path: Path, filled: Path
     assert verified(filled).entries == 14
 
 
-def test_a_copy_that_nobody_may_write_is_read(tmp_path: Path, filled: Path) -> None:
+def test_a_read_only_copy_is_read(tmp_path: Path, filled: Path) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()
     shutil.copy(filled, folder / "l.sqlite")
@@ -470,7 +470,7 @@ UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("make", "why"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_is_no_ledger_is_not_read(path: Path, make: Callable[[Path], object], why: str) -> None:
+def test_a_file_that_is_no_ledger_is_not_read(path: Path, make: Callable[[Path], object], why: str) -> None:
     path.parent.mkdir()
     make(path)
     with pytest.raises(LedgerUnavailable, match=why):
@@ -497,7 +497,7 @@ def tampered(path: Path, *statements: str) -> Finding | None:
 
 @pytest.mark.parametrize("value", ["'x'", "x'00'", "7", "CAST(x'ff' AS TEXT)"])
 @pytest.mark.parametrize("column", Row._fields[1:])
-def test_every_column_of_the_file_is_held_to_its_entry(filled: Path, column: str, value: str) -> None:
+def test_every_column_of_the_file_is_compared_with_its_entry(filled: Path, column: str, value: str) -> None:
     finding = tampered(filled, f"UPDATE entries SET {column} = {value} WHERE number = 4")
     assert finding is not None
     assert finding.number == 4

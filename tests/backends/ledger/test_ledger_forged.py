@@ -163,7 +163,7 @@ def test_nothing_is_signed_on_top_of_a_forged_history(
 
 
 @pytest.mark.parametrize("how", CHANGES.values(), ids=CHANGES)
-def test_whoever_has_it_open_signs_nothing_of_it_either(
+def test_a_process_that_has_it_open_signs_no_forged_entry(
     tmp_path: Path, path: Path, how: Callable[[sqlite3.Connection], None]
 ) -> None:
     ledger = SqliteLedger(path)
@@ -185,7 +185,7 @@ VERIFIED = [("rewritten, checkpoints removed", "root"), ("the end cut off, check
 
 
 @pytest.mark.parametrize(("how", "kind"), VERIFIED)
-def test_verify_holds_a_ledger_to_the_head_beside_its_key(path: Path, how: str, kind: str) -> None:
+def test_verify_checks_a_ledger_against_the_checkpoint_next_to_its_key(path: Path, how: str, kind: str) -> None:
     change(path, CHANGES[how])
     finding = verify_ledger(path, public_key(None, path)).finding
     assert finding is not None
@@ -229,7 +229,7 @@ def long_session(tmp_path: Path) -> Path:
         "sequence = 1, number = 10, hash = (SELECT hash FROM entries WHERE number = 10)",  # the end of the other
     ],
 )
-def test_nothing_is_linked_to_what_is_not_the_entry_that_a_session_ends_with(
+def test_an_entry_is_only_linked_to_the_real_end_of_its_session(
     tmp_path: Path, long_session: Path, changes: str
 ) -> None:
     change(long_session, lambda db: db.execute(f"UPDATE chains SET {changes} WHERE session = 's'"))
@@ -239,7 +239,7 @@ def test_nothing_is_linked_to_what_is_not_the_entry_that_a_session_ends_with(
     ledger.close()
 
 
-def test_what_is_written_while_a_ledger_is_verified_is_no_finding(tmp_path: Path, path: Path) -> None:
+def test_entries_written_during_verification_are_no_finding(tmp_path: Path, path: Path) -> None:
     with LedgerReader(path) as reader:
         outcome = verify(reader.entries(), reader.checkpoints(), key=reader.key, check=check_signature)
         ledger = SqliteLedger(path)
@@ -293,7 +293,7 @@ CHECKPOINTS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "why"), CHECKPOINTS.values(), ids=CHECKPOINTS)
-def test_a_head_beside_the_key_that_is_none_is_no_head_to_go_on_from(
+def test_a_ledger_is_not_continued_from_an_invalid_checkpoint_file(
     tmp_path: Path, path: Path, spoil: Callable[[Path], object], why: str
 ) -> None:
     spoil(path.with_suffix(".head"))
@@ -310,7 +310,7 @@ def test_an_older_copy_is_not_gone_on_with(tmp_path: Path, path: Path) -> None:
     refused(tmp_path, path, "(42 entries at ")
 
 
-def test_what_was_moved_away_leaves_room_for_another_ledger(tmp_path: Path, path: Path) -> None:
+def test_another_ledger_begins_after_the_old_one_was_moved_away(tmp_path: Path, path: Path) -> None:
     change(path, forge)
     kept = tmp_path / "kept"
     kept.mkdir()

@@ -78,7 +78,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("version", "application", "why"), REFUSED)
-def test_what_is_newer_or_foreign_is_refused_and_left_alone(
+def test_newer_and_foreign_files_are_refused_and_not_changed(
     tmp_path: Path, version: int, application: int, why: str
 ) -> None:
     path = tmp_path / "f"
@@ -105,7 +105,7 @@ def test_a_thread_that_may_wait_writes_the_same_way(tmp_path: Path) -> None:
     assert notes(tmp_path / "f") == [("a", 1)]
 
 
-def test_a_file_that_cannot_grow_is_told_with_what_helps(tmp_path: Path) -> None:
+def test_a_full_file_is_reported_with_advice(tmp_path: Path) -> None:
     file = SqliteFile(tmp_path / "notes.sqlite", NOW)
 
     def fill(db: sqlite3.Connection) -> None:

@@ -80,7 +80,7 @@ def test_a_refused_call_prints_the_line_that_settles_it_and_the_same_call_then_r
 
 
 @pytest.mark.parametrize("more", [[], ["--json"], ["--only-these-arguments"]], ids=str)
-def test_without_a_terminal_nobody_agrees_by_accident(more: list[str]) -> None:
+def test_without_a_terminal_approving_needs_yes_or_a_signature(more: list[str]) -> None:
     request = asked()
     refused = run("approvals", "approve", request, *more)
     assert refused.exit_code == 2
@@ -98,14 +98,14 @@ def test_the_line_names_a_state_that_the_command_would_not_find_by_itself(here: 
     assert call("--state", "other state").exit_code == 0
 
 
-def test_a_no_is_told_and_holds(here: Path) -> None:
+def test_a_denial_is_shown_and_lasts(here: Path) -> None:
     assert run("approvals", "deny", asked()).stdout.splitlines()[0].endswith(": denied")
     for _ in range(2):
         assert "APPROVAL_DENIED" in json.loads(call("--json").stdout)["error"]
     assert not (here / "drafts" / "a.md").exists()
 
 
-def test_list_shows_what_is_open_and_all_of_it_if_asked() -> None:
+def test_list_shows_open_requests_and_with_all_every_request() -> None:
     first, second, third = (asked(text=text) for text in "abc")
     run("approvals", "approve", first, "--yes")
     run("approvals", "deny", second)
@@ -120,7 +120,7 @@ def test_list_shows_what_is_open_and_all_of_it_if_asked() -> None:
     assert ID.findall(run("approvals", "list").stdout) == [third]
 
 
-def test_lines_of_a_list_can_be_told_apart() -> None:
+def test_a_list_shows_the_beginning_of_the_arguments_of_each_request() -> None:
     requests = [asked(text=text) for text in ("Rain.\u202e", "x" * 500)]
     lines = run("approvals", "list").stdout.splitlines()
     assert [line[:14] for line in lines[::2]] == requests
@@ -130,7 +130,7 @@ def test_lines_of_a_list_can_be_told_apart() -> None:
     assert len(lines[3]) < 120
 
 
-def test_a_request_that_a_newer_manifest_asks_again_says_so() -> None:
+def test_a_request_replaced_under_a_newer_manifest_is_marked() -> None:
     old = asked()
     policy(expires_seconds=200)
     new = asked()
@@ -141,7 +141,7 @@ def test_a_request_that_a_newer_manifest_asks_again_says_so() -> None:
     assert call().exit_code == 0
 
 
-def test_a_yes_that_is_taken_back_says_so() -> None:
+def test_an_approval_that_was_denied_later_is_shown_as_taken_back() -> None:
     request = asked()
     run("approvals", "approve", request, "--yes")
     said = run("approvals", "deny", request).stdout
@@ -150,12 +150,12 @@ def test_a_yes_that_is_taken_back_says_so() -> None:
     assert "taken back" in run("approvals", "list", "--all").stdout
 
 
-def test_a_signature_where_no_keys_are_listed_is_told_for_what_it_is() -> None:
+def test_a_signature_is_optional_if_the_manifest_lists_no_keys() -> None:
     run("approvals", "key", "me.key")
     assert message("approvals.anybody_signed_or_not") in run("approvals", "approve", asked(), "--key", "me.key").stdout
 
 
-def test_a_request_that_nobody_answered_is_listed_without_its_arguments() -> None:
+def test_an_expired_unanswered_request_is_listed_without_its_arguments() -> None:
     policy(expires_seconds=1)
     expired, seconds = asked(text="Rain."), 0
     while asked(text=f"Hail {seconds}.") and "Rain." in run("approvals", "list", "--all").stdout:
@@ -173,7 +173,7 @@ def test_an_empty_list_says_so() -> None:
     assert json.loads(run("approvals", "list", "--json").stdout) == {"requests": []}
 
 
-def test_show_has_the_exact_call_and_what_is_at_stake(here: Path) -> None:
+def test_show_prints_the_exact_call_and_what_it_could_reach(here: Path) -> None:
     shown = run("approvals", "show", asked(text="Rain.\u202e\nSun."))
     for line in (
         r'argument      "text": "Rain.\u202e\nSun."',
@@ -234,7 +234,7 @@ OVER: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("said", OVER)
 @pytest.mark.parametrize("word", ["approve", "deny"])
-def test_what_is_over_cannot_be_answered(said: str, word: str) -> None:
+def test_a_finished_request_cannot_be_answered(said: str, word: str) -> None:
     request = OVER[said]()
     words = ["approvals", word, request, *(["--yes"] if word == "approve" else [])]
     result = run(*words)
@@ -349,7 +349,7 @@ def another_kind() -> None:
         (pipe, "is a named pipe, not a regular file"),
     ],
 )
-def test_what_is_no_key_of_ones_own_is_a_mistake_of_the_command_line(make: Any, said: str) -> None:
+def test_a_file_without_a_usable_key_is_a_bad_command_line(make: Any, said: str) -> None:
     make()
     result = run("approvals", "approve", asked(), "--key", "bad.key")
     assert result.exit_code == 2
@@ -417,7 +417,7 @@ def test_approve_shows_the_request_and_asks_again_at_a_terminal(typed: bytes, co
     assert call().exit_code == code
 
 
-def test_what_takes_the_place_of_a_request_while_a_person_thinks_is_not_agreed_to(here: Path) -> None:
+def test_a_request_replaced_while_it_is_shown_is_not_approved(here: Path) -> None:
     """Whoever can write the file puts another call under the name of the one that is shown."""
     shown_one, other = asked(text="Rain."), asked(text="Hail.")
 

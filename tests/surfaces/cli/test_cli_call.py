@@ -279,7 +279,7 @@ def test_a_typo_is_answered_with_the_nearest_tool() -> None:
     assert receipt.startswith("  receipt ")
 
 
-def test_a_secret_that_nobody_holds_says_where_to_put_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_secret_is_refused_with_advice_where_to_put_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KEY", raising=False)
     *_, way, receipt = run("m.yaml", "secret").stderr.splitlines()
     assert way == message("call.give_set_variable_key_or")
@@ -347,14 +347,14 @@ def _surface() -> dict[str, Any]:
     return shown
 
 
-def test_a_session_goes_on_in_the_next_call(here: Path) -> None:
+def test_a_session_continues_in_the_next_call(here: Path) -> None:
     counts = [run("m.yaml", "count", *more).stdout for more in ((), (), ("--session", "other"), ())]
     assert counts == ["1\n", "2\n", "1\n", "3\n"]
     assert run("m.yaml", "count", "--state", "elsewhere").stdout == "1\n"
     assert (here / "elsewhere" / "kv.sqlite").exists()
 
 
-def test_a_store_that_cannot_be_used_is_told_in_words(here: Path) -> None:
+def test_an_unusable_store_is_explained_without_a_traceback(here: Path) -> None:
     (here / "kept").mkdir(mode=0o700)
     (here / "kept" / "kv.sqlite").mkdir()
     told = run("m.yaml", "count", "--state", "kept").stderr
@@ -377,7 +377,7 @@ def read_file() -> None:
 
 
 @pytest.mark.parametrize("path", ["kept/kv.sqlite", "keys.env"])
-def test_what_licet_keeps_for_itself_is_called_so(path: str, here: Path) -> None:
+def test_a_refused_read_of_state_or_secrets_says_that_licet_keeps_them_there(path: str, here: Path) -> None:
     (here / "r.yaml").write_text(READER)
     (here / "keys.env").write_text("KEY=x\n")
     (here / "keys.env").chmod(0o600)
@@ -388,7 +388,7 @@ def test_what_licet_keeps_for_itself_is_called_so(path: str, here: Path) -> None
 
 
 @pytest.mark.parametrize("state", ["notes", "."])
-def test_state_where_a_tool_works_is_told_as_what_it_is(state: str, here: Path) -> None:
+def test_a_state_directory_inside_a_need_of_the_tool_is_refused_with_the_reason(state: str, here: Path) -> None:
     (here / "reader.py").write_text(NOTES)
     (here / "r.yaml").write_text(READER.replace("licet.tools:read_file", "reader:read_file"))
     refused = run("r.yaml", "read_file", "--state", state)
@@ -400,7 +400,7 @@ def test_state_where_a_tool_works_is_told_as_what_it_is(state: str, here: Path) 
     assert message("call.keep_two_apart_state_no") in refused.stderr
 
 
-def test_a_receipt_that_a_command_would_not_find_here_is_told_with_where_it_is(
+def test_a_receipt_in_another_state_directory_is_named_with_its_state_option(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hints(*words: str) -> list[str]:
@@ -487,9 +487,7 @@ WRONG_FILES: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("text", "said"), WRONG_FILES.values(), ids=WRONG_FILES)
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_is_wrong_with_the_files_is_said_before_anything_is_called(
-    here: Path, text: str, said: str, as_json: bool
-) -> None:
+def test_errors_of_the_files_are_reported_before_a_call(here: Path, text: str, said: str, as_json: bool) -> None:
     (here / "m.yaml").write_text(text)
     (here / "broken.py").write_text("1 / 0\n")
     (here / "broken_not.py").write_text("def t(): ...\n")

@@ -391,7 +391,7 @@ def write(files: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_check_says(case: Case) -> None:
+def test_check_prints_the_expected_lines(case: Case) -> None:
     write(case.files)
     result = run(*case.words)
     assert fits(result.stdout.splitlines(), case.lines), result.stdout

@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_it_is_told(words: list[str], code: int, said: str) -> None:
+def test_commands_report_allow_degraded(words: list[str], code: int, said: str) -> None:
     ended = CliRunner().invoke(licet, [*words, "true.yaml"])
     assert (ended.exit_code, said in ended.output) == (code, True), ended.output
     assert said not in CliRunner().invoke(licet, [*words, "false.yaml"]).output

@@ -116,7 +116,7 @@ def numbers(state: Path, *words: str) -> list[int]:
     return [int((datetime.fromisoformat(one["time"]) - START) / timedelta(hours=6)) for one in found]
 
 
-def test_a_tool_that_goes_on_ends_with_allow_and_its_denials_are_found(made: Path) -> None:
+def test_denied_uses_of_a_call_that_succeeded_are_found(made: Path) -> None:
     assert numbers(made, "--verdict", "allow") == [5, 4, 3, 2, 1]
     assert numbers(made, "--denied-use", "--verdict", "allow") == [5, 4, 3, 2]
     (found,) = document(made, "list", "--denied-use", "fs:read:/etc/passwd")["receipts"]
@@ -171,7 +171,7 @@ def test_the_text_names_what_was_denied_below_each_receipt(made: Path) -> None:
     ]
 
 
-def test_what_was_granted_is_found_by_its_capability_too(made: Path) -> None:
+def test_granted_uses_are_found_by_capability_too(made: Path) -> None:
     found = document(made, "list", "--capability", "fs:read:/srv/notes")["receipts"]
     assert [one["granted_uses"] for one in found] == [
         [{"capability": "fs:read:/srv/notes/a", "reason": "", "count": 1}]
@@ -274,7 +274,7 @@ def test_a_summary_says_how_much_it_leaves_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["list", "summary"])
-def test_a_changed_receipt_is_not_told_as_if_it_were_true(made: Path, tmp_path: Path, command: str) -> None:
+def test_a_changed_receipt_is_not_shown(made: Path, tmp_path: Path, command: str) -> None:
     with closing(sqlite3.connect(made / "ledger.sqlite")) as whole:
         (tmp_path / "state").mkdir()
         with closing(sqlite3.connect(tmp_path / "state" / "ledger.sqlite")) as copy, copy:

@@ -351,7 +351,9 @@ def test_a_manifest_that_is_wrong_says_why_and_decides_nothing(words: list[str],
 
 @pytest.mark.parametrize(("verdict", "reason"), [("ask", "APPROVAL_REQUIRED"), ("deny", "APPROVAL_EXPIRED")])
 @pytest.mark.parametrize("began", [True, False])
-def test_a_call_that_ended_at_a_question_is_told_to_have_run_if_it_did(verdict: str, reason: str, began: bool) -> None:
+def test_explain_says_whether_a_tool_ran_before_its_approval_was_missing(
+    verdict: str, reason: str, began: bool
+) -> None:
     granted = {"kind": "CapabilityGranted", "capability": "tool:call:t"}
     asked = {"kind": "CapabilityDenied", "capability": "fs:delete:/a", "reason": reason}
     entry = {

@@ -77,7 +77,7 @@ def _made(folder: Path, *, wait: bool) -> tuple[Path, str]:
 
 
 @pytest.mark.parametrize("wait", [False, True], ids=["ended", "cut off"])
-def test_a_use_that_was_refused_is_not_said_to_be_allowed(tmp_path: Path, wait: bool) -> None:
+def test_a_refused_use_is_never_explained_as_allowed(tmp_path: Path, wait: bool) -> None:
     state, receipt = _made(tmp_path, wait=wait)
     told = run(state, "explain", receipt)
     assert told.exit_code == int(wait)
@@ -266,7 +266,7 @@ def test_a_call_without_a_receipt_can_be_looked_up(state: Path) -> None:
     assert run(state, "receipts", "show", call).stdout.startswith(f"{call}: allowed, and {why}\n")
 
 
-def test_what_was_not_looked_at_is_told(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_reports_how_many_entries_were_not_searched(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("licet.backends.ledger.reader._MOST_LOOKED_AT", 1)
     assert [
         line.split()[3] for line in run(state, "receipts", "list", "--session", "late").stdout.splitlines()[1:]

@@ -159,7 +159,7 @@ def test_a_word_that_is_refused_is_spelled_out(words: list[str], said: str, tmp_
     assert said in done.stderr
 
 
-def test_what_click_lists_on_lines_of_its_own_stays_so() -> None:
+def test_lists_of_choices_from_click_keep_their_lines() -> None:
     assert "Choose from:\n\tbash,\n\tzsh,\n\tfish" in run("completion").stderr
 
 
@@ -236,7 +236,7 @@ WRITING: dict[str, list[str]] = {
     ],
 )
 @pytest.mark.sampled(4)
-def test_output_that_goes_nowhere_is_said_in_one_line_and_ends_with_74(
+def test_an_unwritable_output_is_one_line_and_ends_with_74(
     words: list[str], output: str, said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "m.yaml").write_text(

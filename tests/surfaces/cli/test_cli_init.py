@@ -172,7 +172,7 @@ def written(*parts: str) -> Written:
 
 
 @pytest.mark.parametrize("parts", SOURCES.values(), ids=SOURCES.keys())
-def test_what_is_written_is_fine(parts: list[str]) -> None:
+def test_the_written_manifest_has_no_problems(parts: list[str]) -> None:
     written(*parts)
     result = run("check")
     # Which addresses a name of the own network has, no tool declares.
@@ -208,7 +208,7 @@ def test_every_tool_gets_all_it_needs_and_the_file_allows_nothing_that_none_need
 
 
 @pytest.mark.parametrize("parts", SOURCES.values(), ids=SOURCES.keys())
-def test_the_schema_beside_it_accepts_it(parts: list[str]) -> None:
+def test_the_schema_next_to_the_manifest_accepts_it(parts: list[str]) -> None:
     made = written(*parts)
     first, _, _ = made.text.partition("\n")
     _, _, schema = first.partition("# yaml-language-server: $schema=")
@@ -464,7 +464,7 @@ FOREIGN = {"a.py": [WEATHER], SCHEMA: []}
     ],
 )
 @pytest.mark.parametrize("extra", [[], ["--json"]], ids=["", "json"])
-def test_what_is_wrong_is_all_said_and_nothing_is_written(
+def test_every_problem_is_reported_and_nothing_is_written(
     files: dict[str, list[str]], words: list[str], said: list[str], extra: list[str], here: Path
 ) -> None:
     for file, parts in files.items():

@@ -65,7 +65,7 @@ def test_a_proposal_is_printed_and_nothing_is_written(folder: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="needs the program `patch`")
-def test_what_is_printed_is_a_patch_of_the_file(folder: Path) -> None:
+def test_the_printed_diff_is_a_patch_of_the_file(folder: Path) -> None:
     printed = init("old.py").stdout
     (folder / "copy.py").write_text(OLD)
     subprocess.run(["patch", "copy.py"], input=printed, text=True, check=True, capture_output=True)
@@ -73,7 +73,7 @@ def test_what_is_printed_is_a_patch_of_the_file(folder: Path) -> None:
     assert (folder / "copy.py").read_text() == (folder / "old.py").read_text()
 
 
-def test_what_is_written_declares_the_tools_that_init_then_takes(folder: Path) -> None:
+def test_init_accepts_the_declarations_that_write_has_added(folder: Path) -> None:
     result = init("old.py", "--write")
     assert (result.exit_code, (folder / ".licet").exists()) == (0, False)
     source = read_tools("old.py")
@@ -140,7 +140,7 @@ def test_lines_are_counted_as_python_counts_them(text: str, folder: Path) -> Non
 
 
 @pytest.mark.parametrize("data", [b"x = 1\n", b"def _f(): ...\n", b"class A:\n    def f(self): ...\n"])
-def test_a_file_that_suggests_nothing_is_told_as_before(data: bytes, folder: Path) -> None:
+def test_a_file_without_guesses_has_the_same_problem_as_before(data: bytes, folder: Path) -> None:
     (folder / "old.py").write_bytes(data)
     result = init("old.py")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -149,7 +149,7 @@ def test_a_file_that_suggests_nothing_is_told_as_before(data: bytes, folder: Pat
     assert (folder / "old.py").read_bytes() == data
 
 
-def test_a_file_with_tools_is_left_alone_beside_one_without(folder: Path) -> None:
+def test_only_the_file_without_tools_gets_proposals(folder: Path) -> None:
     new = "from licet import tool\n@tool(capabilities={}, effect='read_only', sandbox='restricted')\ndef g(): ...\n"
     (folder / "new.py").write_text(f"{new}def plain(): ...\n")
     assert init("new.py", "old.py").exit_code == 1

@@ -118,7 +118,7 @@ BROKEN: dict[str, tuple[dict[str, str], str, str]] = {
 
 
 @pytest.mark.parametrize(("files", "said", "place"), BROKEN.values(), ids=BROKEN)
-def test_what_breaks_an_import_is_named_with_its_line(
+def test_a_failed_import_is_reported_with_its_line(
     files: dict[str, str], said: str, place: str, below: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(below.parent)

@@ -76,7 +76,7 @@ def test_a_filter_leaves_what_fits(made: Path, filters: list[str], which: list[i
 
 
 @pytest.mark.parametrize("word", ["yesterday", "2026-13-01", "h", "9" * 30 + "w"])
-def test_what_is_no_time_ends_with_2(made: Path, word: str) -> None:
+def test_an_invalid_time_ends_with_2(made: Path, word: str) -> None:
     result = run(made, "receipts", "list", "--since", word)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "is no time: expected 2026-01-31" in result.stderr
@@ -103,9 +103,7 @@ def test_without_a_ledger_every_command_says_where_none_is(tmp_path: Path, words
     assert "ledger.sqlite" in told["error"]
 
 
-def test_where_no_call_was_made_it_is_said_where_one_may_have_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_ledger_the_error_says_where_one_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for words in ["list"], ["verify", "--key", generated_key().public]:
@@ -171,7 +169,7 @@ def test_bodies_are_shown_where_they_are_kept(tmp_path: Path) -> None:
     assert re.search(r'^  result +"Rain"  \(sha256:', told, re.MULTILINE)
 
 
-def test_an_unknown_receipt_is_told(made: Path) -> None:
+def test_an_unknown_receipt_is_an_error(made: Path) -> None:
     for words in (("receipts", "show", "r-00-1"), ("receipts", "export", "r-00-1"), ("explain", "r-00-1")):
         result = run(made, *words)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -301,7 +299,7 @@ def test_a_pack_is_the_same_each_time_and_can_be_checked_without_the_ledger(stat
     assert json.loads(CliRunner().invoke(licet, words).stdout)["checkpoint"]["key"] == key
 
 
-def test_a_session_is_exported_whole(state: Path, tmp_path: Path) -> None:
+def test_a_complete_session_is_exported(state: Path, tmp_path: Path) -> None:
     result = run(state, "receipts", "export", "--session", "main", "-o", str(tmp_path / "pack.json"))
     assert result.exit_code == 0
     told = json.loads(run(state, "receipts", "verify", str(tmp_path / "pack.json"), "--json").stdout)
@@ -320,7 +318,7 @@ def test_a_session_is_exported_whole(state: Path, tmp_path: Path) -> None:
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )
-def test_what_cannot_be_exported_is_told(made: Path, words: list[str], code: int, said: str) -> None:
+def test_a_refused_export_says_why(made: Path, words: list[str], code: int, said: str) -> None:
     result = run(made, "receipts", "export", *words)
     assert (result.exit_code, result.stdout) == (code, "")
     assert said in result.stderr
@@ -357,7 +355,7 @@ def test_calls_of_the_command_line_leave_receipts_that_verify(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("words", [["receipts", "list"], ["receipts", "verify"], ["approvals", "list"]])
-def test_what_calls_have_left_is_found_by_their_manifest(
+def test_receipts_are_found_by_the_manifest_of_their_calls(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
@@ -383,7 +381,7 @@ def test_to_list_requests_makes_nothing(tmp_path: Path) -> None:
         assert not state.exists()
 
 
-def test_where_no_call_was_made_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_calls_no_request_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
     (tmp_path / "agent.yaml").write_text("agent: desk\n")
@@ -399,7 +397,7 @@ def test_where_no_call_was_made_nobody_waits(tmp_path: Path, monkeypatch: pytest
     [["receipts", "list"], ["receipts", "head"], ["receipts", "verify"], ["explain", "r-1-1"], ["approvals", "list"]],
     ids=" ".join,
 )
-def test_a_state_that_cannot_be_looked_into_is_told(made: Path, tmp_path: Path, words: list[str], how: str) -> None:
+def test_an_unreadable_state_directory_is_an_error(made: Path, tmp_path: Path, words: list[str], how: str) -> None:
     if how == "closed" and os.geteuid() == 0:
         pytest.skip("root looks into everything")
     state = tmp_path / "above" / ("x" * 300 if how == "no name" else "state")  # the kernel takes 255

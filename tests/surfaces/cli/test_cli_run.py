@@ -156,7 +156,7 @@ def test_json_goes_to_stderr_and_leaves_stdout_to_the_command(desk: Path) -> Non
     assert json.loads(refused.stderr)["reason"] == "BINARY_NOT_ALLOWED"
 
 
-def test_a_limit_that_ends_the_command_is_told(desk: Path) -> None:
+def test_a_limit_that_ends_the_command_is_reported(desk: Path) -> None:
     manifest = {**MANIFEST, "capabilities": {**MANIFEST["capabilities"], "limits": {"cpu_seconds": 1}}}
     (desk / "agent.yaml").write_text(json.dumps(manifest))
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", "while :; do :; done")
@@ -190,7 +190,7 @@ def test_requests_go_through_the_proxy(desk: Path) -> None:
 
 
 @needs_namespaces
-def test_of_many_refusals_the_first_are_told_and_the_others_counted(desk: Path) -> None:
+def test_many_refusals_are_listed_up_to_a_limit_and_then_counted(desk: Path) -> None:
     allowed = {"destinations": {"allow": ["api.example"]}}  # without any there is no proxy to ask
     (desk / "agent.yaml").write_text(json.dumps({**MANIFEST, "capabilities": {**MANIFEST["capabilities"], **allowed}}))
     line = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do curl -sS http://$n.evil.test/ http://$n.evil.test/; done >out/said"
@@ -227,12 +227,12 @@ def test_a_receipt_tells_of_walls_and_codes_only_where_something_ran(
         assert lines["programs"].endswith(ended)
 
 
-def test_where_no_wall_stands_around_the_tool_its_event_has_the_level_alone(desk: Path) -> None:
+def test_the_event_of_a_tool_without_walls_has_only_its_level(desk: Path) -> None:
     events = json.loads(licet(desk, "agent.yaml", "--json", "--", "sh", "-c", "exit 7").stderr)["events"]
     assert [event["rule"] for event in events if event["kind"] == "SandboxEntered"] == ["isolated"]
 
 
-def test_a_refusal_says_where_its_receipt_is_that_a_command_would_not_find_here(desk: Path) -> None:
+def test_a_refusal_names_the_state_option_for_its_receipt(desk: Path) -> None:
     def hints(folder: Path, manifest: str) -> list[str]:
         environment = {"XDG_STATE_HOME": str(desk / "state")}
         ended = licet(folder, manifest, "--", "true", env=environment)

@@ -69,7 +69,7 @@ def test_output_and_errors_to_one_place_keep_their_order(desk: Path) -> None:
     assert ended.stdout.decode().split() == [f"{kind}{i}" for i in range(300) for kind in "oe"]
 
 
-def test_what_a_command_does_not_read_of_a_file_stays_for_the_next(desk: Path) -> None:
+def test_unread_input_stays_for_the_next_command(desk: Path) -> None:
     Path("lines").write_text("".join(f"{n}\n" for n in range(50_000)))
     with open("lines", "rb", buffering=0) as lines:
         first = run(PYTHON, "-c", "import os; print(os.read(0, 6))", stdin=lines, stdout=subprocess.PIPE)
@@ -94,7 +94,7 @@ def test_input_that_never_ends_does_not_hold_up_the_end(desk: Path) -> None:
         os.close(writing)
 
 
-def test_output_that_nobody_wants_ends_the_command(desk: Path) -> None:
+def test_a_closed_output_ends_the_command(desk: Path) -> None:
     said = shell("walled yes | head -n 2; echo ${PIPESTATUS[0]}")
     assert said.stdout == b"y\ny\n141\n"
 
@@ -114,7 +114,7 @@ def test_output_is_taken_when_its_reader_takes_it(desk: Path) -> None:
 
 
 @pytest.mark.parametrize(("inner", "code"), [("echo hi", 1), ("echo hi; exit 7", 7)])
-def test_output_that_cannot_be_written_is_told(desk: Path, inner: str, code: int) -> None:
+def test_output_that_cannot_be_written_is_reported(desk: Path, inner: str, code: int) -> None:
     with open("/dev/full", "wb") as full:
         ended = run("sh", "-c", inner, stdout=full, stderr=subprocess.PIPE)
         assert ended.returncode in (code, 128 + 13)  # it may notice while it still runs

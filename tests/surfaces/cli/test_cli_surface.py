@@ -114,7 +114,7 @@ def test_any_command_is_shown_where_there_is_no_tool_at_all(here: Path) -> None:
     assert "binaries  wc" in said
 
 
-def test_below_the_table_stands_what_a_reader_must_know() -> None:
+def test_notes_are_printed_below_the_table() -> None:
     said = run(COLUMNS="200").stdout
     assert message("surface.blocked_blocked_cannot_be_called") in said
     assert message("surface.left_out_left_declared_but") in said
@@ -164,7 +164,7 @@ def test_brackets_in_text_are_text(here: Path) -> None:
     assert "/srv/[bold]  read" in said
 
 
-def test_json_is_the_whole_surface() -> None:
+def test_json_has_the_complete_surface() -> None:
     result = run("--json")
     said = json.loads(result.stdout)
     assert (result.exit_code, result.stderr) == (0, "")

@@ -90,7 +90,7 @@ def test_only_this_directory_is_looked_at(here: Path, monkeypatch: pytest.Monkey
     assert run("check").exit_code == 2
 
 
-def test_a_file_beside_the_directory_is_reported_and_not_read() -> None:
+def test_a_second_policy_next_to_the_directory_is_reported_and_not_read() -> None:
     write(POLICY.replace("agent: a", "agent: inside"))
     write(POLICY.replace("agent: a", "agent: beside"), "licet.yaml")
     result = run("surface", "--json")
@@ -202,7 +202,7 @@ NO_CHANGES = {
 
 
 @pytest.mark.parametrize("text", CHANGES.values(), ids=CHANGES)
-def test_what_changes_its_meaning_must_be_accepted_again(text: str) -> None:
+def test_a_changed_meaning_must_be_accepted_again(text: str) -> None:
     write(POLICY)
     run("trust", "--yes")
     write(text)
@@ -213,7 +213,7 @@ def test_what_changes_its_meaning_must_be_accepted_again(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", NO_CHANGES.values(), ids=NO_CHANGES)
-def test_what_does_not_need_not(text: str) -> None:
+def test_a_changed_layout_needs_no_new_acceptance(text: str) -> None:
     write(POLICY)
     run("trust", "--yes")
     write(text)
@@ -260,7 +260,7 @@ def test_a_link_to_an_accepted_policy_brings_it_to_no_other_directory(
 
 
 @pytest.mark.parametrize("option", ["--workspace", "--personality"])
-def test_what_was_accepted_is_not_combined_with_another_file(option: str) -> None:
+def test_an_accepted_policy_is_not_combined_with_another_file(option: str) -> None:
     write(POLICY)
     write("id: p\ntoolset: [hello]\n", "p.yaml")
     run("trust", "--yes")
@@ -288,7 +288,7 @@ def test_the_list_is_not_moved_with_the_state(tmp_path: Path) -> None:
     assert (tmp_path / "state" / "licet" / "trust").exists()
 
 
-def test_what_init_wrote_is_accepted(here: Path) -> None:
+def test_a_policy_written_by_init_is_accepted(here: Path) -> None:
     (here / ".licet").rmdir()
     assert run("init", "found_tools.py").exit_code == 0
     assert run("call", "hello").stdout == "hello you\n"
@@ -336,7 +336,7 @@ def test_then_what_has_changed() -> None:
     assert run("trust", "--yes").stdout == message("trust.licet_licet_yaml_already_accepted")
 
 
-def test_nobody_accepts_by_looking() -> None:
+def test_reading_a_policy_does_not_accept_it() -> None:
     write(POLICY)
     result = run("trust")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -351,7 +351,7 @@ def test_a_policy_that_is_wrong_is_not_accepted() -> None:
     assert run("trust", "--list").stdout == ""
 
 
-def test_what_was_accepted_is_listed_and_removed() -> None:
+def test_accepted_policies_are_listed_and_removed() -> None:
     write(POLICY)
     assert json.loads(run("trust", "--yes", "--json").stdout)["accepted"] is True
     path = os.path.realpath(INSIDE)

@@ -114,7 +114,7 @@ KNOWN = {"path": {"scope": "fs:delete"}}  # the argument is what the tool delete
 
 
 @pytest.mark.parametrize("write", ["call", "session", "manifest"])
-def test_what_is_known_before_the_call_is_asked_at_once(here: Path, write: str) -> None:
+def test_known_deletes_are_asked_about_together_with_the_call(here: Path, write: str) -> None:
     policy(KNOWN, write=write)
     with waiting() as process:
         request, words = asked(process)
@@ -179,7 +179,7 @@ def test_a_no_ends_the_call_that_waits(here: Path) -> None:
     assert not (here / "box" / "runs").exists()
 
 
-def test_nobody_is_waited_for_beyond_the_expiry(here: Path) -> None:
+def test_waiting_ends_when_the_request_expires(here: Path) -> None:
     policy(expires_seconds=1)
     with waiting() as process:
         done = result(process)

@@ -68,7 +68,7 @@ def test_a_link_to_a_device_stays(here: Path, command: str) -> None:
 
 @pytest.mark.parametrize("command", WORDS)
 @pytest.mark.parametrize("target", ["-", "linked-output"])
-def test_what_leads_to_the_output_is_the_output(here: Path, command: str, target: str) -> None:
+def test_a_path_to_stdout_is_treated_as_stdout(here: Path, command: str, target: str) -> None:
     Path("linked-output").symlink_to("/proc/self/fd/1")  # as /dev/stdout is, and nothing of the machine is at stake
     with Path("out.txt").open("wb") as out:
         subprocess.run([SCRIPT, *WORDS[command], target], cwd=here, stdout=out, check=True)

@@ -219,7 +219,7 @@ def test_a_target_of_several_tools_is_one_box() -> None:
     assert texts(root, "head") == ["Hosts · 3"]
 
 
-def test_where_there_is_too_much_to_draw_one_box_stands_for_the_rest() -> None:
+def test_too_many_boxes_are_drawn_as_one_box_with_a_count() -> None:
     root = ElementTree.fromstring(_crowded_map())
     assert sorted(text for text in texts(root) if text.startswith("… and")) == [
         "… and 20 more",  # bundles
@@ -232,7 +232,7 @@ def test_where_there_is_too_much_to_draw_one_box_stands_for_the_rest() -> None:
     assert "250 hosts" in (root.findtext(f"{SVG}desc") or "")
 
 
-def test_what_is_written_to_is_drawn_before_what_is_only_read() -> None:
+def test_written_targets_are_drawn_before_read_only_ones() -> None:
     root = ElementTree.fromstring(_crowded_map())
     assert "z.x.test" in texts(root, "target")
     assert "zealous" in texts(root, "name")
@@ -305,21 +305,21 @@ def test_a_store_that_is_written_to_has_a_thick_link_too(store: str, action: str
     assert [one.get("class") for one in card(root, "keep").iter(f"{SVG}path")] == [look]
 
 
-def test_what_nobody_reaches_is_struck_and_what_some_ways_leave_out_is_noted() -> None:
+def test_targets_that_no_tool_reaches_are_struck_through_and_partial_denies_noted() -> None:
     group = card(drawn(small()), "/srv")
     assert texts(group, "struck") == ["/srv/key"]
     assert "no write: /srv/agent.yaml" in texts(group)
     assert "read, write" in texts(group)
 
 
-def test_what_is_denied_to_all_is_struck_in_a_group_of_its_own() -> None:
+def test_targets_denied_to_every_tool_are_struck_through_in_their_own_group() -> None:
     root = drawn(small())
     assert message("map.denied_every_tool_2") in texts(root, "head")
     denied = [group for group in root.iter(f"{SVG}g") if group.get("class") == "denied"]
     assert [texts(group, "struck") for group in denied] == [["/srv/key"], ["/srv/agent.yaml"]]
 
 
-def test_policy_files_are_one_line_among_what_is_denied() -> None:
+def test_policy_files_are_one_line_among_the_denied_targets() -> None:
     own = [f"fs:{action}:/srv/file{number}.py" for number in range(70) for action in ("write", "delete")]
     layers = (layer(["fs:read:/srv"], ["fs:*:/srv/key"]), layer(denies=own, kind="policy files"))
     root = drawn(manifest(tool("peek", "fs:read:/srv"), layers=layers))
@@ -332,7 +332,7 @@ def test_policy_files_are_one_line_among_what_is_denied() -> None:
     assert len(tip.splitlines()) < 50
 
 
-def test_names_for_directories_stand_in_texts_and_tooltips() -> None:
+def test_texts_and_tooltips_have_names_for_directories() -> None:
     root = ElementTree.fromstring(svg_map(surface(small()), lambda text: text.replace("/srv", "${workdir}")))
     told = [*texts(root), *tips(root)]
     assert "${workdir}" in texts(root, "target")
@@ -341,14 +341,14 @@ def test_names_for_directories_stand_in_texts_and_tooltips() -> None:
     assert not any("/srv" in text for text in told)
 
 
-def test_many_exceptions_are_counted_and_told_in_the_tooltip() -> None:
+def test_many_exceptions_are_counted_and_listed_in_the_tooltip() -> None:
     denies = [f"fs:read:/srv/d{number}" for number in range(9)]
     group = card(drawn(manifest(tool("peek", "fs:read:/srv"), allows=["fs:read:/srv"], denies=denies)), "/srv")
     assert texts(group)[-1] == "and 7 more exceptions"
     assert "/srv/d8" in tips(group)[0]
 
 
-def test_a_long_name_is_shortened_in_the_middle_and_whole_in_the_tooltip() -> None:
+def test_a_long_name_is_shortened_in_the_middle_and_complete_in_the_tooltip() -> None:
     group = card(drawn(small()), LONG_HOST)
     (shown,) = texts(group, "target")
     head, tail = shown.split("…")
@@ -442,7 +442,7 @@ def test_a_pinned_group_stays_where_it_was_put() -> None:
     assert placed.tops["x"] < placed.tops["y"]
 
 
-def test_a_lone_box_sits_beside_the_middle_of_what_it_is_linked_to() -> None:
+def test_a_single_box_is_centred_on_its_links() -> None:
     right = (Group("", tuple(Item(f"b{number}", 20) for number in range(5))),)
     placed = place([(Group("", (Item("a", 30),)),), right], [("a", f"b{number}") for number in (1, 2, 3)])
     assert placed.tops["a"] + 15 == pytest.approx(placed.tops["b2"] + 10)
