@@ -48,7 +48,7 @@ def claim(
 
 
 def used(calls: int, cost: str) -> Usage:
-    """What a session has spent that has called nothing but `t`, on one day and in no other session."""
+    """The usage of a session that has only called `t`, on one day."""
     spent = D(cost)
     return Usage(calls, {"t": calls} if calls else {}, spent, spent, {"t": spent} if spent else {}, calls)
 
@@ -113,7 +113,7 @@ def test_a_settlement_above_the_reservation_is_refused(budgets: Budgets, cost: s
             await budgets.settle(kept, D(cost))
         return await budgets.usage("a", "s", "2026-01-01")
 
-    assert asyncio.run(run()).cost_usd == D("0.10")  # it stays set aside
+    assert asyncio.run(run()).cost_usd == D("0.10")  # it stays reserved
 
 
 LIMITS: dict[str, tuple[list[Claim], list[bool]]] = {
@@ -227,7 +227,7 @@ def test_no_limit_is_passed_by_many_at_once(budgets: Budgets) -> None:
 
 
 def kept_in(path: Path, act: Callable[[SqliteBudgets], Awaitable[Any]]) -> Any:
-    """What comes of something that is done by a store of its own."""
+    """Run something with a new store on a file, and return its result."""
     store = SqliteBudgets(path)
 
     async def run() -> Any:
@@ -287,7 +287,7 @@ PRAGMA user_version = 1;
 
 def test_a_file_of_format_1_is_migrated_without_losing_spending(store_path: Path) -> None:
     path = older_file(store_path / "budgets.sqlite", FIRST_FORMAT)
-    # Of a tool it is known only what its session has spent: so it counts as all of that.
+    # Only the spending of the session is known, so each tool counts as having spent all of it.
     half = D("0.5")
     found = kept_in(path, lambda store: store.usage("a", "s", "2026-01-01"))
     assert found == Usage(3, {"t": 2, "u": 1}, half, D("0.75"), {"t": half, "u": half}, 0)
@@ -358,7 +358,7 @@ def test_who_stops_waiting_for_a_reservation_gets_it_back(store_path: Path) -> N
     store = SqliteBudgets(store_path / "budgets.sqlite")
 
     async def run() -> None:
-        for turns in range(6):  # so that some are cancelled before, some while, and some after it is written
+        for turns in range(6):  # so that some are cancelled before, some during, and some after the write
             asking = asyncio.ensure_future(store.reserve(claim()))
             for _ in range(turns):
                 await asyncio.sleep(0.002)
@@ -384,7 +384,7 @@ def test_one_that_fails_spoils_nothing_for_those_who_are_written_with_it(store_p
 
     async def run() -> list[Any]:
         kept = [await reserved(store, claim()) for _ in range(3)]
-        forged = Reservation(kept[1].id, claim(cost="9"), Spent())  # it says that more was set aside than was
+        forged = Reservation(kept[1].id, claim(cost="9"), Spent())  # it claims that more was reserved than really was
         ends = (store.settle(kept[0], D("0.01")), store.settle(forged, D(9)), store.settle(kept[2], D("0.02")))
         said = await asyncio.gather(*ends, return_exceptions=True)
         return [*map(type, said), (await store.usage("a", "s", "2026-01-01")).cost_usd]
@@ -426,7 +426,7 @@ def test_a_process_is_gone_only_if_that_is_sure(case: str) -> None:
     assert is_gone(name()) is gone
 
 
-# One process that forks all the others: to start an interpreter for each would take longer than what is tested.
+# One process forks all the others, because starting an interpreter for each takes longer than the test.
 HAMMER = """
 import asyncio, os, random, sys
 from decimal import Decimal

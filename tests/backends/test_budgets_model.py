@@ -1,4 +1,4 @@
-"""Budgets under every order of setting aside, settling, giving back, crashing and restarting: held to a naive sum."""
+"""Budgets in every order of reserving, settling, refunding, crashing and restarting, compared with a naive sum."""
 
 import asyncio
 import sqlite3
@@ -34,7 +34,7 @@ GONE = "/".join((*this_process().split("/")[:2], "4194305", "1"))  # a number th
 
 @dataclass
 class Modelled:
-    """One call that was let through: what it counts, and whether it is still to be settled."""
+    """One admitted call: what it counts, and whether it is still unsettled."""
 
     store: int
     reservation: Reservation
@@ -45,7 +45,7 @@ class Modelled:
 
 
 class MemoryModel(RuleBasedStateMachine):
-    """Two users of one account book, and a list of everything that was let through."""
+    """Two users of one store of budgets, and a list of every admitted call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class MemoryModel(RuleBasedStateMachine):
     def limited(self, limits: Budget, max_calls: Any, max_cost: Any) -> None:
         self.limits, self.max_calls, self.max_cost = limits, max_calls, max_cost
 
-    # The model: everything is added up again each time, as fractions.
+    # The model adds everything up again each time, as fractions.
 
     def counted(self, **where: str) -> tuple[int, Fraction]:
         fitting = [
@@ -99,7 +99,7 @@ class MemoryModel(RuleBasedStateMachine):
         cost=st.sampled_from(COSTS),
     )
     def reserve_at_once(self, stores: list[int], agent: str, session: str, tool: str, day: str, cost: str) -> None:
-        """Some calls of one kind at the same time, here and there: as many get through as fit."""
+        """Several calls of one kind at the same time in both processes: as many are admitted as fit."""
         claim = Claim(agent, session, tool, day, Decimal(cost), self.limits, self.max_calls, self.max_cost)
 
         async def all_of_them() -> list[Reservation | None]:
@@ -127,7 +127,7 @@ class MemoryModel(RuleBasedStateMachine):
         refund=st.booleans(),
     )
     def end(self, data: st.DataObject, store: int, part: Fraction, refund: bool) -> None:
-        """Settle or give back any call, by whoever: also one that has ended, or that was taken for lost."""
+        """Settle or refund any call, in any process, also one that has ended or is marked as lost."""
         one = data.draw(st.sampled_from(self.made))
         reserved = one.reservation.claim.cost_usd
         cost = min(reserved, (reserved * part.numerator / part.denominator).quantize(Decimal("1e-15")))
@@ -190,7 +190,7 @@ class SqliteModel(MemoryModel):
 
     @rule(store=st.integers(0, 1), killed=st.booleans())
     def restart(self, store: int, killed: bool) -> None:
-        """Begin anew; what a process that was killed had not settled counts at its maximum, and is shown as lost."""
+        """Start again; unsettled calls of a killed process count at their maximum, and are marked as lost."""
         self.stores[store].close()
         self.stores[store] = SqliteBudgets(self.path)
         if not killed:

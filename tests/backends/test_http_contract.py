@@ -1,4 +1,4 @@
-"""What every network owes a call, asked of the one in memory and of real ones on loopback addresses."""
+"""The contract of the http port, on the memory twin and on real sockets at loopback addresses."""
 
 import asyncio
 import gzip
@@ -20,7 +20,7 @@ HOST = "site.test"
 
 
 def site(asked: Exchange) -> Answer:
-    """A site with a page for each thing that can happen."""
+    """A site with one page for each case."""
     match asked.url.partition("://")[2].partition("/")[2]:
         case "echo":
             kept = [line for line in asked.headers if line[0].lower().startswith("x-")]
@@ -49,7 +49,7 @@ def breaking() -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Net:
-    """A network with the site on it, and how to get there."""
+    """A network with the site on it, and its address."""
 
     http: Http
     origin: str
@@ -219,7 +219,7 @@ def test_a_port_without_a_server_is_unreached() -> None:
             run(ask(Net(http, "", port, "", ""), exchange))
 
 
-# What only the real one has to do -------------------------------------------------------------------------------------
+# Only for the real network ------------------------------------------------------------------------------------------
 
 
 def test_localhost_resolves_to_loopback_addresses() -> None:
@@ -257,7 +257,7 @@ def test_a_connection_made_for_one_name_or_address_is_not_used_for_another(tmp_p
 
 @pytest.mark.parametrize("http2", [False, True])
 def test_a_connection_whose_answer_was_left_early_is_not_used_again(tmp_path: Path, http2: bool) -> None:
-    # Over HTTP/2 the rest of the answer would go on filling the window that all streams of a connection share.
+    # Over HTTP/2 the rest of the answer would fill the window that all streams of a connection share.
     async def work() -> None:
         async with there.http.send(there.to("large")):
             assert (await ask(there, there.to("echo", "POST", b"beside")))[2] == b"beside"

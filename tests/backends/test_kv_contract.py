@@ -128,7 +128,7 @@ def test_entries_are_forgotten_when_their_time_is_up(kv: Kv, clock: Clock) -> No
         assert await kv.get("s", "brief") is None
         assert await kv.list("s") == ["for ever", "long"]
         assert await kv.delete("s", "brief") is False
-        await kv.set("s", "long", 4)  # set again without a limit, it stays
+        await kv.set("s", "long", 4)  # set again without a limit, it does not expire
         clock.now += 1e9
         assert await kv.list("s") == ["for ever", "long"]
         await kv.set("s", "longest", 5, 2**53 - 1)
@@ -173,10 +173,11 @@ def test_a_value_at_the_limit_is_stored(kv: Kv) -> None:
 
 
 MOST = 1000  # bytes, of which an entry takes 64 besides its key and its value
-Step = tuple[str, str, int | None, int | None]  # what is done, to which key, with a text of so many bytes, for how long
+# the operation, its key, the length of its text in bytes, and its lifetime
+Step = tuple[str, str, int | None, int | None]
 
 ROOM: dict[str, tuple[list[Step], bool]] = {
-    # what is done before, and whether a last text of 100 bytes then fits: with its key and its quotes it takes 167
+    # the operations before, and whether a last text of 100 bytes then fits: with its key and quotes it takes 167
     "nothing": ([], True),
     "almost too much": ([("set", "a", 766, None)], True),
     "a byte more": ([("set", "a", 767, None)], False),
@@ -541,7 +542,7 @@ def test_threads_share_a_store(store_path: Path) -> None:
 
 
 def in_child(fork: Callable[[], int], act: Callable[[], object]) -> int:
-    """The exit code of a forked child in which something is done."""
+    """Return the exit code of a forked child that runs a function."""
     child = fork()
     if child == 0:
         try:

@@ -1,4 +1,4 @@
-"""Lookups of names: they hang in threads of their own, so many at once, and keep nobody else waiting."""
+"""Lookups of names: they hang in their own threads, a limited number at once, and block no other call."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from licet.backends.http import HttpClient, Lookups
 
 
 class Silent:
-    """A resolver that does not answer until it is told to, and counts who asks."""
+    """A resolver that answers only when the test releases it, and counts the lookups."""
 
     def __init__(self) -> None:
         self.answers = threading.Event()
@@ -65,7 +65,7 @@ def test_only_so_many_hang_at_once_and_the_others_wait(silent: Silent) -> None:
         await asyncio.wait([tasks[4]])
         silent.answers.set()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert sorted(silent.asked) == ["a", "b", "c", "d"]  # nobody waited for the last one any more
+        assert sorted(silent.asked) == ["a", "b", "c", "d"]  # no call waited for the last one
         assert (await lookups.find("f", 80))[0][4] == ("f found", 80)
         await until(lambda: not any(thread.name == "licet-lookup" for thread in threading.enumerate()))
 
@@ -88,7 +88,7 @@ def test_a_failed_lookup_is_raised_and_its_thread_continues() -> None:
 
 
 def test_abandoned_lookups_leave_threads_for_other_sessions(silent: Silent) -> None:
-    """A cancelled call does not end its lookups: they keep the threads of their own session, and no others."""
+    """A cancelled call does not end its lookups: they occupy threads of their own session only."""
 
     def ask(host: str, port: int, **kind: Any) -> Any:
         return silent(host, port) if host.startswith("hangs") else [(0, 0, 0, "", (f"{host} found", port))]
@@ -110,6 +110,6 @@ def test_abandoned_lookups_leave_threads_for_other_sessions(silent: Silent) -> N
         assert not late.done()
         silent.answers.set()
         assert (await late)[0][4] == ("d found", 80)
-        assert len(silent.asked) == 4  # what waited behind them was dropped with its call
+        assert len(silent.asked) == 4  # lookups that waited behind them were dropped with their call
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""The memory twins of ledger and budgets: bounded in what they keep, exact under threads, and fast after many calls."""
+"""The memory twins of ledger and budgets: limited in size, exact under threads, and fast after many calls."""
 
 import sys
 import threading
@@ -19,7 +19,7 @@ from licet.guard.ports import Claim
 
 
 def now(step: Coroutine[Any, Any, Any]) -> Any:
-    """The answer of something that waits for nothing, in whatever thread."""
+    """Run a coroutine that never waits, in any thread, and return its result."""
     with pytest.raises(StopIteration) as done:
         step.send(None)
     return done.value.value

@@ -1,4 +1,4 @@
-"""The contract of secrets backends, on the memory twin and on every real one; and what each adds to it."""
+"""The contract of secrets backends, on the memory twin and on every real one, and the extras of each."""
 
 import asyncio
 import itertools
@@ -107,7 +107,7 @@ REFERENCES = [
 
 
 def test_no_variable_belongs_to_two_references() -> None:
-    # Otherwise a deny of the one would be no deny: the value could be had under the other.
+    # Otherwise a deny of one name would have no effect: the other would give the same value.
     owners: dict[str, str] = {}
     for reference in REFERENCES:
         for name in variables_of(reference):
@@ -151,7 +151,7 @@ def test_the_value_of_a_line(tmp_path: Path, text: str, value: str) -> None:
 
 
 WRONG = [
-    # text, line, what is said
+    # text, line, message
     ("hunter2", 1, "expected `NAME=value`"),
     ("A=b\nhunter2", 2, "expected `NAME=value`"),
     ("export A=hunter2", 1, "leave out `export`"),
@@ -264,7 +264,7 @@ async def vault(reference: str) -> str | None:
 
 
 class Shop:
-    """A backend of somebody's own."""
+    """A user's own backend."""
 
     async def get(self, reference: str) -> str | None:
         return {"C": "shop", "D": "shop"}.get(reference)

@@ -1,4 +1,4 @@
-"""The forms in which a private key is read: the common one, every other that is known, and what is none."""
+"""The forms of private keys that are read: the common one, all other known ones; and files without a key."""
 
 import base64
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def der_of(text: bytes) -> bytes:
     return base64.b64decode(text.splitlines()[1])
 
 
-# What others write for the same key.
+# The same key as other programs write it.
 FORMS: dict[str, Callable[[bytes], bytes]] = {
     "as it was made": lambda text: text,
     "without an end of its last line": lambda text: text.rstrip(),
@@ -49,7 +49,7 @@ def test_a_key_as_it_was_made_is_read_without_what_reads_all_others(
     assert read(path) == public
 
 
-# What only looks like one: of another kind, too short, too long, cut, or no base64.
+# Almost a key: of another kind, too short, too long, cut, or no base64.
 WRONG: dict[str, Callable[[bytes], bytes]] = {
     "for agreeing on secrets": lambda text: text_of(der_of(text).replace(b"\x2b\x65\x70", b"\x2b\x65\x6e")),
     "a byte short": lambda text: text_of(der_of(text)[:-1]),

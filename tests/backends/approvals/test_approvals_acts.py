@@ -1,4 +1,4 @@
-"""Requests for a call together with the deletes that it is known to make: what a yes is for, and how often."""
+"""Requests for a call together with its known deletes: what an approval covers, and how often."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ ACT, OTHER = "fs:delete:/srv/a", "fs:delete:/srv/b"
 
 
 class Desk:
-    """A store, and a person who agrees to everything that waits."""
+    """A store, and a person who approves every waiting request."""
 
     def __init__(self, folder: Path) -> None:
         self.store = SqliteApprovals(folder / "approvals.sqlite")

@@ -1,4 +1,4 @@
-"""The contract of approvers: an answer means the same for a call, whoever gives it and however they are asked."""
+"""The contract of approvers: an answer has the same effect, whether it is given during the call or stored for later."""
 
 import asyncio
 from pathlib import Path
@@ -30,17 +30,17 @@ async def letter(ctx: Context, text: str) -> None:
 
 
 class Person(Protocol):
-    """Somebody who can be asked, and what they will answer."""
+    """A person who can be asked, and their answer."""
 
     approver: Any
     by: tuple[str, ...]
 
     def settle(self, at: Gate, session: str, answer: Answer, text: str = "x") -> Result:
-        """Make a call, answer what it asks, and make it again if that is how it is done."""
+        """Make a call, answer its question, and repeat the call if the approver needs that."""
 
 
 class AtOnce:
-    """Somebody who is asked while the call waits."""
+    """An approver who is asked while the call waits."""
 
     by: tuple[str, ...] = ("callback",)
 
@@ -64,7 +64,7 @@ class AtOnce:
 
 
 class Later:
-    """Somebody who finds a request, and whose answer the repeated call finds."""
+    """An approver who finds a stored request, and whose answer the repeated call finds."""
 
     by: tuple[str, ...] = ("command",)
     time = 1000.0
@@ -156,7 +156,7 @@ def test_a_yes_to_a_session_holds_for_all_its_calls_of_the_tool(tmp_path: Path, 
 def test_a_yes_holds_for_no_other_session_tool_or_manifest(tmp_path: Path, person: Person, write: str) -> None:
     at = asking(tmp_path, person, write)
     assert person.settle(at, "s", "approved").ok
-    if isinstance(person, Later) and write == "call":  # one more, that is not used yet
+    if isinstance(person, Later) and write == "call":  # one more, which is not used yet
         person.agree(at)
     assert made(at, "other").reason == "APPROVAL_REQUIRED"
     assert made(at, "s", name="letter").reason == "APPROVAL_REQUIRED"
@@ -210,7 +210,7 @@ def test_unanswered_requests_are_limited(tmp_path: Path) -> None:
         asyncio.run(twin.ask(asked))
     assert [one.arguments["number"] for one in twin.asked] == list(range(150, 250))
     kept = asyncio.run(later.approver.list())
-    assert len(kept) == 100 + 30  # those of the last 300 seconds still wait
+    assert len(kept) == 100 + 30  # those of the last 300 seconds are still waiting
     assert [one.arguments and one.arguments["number"] for one in kept] == [None] * 100 + list(range(220, 250))
 
 

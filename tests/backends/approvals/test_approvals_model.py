@@ -1,4 +1,4 @@
-"""Approvals under every order of asking, answering, waiting and restarting: held to a model of a few lines."""
+"""Approvals in every order of asking, answering, waiting and restarting, compared with a model of a few lines."""
 
 import asyncio
 import tempfile
@@ -36,7 +36,7 @@ with keys() as made:
 
 @dataclass
 class Modelled:
-    """What the model knows of a request."""
+    """The state of a request in the model."""
 
     subject: tuple[Any, ...]
     text: str
@@ -57,7 +57,7 @@ class Modelled:
 
 
 class Approvals(RuleBasedStateMachine):
-    """Two processes at one file, some people with and without keys, and a clock."""
+    """Two processes that use one file, some people with and without keys, and a clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Approvals(RuleBasedStateMachine):
     def question(self, scope: str, session: str, text: str, quorum: int) -> Question:
         listed = tuple(key.public for key in KEYS[:2]) if quorum else None
         asked = {"quorum": max(quorum, 1), "keys": listed, "expires_seconds": SECONDS}
-        # As the digest of a manifest that says so would differ.
+        # As if the digest of a manifest had changed.
         return question(scope, {"text": text}, session=session, manifest=f"sha256:{quorum}", **asked)
 
     @rule(store=st.integers(0, 1), scope=SCOPES, session=SESSIONS, text=TEXTS, quorum=QUORUMS)

@@ -1,4 +1,4 @@
-"""What a store of approvals adds to their contract: it survives, stays small, and can be trusted."""
+"""The file of approvals: it survives, stays small, and detects changes."""
 
 import asyncio
 import os
@@ -70,7 +70,7 @@ def test_an_expired_request_is_reported_once_and_replaced(store: Store) -> None:
     assert (third.answer, third.request) == ("absent", second.request)
     store.agree(second.request)
     assert store.get().answer == "approved"
-    assert store.get().answer == "absent"  # the one that expired has been told
+    assert store.get().answer == "absent"  # the expired one has been reported
 
 
 def test_a_yes_that_came_and_was_not_used_in_time_is_expired(store: Store) -> None:
@@ -104,8 +104,8 @@ def test_a_model_cannot_fill_the_list(store: Store) -> None:
     assert (refused.answer, refused.request, refused.fix) == ("absent", "", "")
     assert "answer those first" in refused.note
     assert len(asyncio.run(store.list())) == MOST_WAITING
-    assert store.get(arguments={"number": -1}, session="s-2").request  # another session is not held up
-    assert store.get(arguments={"number": 0}).request  # and what waits can still be found
+    assert store.get(arguments={"number": -1}, session="s-2").request  # another session is not blocked
+    assert store.get(arguments={"number": 0}).request  # and waiting requests can still be found
     store.time += 300
     assert store.get(arguments={"number": -1}).request
 
@@ -117,7 +117,7 @@ def test_expired_unanswered_requests_are_kept_without_their_arguments(store: Sto
     store.agree(used)
     assert store.get(arguments={"number": 3}).answer == "approved"
     store.time += 300
-    store.get(arguments={"later": 1}, session="s-2")  # whoever asks next
+    store.get(arguments={"later": 1}, session="s-2")  # the next question deletes the arguments
     kept = {one.request.id: (one.arguments, one.state(store.now())) for one in asyncio.run(store.list())}
     assert [kept[name] for name in (silent, agreed, denied, used)] == [
         (None, "expired"),
@@ -127,7 +127,7 @@ def test_expired_unanswered_requests_are_kept_without_their_arguments(store: Sto
     ]
     with pytest.raises(CannotAnswer, match="is expired"):
         store.agree(silent)
-    assert store.get(arguments={"number": 0}).answer == "expired"  # it is still told
+    assert store.get(arguments={"number": 0}).answer == "expired"  # the request is still reported
 
 
 def test_without_its_arguments_a_request_that_has_not_expired_cannot_be_answered(store: Store) -> None:
@@ -149,7 +149,7 @@ def test_expired_unanswered_requests_are_limited(store: Store) -> None:
     kept = asyncio.run(store.list())
     assert [one.request.id for one in kept if one.request.session == "s-1"] == [answered, *made[19:]]
     assert [one.request.id for one in kept if one.arguments is not None] == [answered, made[-1]]
-    assert [one.request.session for one in kept].count("s-2") == 1  # another session loses nothing
+    assert [one.request.session for one in kept].count("s-2") == 1  # another session keeps its requests
 
 
 def test_old_finished_requests_are_deleted_with_their_answers(store: Store) -> None:
@@ -165,7 +165,7 @@ def test_old_finished_requests_are_deleted_with_their_answers(store: Store) -> N
 
 
 def test_of_two_answers_at_once_the_later_sees_the_earlier(store: Store) -> None:
-    """Somebody says no after another has looked, and before they have agreed."""
+    """One person denies a request after another has read it, and before that one approves it."""
     shown = asyncio.run(store.find(store.get().request))
     asyncio.run(store.deny(shown))
     with pytest.raises(CannotAnswer, match="is denied"):

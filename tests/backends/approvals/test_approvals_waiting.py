@@ -1,4 +1,4 @@
-"""An approver that waits: the call that asks goes on with the answer, and the store is not asked in a hurry."""
+"""An approver that waits: the call continues with the answer, and the store is not polled too often."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ from licet.guard.people import Answered, Question
 
 
 class Scene:
-    """A store, an approver that waits on it, and what it has announced."""
+    """A store, an approver that waits on it, and its announcements."""
 
     def __init__(self, folder: Path) -> None:
         self.store = SqliteApprovals(folder / "approvals.sqlite")

@@ -1,4 +1,4 @@
-"""The approver at a terminal: what is typed decides, in time, after the question, one question at a time."""
+"""The approver at a terminal: only a line typed in time and after the question counts, one question at a time."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ PROMPT = b"[N]o "
 
 
 class Terminal:
-    """Both ends of a terminal: what the approver opens, and what a person sees and types."""
+    """Both ends of a terminal: the one that the approver opens, and the one of the person."""
 
     def __init__(self) -> None:
         self.person, self._other = pty.openpty()
@@ -43,7 +43,7 @@ class Terminal:
                 self.wait_for(PROMPT, number)
                 os.write(self.person, line)
 
-        thread = threading.Thread(target=work, daemon=True)  # a question that never comes is no reason to hang
+        thread = threading.Thread(target=work, daemon=True)  # a missing question must not block the test
         thread.start()
         return thread
 

@@ -192,7 +192,7 @@ def test_paths_that_cannot_be_deleted(world: World) -> None:
     with pytest.raises(OSError, match="not empty"):
         world.files.delete(world.at("sub"), world.held)
     with pytest.raises(Escaped):
-        world.files.delete(world.root, world.held)  # what is denied is in it
+        world.files.delete(world.root, world.held)  # it contains a denied file
     with pytest.raises(Escaped):
         world.files.delete("/", world.held)
 

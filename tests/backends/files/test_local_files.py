@@ -26,7 +26,7 @@ def files(request: pytest.FixtureRequest) -> Iterator[LocalFiles]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A granted directory beside one that is not; the system's own temporary path must not get in the way."""
+    """A granted directory next to one that is not granted, at a path without links."""
     place = tmp_path.resolve()
     (place / "out").mkdir()
     (place / "out" / "secret").write_bytes(b"CANARY")
@@ -380,7 +380,7 @@ def test_a_path_with_a_null_is_not_cut(files: LocalFiles, root: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_both_ways_agree_on_any_tangle_of_links(root: Path, seed: int) -> None:
-    """Directories, files and links at random; what each way reads, lists or refuses must be the same, and inside."""
+    """Random directories, files and links: both ways must read, list and refuse the same, and stay inside."""
     chance = random.Random(seed)
     names = ["a", "b", "c"]
     places = [root]
@@ -416,7 +416,7 @@ def test_both_ways_agree_on_any_tangle_of_links(root: Path, seed: int) -> None:
 
 
 class Asked(HeldPaths):
-    """Counts how often it is asked about one path."""
+    """Counts how often a path is checked."""
 
     count = 0
 

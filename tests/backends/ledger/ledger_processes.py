@@ -49,7 +49,7 @@ def ledger_path(folder: Path) -> Path:
 
 
 def write_on(folder: Path, acknowledged: int, sessions: int, calls: int | None) -> None:
-    """Call and call, and say which calls came back."""
+    """Make calls without end, and print which ones have returned."""
 
     async def one(at: Gate, session: str) -> None:
         async with at.session(session) as opened:
@@ -69,7 +69,7 @@ def write_on(folder: Path, acknowledged: int, sessions: int, calls: int | None) 
 
 
 def started(folder: Path, sessions: int, calls: int | None) -> tuple[int, int]:
-    """A writer, and the end of a pipe from which what it says can be read."""
+    """Start a writer, and return the end of a pipe from which its output is read."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
@@ -116,7 +116,7 @@ def kill(folder: Path, rounds: int, seed: int) -> dict[str, Any]:
         said += drained(pipe)
         acknowledged += said.decode().split("\n")[:-1]
         if number % 50 and number != rounds - 1 and rounds > 100:
-            continue  # every round would read an ever longer ledger
+            continue  # otherwise every round would read a longer ledger
         try:
             seen = checked(folder)
         except LedgerUnavailable:
@@ -192,7 +192,7 @@ async def _once(at: Gate) -> bool:
 def fork(folder: Path) -> dict[str, Any]:
     at = gate(folder)
     fine = [asyncio.run(_once(at)) for _ in range(2)]
-    child = os.fork()  # the thread that writes is there, and stays with the parent
+    child = os.fork()  # the writing thread exists, and stays in the parent
     if not child:
         code = 1
         try:

@@ -1,4 +1,4 @@
-"""The contract of ledgers that can be verified, on the memory twin and on SQLite: what calls leave behind in them."""
+"""The contract of ledgers that can be verified, on the memory twin and on SQLite: the entries that calls leave."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ SECRET = "hunter2-and-some-more"
 
 
 class Kept:
-    """A ledger, and what is in it."""
+    """A ledger and its entries."""
 
     def __init__(self, ledger: SqliteLedger | MemoryLedger) -> None:
         self.ledger = ledger
@@ -76,7 +76,7 @@ async def fail(word: str) -> None:
 
 @tool(needs=["env:read:A"], effect="read_only", sandbox="native")
 async def look(ctx: Context, names: list[str]) -> list[str | None]:
-    """Look at variables, also at those that are not held."""
+    """Read variables, also those that are not held."""
     found = []
     for name in names:
         try:
@@ -88,7 +88,7 @@ async def look(ctx: Context, names: list[str]) -> list[str | None]:
 
 @tool(needs=["secret:read:KEY"], effect="read_only", sandbox="native")
 async def tell(ctx: Context, said: str) -> str:
-    """Give a secret away."""
+    """Return a secret."""
     return f"{await ctx.secrets.get('KEY')} and {said}"
 
 
@@ -213,7 +213,7 @@ def test_with_record_full_errors_are_stored_without_secrets(tmp_path: Path, kept
 
 @tool(needs=[], effect="read_only", sandbox="native")
 async def take(b: Any, a: Any = 7) -> None:
-    """Take anything, in an order that is not that of the names."""
+    """Take any arguments, in an order that is not alphabetical."""
 
 
 @tool(needs=[], effect="read_only", sandbox="native")
@@ -315,7 +315,7 @@ def test_a_session_that_is_opened_again_continues_its_chain(tmp_path: Path, kept
 def test_arguments_are_those_that_were_given_whatever_a_tool_does_to_them(tmp_path: Path, kept: Kept) -> None:
     @tool(needs=[], effect="read_only", sandbox="native")
     async def spoil(items: list[int]) -> int:
-        """Change what it was given."""
+        """Change its own arguments."""
         items.clear()
         return 1
 

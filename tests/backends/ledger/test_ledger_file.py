@@ -1,4 +1,4 @@
-"""What a ledger file adds to the contract: it survives kills, full disks and restarts, is shared, and is told wrong."""
+"""The ledger file: it survives kills, full disks and restarts, is shared by processes, and reveals changes."""
 
 import asyncio
 import json
@@ -114,7 +114,7 @@ def test_entries_of_a_killed_process_are_signed_by_the_next_one(
 ) -> None:
     calls(tmp_path, ledger, 3)
     ledger.close()
-    with closing(sqlite3.connect(path)) as db:  # as if it had been killed before the last head
+    with closing(sqlite3.connect(path)) as db:  # as if the process had been killed before the last checkpoint
         db.execute("DELETE FROM checkpoints WHERE size = 6")
         db.execute("UPDATE ledger SET signed = (SELECT coalesce(max(size), 0) FROM checkpoints), signed_ms = 0")
         left = read_state(db)
@@ -266,7 +266,7 @@ def spoil_key_link(path: Path) -> None:
 
 def spoil_key_pipe(path: Path) -> None:
     path.with_suffix(".key").unlink()
-    os.mkfifo(path.with_suffix(".key"), 0o600)  # nobody ever writes into it: whoever waits for that waits for ever
+    os.mkfifo(path.with_suffix(".key"), 0o600)  # nothing ever writes into it, so a reader would block for ever
 
 
 def spoil_version(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Histories rewritten by somebody who has the database and not the key: found out, and never signed on top."""
+"""Histories that were rewritten with the database but without the key: detected, and never signed."""
 
 import hashlib
 import json
@@ -42,13 +42,13 @@ def calls(folder: Path, ledger: SqliteLedger, number: int) -> None:
 
 
 def verified(path: Path) -> Outcome:
-    """What the database and the public key tell, as of a copy elsewhere."""
+    """Verify with only the database and the public key, as for a copy elsewhere."""
     with LedgerReader(path) as reader:
         return verify(reader.entries(), reader.checkpoints(), key=reader.key, check=check_signature)
 
 
 class Ticking:
-    """A clock that goes on by some seconds each time it is looked at."""
+    """A clock that advances by some seconds at each reading."""
 
     def __init__(self, seconds: float) -> None:
         self.moment, self.step = datetime(2026, 3, 1, 14, tzinfo=UTC), timedelta(seconds=seconds)
@@ -60,7 +60,7 @@ class Ticking:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A ledger of some calls, each signed."""
+    """A ledger with some calls, each covered by a checkpoint."""
     made = tmp_path / "state" / "ledger.sqlite"
     ledger = SqliteLedger(made, Ticking(1))
     for _ in range(20):
@@ -70,7 +70,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def rewrite(db: sqlite3.Connection) -> None:
-    """Change entry 2, and everything that follows from it."""
+    """Change entry 2, and everything that depends on it."""
     new: dict[str, str] = {}
     frontier = Frontier()
     for number, body, old in db.execute("SELECT number, body, hash FROM entries ORDER BY number").fetchall():
@@ -96,7 +96,7 @@ def without_heads(db: sqlite3.Connection) -> None:
 
 
 def cut(db: sqlite3.Connection) -> None:
-    """Take the end away, as if it had never been written."""
+    """Remove the end, as if it had never been written."""
     frontier = Frontier()
     for (digest,) in db.execute("SELECT hash FROM entries WHERE number <= 6 ORDER BY number").fetchall():
         frontier.add(digest)
@@ -141,7 +141,7 @@ def change(path: Path, how: Callable[[sqlite3.Connection], object]) -> None:
 
 
 def refused(folder: Path, path: Path, why: str) -> None:
-    """An ordinary call finds it, and neither writes nor signs."""
+    """Check that an ordinary call detects it, and neither writes nor signs."""
     with closing(sqlite3.connect(path)) as db:
         before = list(db.iterdump())
     ledger = SqliteLedger(path)
@@ -235,7 +235,7 @@ def test_an_entry_is_only_linked_to_the_real_end_of_its_session(
     change(long_session, lambda db: db.execute(f"UPDATE chains SET {changes} WHERE session = 's'"))
     refused(tmp_path, long_session, "the table `chains` says that a session ends with entry ")
     ledger = SqliteLedger(long_session)
-    assert call(at(tmp_path, ledger), "add", {"a": 1}, session="other").ok  # what is in order goes on
+    assert call(at(tmp_path, ledger), "add", {"a": 1}, session="other").ok  # an intact session continues
     ledger.close()
 
 

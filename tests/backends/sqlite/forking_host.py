@@ -1,4 +1,4 @@
-"""A host whose threads fork while its calls write every store: run by a test as a program of its own.
+"""A host whose threads fork while its calls write every store. A test runs it as a separate program.
 
     python forking_host.py FOLDER WAY THREADS
 
@@ -24,7 +24,8 @@ from licet.backends.kv import SqliteKv
 from licet.backends.ledger.writer import SqliteLedger
 
 CALLS, FORKS = 150, 6
-ONE_AT_A_TIME = threading.Lock()  # `multiprocessing` looks after the children of other threads, and two collide there
+# `multiprocessing` waits for children of other threads too, and two such waits collide
+ONE_AT_A_TIME = threading.Lock()
 MANIFEST = """agent: forker
 capabilities:
   tools: {keep: {sandbox: native}, write: {sandbox: native}}
@@ -64,7 +65,7 @@ def gate_at(folder: Path) -> Gate:
 
 
 async def calls(gate: Gate, session: str, many: int) -> list[str]:
-    """What came of calls that write all four stores, two at once."""
+    """Make calls that write all four stores, two at once, and return their results."""
     async with gate.session(session) as opened:
         asked = [("keep", {"name": f"n{number}", "value": number}) for number in range(many)]
         asked += [("write", {"text": f"{number}"}) for number in range(many // 10)]
@@ -73,7 +74,7 @@ async def calls(gate: Gate, session: str, many: int) -> list[str]:
 
 
 def in_child(gate: Gate) -> None:
-    """A few calls in a fork, with the stores that were open in the parent."""
+    """Make a few calls in a fork, with the stores that were open in the parent."""
     said = asyncio.run(calls(gate, f"child-{os.getpid()}", 2))
     os._exit(0 if said == ["True"] * 2 else 1)
 

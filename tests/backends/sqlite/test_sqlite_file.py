@@ -1,4 +1,4 @@
-"""Files with a format: an empty one is made, an older one brought up, all or nothing, and a newer one left alone."""
+"""Files with a format: an empty one is set up, an older one migrated in one step, a newer one not changed."""
 
 import asyncio
 import sqlite3
@@ -25,7 +25,7 @@ NOW = Format(
 
 
 def fixture(path: Path, version: int, application: int = OURS) -> None:
-    """A file as an earlier version has left it."""
+    """A file as an earlier version wrote it."""
     with closing(sqlite3.connect(path)) as db:
         table = "papers (words TEXT)" if version == 0 else "notes (text TEXT)"
         db.execute(f"CREATE TABLE {table}")

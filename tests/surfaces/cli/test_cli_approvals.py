@@ -1,4 +1,4 @@
-"""`licet approvals`: what calls wait for a person is found, shown, answered and signed from a shell."""
+"""`licet approvals`: waiting requests are listed, shown, answered and signed from a shell."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ def call(*more: str, text: str = "Rain.") -> Result:
 
 
 def asked(*more: str, text: str = "Rain.") -> str:
-    """The request that a refused call leaves."""
+    """Make a call that is refused, and return its request."""
     found = ID.search(call(*more, text=text).stderr)
     assert found is not None
     return found[0]
@@ -327,7 +327,7 @@ def open_text() -> None:
 
 
 def pipe() -> None:
-    os.mkfifo("bad.key", 0o600)  # nobody ever writes into it: whoever waits for that waits for ever
+    os.mkfifo("bad.key", 0o600)  # nothing ever writes into it, so a reader would block for ever
 
 
 def another_kind() -> None:
@@ -371,7 +371,7 @@ def test_a_broken_store_is_one_line(here: Path) -> None:
 # At a terminal --------------------------------------------------------------------------------------------------------
 
 
-# The first terminal that the leader of a session opens becomes its own: what `/dev/tty` stands for.
+# The first terminal that the leader of a session opens becomes its controlling terminal, which is `/dev/tty`.
 LEADER = """
 import os, sys
 os.close(os.open(os.ttyname(0), os.O_RDWR))
@@ -382,7 +382,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 def at_terminal(
     words: list[str], prompt: bytes, typed: bytes, meanwhile: Callable[[], object] = lambda: None
 ) -> tuple[int, str]:
-    """Run a command at a terminal of its own, and type when it asks."""
+    """Run a command at a new terminal, and type when it asks."""
     ours, theirs = pty.openpty()
     asked = [sys.executable, "-c", LEADER, str(SCRIPT), *words]
     child = subprocess.Popen(asked, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
@@ -418,7 +418,7 @@ def test_approve_shows_the_request_and_asks_again_at_a_terminal(typed: bytes, co
 
 
 def test_a_request_replaced_while_it_is_shown_is_not_approved(here: Path) -> None:
-    """Whoever can write the file puts another call under the name of the one that is shown."""
+    """Somebody who can write the file stores another call under the id of the shown request."""
     shown_one, other = asked(text="Rain."), asked(text="Hail.")
 
     def exchange() -> None:

@@ -1,4 +1,4 @@
-"""`licet call`: what is typed reaches the tool, its answer is shown safely, and a refusal is explained."""
+"""`licet call`: typed arguments reach the tool, its answer is shown safely, and a refusal is explained."""
 
 import json
 import os
@@ -448,7 +448,7 @@ def test_a_secrets_file_that_others_can_read_is_refused_and_not_passed_over(
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(message("call.keys_env_file_not_fit"))
     assert message("call.has_mode_others_may_read") in result.stderr
-    # It is said before anything runs, also to a tool that asks for none.
+    # The file is checked before anything runs, even for a tool that needs no secret.
     assert run("m.yaml", "say", "text=a", "--secrets", "keys.env").stdout == ""
 
 

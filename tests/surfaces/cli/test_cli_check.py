@@ -72,7 +72,7 @@ def test_nothing_of_a_file_that_is_no_policy_is_repeated(
 
 @dataclass(frozen=True)
 class Case:
-    """Files, what is asked about them, and everything that must be said."""
+    """Files, a command line, and all expected lines."""
 
     name: str
     files: dict[str, str]
@@ -369,7 +369,7 @@ CASES = [
 
 
 def fits(lines: list[str], patterns: list[str]) -> bool:
-    """Whether each line is as its pattern says, where `…` is any text: how others word a problem is theirs to test."""
+    """Whether each line matches its pattern, in which `…` is any text: the wording of a problem is tested elsewhere."""
     wanted = [".*".join(map(re.escape, pattern.split("…"))) for pattern in patterns]
     return len(lines) == len(wanted) and all(map(re.fullmatch, wanted, lines))
 

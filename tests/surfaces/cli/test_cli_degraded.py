@@ -1,4 +1,4 @@
-"""That a manifest does without some walls is seen wherever it is reviewed."""
+"""Every review shows that a manifest allows programs without some walls."""
 
 from pathlib import Path
 

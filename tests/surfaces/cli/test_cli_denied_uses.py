@@ -1,4 +1,4 @@
-"""`licet receipts list --denied-use` and `licet receipts summary`: denials that the verdict of a call does not tell."""
+"""`licet receipts list --denied-use` and `summary`: denied uses inside calls, also in successful ones."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ NEEDS = ["fs:read:*", "network:*:*"]
 
 
 async def _tried(ctx: Context, uses: list[str]) -> int:
-    """Try to read each path or URL, and go on whatever happens."""
+    """Try to read each path or URL, and continue after each refusal."""
     refused = 0
     for use in uses:
         try:
@@ -54,7 +54,7 @@ async def other(ctx: Context, uses: list[str]) -> int:
 
 @tool(needs=NEEDS, effect="read_only", sandbox="native")
 async def flood(ctx: Context) -> int:
-    """Be refused more often than a receipt can list, and only then what it is about."""
+    """Cause more refusals than a receipt can list, and the searched one last."""
     return await _tried(ctx, [f"/{number}/{'x' * 3000}" for number in range(REFUSED // 2000)] + ["/etc/shadow"])
 
 
@@ -69,7 +69,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 class Clock:
-    """A clock that goes on by six hours with each call."""
+    """A clock that advances by six hours with each call."""
 
     calls = 0
 
@@ -111,7 +111,7 @@ def document(state: Path, *words: str) -> Any:
 
 
 def numbers(state: Path, *words: str) -> list[int]:
-    """Which calls a list has, from 1, by the hour of their day."""
+    """The numbers of the listed calls, from 1, by the hour of their day."""
     found = document(state, "list", *words)["receipts"]
     return [int((datetime.fromisoformat(one["time"]) - START) / timedelta(hours=6)) for one in found]
 

@@ -1,4 +1,4 @@
-"""`licet explain`: what a person types is understood, and the answer names the rule, its place and the way out."""
+"""`licet explain`: a typed use is understood, and the answer names the rule, its place and the fix."""
 
 import json
 import re
@@ -297,7 +297,7 @@ tools: {t: {needs: ["network:*:*"], effect: read_only, sandbox: restricted}}
         ('"[::1]"', "http://[::1]:8080/", "allow", None),
         ('"*"', "http://[::1]:8080/", "deny", ["::1 is loopback"]),
         ('"*"', "http://93.184.215.14/", "allow", None),
-        ('"*"', "http://93.example/", "allow", None),  # where a name leads is known when it is looked up
+        ('"*"', "http://93.example/", "allow", None),  # the addresses of a name are known only when it is looked up
         ('"*"', "http://localhost/", "deny", ["`localhost` has no public address, and `private` is empty"]),
         ("localhost", "http://a.localhost/", "deny", None),
         ("db.internal", "http://db.internal/", "deny", ["`db.internal` has no public address, and `private` is empty"]),

@@ -1,4 +1,4 @@
-"""What is told of calls that went on after a refusal, and of those whose process ended before they did."""
+"""`licet explain RECEIPT` for calls that continued after a refusal, and for calls whose process ended early."""
 
 import asyncio
 import json
@@ -59,7 +59,7 @@ async def peek(ctx: Context, paths: list[str], wait: bool = False) -> int:
 
 
 def _made(folder: Path, *, wait: bool) -> tuple[Path, str]:
-    """The state and the receipt of one call that is refused something, and goes on."""
+    """Make one call that is refused a use and continues; returns its state directory and receipt."""
     (folder / "desk.yaml").write_text(MANIFEST)
     ledger = SqliteLedger(folder / "state" / "ledger.sqlite")
     backends = Backends.memory(files={"/srv/notes/a": b"Rain"}, ledger=ledger)
@@ -89,7 +89,7 @@ def test_a_refused_use_is_never_explained_as_allowed(tmp_path: Path, wait: bool)
         ("refused", "denied", "fs:read:/etc/shadow"),
     ]
     assert ("  because       peek ran for longer than 1 seconds (" in told.stdout) is wait
-    assert "to allow it" not in told.stdout  # the tool may be called: to be told so again helps nobody
+    assert "to allow it" not in told.stdout  # the tool may be called, so advice about that would not help
 
 
 def _explained(folder: Path, ledger: SqliteLedger, receipt: str) -> str:
@@ -178,7 +178,7 @@ def test_a_receipt_of_another_directory_is_found_by_its_manifest(
 
 
 class _Dying:
-    """A ledger that nobody lives to give a receipt to."""
+    """A ledger that loses the receipt, as if the process had died before it."""
 
     keeps_facts = True
 
@@ -191,7 +191,7 @@ class _Dying:
 
 
 class _Set(Ticking):
-    """A clock that stands where it was set."""
+    """A clock that stays where it was set."""
 
     minutes = 0
 

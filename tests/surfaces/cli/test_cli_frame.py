@@ -1,4 +1,4 @@
-"""The frame of the command line: help that teaches, commands that load late, and every way a run can end."""
+"""The frame of the command line: useful help, commands that are imported late, and every exit code."""
 
 import fcntl
 import os
@@ -254,7 +254,7 @@ def test_an_interrupt_ends_quietly_with_130() -> None:
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     with subprocess.Popen([SCRIPT, "schema", "manifest"], stdout=writing, stderr=subprocess.PIPE) as process:
         os.close(writing)
-        os.read(reading, 1)  # it writes now, and cannot finish while nobody reads on
+        os.read(reading, 1)  # it is writing now, and cannot finish until somebody reads
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()
     os.close(reading)

@@ -1,4 +1,4 @@
-"""Ledgers with any value in any column: every command ends with a finding or an error, never with a bug of licet.
+"""Ledgers with any value in any column: every command ends with a finding or an error, never with an internal error.
 
 SQLite takes a value of any type in any column, and anybody who can write the file can put it there.
 """
@@ -50,12 +50,12 @@ TABLES = [(table, column) for table, columns in COLUMNS.items() for column in co
 
 @pytest.fixture(scope="module")
 def ledger(store_root: Path) -> Path:
-    """A directory of state with a sound ledger."""
+    """A state directory with an intact ledger."""
     return make(Path(tempfile.mkdtemp(dir=store_root)) / "workspace")
 
 
 def changed(ledger: Path, folder: Path, script: str) -> Path:
-    """A copy of a ledger, in which statements were run that no check of SQLite's own hindered."""
+    """A copy of a ledger that was changed by statements, with the checks of SQLite switched off."""
     state = folder / "state"
     shutil.rmtree(state, ignore_errors=True)
     shutil.copytree(ledger, state)
@@ -66,7 +66,7 @@ def changed(ledger: Path, folder: Path, script: str) -> Path:
 
 
 def loosened(ledger: Path, folder: Path, script: str) -> Path:
-    """As `changed`, where columns that may not be NULL can be, and the schema is as it was afterwards."""
+    """As `changed`, with NULL allowed in every column; the schema is restored afterwards."""
     state = folder / "state"
     shutil.rmtree(state, ignore_errors=True)
     shutil.copytree(ledger, state)
@@ -83,7 +83,7 @@ def loosened(ledger: Path, folder: Path, script: str) -> Path:
 
 
 def told(state: Path) -> Iterator[str]:
-    """The commands that ended as a fault of licet, with what they said."""
+    """The commands that ended with an internal error, with their output."""
     for name, words in COMMANDS.items():
         result = run(state, *words)
         if result.exit_code not in (0, 1, 2) or "unexpected" in result.output:

@@ -1,4 +1,4 @@
-"""`licet init`: what it writes is sound, fits exactly, and teaches; sources that are wrong leave nothing behind."""
+"""`licet init`: the written manifest is valid, fits exactly and explains itself; wrong sources leave no file."""
 
 import json
 import os
@@ -175,7 +175,7 @@ def written(*parts: str) -> Written:
 def test_the_written_manifest_has_no_problems(parts: list[str]) -> None:
     written(*parts)
     result = run("check")
-    # Which addresses a name of the own network has, no tool declares.
+    # The addresses of names in the local network are declared by no tool.
     told = [line for line in result.stdout.splitlines() if "has no public address" not in line]
     assert (result.exit_code, told) == (0, [])
 

@@ -1,4 +1,4 @@
-"""`licet init` on files from before the framework: it proposes declarations, and writes only when it is asked to."""
+"""`licet init` on files without tools: it proposes declarations, and writes them only with `--write`."""
 
 import ast
 import json

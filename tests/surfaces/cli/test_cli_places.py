@@ -1,4 +1,4 @@
-"""How commands name the files of a policy: all alike, and from here where they lie below this directory."""
+"""How commands name the files of a policy: all in the same way, and relative below the current directory."""
 
 import re
 import sys
@@ -48,7 +48,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(licet, words)
 
 
-WAYS = [  # where one stands, what one types, and how the files are then named
+WAYS = [  # the current directory, the typed words, and the expected file names
     ("below", "m.yaml", ""),
     ("below", "./m.yaml", ""),
     ("below", "{below}/m.yaml", ""),
@@ -60,7 +60,7 @@ WAYS = [  # where one stands, what one types, and how the files are then named
 
 
 REFUSED = {"{p}:4", "{m}:4", "{m}:7", "{p}", "{m}"}
-COMMANDS: dict[str, tuple[str, list[str], set[str]]] = {  # what is typed, and every place that must be named
+COMMANDS: dict[str, tuple[str, list[str], set[str]]] = {  # the typed words, and all expected places
     "call": ("/srv", ["call", "{m}", "look", "path=/etc/a"], REFUSED),
     "explain": ("/srv", ["explain", "{m}", "look", "/etc/a"], REFUSED),
     "check": ("/srv/b", ["check", "{m}"], {"{p}:4:1:", "{m}:4", "{m}"}),
@@ -86,7 +86,7 @@ def test_every_command_names_files_in_the_same_way(
     typed, named = typed.format(below=below), named.format(below=below)
     result = run(*(word.format(m=typed, n=typed.replace("m.yaml", "n.yaml")) for word in words))
     expected = {one.format(m=f"{named}m.yaml", n=f"{named}n.yaml", p=f"{named}placed.py") for one in places}
-    # What no grant may write is a list of absolute paths, wherever one stands.
+    # Paths that no grant may write are absolute, whatever the current directory is.
     said = re.sub(r'"never_writable": \[.*?\n  \]', "", result.output, flags=re.DOTALL)
     assert set(_PLACE.findall(said)) == expected
 
@@ -143,7 +143,7 @@ async def look(ctx: Context, path: str) -> str:
     \"\"\"Look into a file.\"\"\"
     return await ctx.fs.read(path)
 """
-UP = [  # where one stands, and how the directories of a call are then typed
+UP = [  # the current directory, and the typed directories of a call
     ("below", [], "m.yaml"),
     ("below/deep", ["--workdir", ".."], "../m.yaml"),
     ("below/deep", ["--workdir", "../../below"], "../../below/m.yaml"),

@@ -1,4 +1,4 @@
-"""`licet receipts` and `licet explain RECEIPT`: what they tell, on a ledger that real calls have made."""
+"""`licet receipts` and `licet explain RECEIPT`, on a ledger of real calls."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def state(made: Path, tmp_path: Path) -> Path:
-    """A ledger of its own, byte for byte."""
+    """A copy of the ledger, byte for byte."""
     shutil.copytree(made, tmp_path / "state")
     return tmp_path / "state"
 

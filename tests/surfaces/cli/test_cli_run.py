@@ -1,4 +1,4 @@
-"""`licet run`: what the command gets, what its exit code is, and what is said where."""
+"""`licet run`: the input of the command, its exit code, and what is printed on which stream."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def licet(
     desk: Path, *words: str, stdin: str = "", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state"), **(env or {})}
-    with suppress(LicetError, OSError):  # a policy that is wrong is not trusted
+    with suppress(LicetError, OSError):  # a policy with errors cannot be trusted
         trust(desk / words[0], Path(environment["XDG_STATE_HOME"]))
     return subprocess.run(
         [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "run", *words],
@@ -66,7 +66,7 @@ def test_output_input_and_code_are_those_of_the_command(desk: Path) -> None:
 
 
 def test_streams_that_are_closed_lead_nowhere_and_to_nothing_of_ours(desk: Path) -> None:
-    # Whatever is opened next has the number of a stream that is closed, and would be the command's.
+    # The next opened file would get the number of a closed stream, and so go to the command.
     command = [
         sys.executable,
         "-c",
@@ -84,7 +84,7 @@ def test_streams_that_are_closed_lead_nowhere_and_to_nothing_of_ours(desk: Path)
         cwd=desk, env={**os.environ, "XDG_STATE_HOME": str(desk / "state")},
         stdout=subprocess.PIPE, text=True, timeout=600, check=False,
     )  # fmt: skip
-    assert (ended.returncode, ended.stdout) == (128 + 13, "end\n")  # SIGPIPE: nobody will ever read it
+    assert (ended.returncode, ended.stdout) == (128 + 13, "end\n")  # SIGPIPE: its reader is gone
 
 
 def test_it_starts_in_the_working_directory_of_which_only_parts_are_held(desk: Path) -> None:
@@ -191,7 +191,7 @@ def test_requests_go_through_the_proxy(desk: Path) -> None:
 
 @needs_namespaces
 def test_many_refusals_are_listed_up_to_a_limit_and_then_counted(desk: Path) -> None:
-    allowed = {"destinations": {"allow": ["api.example"]}}  # without any there is no proxy to ask
+    allowed = {"destinations": {"allow": ["api.example"]}}  # without a rule for the network there is no proxy
     (desk / "agent.yaml").write_text(json.dumps({**MANIFEST, "capabilities": {**MANIFEST["capabilities"], **allowed}}))
     line = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do curl -sS http://$n.evil.test/ http://$n.evil.test/; done >out/said"
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", line)

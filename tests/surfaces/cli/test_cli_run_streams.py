@@ -1,4 +1,4 @@
-"""What passes between the streams of `licet run` and those of its command: everything, in order, and no more."""
+"""The streams of `licet run` and of its command: all bytes are passed on, in order, and no more are read."""
 
 import fcntl
 import json
@@ -100,7 +100,7 @@ def test_a_closed_output_ends_the_command(desk: Path) -> None:
 
 
 def test_output_is_taken_when_its_reader_takes_it(desk: Path) -> None:
-    """Nothing is kept in memory, and nothing is lost because the command has ended before its reader began."""
+    """Nothing is buffered in memory, and nothing is lost if the command ends before its reader begins."""
     reading, writing = os.pipe()
     size = fcntl.fcntl(writing, 1032)  # F_GETPIPE_SZ
     code = f"import os; os.write(1, bytes({size + 50_000}))"

@@ -1,4 +1,4 @@
-"""`licet schema`: what editors are given accepts and refuses what the loader does."""
+"""`licet schema`: the schema for editors accepts and refuses the same files as the loader."""
 
 import json
 from pathlib import Path

@@ -131,7 +131,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut_off(columns: int,
     lines = run(COLUMNS=str(columns)).stdout.splitlines()
     assert max(map(len, lines)) <= columns
     assert [line for line in lines if line != line.rstrip() or "…" in line] == []
-    # What does not fit goes on below, in the same column.
+    # Long text continues below, in the same column.
     first = next(number for number, line in enumerate(lines) if "long-" in line)
     column = lines[first].index("long-")
     assert "".join(line[column:] for line in lines[first:]).startswith(host)
@@ -225,7 +225,7 @@ def test_a_picture_replaces_a_picture_in_one_step_and_keeps_who_may_read_it(here
     picture, second = here / "map.svg", here / "second.svg"
     picture.write_text("old")
     picture.chmod(0o640)
-    os.link(picture, second)  # what was there is not written to, so whoever has it open reads on undisturbed
+    os.link(picture, second)  # the old file is not written to, so a process that has it open reads it undisturbed
     assert run("--svg", "map.svg").exit_code == 0
     assert picture.read_text("utf-8").startswith("<svg")
     assert picture.stat().st_mode & 0o777 == 0o640
@@ -244,7 +244,7 @@ def test_a_picture_replaces_a_link_and_not_what_it_leads_to(here: Path) -> None:
 def test_a_picture_that_cannot_be_finished_leaves_the_old_one(here: Path) -> None:
     (here / "map.svg").write_text("old")
     before = sorted(os.listdir(here))
-    # As on a full disk: some of the picture can be written, and then no more. Nor may half a compiled module be left.
+    # As on a full disk: a part of the picture can be written. No half compiled module may be left either.
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99))"
     program = f"import os, resource, sys; {limit}; os.execv(sys.argv[1], sys.argv[1:])"
     words = [sys.executable, "-c", program, str(SCRIPT), "surface", "m.yaml", "--svg", "map.svg"]

@@ -59,7 +59,7 @@ def sql(*statements: str) -> Attack:
 
 
 def names(result: Result, first: int, last: int, how: str = "") -> None:
-    """A verification ended with 1 and told a place: this entry, or one of these."""
+    """Check that a verification ended with 1 and named this entry, or one of these."""
     assert result.exit_code == 1, result.output
     line = result.stdout.splitlines()[0]
     found = re.match(r"wrong: entr(?:y|ies) (\d+)(?: to (\d+))?", line)
@@ -94,7 +94,7 @@ def test_a_field_that_was_edited_is_named_by_its_entry(state: Path, field: str) 
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_field_that_was_edited_and_hashed_again_is_located(state: Path, field: str) -> None:
     tamper(state, edited(field, 4, hashed=True))
-    names(run(state, "receipts", "verify"), 3, 5)  # the link does not tell which of the two was changed
+    names(run(state, "receipts", "verify"), 3, 5)  # the link does not show which of the two was changed
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -230,7 +230,7 @@ def test_a_replaced_ledger_is_revealed_by_a_key_from_elsewhere(made: Path, other
 
 
 def set_back(db: sqlite3.Connection) -> None:
-    """Leave the first entry alone, and everything as it was then."""
+    """Keep the first entry, and everything as it was then."""
     db.execute("DELETE FROM entries WHERE number > 1")
     db.execute("DELETE FROM checkpoints WHERE size > 1")
     db.execute("DELETE FROM chains")
@@ -358,7 +358,7 @@ def test_the_tables_that_a_writer_continues_from_are_checked(state: Path, statem
 
 
 def forged(text: str, change: Callable[[dict[str, Any]], object]) -> str:
-    """A pack that says something else, signed with another key."""
+    """A pack with other contents, signed with another key."""
     said = json.loads(text)
     statement = json.loads(base64.b64decode(said["payload"]))
     change(statement)
@@ -368,7 +368,7 @@ def forged(text: str, change: Callable[[dict[str, Any]], object]) -> str:
 
 
 def swapped(text: str) -> str:
-    """A pack with the signature of before around something else."""
+    """A pack with the old signature around other contents."""
     said, other = json.loads(text), json.loads(forged(text, lambda statement: statement["subject"].pop()))
     return json.dumps({**other, "signatures": said["signatures"]}, sort_keys=True, separators=(",", ":"))
 

@@ -1,4 +1,4 @@
-"""`licet trust`, and policies that commands find by themselves: what is looked for, and what is used."""
+"""`licet trust`, and policies that commands find by themselves: which one is found, and when it is used."""
 
 import json
 import os
@@ -311,7 +311,7 @@ def test_at_first_everything_is_shown() -> None:
     write(WIDER)
     said = run("trust", "--yes").stdout
     assert "hello" in said
-    assert "  fs:read:/srv\n" in said  # no tool needs it, and one may tomorrow
+    assert "  fs:read:/srv\n" in said  # no tool needs it today, but one may tomorrow
     assert "  process:exec:echo\n" in said
     assert said.endswith("accepted .licet/licet.yaml\n")
 

@@ -1,4 +1,4 @@
-"""`licet call --wait`: a call is held while a person answers in another process, and its tool runs once."""
+"""`licet call --wait`: a call waits while a person answers in another process, and its tool runs once."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def run(*words: str) -> Any:
 
 @contextmanager
 def waiting(*more: str) -> Iterator["subprocess.Popen[str]"]:
-    """A call that waits for people."""
+    """A call that waits for approval."""
     command = [str(SCRIPT), "call", "m.yaml", "remove", "path=box/a", "--wait", "--json", *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -78,7 +78,7 @@ def waiting(*more: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def asked(process: "subprocess.Popen[str]") -> tuple[str, list[str]]:
-    """The request that a call says it waits for, and the words of the command that approves it."""
+    """The request that a call waits for, and the command that approves it."""
     assert process.stderr is not None
     said = []
     for line in process.stderr:
@@ -99,7 +99,7 @@ def test_a_delete_runs_once_however_often_it_asks(here: Path) -> None:
         first, words = asked(process)
         assert not (here / "box" / "runs").exists()  # nothing has run yet
         assert run(*words, "--yes")["state"] == "approved"
-        second, words = asked(process)  # of the delete itself, which nobody knew of before
+        second, words = asked(process)  # about the delete itself, which was not known before
         assert (here / "box" / "runs").read_text() == "ran\n"
         assert (here / "box" / "a").exists()
         run(*words, "--yes")

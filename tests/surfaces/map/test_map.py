@@ -1,4 +1,4 @@
-"""The map is a sound SVG that shows everything on a surface, hides nothing behind a box, and runs nothing."""
+"""The map is a valid SVG that shows everything on a surface, covers nothing, and contains no script."""
 
 import re
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def hostile() -> Manifest:
 
 
 def crowded(tools: int = 130, hosts: int = 250, denies: int = 90, bundles: int = 80) -> Manifest:
-    """More of everything than one picture can hold; each tool reaches each host, and the last one writes."""
+    """More of everything than one picture can show; each tool reaches each host, and the last one writes."""
     specs = [tool(f"tool{number:03}", "network:*:*") for number in range(tools - 1)]
     specs.append(tool("zealous", "network:*:*", "network:https:z.x.test", effect="write_limited"))
     allows = [*(f"network:https:get@h{number:03}.x.test" for number in range(hosts - 1)), "network:https:z.x.test"]
