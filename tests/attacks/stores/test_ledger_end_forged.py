@@ -227,7 +227,7 @@ def test_who_has_it_open_notices_that_it_was_set_back(tmp_path: Path, path: Path
     for _ in range(2):  # it does not forget
         result = call(at(tmp_path, ledger), "add", {"a": 1}, session="s")
         assert (result.reason, result.value) == ("LEDGER_UNAVAILABLE", None)
-        assert "set back or changed while it was in use" in result.explain()
+        assert "rolled back or changed while it was in use" in result.explain()
     ledger.close()
     assert checkpoints(path) == before
 

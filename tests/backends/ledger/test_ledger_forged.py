@@ -275,7 +275,7 @@ def test_a_ledger_that_is_taken_away_is_missed(tmp_path: Path, path: Path) -> No
     result = call(at(tmp_path, SqliteLedger(path)), "add", {"a": 1})
     assert result.reason == "LEDGER_UNAVAILABLE"
     assert "rolled back or changed since its last checkpoint (40 entries" in result.explain()
-    assert f"`licet receipts verify {path}` tells more" in result.explain()
+    assert f"`licet receipts verify {path}` shows where" in result.explain()
 
 
 CHECKPOINTS: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -209,7 +209,7 @@ def not_continued(path: str, last: LastCheckpoint | None) -> LedgerUnavailable:
         return LedgerUnavailable(f"{text}; if there never was one, or it is lost, {_aside(path)}")
     size = f"{last.facts.size} {'entry' if last.facts.size == 1 else 'entries'} at {last.facts.time}"
     text = f"the ledger was rolled back or changed since its last checkpoint ({size}, {path})"
-    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text}: {_verify(path)} shows where; {_aside(path)}")
 
 
 def ledger_missing(path: str) -> LedgerUnavailable:
@@ -222,15 +222,13 @@ def ledger_missing(path: str) -> LedgerUnavailable:
 def wrong_chains(path: str, number: object) -> LedgerUnavailable:
     """The error for a table `chains` that does not match the entries."""
     text = f"the table `chains` says that a session ends with entry {ascii(number)[:40]}, which the entries do not say"
-    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text}: {_verify(path)} shows where; {_aside(path)}")
 
 
 def changed_while_open(path: str, size: int) -> LedgerUnavailable:
     """The error for a ledger that was replaced by an older or a changed one while it was open."""
-    text = (
-        f"the ledger was set back or changed while it was in use: it no longer continues from the {size} entries that"
-    )
-    return LedgerUnavailable(f"{text} this process has seen: {_verify(path)} tells more; {_aside(path)}")
+    text = f"the ledger was rolled back or changed while it was in use: it no longer has the {size} entries that"
+    return LedgerUnavailable(f"{text} this process has seen: {_verify(path)} shows where; {_aside(path)}")
 
 
 def wrong_mac(path: str, signed: int, size: int) -> LedgerUnavailable:
@@ -239,12 +237,12 @@ def wrong_mac(path: str, signed: int, size: int) -> LedgerUnavailable:
         f"it claims {size} entries, but the MAC over the {size - signed} after the last checkpoint is missing or wrong"
     )
     text = f"the ledger was changed without its key: {what}"
-    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text}: {_verify(path)} shows where; {_aside(path)}")
 
 
 def wrong_table(path: str, why: str) -> LedgerUnavailable:
     """The error for a table with values that licet never writes."""
-    return LedgerUnavailable(f"{why}: {_verify(path)} tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{why}: {_verify(path)} shows where; {_aside(path)}")
 
 
 def _verify(path: str) -> str:
@@ -253,4 +251,4 @@ def _verify(path: str) -> str:
 
 
 def _aside(path: str) -> str:
-    return f"keep what is there, and move {os.path.splitext(path)[0]}.* away to begin another ledger"
+    return f"keep the files, and move {os.path.splitext(path)[0]}.* away to begin another ledger"

@@ -194,7 +194,7 @@ _SECTIONS = (
     _Section("fs_reach.write", "Create, change and delete; the class of a tool still decides.", '"${workdir}/out"'),
     _Section("process.allowed_binaries", "Programs that may be started.", "git"),
     _Section("env", "Environment variables that may be read.", "LANG"),
-    _Section("secrets", "Secrets that may be read. Only their names stand here.", "API_KEY"),
+    _Section("secrets", "Secrets that may be read. Only their names are listed.", "API_KEY"),
     _Section("storage", "Storage beyond a tool's own and the session's.", "personality"),
     _Section("connectors", "Connectors that may be spoken through.", "github"),
     _Section("grants", "What no key above can say: one action, one method, one protocol.", ""),
@@ -249,7 +249,7 @@ def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
     yield "# The tools it may call."
     if silent:
         names = _named(spec.name for spec in silent)
-        yield f"# What {names} does not declare, class or level, stands here: the tightest."
+        yield f"# The class or level that {names} does not declare is the strictest one here."
         yield "# Better: `effect=` and `sandbox=` on the tool."
     yield "tools:"
     for spec in specs:
@@ -306,9 +306,9 @@ def _consent(specs: Sequence[ToolSpec]) -> Iterator[str]:
     if writing:
         yield ""
         yield f"# {_named(writing)} can write. You are asked about that once a session; `call` asks before each call."
-        yield "# `manifest` asks nobody: the file approves it, as long as it is what `licet trust` has accepted."
+        yield "# `manifest` does not ask: the file itself approves writes, once `licet trust` has accepted it."
         if strongest in ELEVATED:
-            yield "# Whatever stands here, each delete asks, and so does each call of a destructive tool."
+            yield "# In any case each delete asks, and each call of a destructive tool."
         yield "approvals: {write: session}"
     yield from _budget(specs, elevated=strongest in ELEVATED)
 
