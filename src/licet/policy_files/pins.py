@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
-from licet.policy_files.trust_list import TrustListError, accepted
+from licet.policy_files.policy_paths import LOCK_FILE
+from licet.policy_files.trust_list import TrustListError, is_trusted
 from licet.regular_files import open_regular, read_most
 
-LOCK_FILE = "licet.lock"
 FORMAT = 1
 MOST_BYTES = 16 << 20
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -91,7 +91,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _is_trusted(path: str | Path, manifest: Manifest) -> bool:
     try:
-        entry = accepted().get(os.path.realpath(path))
+        return is_trusted(path, manifest.digest)
     except TrustListError:  # then nothing is trusted, and writes need approval
         return False
-    return entry is not None and entry.digest == manifest.digest

@@ -68,7 +68,7 @@ def test_a_file_that_another_process_makes_at_the_same_moment_is_not_taken_for_a
         asked.append(pragma)
         found = number(db, pragma)
         if len(asked) == 1:
-            SqliteFile(path, FORMAT, "FULL").write_waiting(lambda db: None)
+            SqliteFile(path, FORMAT, "FULL").try_write(lambda db: None, 5)
         return found
 
     monkeypatch.setattr(file, "_number", meanwhile)

@@ -32,7 +32,7 @@ from licet.backends.sqlite.file import Format, SqliteFile
 
 file = SqliteFile(sys.argv[1], Format(1, 1, "CREATE TABLE notes (text TEXT)"))
 write = "INSERT INTO notes VALUES ('a')"
-file.write_waiting(lambda db: db.execute(write))
+file.try_write(lambda db: db.execute(write), 5)
 for _ in range(3):
     begun, go_on, codes = threading.Event(), threading.Event(), []
 
@@ -51,7 +51,7 @@ for _ in range(3):
             os._exit(0)
         codes.append(os.waitpid(child, 0)[1])
 
-    writer = threading.Thread(target=file.write_waiting, args=(slow,))
+    writer = threading.Thread(target=file.try_write, args=(slow, 5))
     writer.start()
     begun.wait()
     forking = [threading.Thread(target=fork) for _ in range(4)]
@@ -91,8 +91,8 @@ def fork(*_):
     os._exit(0)
 
 signal.signal(signal.SIGUSR1, fork)
-file.write_waiting(lambda db: signal.raise_signal(signal.SIGUSR1))
-file.write_waiting(lambda db: None)
+file.try_write(lambda db: signal.raise_signal(signal.SIGUSR1), 5)
+file.try_write(lambda db: None, 5)
 signal.raise_signal(signal.SIGUSR1)
 """
 

@@ -98,9 +98,9 @@ def test_a_format_that_no_step_leads_from_is_refused(tmp_path: Path) -> None:
 
 def test_a_thread_that_may_wait_writes_the_same_way(tmp_path: Path) -> None:
     file = SqliteFile(tmp_path / "f", NOW)
-    assert file.write_waiting(lambda db: db.execute("INSERT INTO notes VALUES ('a', 1)").rowcount) == 1
+    assert file.try_write(lambda db: db.execute("INSERT INTO notes VALUES ('a', 1)").rowcount, 5) == (1,)
     with pytest.raises(ZeroDivisionError):
-        file.write_waiting(lambda db: db.execute("INSERT INTO notes VALUES ('b', 1)").rowcount // 0)
+        file.try_write(lambda db: db.execute("INSERT INTO notes VALUES ('b', 1)").rowcount // 0, 5)
     file.close()
     assert notes(tmp_path / "f") == [("a", 1)]
 

@@ -141,13 +141,6 @@ class SqliteFile:
             await asyncio.sleep(patience.next_pause())
         return done[0]
 
-    def write_waiting(self, act: Callable[[sqlite3.Connection], _T], until: float | None = None) -> _T:
-        """As `write`, in a thread that may block."""
-        transaction, patience = self._transaction(act), Patience(self.path, until)
-        while (done := self._tried(transaction, patience.left)) is None:
-            time.sleep(patience.next_pause())
-        return done[0]
-
     def try_write(self, act: Callable[[sqlite3.Connection], _T], seconds: float) -> tuple[_T] | None:
         """As `write`, but one attempt, in a thread that may block this many seconds; None if the file is busy."""
         return self._tried(self._transaction(act), seconds)
