@@ -1,7 +1,7 @@
-"""The algebra once more, the slow way: rules and uses as plain fields, compared one by one as the design says.
+"""A naive reference for the algebra: rules and uses as plain fields, compared one by one.
 
-Shares nothing with the library. A universe is every use that the small rules of `strategies` can tell apart, with a
-fresh name, path and port that no rule mentions, since those count as unbounded. Sets of its uses are bits of an int.
+It shares no code with the library. A universe has every use that the small rules of `strategies` can distinguish, and a
+name, a path and a port that no rule mentions, because these are unbounded. A set of uses is the bits of an int.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""What a manifest decides about one use, the slow way: the design's sentences one after the other, on plain values.
+"""A naive reference for decisions: the rules of the design one after the other, on plain values.
 
-Uses single rules of the algebra (which `naive` holds to account) and nothing of how the library folds them.
+It uses single rules of the algebra (which are checked against `naive`), but not the code that combines layers.
 """
 
 from collections.abc import Iterable

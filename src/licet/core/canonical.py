@@ -118,7 +118,7 @@ def key_bytes(text: str) -> bytes | None:
 
 
 def checked_key(text: str) -> str:
-    """Return the text of a public key; `ValueError` if the key is of small order, so that anybody could sign for it."""
+    """Return the text of a public key; `ValueError` if it is of small order, since signatures for it can be forged."""
     key = _decoded(text)
     if key is not None and _of_small_order(key):
         raise ValueError("anybody can sign for this one: make a key with `licet approvals key FILE`")

@@ -107,7 +107,7 @@ MALFORMED = [
     # methods
     ("network:https:connect@x.com", "expected one of get, head, options, post, put, patch, delete, other"),
     ("network:https:trace@x.com", "expected one of get, head, options, post, put, patch, delete, other"),
-    ("network:https:propfind@x.com", "`other` stands for every method without a name of its own"),
+    ("network:https:propfind@x.com", "`other` means every method without a name of its own"),
     ("network:https:gte@x.com", "did you mean `get@`?"),
     ("network:https:GETT@x.com", "did you mean `get@`?"),
     ("network:https:@x.com", "expected one of get"),

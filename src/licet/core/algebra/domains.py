@@ -182,7 +182,7 @@ def _method_atoms(method: str, scope: str) -> int:
     import difflib  # only needed for a misspelled method
 
     near = difflib.get_close_matches(method.lower(), METHODS, 1)
-    hint = f"did you mean `{near[0]}@`?" if near else "`other` stands for every method without a name of its own"
+    hint = f"did you mean `{near[0]}@`?" if near else "`other` means every method without a name of its own"
     raise Malformed(method, f"one of {', '.join(METHODS)}", hint)
 
 

@@ -93,7 +93,7 @@ class Connectors(Struct, frozen=True):
                     return rule.origin, f"is listed as {rule.versions}", f"widen its version under {_place(key, file)}"
                 if rule.name == ref.name:
                     fix = f"state its version on the tool, such as `{ref.name}@2.1`"
-                    return rule.origin, f"states no version, and {rule.versions} is asked for", fix
+                    return rule.origin, f"states no version, and {rule.versions} is required", fix
             return place, f"is not listed under `{key}`", f"add `{ref.name}` under {_place(key, file)}"
         return None
 

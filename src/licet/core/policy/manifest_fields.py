@@ -78,7 +78,7 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def tool_denies(self) -> tuple[Rule, ...]:
-        """The denies of `tool:call` in files. A delegation has none: it leaves denied tools out when it is created."""
+        """The denies of `tool:call` in files. Not those of a delegation: it drops denied tools when it is created."""
         stated = (rule for layer in self.layers if layer.kind != "delegation" for rule in layer.denies)
         return tuple(rule for rule in stated if rule.capability.domain == "tool")
 
