@@ -55,6 +55,7 @@ NEAREST = {
     ],
     "decide": ["core/decision/test_decide.py"],
     "decision": ["core/decision/test_decide.py", "core/decision/test_happened.py"],
+    "request": ["core/decision/test_decide.py", "core/decision/test_happened.py"],
     "effects": ["core/policy/test_effects.py"],
     "validate": ["core/decision/test_validate.py"],
     "budget": ["core/decision/test_budget.py"],
@@ -62,9 +63,7 @@ NEAREST = {
     "canonical": ["core/test_canonical.py"],
     "merkle": ["core/ledger/test_merkle.py"],
     "entry": ["core/ledger/test_receipt.py"],
-    "linked": ["core/ledger/test_receipt.py", "core/ledger/test_verify.py"],
     "verify": ["core/ledger/test_receipt.py", "core/ledger/test_verify.py"],
-    "verify_part": ["core/ledger/test_verify_part.py"],
 }
 ALGEBRA = ("scope", "domains", "capability", "use", "grid", "set")
 ALGEBRA_TESTS = [
@@ -74,8 +73,8 @@ ALGEBRA_TESTS = [
     ),
     *("spec/test_algebra_spec.py", "core/algebra/test_properties.py"),
 ]
-LEDGER = ("entry", "linked", "verify", "verify_part")
-LEDGER_TESTS = [f"core/ledger/test_{name}.py" for name in ("receipt", "verify", "verify_part")]
+LEDGER = ("entry", "verify")
+LEDGER_TESTS = [f"core/ledger/test_{name}.py" for name in ("receipt", "verify")]
 # Modules for which the concerned tests are known. Other modules run all tests but those of the algebra and of ledgers.
 CONCERNED = {
     **dict.fromkeys(ALGEBRA, ALGEBRA_TESTS),
@@ -701,7 +700,7 @@ def main() -> int:
     options.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time; one per processor")
     options.add_argument("--list", action="store_true", help="print every mutant and try none")
     given = options.parse_args()
-    modules = [*given.modules, *given.module] or [name for name in NEAREST if name in PATHS]
+    modules = [*given.modules, *given.module] or list(NEAREST)
     if unknown := [name for name in modules if name not in NEAREST]:
         options.error(f"no such module: {', '.join(unknown)}")
 

@@ -5,7 +5,7 @@ import shutil
 import signal
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in left_out]
     if hasattr(config, "workeroutput"):
         config.workeroutput["sampled"] = config.stash[SAMPLED]
+
+
+@pytest.fixture
+def report_sample(request: pytest.FixtureRequest) -> Callable[[int, int], None]:
+    """A function with which a test reports how many of the cases that it knows it has tried."""
+
+    def report(tried: int, known: int) -> None:
+        if tried < known:
+            request.config.stash[SAMPLED][request.node.nodeid] = (tried, known)
+
+    return report
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -21,9 +21,14 @@ _servers: list["subprocess.Popen[str]"] = []
 
 
 def run(
-    code: str, words: Sequence[str], *, cwd: Path | str | None = None, env: Mapping[str, str] | None = None
+    code: str,
+    words: Sequence[str],
+    *,
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
 ) -> "subprocess.CompletedProcess[str]":
-    """Run code with words as its arguments, and nothing as its input."""
+    """Run code with words as its arguments, and a text as its input."""
     with tempfile.TemporaryDirectory(prefix="licet-warm-") as place:
         request = {
             "code": code,
@@ -32,6 +37,7 @@ def run(
             "env": dict(os.environ if env is None else env),
             "place": place,
         }
+        Path(place, "in").write_text(stdin, "utf-8")
         server = _server()
         assert server.stdin is not None
         assert server.stdout is not None
@@ -77,10 +83,9 @@ def _attempt(request: dict[str, Any]) -> None:
     code = 1
     try:
         signal.alarm(PATIENCE)
-        files = [(os.devnull, os.O_RDONLY)]
-        files += [(os.path.join(request["place"], name), os.O_WRONLY | os.O_CREAT) for name in ("out", "error")]
-        for number, (name, flags) in enumerate(files):
-            os.dup2(os.open(name, flags, 0o600), number)
+        for number, name in enumerate(("in", "out", "error")):
+            flags = os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY
+            os.dup2(os.open(os.path.join(request["place"], name), flags, 0o600), number)
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["env"])

@@ -23,6 +23,7 @@ def bomb(form: int) -> bytes:
 
 
 @pytest.mark.parametrize(("coding", "form"), [("gzip", 31), ("deflate", 15), ("deflate", -15)])
+@pytest.mark.sampled(1)
 def test_a_bomb_is_stopped_while_it_unpacks(coding: str, form: int) -> None:
     packed = bomb(form)
     assert len(packed) < MEGABYTE

@@ -127,6 +127,7 @@ def test_limits_of_the_host_can_be_raised_and_lowered(tmp_path: Path, level: str
 
 
 @pytest.mark.parametrize("level", [*WALLED, "native"])
+@pytest.mark.sampled(1)
 def test_a_directory_of_too_many_names_is_refused(tmp_path: Path, level: str) -> None:
     needs_walls()
     place = tmp_path / "many"
@@ -145,6 +146,7 @@ def test_a_directory_of_too_many_names_is_refused(tmp_path: Path, level: str) ->
 
 
 @pytest.mark.parametrize("level", WALLED)
+@pytest.mark.sampled(1)
 def test_lists_count_as_memory_of_the_call(tmp_path: Path, level: str) -> None:
     needs_walls()
     place = tmp_path / "many"

@@ -78,6 +78,7 @@ TRUSTED: dict[str, Callable[[], str]] = {
 
 @every_way
 @pytest.mark.parametrize("trusted", TRUSTED)
+@pytest.mark.sampled(5)
 def test_libraries_are_not_written(tmp_path: Path, way: str, trusted: str, new_file: Callable[[str], Path]) -> None:
     directory = TRUSTED[trusted]()
     planted = new_file(directory)
@@ -90,6 +91,7 @@ def test_libraries_are_not_written(tmp_path: Path, way: str, trusted: str, new_f
 
 @every_way
 @pytest.mark.parametrize("home", ["state", "data"])
+@pytest.mark.sampled(3)
 def test_what_licet_keeps_for_this_user_is_neither_read_nor_written(
     tmp_path: Path, homes: Path, way: str, home: str
 ) -> None:
@@ -116,7 +118,11 @@ def test_a_module_that_a_tool_imports_is_not_written(tmp_path: Path, way: str) -
 
 
 @every_way
-def test_the_scratch_of_another_call_is_neither_read_nor_written(tmp_path: Path, way: str) -> None:
+def test_the_scratch_of_another_call_is_neither_read_nor_written(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All of the granted directory is searched for second names: that of the whole machine may be large.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     other = Path(scratch.new())
     try:
         (other / "draft").write_text("of another session")
@@ -164,6 +170,7 @@ MOVES = {
 
 @both_kinds
 @pytest.mark.parametrize("move", MOVES)
+@pytest.mark.sampled(4)
 def test_no_directory_on_the_way_to_a_closed_file_moves(kind: str, move: str, tmp_path: Path) -> None:
     for number, walls in enumerate(("open", kind)):
         where = tmp_path / str(number)
@@ -239,6 +246,7 @@ def test_compiled_code_that_python_itself_would_run_is_closed() -> None:
 # Hard links ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @every_way
 @pytest.mark.parametrize("beside", [True, False], ids=["in one directory", "in two"])
 def test_a_denied_file_is_not_reached_by_a_second_name(tmp_path: Path, way: str, beside: bool) -> None:

@@ -102,6 +102,7 @@ def assert_refused(result: Result, root: Path, before: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.sampled(5)
 def test_handles_refuse(path: str, tmp_path: Path) -> None:
     root = project(tmp_path)
     before = content(root)
@@ -117,6 +118,7 @@ FROM_CODE = [path for path in PATHS if path != "research.yaml"]
 
 @pytest.mark.parametrize("path", FROM_CODE)
 @pytest.mark.parametrize("where", ["the working directory", "the root of its code", "met with a file"])
+@pytest.mark.sampled(9)
 def test_policy_from_code_leaves_policy_files_alone(where: str, path: str, tmp_path: Path) -> None:
     root = project(tmp_path)
     before = content(root)
@@ -166,7 +168,7 @@ def test_one_tool_under_a_set_leaves_policy_files_alone(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("how", ["write", "delete", "rename", "replace", "link"])
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(8)
 def test_a_tool_behind_walls_cannot_do_it_directly(how: str, path: str, tmp_path: Path) -> None:
     needs_walls()
     root = project(tmp_path)

@@ -87,7 +87,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("path", PLANTED.values(), ids=PLANTED)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_what_is_planted_for_the_start_of_python_does_not_run(desk: Path, tmp_path: Path, path: str) -> None:
     mark, version = tmp_path / "ran", f"{sys.version_info.major}.{sys.version_info.minor}"
     file = path.format(site=site_packages(desk), home=tmp_path, version=version)

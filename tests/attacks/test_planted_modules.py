@@ -122,6 +122,7 @@ def test_a_program_whose_tools_may_write_beside_it_gets_no_gate(agent: Path, mar
 
 
 @pytest.mark.parametrize("start", [("agent.py",), ("-P", "agent.py")])
+@pytest.mark.sampled(1)
 def test_what_is_planted_for_the_first_request_was_loaded_before(agent: Path, mark: Path, start: tuple[str]) -> None:
     ran = started(agent, sys.executable, *start, planted(mark), "unchecked")
     assert ran.stdout == "CONNECT_FAILED\n", ran.stderr
@@ -133,7 +134,7 @@ def test_what_is_planted_for_the_first_request_was_loaded_before(agent: Path, ma
 
 @needs_walls
 @pytest.mark.parametrize("name", ["csv.py", "_csv.py", "json/__init__.py", "click.py", "httpcore2.py", "src/csv.py"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_module_that_a_tool_plants_beside_the_manifest_is_not_loaded_by_the_next_call(
     desk: Path, mark: Path, name: str
 ) -> None:

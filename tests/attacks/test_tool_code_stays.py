@@ -70,6 +70,7 @@ PLACES = [
 
 @pytest.mark.parametrize("path", PLACES)
 @pytest.mark.usefixtures("desk")
+@pytest.mark.sampled(5)
 def test_the_code_of_a_tool_is_not_written_by_it(path: str) -> None:
     done = write(path)
     assert done.exit_code == 1, done.output

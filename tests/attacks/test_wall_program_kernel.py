@@ -63,6 +63,7 @@ for number in range(3, 200):
 
 @both_kinds
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "LD_AUDIT"])
+@pytest.mark.sampled(4)
 def test_variables_do_not_reach_what_builds_the_walls(kind: str, name: str, tmp_path: Path) -> None:
     # Code that ran before the walls stood would be outside of them.
     (tmp_path / "json.py").write_text("print('DONE')")

@@ -59,6 +59,7 @@ UNIX_DATAGRAM = "a, b = socket.socketpair(1, 2); a.sendto(b'HEARD', sys.argv[1])
     [(CONNECT, socket.SOCK_STREAM), (FASTOPEN, socket.SOCK_STREAM), (DATAGRAM, socket.SOCK_DGRAM)],
     ids=["connect", "fast open", "a datagram, as for a name"],
 )
+@pytest.mark.sampled(6)
 def test_sockets_of_its_own(kind: str, network: tuple[str, ...], code: str, transport: int) -> None:
     if network and kind == "no-namespaces":
         pytest.skip("a call that holds a network is refused without namespaces")

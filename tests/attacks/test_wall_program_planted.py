@@ -41,6 +41,7 @@ def named(kind: str, where: Path, *rules: str, anything: bool = False, path: str
 
 @both_kinds
 @pytest.mark.parametrize("beside", ["lib", "lib64", "libexec"])
+@pytest.mark.sampled(3)
 def test_a_link_beside_the_program(kind: str, beside: str, tmp_path: Path) -> None:
     where = place(tmp_path)
     program(
@@ -166,6 +167,7 @@ class _Exchanged:
 @pytest.mark.parametrize("anything", [True, False], ids=["any program", "this program"])
 @pytest.mark.parametrize("planned", [False, True], ids=["when it was found", "when its walls were planned"])
 @pytest.mark.parametrize("folder", [False, True], ids=["the program", "its directory"])
+@pytest.mark.sampled(6)
 def test_exchanging_the_program(kind: str, anything: bool, planned: bool, folder: bool, tmp_path: Path) -> None:
     for number, walls in enumerate(("open", kind)):
         (tmp_path / str(number)).mkdir()

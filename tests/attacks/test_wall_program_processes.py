@@ -87,6 +87,7 @@ SIGNALS = {
 
 @both_kinds
 @pytest.mark.parametrize("code", SIGNALS.values(), ids=SIGNALS.keys())
+@pytest.mark.sampled(4)
 def test_ending_another_process(kind: str, code: str) -> None:
     if "234" in code and os.uname().machine != "x86_64":
         pytest.skip("the number is that of x86_64")

@@ -78,6 +78,7 @@ COMMANDS: dict[str, Callable[[Manifest], Any]] = {
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 @pytest.mark.parametrize("made", MANIFESTS.values(), ids=MANIFESTS)
+@pytest.mark.sampled(6)
 def test_four_times_the_tools_and_rules_take_about_four_times_the_work(
     made: Callable[[int], Manifest], command: Callable[[Manifest], Any]
 ) -> None:

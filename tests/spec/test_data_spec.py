@@ -53,6 +53,7 @@ def problems_of(data: Any, **more: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("world", SOUND_WORLDS, ids=lambda world: world.name)
+@pytest.mark.sampled(70)
 def test_the_digest_is_that_of_the_same_files(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     personality = world.write(tmp_path)
@@ -81,6 +82,7 @@ TROUBLES = {case.name: data for case in cases(Trouble, "problems.yaml") if (data
 
 
 @pytest.mark.parametrize("files", TROUBLES.values(), ids=TROUBLES)
+@pytest.mark.sampled(33)
 def test_the_problems_are_those_of_the_same_files(
     files: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_digest_looks_like_one(whole: str) -> None:
 
 
 @pytest.mark.parametrize("change", SPEC["changes"], ids=_id)
+@pytest.mark.sampled(40)
 def test_a_change_of_meaning_changes_the_digest(change: dict[str, Any], whole: str, tmp_path: Path) -> None:
     assert digest_of_data(tmp_path / "changed", changed(change)) != whole
 

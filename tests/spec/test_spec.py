@@ -65,6 +65,7 @@ def test_the_library_decides(case: Case, place: Path) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in DECISIONS if not case.usage and not case.arguments], ids=lambda case: case.name
 )
+@pytest.mark.sampled(120)
 def test_the_command_line_decides_alike(case: Case, place: Path) -> None:
     use = [filled(case.use, place)] if case.use else []
     personality = case.write(place)
@@ -124,6 +125,7 @@ def test_narrowing_runs_at_the_tighter_class_and_level(case: Registration, place
 
 
 @pytest.mark.parametrize("case", REGISTRATIONS, ids=lambda case: case.name)
+@pytest.mark.sampled(21)
 def test_the_command_line_finds_the_same_misfits(case: Registration, place: Path) -> None:
     personality = case.write(place)
     # The workspace declares the tool, where the library was handed it.
@@ -171,6 +173,7 @@ def test_the_library_reports_every_problem(case: Trouble, place: Path) -> None:
 
 
 @pytest.mark.parametrize("case", TROUBLES, ids=lambda case: case.name)
+@pytest.mark.sampled(40)
 def test_the_command_line_reports_every_problem(case: Trouble, place: Path) -> None:
     code, said = run("check", case.check, personality=case.write(place))
     fatal = [expected for expected in case.problems if "severity" not in expected]

@@ -154,6 +154,7 @@ MOMENTS = {  # what was paid when the process is killed then, and what the repea
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.sampled(1)
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_done_twice(tmp_path: Path, moment: str) -> None:
     def paid() -> int:
         file = tmp_path / "paid.txt"

@@ -101,6 +101,7 @@ STORES: dict[str, tuple[str, str, str, Callable[[Result], bool]]] = {
 @pytest.mark.parametrize("open_already", [True, False], ids=["open", "closed"])
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("acting", ACTING)
+@pytest.mark.sampled(8)
 def test_nothing_is_written_to_a_store_that_acts_on_it(
     tmp_path: Path, acting: str, store: str, open_already: bool
 ) -> None:

@@ -400,6 +400,7 @@ def at_terminal(
 
 
 @pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
+@pytest.mark.sampled(2)
 def test_call_asks_at_the_terminal(here: Path, typed: bytes, code: int) -> None:
     words = ["call", "m.yaml", "write_file", "path=drafts/a.md", "text=Rain.\u202e", "--ask"]
     ended, shown = at_terminal(words, b"[y]es, [N]o ", typed)

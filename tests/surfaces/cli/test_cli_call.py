@@ -223,6 +223,7 @@ def test_a_value_is_shown_for_people(words: list[str], shown: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["say", "data"])
+@pytest.mark.sampled(1)
 def test_no_text_of_a_tool_acts_on_the_terminal(tool: str) -> None:
     shown, terminal = os.openpty()
     words = [str(SCRIPT), "call", "m.yaml", tool, "text=a\x1b[2J\u202eb\n\tc"]

@@ -465,6 +465,7 @@ def test_the_real_command_checks_without_colours_in_a_pipe() -> None:
 
 
 @pytest.mark.parametrize(("settings", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+@pytest.mark.sampled(1)
 def test_a_terminal_gets_colours_unless_it_asks_for_none(settings: dict[str, str], coloured: bool) -> None:
     write({"m.yaml": "agent: a\nverison: x\n"})
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}

@@ -132,7 +132,7 @@ SPELLED = r"\u001b[2J\u202e\ufe0f\u000aError: fine"
     ],
     ids=lambda given: " ".join(given).replace(HOSTILE, "HOSTILE") if isinstance(given, list) else "",
 )
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 def test_no_word_of_the_command_line_acts_on_the_terminal(words: list[str], code: int, tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text("agent: a\n")
     shown, terminal = os.openpty()  # click leaves escapes out of what goes into a pipe
@@ -153,6 +153,7 @@ def test_no_word_of_the_command_line_acts_on_the_terminal(words: list[str], code
         (["surface", "m.yaml", "--svg", f"gone{HOSTILE}/map.svg"], f"Error: cannot write gone{SPELLED}/map.svg: "),
     ],
 )
+@pytest.mark.sampled(1)
 def test_a_word_that_is_refused_is_spelled_out(words: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text("agent: a\n")
     done = subprocess.run([SCRIPT, *words], check=False, cwd=tmp_path, capture_output=True, text=True)
@@ -187,7 +188,7 @@ def test_the_completion_script_of_a_shell_asks_licet(shell: str, mark: str) -> N
         ("licet call here.yaml l", ["plain,list_notes"]),
     ],
 )
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_the_shell_completes(typed: str, offered: list[str], tmp_path: Path) -> None:
     (tmp_path / "here.yaml").write_text("agent: a\ncapabilities: {tools: [read_notes, list_notes]}\n")
     asked = {"_LICET_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
@@ -235,7 +236,7 @@ WRITING: dict[str, list[str]] = {
         ),
     ],
 )
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_an_unwritable_output_is_one_line_and_ends_with_74(
     words: list[str], output: str, said: str, tmp_path: Path
 ) -> None:
@@ -273,6 +274,7 @@ def test_a_terminal_that_lacks_a_character_still_gets_the_report(tmp_path: Path)
 
 
 @pytest.mark.parametrize("words", [["check", "none.yaml"], ["receipts", "list"], ["receipts", "verify"]], ids=" ".join)
+@pytest.mark.sampled(1)
 def test_a_closed_stderr_changes_no_exit_code(tmp_path: Path, words: list[str]) -> None:
     codes = [
         subprocess.run(

@@ -71,6 +71,7 @@ COMMANDS: dict[str, tuple[str, list[str], set[str]]] = {  # the typed words, and
 
 @pytest.mark.parametrize(("stand", "typed", "named"), WAYS)
 @pytest.mark.parametrize(("held", "words", "places"), COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.sampled(12)
 def test_every_command_names_files_in_the_same_way(
     stand: str,
     typed: str,

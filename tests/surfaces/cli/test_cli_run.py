@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import warm
 from attacks.walled_programs import needs_namespaces, needs_walls
 from licet.backends.http_memory import Answer
 from licet.errors import LicetError
@@ -54,10 +55,8 @@ def licet(
     environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state"), **(env or {})}
     with suppress(LicetError, OSError):  # a policy with errors cannot be trusted
         trust(desk / words[0], Path(environment["XDG_STATE_HOME"]))
-    return subprocess.run(
-        [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "run", *words],
-        cwd=desk, env=environment, input=stdin, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    code = "from licet.surfaces.cli import program; program()"
+    return warm.run(code, ["run", *words], cwd=desk, env=environment, stdin=stdin)
 
 
 def test_output_input_and_code_are_those_of_the_command(desk: Path) -> None:
@@ -132,6 +131,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("words", "said", "code"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.sampled(3)
 def test_a_refusal_is_explained_on_stderr(desk: Path, words: tuple[str, ...], said: str, code: int) -> None:
     ended = licet(desk, *words)
     assert (ended.returncode, ended.stdout) == (code, "")
@@ -207,6 +207,7 @@ RECEIPTS = [
 
 
 @pytest.mark.parametrize(("command", "layers", "ended"), RECEIPTS, ids=["ran", "refused"])
+@pytest.mark.sampled(1)
 def test_a_receipt_tells_of_walls_and_codes_only_where_something_ran(
     desk: Path, command: list[str], layers: str, ended: str | None
 ) -> None:

@@ -114,6 +114,7 @@ def test_output_is_taken_when_its_reader_takes_it(desk: Path) -> None:
 
 
 @pytest.mark.parametrize(("inner", "code"), [("echo hi", 1), ("echo hi; exit 7", 7)])
+@pytest.mark.sampled(1)
 def test_output_that_cannot_be_written_is_reported(desk: Path, inner: str, code: int) -> None:
     with open("/dev/full", "wb") as full:
         ended = run("sh", "-c", inner, stdout=full, stderr=subprocess.PIPE)

@@ -274,6 +274,7 @@ def test_a_manifest_that_is_wrong_is_not_shown(here: Path) -> None:
     ("settings", "coloured"),
     [({"TERM": "xterm-256color"}, True), ({"TERM": "xterm-256color", "NO_COLOR": "1"}, False)],
 )
+@pytest.mark.sampled(1)
 def test_a_terminal_gets_colours_unless_it_asks_for_none(settings: dict[str, str], coloured: bool) -> None:
     environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
     master, slave = os.openpty()

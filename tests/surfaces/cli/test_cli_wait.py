@@ -114,6 +114,7 @@ KNOWN = {"path": {"scope": "fs:delete"}}  # the argument is what the tool delete
 
 
 @pytest.mark.parametrize("write", ["call", "session", "manifest"])
+@pytest.mark.sampled(1)
 def test_known_deletes_are_asked_about_together_with_the_call(here: Path, write: str) -> None:
     policy(KNOWN, write=write)
     with waiting() as process:

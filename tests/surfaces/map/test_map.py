@@ -126,6 +126,7 @@ def card(root: ElementTree.Element, name: str) -> ElementTree.Element:
 
 
 @too_much_or_not
+@pytest.mark.sampled(2)
 def test_the_picture_is_one_svg_that_says_what_it_is(found: Manifest) -> None:
     root = drawn(found)
     assert (root.tag, root.get("role")) == (f"{SVG}svg", "img")
@@ -149,6 +150,7 @@ def test_the_picture_runs_nothing_and_fetches_nothing(found: Manifest) -> None:
 
 
 @too_much_or_not
+@pytest.mark.sampled(2)
 def test_no_two_boxes_overlap_and_all_are_inside(found: Manifest) -> None:
     root = drawn(found)
     across, down = (float(root.get(key, "0")) for key in ("width", "height"))
