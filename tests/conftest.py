@@ -1,5 +1,6 @@
 """What all tests share: how many examples and cases they try, and where their stores lie."""
 
+import gc
 import os
 import shutil
 import signal
@@ -28,6 +29,17 @@ settings.load_profile("long" if LONG else "short")
 # A shell that starts this in the background lets its children ignore interrupts, and theirs too: some tests send them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without looking for garbage, and never look for it in what was collected: all of it stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # Sampling -------------------------------------------------------------------------------------------------------------
