@@ -5,7 +5,8 @@ import json
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from benchmarks import building, check, decisions, fetch, files, floods, governed, programs, receipts, startup, workers
 from benchmarks.harness import Effort, Row, table

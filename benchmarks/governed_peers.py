@@ -8,9 +8,10 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from benchmarks.peers import load
 
@@ -36,8 +37,7 @@ async def forbidden(city: str) -> None:
 TOOLS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {ALLOWED: noop, DENIED: forbidden}
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """One way to call a tool by name: `value` reads its result, or raises `refusal`."""
 
     call: Callable[[str, dict[str, Any]], Coroutine[Any, Any, Any]]

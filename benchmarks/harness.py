@@ -12,9 +12,10 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
+
+from msgspec import Struct
 
 __all__ = [
     "Contestant",
@@ -39,8 +40,7 @@ class VerdictError(AssertionError):
     """A contestant gave a wrong verdict, so its time means nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
+class Effort(Struct, frozen=True):
     """How long to measure: rounds per race, and the length of one contestant's slice of a round."""
 
     rounds: int
@@ -56,8 +56,7 @@ class Effort:
         return cls(rounds=12, slice_ns=1_000_000, processes=12)
 
 
-@dataclass(frozen=True, slots=True)
-class Contestant:
+class Contestant(Struct, frozen=True):
     """One way to answer the same questions: `read` turns its raw answer into the verdict, outside the clock."""
 
     name: str
@@ -66,8 +65,7 @@ class Contestant:
     read: Callable[[Any], Any] = bool
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """Nanoseconds for one question: the best slice, which the ratios use, and the median slice."""
 
     best: float
@@ -146,8 +144,7 @@ def spawn_race(
 # Results -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The target of a ratio: at most a limit (against a floor), or at least one (against a peer)."""
 
     sense: Literal["at most", "at least"]
@@ -170,8 +167,7 @@ def at_least(limit: float) -> Target:
     return Target("at least", limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One line of the table: licet, one other contestant, and their ratio.
 
     A floor's ratio is licet / floor (how much more licet costs); a peer's is peer / licet (how much faster licet is).

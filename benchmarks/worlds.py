@@ -6,16 +6,16 @@ licet, the floors or the peers. Everything is generated from a fixed seed.
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import cycle
+
+from msgspec import Struct
 
 __all__ = ["REQUESTS", "World", "host_in", "host_world", "path_in", "path_world", "urls_for"]
 
 REQUESTS = 96  # requests per world, half of them allowed
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(Struct, frozen=True):
     """Rules about one kind of scope, requests for it, and the expected answers."""
 
     kind: str  # "host" or "path"
