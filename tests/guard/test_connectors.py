@@ -82,9 +82,9 @@ REFUSED = {
         "github@2.1",
         {},
         ">=2.0",
-        "github@3.0 (acme-hub 3.0) is what runs, and the tool declares 2.1",
+        "github@3.0 (acme-hub 3.0) is installed, but the tool declares 2.1",
     ),
-    "against the list": ("github", {}, ">=2.0,<3", "github@3.0 (acme-hub 3.0) is listed as <3,>=2.0"),
+    "against the list": ("github", {}, ">=2.0,<3", "github@3.0 (acme-hub 3.0) is allowed only in versions <3,>=2.0"),
     "against the definition": (
         "github",
         {"version": "2.1"},
@@ -95,7 +95,7 @@ REFUSED = {
         "github@2.1",
         {"version": "2.1"},
         "==2.1.*",
-        "github@3.0 (acme-hub 3.0) is what runs, and the tool declares 2.1",
+        "github@3.0 (acme-hub 3.0) is installed, but the tool declares 2.1",
     ),
 }
 
@@ -128,10 +128,10 @@ def test_the_distribution_that_a_definition_names_counts(world: World) -> None:
     tool = world.tool("github")
     assert call(world.gate(tool, distribution="Acme.Client"), "issues").ok
     result = call(world.gate(tool, ">=3", distribution="acme-client"), "issues")
-    assert "github@2.4 (acme-client 2.4) is listed as >=3" in result.explain()
+    assert "github@2.4 (acme-client 2.4) is allowed only in versions >=3" in result.explain()
     result = call(world.gate(tool, distribution="acme-nothing"), "issues")
     assert result.reason == "CONNECTOR_NOT_ALLOWED"
-    assert "acme-nothing, of which no one version is installed" in result.explain()
+    assert "one installed version of acme-nothing, and there is none, or several" in result.explain()
 
 
 def test_a_module_that_two_distributions_list_has_no_version(world: World) -> None:
@@ -139,7 +139,7 @@ def test_a_module_that_two_distributions_list_has_no_version(world: World) -> No
     world.install("other-hub", "2.2", f"{MODULE}/tools.py")
     result = call(world.gate(world.tool("github")), "issues")
     assert result.reason == "CONNECTOR_NOT_ALLOWED"
-    assert "acme-hub and other-hub, of which no one version is installed" in result.explain()
+    assert "one installed version of acme-hub and other-hub, and there is none, or several" in result.explain()
 
 
 def plant(where: Path, name: str, version: str, *files: str) -> None:
@@ -169,7 +169,7 @@ def test_planted_metadata_does_not_count(
     )
     result = call(gate, "issues")
     assert result.reason == "CONNECTOR_NOT_ALLOWED"
-    assert "github@1.0 (acme 1.0) is listed as >=2.0" in result.explain()
+    assert "github@1.0 (acme 1.0) is allowed only in versions >=2.0" in result.explain()
 
 
 def test_a_distribution_that_is_installed_twice_has_no_version(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_a_distribution_that_is_installed_twice_has_no_version(world: World, mon
     monkeypatch.syspath_prepend(str(world.root / "second"))
     result = call(world.gate(world.tool("github"), distribution="acme"), "issues")
     assert result.reason == "CONNECTOR_NOT_ALLOWED"
-    assert "acme, of which no one version is installed" in result.explain()
+    assert "one installed version of acme, and there is none, or several" in result.explain()
 
 
 def test_a_tool_cannot_claim_another_module(world: World) -> None:
@@ -192,9 +192,12 @@ def test_a_tool_cannot_claim_another_module(world: World) -> None:
     wrapped.__module__ = "nowhere"
     wrapped.__code__ = wrapped.__code__.replace(co_filename="<nowhere>")
     sly.fn.__wrapped__ = wrapped  # type: ignore[attr-defined]
-    assert "github@1.0 (acme 1.0) is what runs" in call(world.gate(sly), "issues").explain()
+    assert "github@1.0 (acme 1.0) is installed" in call(world.gate(sly), "issues").explain()
     sly.fn.__module__ = f"{MODULE}.other"
-    assert "acme and other, of which no one version" in call(world.gate(sly), "issues").explain()
+    assert (
+        "one installed version of acme and other, and there is none, or several"
+        in call(world.gate(sly), "issues").explain()
+    )
 
 
 @pytest.mark.parametrize("version", ["two", ""])

@@ -180,7 +180,7 @@ WRONG: list[tuple[Shape, str, list[str]]] = [
     (
         ListOf(NAME),
         "a",
-        ["1:1 found the text `a`, expected a list (a name in each entry); a list of one is written in `[` and `]`"],
+        ["1:1 found the text `a`, expected a list (a name in each entry); put it in `[` and `]` to make a list"],
     ),
     (ListOf(NAME, least=1), "[]", ["1:1 found 0 entries, expected at least 1"]),
     (

@@ -1,4 +1,4 @@
-"""The one list of paths that no grant may ever write, because this host, its workers or another agent trust them.
+"""The paths, besides policy files, that no grant may ever write: this host, its workers or another agent trust them.
 
 A grant that could change any of them could change what the next call, worker or process does, past every rule of the
 manifest. The list is made when a gate is built. Handles, workers and programs all obey it:
@@ -105,7 +105,7 @@ def _made_in_code(manifest: Manifest) -> bool:
 
 
 def _policy_in(workdir: str) -> Iterator[ProtectedPath]:
-    """The policy files of a working directory: other agents may be loaded from them."""
+    """Protect the policy files of the working directory, because other agents may be loaded from them."""
     for path in policy_paths((os.path.join(workdir, WORKSPACE_FILE),)):
         yield ProtectedPath(path, POLICY)
 
@@ -118,7 +118,7 @@ def closed_to_grants(manifest: Manifest, workdir: str) -> Manifest:
 
 def closed_paths(manifest: Manifest, workdir: str) -> tuple[ProtectedPath, ...]:
     """The complete list for a reviewed manifest: the paths that its loader closed, and those closed in every gate."""
-    denies = [deny for layer in manifest.layers if layer.kind == "policy files" for deny in layer.denies]
+    denies = [deny for layer in manifest.layers if layer.kind == "protected paths" for deny in layer.denies]
     unreadable = {deny.capability.key for deny in denies if deny.capability.atoms & DOMAINS["fs"].actions["read"]}
     by_loader = [
         ProtectedPath(deny.capability.key or "/", deny.key, deny.capability.key not in unreadable) for deny in denies

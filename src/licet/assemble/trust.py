@@ -74,7 +74,7 @@ def accepted_before(path: Path, current: Manifest, places: Places) -> Before | N
 
 def ceiling_of(manifest: Manifest) -> CapabilitySet:
     """All that a policy allows, whatever its tools declare now or later; without the paths that no grant may write."""
-    return meet_layers(layer for layer in manifest.layers if layer.kind != "policy files")
+    return meet_layers(layer for layer in manifest.layers if layer.kind != "protected paths")
 
 
 def further_changes(before: Manifest, after: Manifest) -> list[str]:

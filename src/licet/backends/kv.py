@@ -65,7 +65,7 @@ def size_of(key: bytes, value: str) -> int:
 def check_room(before: int, after: int, most: int) -> None:
     """Refuse a change that makes a scope larger than the limit. A scope above it may still become smaller."""
     if after > most and after > before:
-        raise TooLarge(f"this store takes {most} bytes, and would hold {after}: delete what is no longer needed")
+        raise TooLarge(f"this store may hold {most} bytes, and would have {after}: delete what is no longer needed")
 
 
 def expiry(now: float, ttl_seconds: int | None) -> float | None:
@@ -89,8 +89,8 @@ CREATE TABLE entries (
 CREATE INDEX by_expiry ON entries (expires) WHERE expires IS NOT NULL;
 CREATE TABLE sizes (scope TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 """
-# The same sum as `size_of`, in SQL.
-_SINCE_1 = """
+# The same sum as `size_of`, in SQL: 64 is `PER_ENTRY`.
+_FROM_VERSION_1 = """
 CREATE TABLE sizes (scope TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope
 """
@@ -98,7 +98,7 @@ INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entri
 # agents had a key, the value of the first agent by name is taken; the others keep their old name.
 _ALIVE = "expires IS NULL OR expires > CAST(strftime('%s', 'now') AS INTEGER)"
 _ID = "substr(scope, 1, instr(scope, '@') - 1)"  # no name has an `@`
-_SINCE_2 = f"""
+_FROM_VERSION_2 = f"""
 INSERT OR IGNORE INTO entries SELECT {_ID}, key, value, expires FROM entries
     WHERE scope GLOB 'personality:*@*' AND ({_ALIVE}) ORDER BY scope;
 DELETE FROM entries WHERE scope GLOB 'personality:*@*' AND EXISTS (
@@ -108,7 +108,7 @@ DELETE FROM entries WHERE scope GLOB 'personality:*@*' AND EXISTS (
 DELETE FROM sizes;
 INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope
 """  # noqa: S608
-_FORMAT = Format(0x6C69636B, 3, _SCHEMA, {1: _SINCE_1, 2: _SINCE_2})  # `lick`: licet's key-value files
+_FORMAT = Format(0x6C69636B, 3, _SCHEMA, {1: _FROM_VERSION_1, 2: _FROM_VERSION_2})  # `lick`: licet's key-value files
 _GET = "SELECT value FROM entries WHERE scope = ? AND key = ? AND (expires IS NULL OR expires > ?)"
 _LIST = """SELECT key FROM entries
 WHERE scope = ? AND key >= ? AND (? IS NULL OR key < ?) AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?"""
@@ -169,7 +169,7 @@ class SqliteKv:
 
     async def list(self, scope: str, prefix: str = "") -> list[str]:
         start = prefix_bytes(prefix)
-        # The upper bound: the prefix and byte 255, which UTF-8 never has.
+        # The upper bound: the prefix with its last byte plus one. UTF-8 has no byte 255, so this never overflows.
         end = start[:-1] + bytes([start[-1] + 1]) if start else None
         found = await self._file.read(
             lambda db: db.execute(_LIST, (scope, start, end, end, self._clock(), MOST_KEYS + 1)).fetchall()

@@ -304,7 +304,7 @@ async def refuse_or_ask(call: Call, grant: Grant, decision: Ask | Deny) -> None:
 
 
 async def record(call: Call) -> None:
-    """Write the decision to the ledger, before any effect; refuse the call if that fails."""
+    """Write the decision to the ledger, on disk, before any effect; refuse the call if that fails."""
     ledger = call.ports.ledger
     if ledger is None:
         call.refuse("LEDGER_UNAVAILABLE", "no ledger is configured")

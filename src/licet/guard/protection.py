@@ -45,7 +45,7 @@ def protection_layer(paths: Iterable[ProtectedPath], origin: Origin) -> Layer:
         for closed in paths
         for action in (("write", "delete") if closed.readable else ("read", "write", "delete"))
     ]
-    return Layer("policy files", "licet itself", origin, denies=tuple(rules), silent=EVERY_DOMAIN)
+    return Layer("protected paths", "licet itself", origin, denies=tuple(rules), silent=EVERY_DOMAIN)
 
 
 def outermost(paths: Iterable[ProtectedPath]) -> tuple[ProtectedPath, ...]:

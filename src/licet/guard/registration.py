@@ -281,7 +281,7 @@ def _registered(
         reach=reach,
         misfits=tuple(dict.fromkeys(misfits)),  # a delegate may repeat a misfit of its parent
         validate=tool.validator(),
-        missing=missing_ports(_wanted(tool, reach), ports),
+        missing=missing_ports(_needs_backend(tool, reach), ports),
         layers=layers,
         unavailable=unavailable,
         binaries=_binaries(reach, ports),
@@ -308,7 +308,7 @@ def _walls(reach: Reach | None, layers: tuple[str, ...]) -> str:
 
 def _roots(manifest: Manifest) -> list[str]:
     """Every path in the rules of the manifest, without those that licet added."""
-    written = (layer for layer in manifest.layers if layer.kind != "policy files")
+    written = (layer for layer in manifest.layers if layer.kind != "protected paths")
     rules = (rule.capability for layer in written for rule in (*layer.allows, *layer.denies))
     return sorted({rule.key for rule in rules if rule.domain == "fs" and rule.key})
 
@@ -355,8 +355,8 @@ def _argument_rule_misfits(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
             yield Ground("ARGUMENT_NOT_ALLOWED", text, admission.origin, fix, f"args.{name}")
 
 
-def _wanted(tool: Tool, reach: Reach | None) -> CapabilitySet:
-    """What must have a backend: all that the tool needs, and the optional part that it was granted."""
+def _needs_backend(tool: Tool, reach: Reach | None) -> CapabilitySet:
+    """The capabilities that need a backend: all that the tool needs, and the granted part of the optional ones."""
     optional = tool.spec.optional
     return tool.spec.needs if reach is None or not optional else tool.spec.needs | (reach.spec.optional & reach.grant)
 

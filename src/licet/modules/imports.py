@@ -32,7 +32,7 @@ def token_count(text: str) -> int:
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
-def parse_cost(text: str) -> tuple[str, str, str] | None:
+def too_expensive_to_parse(text: str) -> tuple[str, str, str] | None:
     """Why a text is too expensive to parse: what was found, what was expected, and the fix; None if it is not."""
     if (tokens := token_count(text)) > MOST_TOKENS:
         return f"{tokens} tokens", f"at most {MOST_TOKENS} in one file", "split the module"
@@ -121,7 +121,7 @@ def _text(file: str) -> str:
     if len(data) > _MOST_BYTES:
         raise ValueError("a source file that is too long")
     text = importlib.util.decode_source(data)  # before counting: in UTF-7 much code can look like one word
-    if parse_cost(text):
+    if too_expensive_to_parse(text):
         raise ValueError("a source file that takes too much memory to parse")
     return text
 

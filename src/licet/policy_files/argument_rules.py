@@ -11,7 +11,7 @@ from typing import Any
 from licet.core.algebra.domains import DOMAINS
 from licet.core.decision.decide import DESCENDS
 from licet.core.origin import Origin, Problem
-from licet.policy_files.shapes import Located, nearest
+from licet.policy_files.shapes import Located, did_you_mean
 
 # Keywords whose value is a schema, a list of schemas, or a mapping to schemas.
 _ONE = ("items", "additionalProperties", "not", "contains", "propertyNames")
@@ -74,10 +74,10 @@ def _unknown(schema: Any, origin: Origin, known: list[Problem], *, certain: bool
         return
     for key, value in schema.items():
         if key not in _KNOWN:
-            hint = nearest(key, _KNOWN, known)
+            hint = did_you_mean(key, _KNOWN, known)
             yield Problem(origin, f"the keyword `{key}`", "a JSON Schema keyword that licet enforces, or `scope`", hint)
         elif key == "scope" and value not in _SCOPES:
-            hint = nearest(str(value), _SCOPES, known)
+            hint = did_you_mean(str(value), _SCOPES, known)
             yield Problem(origin, f"the scope `{value}`", f"one of {', '.join(_SCOPES)}", hint)
         elif key == "scope" and not certain:
             found, expected = (

@@ -27,9 +27,9 @@ from licet.policy_files.shapes import (
     TextShape,
     Value,
     alternatives,
-    described,
     meant_by,
     report_mismatch,
+    with_description,
 )
 from licet.policy_files.syntax import shown
 
@@ -96,7 +96,7 @@ class ListOf(Struct, frozen=True):
         demands: dict[str, Any] = {"type": "array", "items": self.shape.schema()}
         if self.least:
             demands["minItems"] = self.least
-        return described(demands, self.description)
+        return with_description(demands, self.description)
 
 
 class MappingOf(Struct, frozen=True):
@@ -136,7 +136,7 @@ class MappingOf(Struct, frozen=True):
             "propertyNames": self.key.schema(),
             "additionalProperties": self.shape.schema(),
         }
-        return described(demands, self.description)
+        return with_description(demands, self.description)
 
 
 class Field(Struct, frozen=True):
@@ -237,7 +237,7 @@ class Record(Struct, frozen=True):
             demands["required"] = required
         if choices:
             demands["allOf"] = choices
-        return described(demands, self.description)
+        return with_description(demands, self.description)
 
 
 class Either(Struct, frozen=True):
@@ -260,7 +260,7 @@ class Either(Struct, frozen=True):
         return report_mismatch(self, node, problems)
 
     def schema(self) -> dict[str, Any]:
-        return described({"anyOf": [shape.schema() for shape in self.shapes]}, self.description)
+        return with_description({"anyOf": [shape.schema() for shape in self.shapes]}, self.description)
 
 
 def _again(value: Located[str], first: Origin) -> Problem:

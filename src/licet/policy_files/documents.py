@@ -144,5 +144,5 @@ def with_protected_paths(manifest: Manifest, closed: dict[str, str]) -> Manifest
         for key, why in closed.items()
         for action in ("write", "delete")
     )
-    layer = Layer("policy files", "licet itself", manifest.origin, denies=rules, silent=EVERY_DOMAIN)
+    layer = Layer("protected paths", "licet itself", manifest.origin, denies=rules, silent=EVERY_DOMAIN)
     return replace(manifest, layers=(*manifest.layers, layer))

@@ -11,7 +11,7 @@ from itertools import islice
 from licet.core.origin import Problem
 from licet.policy_files.nodes import Mapping, Node, Scalar, Sequence
 from licet.policy_files.schema import SHAPES
-from licet.policy_files.shapes import nearest
+from licet.policy_files.shapes import did_you_mean
 
 _MOST_COMPARED = 20
 _KNOWN = {name for shape in SHAPES.values() for name in shape.fields}
@@ -44,4 +44,4 @@ def _quotes(problem: Problem) -> bool:
 
 
 def _like_policy(keys: Iterable[str]) -> bool:
-    return any(key in _KNOWN or nearest(key, _KNOWN, []) for key in islice(keys, _MOST_COMPARED))
+    return any(key in _KNOWN or did_you_mean(key, _KNOWN, []) for key in islice(keys, _MOST_COMPARED))

@@ -31,7 +31,7 @@ from licet.policy_files.fields import (
     record,
     stated,
 )
-from licet.policy_files.shapes import nearest
+from licet.policy_files.shapes import did_you_mean
 from licet.policy_files.workspace_reader import (
     app_problems,
     bundle_layer,
@@ -92,7 +92,7 @@ def _read_ceiling(
     native = ceiling.listed("native")
     for item in native:
         if item.value not in admissions and item.value not in unassigned:
-            hint = nearest(item.value, admissions, problems)
+            hint = did_you_mean(item.value, admissions, problems)
             problems.append(Problem(item.origin, f"`{item.value}`", "a tool that this agent has", hint, "warning"))
     approvals, budget = record(ceiling.keys, "approvals"), record(ceiling.keys, "budget")
     listed = approvals.get("keys")
@@ -161,14 +161,17 @@ Admissions = dict[str, tuple[Admission, ...]]
 def _admissions(
     ceiling: Lists, title: str, bundles: Mapping[str, Bundle], problems: Problems
 ) -> tuple[Admissions, Admissions, Roster]:
-    """The admissions of each tool, those of tools whose bundle is not assigned, and the list that they are from."""
+    """Return the admissions in force, by tool, those of tools whose bundle is not assigned, and the roster.
+
+    The roster says which bundles this ceiling assigns and which tools it names, and where.
+    """
     admissions: Admissions = {}
     unassigned: Admissions = {}
     assigned = {item.value: item for item in ceiling.listed("bundles")}
     for item in assigned.values():
         bundle = bundles.get(item.value)
         if bundle is None:
-            hint = nearest(item.value, bundles, problems) or _DEFINE_BUNDLE
+            hint = did_you_mean(item.value, bundles, problems) or _DEFINE_BUNDLE
             problems.append(Problem(item.origin, f"the bundle `{item.value}`", "a bundle of the workspace", hint))
             continue
         for tool, origin in bundle.tools.items():

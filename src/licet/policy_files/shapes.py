@@ -96,11 +96,11 @@ def _hint(shape: Shape, node: Node) -> str:
     if not isinstance(node, Scalar) or shape.fits(node):
         return ""
     if not node.text:
-        return "write `{}` if that is meant" if shape.fits(Mapping({}, node.origin)) else ""
+        return "write `{}` for an empty mapping" if shape.fits(Mapping({}, node.origin)) else ""
     if shape.fits(Scalar(node.text, node.text, True, node.origin)):
         return "quote it if you mean the text"
     if node.value is not None and shape.fits(Sequence((node,), node.origin)):
-        return "a list of one is written in `[` and `]`"
+        return "put it in `[` and `]` to make a list"
     try:
         bare = plain_value(node.text)
     except UnsafeNumber:
@@ -108,7 +108,7 @@ def _hint(shape: Shape, node: Node) -> str:
     return "remove the quotes" if shape.fits(Scalar(node.text, bare, False, node.origin)) else ""
 
 
-def nearest(word: str, words: Collection[str], problems: Problems) -> str:
+def did_you_mean(word: str, words: Collection[str], problems: Problems) -> str:
     """A hint with the known word that is most similar, or an empty text."""
     meant = meant_by(word, words, problems)
     return f"did you mean {shown(meant)}?" if meant else ""
@@ -135,8 +135,8 @@ def alternatives(phrases: Iterable[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def described(demands: dict[str, Any], description: str) -> dict[str, Any]:
-    return {"description": description, **demands} if description else demands
+def with_description(schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"description": description, **schema} if description else schema
 
 
 class TextShape(Struct, frozen=True, kw_only=True, dict=True):
@@ -190,7 +190,7 @@ class TextShape(Struct, frozen=True, kw_only=True, dict=True):
             demands["pattern"] = f"^(?:{self.pattern})$"
         if self.examples:
             demands["examples"] = list(self.examples)
-        return described(demands, self.description or self.expected)
+        return with_description(demands, self.description or self.expected)
 
 
 class OneOf(Struct, frozen=True):
@@ -212,11 +212,11 @@ class OneOf(Struct, frozen=True):
             return report_mismatch(self, node, problems)
         if word in self.words:
             return Located(word, node.origin)
-        problems.append(Problem(node.origin, shown(word), self.expected, nearest(word, self.words, problems)))
+        problems.append(Problem(node.origin, shown(word), self.expected, did_you_mean(word, self.words, problems)))
         return None
 
     def schema(self) -> dict[str, Any]:
-        return described({"type": "string", "enum": list(self.words)}, self.description)
+        return with_description({"type": "string", "enum": list(self.words)}, self.description)
 
 
 class Integer(Struct, frozen=True):
@@ -245,7 +245,7 @@ class Integer(Struct, frozen=True):
         return report_mismatch(self, node, problems)
 
     def schema(self) -> dict[str, Any]:
-        return described({"type": "integer", "minimum": self.minimum, "maximum": self.maximum}, self.description)
+        return with_description({"type": "integer", "minimum": self.minimum, "maximum": self.maximum}, self.description)
 
 
 class Money(Struct, frozen=True):
@@ -266,7 +266,7 @@ class Money(Struct, frozen=True):
             return report_mismatch(self, node, problems)
 
     def schema(self) -> dict[str, Any]:
-        return described({"type": "number", "minimum": 0, "maximum": LARGEST_AMOUNT}, self.description)
+        return with_description({"type": "number", "minimum": 0, "maximum": LARGEST_AMOUNT}, self.description)
 
 
 class Flag(Struct, frozen=True):
@@ -285,7 +285,7 @@ class Flag(Struct, frozen=True):
         return report_mismatch(self, node, problems)
 
     def schema(self) -> dict[str, Any]:
-        return described({"type": "boolean"}, self.description)
+        return with_description({"type": "boolean"}, self.description)
 
 
 class AnyJson(Struct, frozen=True):
@@ -310,7 +310,7 @@ class AnyJson(Struct, frozen=True):
         return Located(data, node.origin)
 
     def schema(self) -> dict[str, Any]:
-        return described({}, self.description)
+        return with_description({}, self.description)
 
 
 def _plain(node: Node, left: list[int]) -> Any:

@@ -11,7 +11,7 @@ from licet.core.policy.effects import class_fits
 from licet.core.policy.layer import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer
 from licet.core.policy.tool import ToolSpec, spec_of
 from licet.policy_files.fields import Fields, Lists, Problems, Value, key_origin, plain, record, stated
-from licet.policy_files.shapes import nearest
+from licet.policy_files.shapes import did_you_mean
 
 _MOST_NAMED = 20  # apps that one message lists
 MOST_MODULES = 1000  # each is searched in several directories, and closed for writing there
@@ -80,7 +80,7 @@ def app_problems(given: Fields, ceiling: Lists, shared: Fields) -> Iterator[Prob
     more = f" and {len(overrides.value) - _MOST_NAMED} more" if len(overrides.value) > _MOST_NAMED else ""
     expected = f"an app of `connectors.app_overrides` ({names}{more})"
     if app is not None and app.value not in overrides.value:
-        near = nearest(app.value, overrides.value, [])
+        near = did_you_mean(app.value, overrides.value, [])
         hint = f"{near}; or " if near else ""
         yield Problem(app.origin, f"the app `{app.value}`", expected, f"{hint}add `{app.value}: {{}}` there")
     elif app is None and listed is not None and listed.value:

@@ -136,7 +136,7 @@ def _plantable(reach: Reach, unwritten: Sequence[str]) -> list[str]:
     Not those next to the code of a tool: a second file for a module is refused when it is loaded, and compiled files
     are not read where a grant may write.
     """
-    layers = [layer for layer in reach.manifest.layers if layer.kind == "policy files"]
+    layers = [layer for layer in reach.manifest.layers if layer.kind == "protected paths"]
     rules = [rule for layer in layers for rule in layer.denies]
     unused = {rule.capability.key for rule in rules if rule.key == SECOND_CODE}
     unused -= {rule.capability.key for rule in rules if rule.key != SECOND_CODE}

@@ -238,7 +238,7 @@ KEPT: list[tuple[list[str], list[str], str, str]] = [
 def test_paths_that_licet_protects_are_reported_without_a_rule_of_a_file(
     denied: list[str], kept: list[str], expected: str, fix: str
 ) -> None:
-    own = layer([], kept, "policy files", silent=frozenset(DOMAINS))
+    own = layer([], kept, "protected paths", silent=frozenset(DOMAINS))
     own = replace(own, denies=tuple(replace(rule, key="kept") for rule in own.denies))
     policy = manifest(tool("t"), layers=(layer(["fs:read:/a"], denied), own))
     (misfit,) = validate_registration(tool("t", "fs:read:/a/b"), policy)

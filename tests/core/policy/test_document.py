@@ -117,7 +117,7 @@ SAME: list[tuple[str, dict[str, Any]]] = [
     ("an allow inside a deny", {"layers": (layer(["env:read:A", "env:read:B", "env:read:C"], ["env:read:C"]),)}),
     ("tools of other agents", {"tools": {**BASE.tools, "other": tool("other", "fs:*:*")}}),
     ("money in other digits", {"budget": Budget(5, Decimal("1.5"), None)}),
-    ("the policy's own protection", {"layers": (*BASE.layers, layer(denies=["fs:write:/a"], kind="policy files"))}),
+    ("the policy's own protection", {"layers": (*BASE.layers, layer(denies=["fs:write:/a"], kind="protected paths"))}),
     ("the files it came from", {"files": ("a.yaml", "b.yaml")}),
 ]
 

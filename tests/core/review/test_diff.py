@@ -183,7 +183,9 @@ RESPELT: dict[str, Manifest] = {
         layers=(
             *BASE.layers,
             layer(
-                denies=["fs:write:/srv/new.yaml", "fs:delete:/srv/new.yaml"], kind="policy files", silent=EVERY_DOMAIN
+                denies=["fs:write:/srv/new.yaml", "fs:delete:/srv/new.yaml"],
+                kind="protected paths",
+                silent=EVERY_DOMAIN,
             ),
         ),
     ),

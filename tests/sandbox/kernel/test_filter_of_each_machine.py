@@ -9,7 +9,7 @@ import pytest
 
 from licet.sandbox.kernel import calls, seccomp
 from licet.sandbox.kernel import seccomp as seccomp_rules
-from licet.sandbox.kernel.seccomp import NO, OWN_PID, UNKNOWN, CallRule, answers
+from licet.sandbox.kernel.seccomp import NO, OWN_PID, UNKNOWN, CallRule, call_rules
 
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 PROFILES = [
@@ -47,7 +47,7 @@ def seen(machine: str, number: int, arguments: tuple[int, ...]) -> bytes:
     return struct.pack("=IIQ6Q", number, calls.AUDIT[machine], 0, *arguments)
 
 
-def holds(test: seccomp_rules.Test, arguments: tuple[int, ...]) -> bool:
+def holds(test: seccomp_rules.ArgumentTest, arguments: tuple[int, ...]) -> bool:
     half = arguments[test.argument] >> 32 if test.high else arguments[test.argument] & 0xFFFFFFFF
     return ((half & test.mask) in test.values) is not test.none
 
@@ -72,7 +72,7 @@ def tried(answer: CallRule) -> Iterator[tuple[int, ...]]:
 @pytest.mark.parametrize(("profile", "abi"), PROFILES)
 def test_the_filter_says_what_the_rules_say(machine: str, profile: dict[str, bool], abi: int) -> None:
     program, places = seccomp._built(machine, *profile.values(), abi)
-    rules, names = answers(**profile, abi=abi), {number: name for name, number in calls.NUMBERS[machine].items()}
+    rules, names = call_rules(**profile, abi=abi), {number: name for name, number in calls.NUMBERS[machine].items()}
     assert bool(places) is not profile["fenced"]
     assert all(program[place : place + 4] == struct.pack("=I", OWN_PID) for place in places)
     compared = 0
@@ -109,7 +109,7 @@ FLAGS = {"FS_IOC_SETFLAGS": 0x40086602, "FS_IOC32_SETFLAGS": 0x40046602, "FS_IOC
 @pytest.mark.parametrize("machine", calls.NUMBERS)
 def test_no_call_changes_metadata_without_a_private_root(machine: str) -> None:
     for execute, abi in itertools.product((False, True), range(1, 8)):
-        found = answers(execute=execute, fork=execute, inet=False, metadata=False, fenced=False, abi=abi)
+        found = call_rules(execute=execute, fork=execute, inet=False, metadata=False, fenced=False, abi=abi)
         assert {name: found.get(name, NO) for name in CHANGES if name in calls.NUMBERS[machine]}.items() <= {
             (name, NO) for name in CHANGES
         }
@@ -117,7 +117,7 @@ def test_no_call_changes_metadata_without_a_private_root(machine: str) -> None:
 
 @pytest.mark.parametrize("metadata", [False, True])
 def test_flags_of_files_are_set_by_nobody(metadata: bool) -> None:
-    found = answers(execute=True, fork=True, inet=False, metadata=metadata, fenced=True, abi=7)
+    found = call_rules(execute=True, fork=True, inet=False, metadata=metadata, fenced=True, abi=7)
     assert found.get("file_setattr", NO) == NO
     (allowed,) = found["ioctl"].allowed
     assert not set(FLAGS.values()) & set(allowed[0].values)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from licet.sandbox.kernel import calls, seccomp
-from licet.sandbox.kernel.seccomp import NO, OWN_PID, UNKNOWN, YES, answers
+from licet.sandbox.kernel.seccomp import NO, OWN_PID, UNKNOWN, YES, call_rules
 from sandbox.walled import needs_filter, run
 
 pytestmark = needs_filter
@@ -44,7 +44,7 @@ def swept(profile: str | None) -> dict[str, Any]:
 
 def decided(profile: Mapping[str, Any]) -> dict[str, Any]:
     found = {"execute": False, "fork": False, "inet": False, "metadata": False, **profile}
-    return dict(answers(**found, fenced=False, abi=7))
+    return dict(call_rules(**found, fenced=False, abi=7))
 
 
 @pytest.mark.parametrize("profile", [TOOL, PROGRAM, NETWORKED], ids=["tool", "program", "networked"])
@@ -374,7 +374,7 @@ def test_the_tables_agree_with_themselves(machine: str) -> None:
     assert len(set(numbers.values())) == len(numbers)
     # A rule for a call that is in no table would be a rule for nothing.
     everything = set().union(*calls.NUMBERS.values())
-    named = answers(execute=True, fork=True, inet=True, metadata=True, fenced=True, abi=1)
+    named = call_rules(execute=True, fork=True, inet=True, metadata=True, fenced=True, abi=1)
     assert set(named) <= everything
 
 

@@ -197,7 +197,7 @@ CASES = [
         1,
         [
             "licet.yaml:3:16: error: found no `god` in tools.py, expected …",
-            "licet.yaml:4:9: error: found nothing, expected a mapping with `from`, …; write `{}` if that is meant",
+            "licet.yaml:4:9: error: found nothing, expected a mapping with `from`, …; write `{}` for an empty …",
             "m.yaml:2:26: error: found the bundle `nowhere`, expected a bundle of the workspace; …",
             "tools.py:2:36: error: found `reed_only`, expected one of …",
         ],

@@ -323,7 +323,7 @@ def test_targets_denied_to_every_tool_are_struck_through_in_their_own_group() ->
 
 def test_policy_files_are_one_line_among_the_denied_targets() -> None:
     own = [f"fs:{action}:/srv/file{number}.py" for number in range(70) for action in ("write", "delete")]
-    layers = (layer(["fs:read:/srv"], ["fs:*:/srv/key"]), layer(denies=own, kind="policy files"))
+    layers = (layer(["fs:read:/srv"], ["fs:*:/srv/key"]), layer(denies=own, kind="protected paths"))
     root = drawn(manifest(tool("peek", "fs:read:/srv"), layers=layers))
     denied = [group for group in root.iter(f"{SVG}g") if group.get("class") == "denied"]
     assert message("map.denied_every_tool_2") in texts(root, "head")

@@ -72,7 +72,7 @@ def _entries(reader: LedgerReader, key: str, kept: list[Checkpoint], progress: P
     try:
         return verify(rows, reader.checkpoints(), key=key, check=check_signature, kept=kept)
     except LedgerUnavailable as wrong:
-        seen = _readable(reader)
+        seen = _count_readable(reader)
         return Outcome(seen, 0, 0, reader.ledger, "", Finding("edited", seen + 1, str(wrong)))
 
 
@@ -83,7 +83,7 @@ def _reporting(rows: Iterator[Row], progress: Progress) -> Iterator[Row]:
         yield row
 
 
-def _readable(reader: LedgerReader) -> int:
+def _count_readable(reader: LedgerReader) -> int:
     """How many entries come before the one that cannot be read."""
     seen = 0
     with suppress(LedgerUnavailable):

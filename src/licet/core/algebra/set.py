@@ -76,7 +76,10 @@ class CapabilitySet(Immutable):
         return next((use for use in uses if not self.has(use)), None)
 
     def answers(self, kind: Kind) -> dict[str, bool]:
-        """Which keys allow or deny a kind of use, by the rules without a port; the nearest key of a use decides."""
+        """Which keys allow or deny a kind of use, by the rules without a port.
+
+        The key nearest to a use decides. Allows below a deny were dropped before, so a deny still wins.
+        """
         table, bits = self._tables.get(kind.domain, {}), kind.bits
         found = {key: hit < ONE_ALLOW for key, known in table.items() if (hit := known & bits)}
         if kind.domain in PATH_DOMAINS and any(is_unexpanded(key) and not found[key] for key in found):

@@ -87,19 +87,19 @@ def _closed(name: str, reach: Reach) -> bool:
 
 
 def unreachable(rule: Capability, reach: Reach) -> bool:
-    """Whether a tool can never connect to the host of a rule in its grant, because its addresses are closed."""
+    """Whether a tool can never connect to the host of a rule in its grant, because policy allows no address of it."""
     if rule.domain != "network" or not (is_address(rule.key) or _has_no_public_address(rule.key)):
         return False
     if not is_address(rule.key):
         return _closed(host_text(rule.key), reach)
     ceilings = [layer.allows for layer in reach.layers if layer.kind in CEILINGS]
     bundles = [(one.private, one.admission.layer.allows if one.admission.layer else ()) for one in reach.bundles]
-    lists = [(reach.manifest.private, all(_writes(rule, allows) for allows in ceilings))]
-    lists += [((private,), _writes(rule, allows)) for private, allows in bundles if private is not None]
+    lists = [(reach.manifest.private, all(_names_address(rule, allows) for allows in ceilings))]
+    lists += [((private,), _names_address(rule, allows)) for private, allows in bundles if private is not None]
     return any(refused_addresses((_without_brackets(rule.key),), private, written) for private, written in lists)
 
 
-def _writes(rule: Capability, allows: Iterable[Rule]) -> bool:
+def _names_address(rule: Capability, allows: Iterable[Rule]) -> bool:
     """Whether one of the rules in `allows` names exactly the address of a rule."""
     return any(one.capability.key == rule.key and one.capability.meet(rule) for one in allows)
 
@@ -160,7 +160,7 @@ def pair_problems(manifest: Manifest) -> Iterator[Problem]:
     rules = [rule.capability for layer in layers for rule in (*layer.allows, *layer.denies)]
     lines = sum(map(len, manifest.connectors.profiles))
     needs = [need for spec in declared for need in spec.touches]
-    by_hand = [layer for layer in layers if layer.kind != "policy files"]
+    by_hand = [layer for layer in layers if layer.kind != "protected paths"]
     written = [rule.capability for layer in by_hand for rule in (*layer.allows, *layer.denies)]
     parts = sum(rule.key.count("." if rule.domain == "network" else "/") for rule in (*written, *needs))
     if parts > MOST_PARTS:

@@ -93,7 +93,7 @@ class Reach(Compared, frozen=True):
     def obstacles_of(self, use: Use) -> tuple[Ground, ...]:
         """Every reason why a use is refused, each with its fix; empty if the use is allowed."""
         grounds = tuple(self._obstacles_of(use))
-        closed = any(layer.allowed.verdict(use) is False for layer in self.layers if layer.kind == "policy files")
+        closed = any(layer.allowed.verdict(use) is False for layer in self.layers if layer.kind == "protected paths")
         # No edit of a file would make a policy file writable, so there is no fix.
         return tuple(replace(ground, fix="") for ground in grounds) if closed else grounds
 
@@ -115,7 +115,7 @@ class Reach(Compared, frozen=True):
                 for rule in layer.denies:
                     if not rule_covers(rule.capability, use):
                         continue
-                    if layer.kind == "policy files":
+                    if layer.kind == "protected paths":
                         yield Ground(reason, rule.key)  # here `key` is a sentence, such as `layer.POLICY`
                     else:
                         yield Ground(reason, f"denied by {rule.capability}", rule.origin, remove(rule))

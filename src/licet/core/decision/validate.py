@@ -227,8 +227,8 @@ def _lacking(reach: Reach, need: Capability, layer: Layer | None, closed: Sequen
         steps = [add_to_layer(one, (need,), reach.spec, reach.manifest.roots, None) for one in closed]
     else:
         denies = [(one, rule) for one in reach.layers for rule in one.denies if rule.capability.meet(need)]
-        own = [rule for one, rule in denies if one.kind == "policy files"]
-        written = [rule for one, rule in denies if one.kind != "policy files"]
+        own = [rule for one, rule in denies if one.kind == "protected paths"]
+        written = [rule for one, rule in denies if one.kind != "protected paths"]
         why, steps = f"denied by {'; '.join(map(str, written))}", [remove(rule) for rule in written]
         if CapabilitySet((need,)) <= CapabilitySet(rule.capability for rule in own):
             # licet's own denies are in no file. Their `key` is a sentence, such as `layer.POLICY`.

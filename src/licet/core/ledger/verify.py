@@ -279,7 +279,7 @@ class _Checkpoints:
         return wrong if wrong is not None and wrong.number <= frontier.size and self.mismatch is None else None
 
     def _advance(self) -> Finding | None:
-        """Read the next checkpoint; return the rule that it breaks."""
+        """Read the next checkpoint. Return what is wrong with it, or None."""
         checkpoint, self.next = next(self._checkpoints, None), None
         if checkpoint is None:
             return None

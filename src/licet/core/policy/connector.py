@@ -1,4 +1,8 @@
-"""Connectors: a tool may use one only if every allowlist (tenant, app, profiles) has it at the version that counts."""
+"""Connectors: which ones a tool may use, in which versions.
+
+Every allowlist must have the connector: that of the workspace (tenant), of the app, and of each manifest, personality
+and bundle (profiles). The version that is checked is the installed one or, if none is known, the declared one.
+"""
 
 from collections.abc import Iterator
 
@@ -63,7 +67,7 @@ LONGEST_RANGE = 500  # characters; each clause of a range costs time in every co
 
 
 class Connectors(Struct, frozen=True):
-    """The allowlists that apply to one agent. None does not narrow; an empty list allows no connector."""
+    """The allowlists that apply to one agent. `app=None` adds no restriction; an empty list allows no connector."""
 
     tenant: tuple[ConnectorRule, ...] = ()
     app: tuple[ConnectorRule, ...] | None = None
@@ -90,7 +94,11 @@ class Connectors(Struct, frozen=True):
                 continue
             for rule in rules:
                 if rule.name == ref.name and ref.counted:
-                    return rule.origin, f"is listed as {rule.versions}", f"widen its version under {_place(key, file)}"
+                    return (
+                        rule.origin,
+                        f"is allowed only in versions {rule.versions}",
+                        f"widen its version under {_place(key, file)}",
+                    )
                 if rule.name == ref.name:
                     fix = f"state its version on the tool, such as `{ref.name}@2.1`"
                     return rule.origin, f"states no version, and {rule.versions} is required", fix
@@ -153,10 +161,14 @@ def stated_obstacle(ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
         return None
     name, version = ref.running.distribution, ref.running.version
     if not version:
-        return None, f"runs as {name}, of which no one version is installed", f"install one version of `{name}`"
+        return (
+            None,
+            f"needs one installed version of {name}, and there is none, or several",
+            f"install one version of `{name}`",
+        )
     if ref.version and not in_range(version, declared_range(ref.version)):
         fix = f"install `{name}` {declared_range(ref.version)}, or declare `{ref.name}@{version}` on the tool"
-        return None, f"is what runs, and the tool declares {ref.version}", fix
+        return None, f"is installed, but the tool declares {ref.version}", fix
     return None
 
 

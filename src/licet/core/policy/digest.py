@@ -36,7 +36,7 @@ def document(manifest: ManifestFields) -> dict[str, Any]:
             "version": manifest.version,
             "app": manifest.app,
             "personality": manifest.personality,
-            "layers": [_layer(layer) for layer in manifest.layers if layer.kind != "policy files"],
+            "layers": [_layer(layer) for layer in manifest.layers if layer.kind != "protected paths"],
             "tools": {
                 tool: [_admission(admission, layers) for admission in admissions]
                 for tool, admissions in manifest.admissions.items()

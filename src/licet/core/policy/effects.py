@@ -1,11 +1,12 @@
 """Side-effect classes and sandbox levels: what each class permits, and how classes and levels are ordered.
 
-| class           | permits                                                                                       |
-|-----------------|-----------------------------------------------------------------------------------------------|
-| `read_only`     | reads: files, GET HEAD OPTIONS, secrets, environment; the tool's own storage; walled binaries |
-| `write_limited` | also writes: create, change, POST PUT PATCH; `tcp` where a rule names it. No delete           |
-| `full`          | everything; each delete needs an approval                                                     |
-| `destructive`   | everything; each call needs an approval, and so does each delete                              |
+| class           | permits                                                                                  |
+|-----------------|------------------------------------------------------------------------------------------|
+| `read_only`     | reads: files, GET HEAD OPTIONS, secrets, environment; the storage of the tool and of the |
+|                 | session; tools and connectors; programs, behind walls that let them only read            |
+| `write_limited` | also writes: create, change, POST PUT PATCH; `tcp` where a rule names it. No delete      |
+| `full`          | everything; each delete needs an approval                                                |
+| `destructive`   | everything; each call needs an approval, and so does each delete                         |
 """
 
 from typing import Literal, get_args
@@ -33,7 +34,7 @@ _READS = (
     "connector:use:*",
 )
 _WRITES = ("fs:write:*", "network:write:*", "storage:write:personality")
-_BEYOND_WRITES = ("fs:delete:*", "network:delete:*", "network:*:other", "network:tcp:*")
+_BEYOND_WRITES = ("fs:delete:*", "network:delete:*", "network:*:other@*", "network:tcp:*")
 
 WRITES = CapabilitySet((*_WRITES, *_BEYOND_WRITES))
 _EVERY_TCP = CapabilitySet(("network:tcp:*",))

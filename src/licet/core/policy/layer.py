@@ -13,7 +13,15 @@ from licet.core.algebra.set import CapabilitySet, expand_rule
 from licet.core.origin import Origin
 
 LayerKind = Literal[
-    "manifest", "personality", "allow", "workspace", "bundle", "definition", "connectors", "policy files", "delegation"
+    "manifest",
+    "personality",
+    "allow",
+    "workspace",
+    "bundle",
+    "definition",
+    "connectors",
+    "protected paths",
+    "delegation",
 ]
 Item = TypeVar("Item")
 

@@ -49,7 +49,7 @@ class _Version:
 
     def __init__(self, manifest: Manifest) -> None:
         # Each manifest denies writes to its own files. Their paths differ, so a mere copy would show changes.
-        layers = tuple(replace(one, denies=()) if one.kind == "policy files" else one for one in manifest.layers)
+        layers = tuple(replace(one, denies=()) if one.kind == "protected paths" else one for one in manifest.layers)
         # Compare both as if they were pinned: `approvals.write: manifest` has an effect only in a pinned file.
         self.manifest = replace(manifest, layers=layers, loaded=manifest.loaded or manifest, pinned="licet diff")
         self.surface: Surface = surface(self.manifest)

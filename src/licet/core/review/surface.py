@@ -320,7 +320,7 @@ def _denied(manifest: Manifest) -> Iterator[Denied]:
     for layer in manifest.layers:
         for deny in layer.denies:
             written.setdefault(_target_key(deny.capability), []).append(deny)
-            if layer.kind != "policy files":
+            if layer.kind != "protected paths":
                 by_users.add(_target_key(deny.capability))
     for rule in manifest.ceiling.deny:
         here = written.get(_target_key(rule), [])

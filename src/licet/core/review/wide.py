@@ -42,7 +42,7 @@ def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
     defined = [definition.layer for definition in manifest.definitions.values() if definition.layer]
     layers = dict.fromkeys((*manifest.layers, *admissions, *defined))
     wide = (
-        rule for layer in layers if layer.kind != "policy files" for rule in layer.allows if is_wide(rule.capability)
+        rule for layer in layers if layer.kind != "protected paths" for rule in layer.allows if is_wide(rule.capability)
     )
     # One line may be two rules, such as write and delete. It is reported once.
     yield from (_wide(rule) for rule in {(rule.origin, rule.key): rule for rule in wide}.values())

@@ -80,7 +80,7 @@ def _label(name: str, raw: bytes) -> bytes:
 
 
 def _spellings(value: str) -> dict[bytes, str]:
-    """The bytes of a value: stripped, with both kinds of line ends, and in upper and lower case."""
+    """The byte strings to search for, by text: the stripped value, with LF and CRLF, in upper and lower case."""
     found: dict[bytes, str] = {}
     trimmed = value.strip()  # headers, and files that are read line by line, are stripped
     flat = trimmed.replace("\r\n", "\n")

@@ -13,7 +13,7 @@ import warnings
 from msgspec import Struct
 
 from licet.core.origin import Origin, Problem
-from licet.modules.imports import parse_cost
+from licet.modules.imports import too_expensive_to_parse
 from licet.regular_files import FileTooLarge, read_regular, size_text
 
 MOST_BYTES = 512 << 10  # over ten thousand lines; the tree of a hostile file takes a thousand times its size
@@ -87,7 +87,7 @@ def parse(data: bytes, file: str) -> SourceText | Problem:
     if isinstance(text, Problem):
         return text
     start = Origin(file, 1, 1)
-    if too_much := parse_cost(text):
+    if too_much := too_expensive_to_parse(text):
         return Problem(start, *too_much)
     lines = tuple(_LINE_BREAK.split(text))
     for number, line in enumerate(lines, 1):

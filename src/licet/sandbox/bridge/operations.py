@@ -286,7 +286,7 @@ class Operations:
     # Answered at once -------------------------------------------------------------------------------------------------
 
     def process_signal(self, head: Head) -> OperationReply:
-        """Send a signal to a program that was started here."""
+        """Send a signal to a program that this call started."""
         self._needs_direct()
         self._programs.signal(_of(head, "program", int), _of(head, "signal", int))
         return OperationReply({})

@@ -1,7 +1,7 @@
 """Makes system calls that Python has no function for, and lists the call numbers of each architecture.
 
-Importing this works everywhere; a call raises `OSError` on other systems than Linux. A number that is not in `NUMBERS`
-is unknown to every filter, which then answers ENOSYS. `seccomp` decides which of the known calls are allowed.
+Importing this works everywhere; a call raises `OSError` on other systems than Linux. For a number that is not in
+`NUMBERS`, every filter returns ENOSYS. `seccomp` decides which of the known calls are allowed.
 """
 
 import ctypes
@@ -62,7 +62,7 @@ def machine() -> str:
 # Runs of consecutive numbers: the first number, and the names in order.
 _Runs = tuple[tuple[int, str], ...]
 
-# From here on a new call has the same number on every architecture.
+# From 424 on a new call has the same number on every architecture.
 _SHARED: Final[_Runs] = (
     (
         424,

@@ -50,7 +50,7 @@ _ATTRIBUTES: Final = "getxattr lgetxattr listxattr llistxattr getxattrat listxat
 _SIGNALS: Final = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo"
 
 
-class Test(NamedTuple):
+class ArgumentTest(NamedTuple):
     """Whether an argument of a call, under a mask, is one of these values; with `none`, whether it is none of them.
 
     It compares the lower 32 bits, or the upper ones with `high`.
@@ -66,7 +66,7 @@ class Test(NamedTuple):
 class CallRule(NamedTuple):
     """The rule for a call: allowed if all tests of one entry of `allowed` hold; otherwise it fails with `otherwise`."""
 
-    allowed: tuple[tuple[Test, ...], ...]
+    allowed: tuple[tuple[ArgumentTest, ...], ...]
     otherwise: int = errno.EPERM
 
 
@@ -77,7 +77,7 @@ UNKNOWN: Final = CallRule((), errno.ENOSYS)
 OWN_PID: Final = 0xFFFFFFFE  # a placeholder for the pid; no process has this one
 
 
-def _if(*tests: Test, otherwise: int = errno.EPERM) -> CallRule:
+def _if(*tests: ArgumentTest, otherwise: int = errno.EPERM) -> CallRule:
     return CallRule((tests,), otherwise)
 
 
@@ -106,7 +106,9 @@ _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41
 _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
 
 
-def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int) -> Mapping[str, CallRule]:
+def call_rules(
+    *, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int
+) -> Mapping[str, CallRule]:
     """The rule for each call, by name; other calls are refused.
 
     `fenced`: Landlock or a pid namespace confines signals; otherwise a process may signal only itself.
@@ -118,23 +120,27 @@ def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bo
     found["clone3"] = UNKNOWN
     # With CLONE_PARENT the supervisor of this process would get a child that it does not know.
     flags = _NAMESPACES | _PARENT
-    found["clone"] = _if(Test(0, (0,), flags)) if fork else _if(Test(0, (_THREAD,), flags | _THREAD))
+    found["clone"] = _if(ArgumentTest(0, (0,), flags)) if fork else _if(ArgumentTest(0, (_THREAD,), flags | _THREAD))
     if inet:
         # TCP and UDP only: other protocols are much kernel code that few programs need.
-        found["socket"] = _if(Test(0, (_INET, _INET6)), Test(1, (_STREAM, _DGRAM), 0xF), Test(2, (0, _TCP, _UDP)))
+        found["socket"] = _if(
+            ArgumentTest(0, (_INET, _INET6)), ArgumentTest(1, (_STREAM, _DGRAM), 0xF), ArgumentTest(2, (0, _TCP, _UDP))
+        )
     else:
-        found["sendto"] = _if(Test(4, (0,)), Test(4, (0,), high=True), Test(3, (0,), _FASTOPEN))
-        found["sendmsg"] = _if(Test(2, (0,), _FASTOPEN))
+        found["sendto"] = _if(ArgumentTest(4, (0,)), ArgumentTest(4, (0,), high=True), ArgumentTest(3, (0,), _FASTOPEN))
+        found["sendmsg"] = _if(ArgumentTest(2, (0,), _FASTOPEN))
         # SO_LINGER makes the process that closes the socket last wait, which may be the host.
-        found["setsockopt"] = CallRule(((Test(1, (_SOCKETS,), none=True),), (Test(2, (_LINGER,), none=True),)))
+        found["setsockopt"] = CallRule(
+            ((ArgumentTest(1, (_SOCKETS,), none=True),), (ArgumentTest(2, (_LINGER,), none=True),))
+        )
     if metadata:
         found |= dict.fromkeys(_names(_WITH_METADATA), YES)
         # No set-id bits: the file may lie where other users can run it, outside of these walls.
         modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
-        found |= {name: _if(Test(argument, (0,), _SET_IDS)) for name, argument in modes}
+        found |= {name: _if(ArgumentTest(argument, (0,), _SET_IDS)) for name, argument in modes}
     # Programs that copy or list files accept ENOTSUP, as from a file system without attributes.
     found |= dict.fromkeys(_names(_ATTRIBUTES), YES if metadata else CallRule((), errno.ENOTSUP))
-    found |= dict.fromkeys(_names(_SIGNALS), YES if fenced else _if(Test(0, (OWN_PID,))))
+    found |= dict.fromkeys(_names(_SIGNALS), YES if fenced else _if(ArgumentTest(0, (OWN_PID,))))
     found |= _opening(abi)
     return found
 
@@ -147,21 +153,21 @@ def _always(*, execute: bool) -> dict[str, CallRule]:
     options = (*_PRCTL, _SUBREAPER, _SECCOMP_RULES) if execute else _PRCTL
     return {
         # Not datagrams: they can be sent to any named unix socket.
-        "socketpair": _if(Test(0, (_UNIX,)), Test(1, (_STREAM, _SEQPACKET), 0xF)),
-        "fcntl": _if(Test(1, _FCNTL)),
-        "ioctl": _if(Test(1, _IOCTL), otherwise=errno.ENOTTY),  # as for a file without the operation
+        "socketpair": _if(ArgumentTest(0, (_UNIX,)), ArgumentTest(1, (_STREAM, _SEQPACKET), 0xF)),
+        "fcntl": _if(ArgumentTest(1, _FCNTL)),
+        "ioctl": _if(ArgumentTest(1, _IOCTL), otherwise=errno.ENOTTY),  # as for a file without the operation
         # A process may make itself die with its parent, or undumpable, but not the opposite.
         "prctl": CallRule(
             (
-                (Test(0, options),),
-                (Test(0, (_PDEATHSIG,)), Test(1, (_SIGKILL,))),
-                (Test(0, (_DUMPABLE,)), Test(1, (0,))),
+                (ArgumentTest(0, options),),
+                (ArgumentTest(0, (_PDEATHSIG,)), ArgumentTest(1, (_SIGKILL,))),
+                (ArgumentTest(0, (_DUMPABLE,)), ArgumentTest(1, (0,))),
             )
         ),
-        "personality": _if(Test(0, (0, 0xFFFFFFFF))),
-        "prlimit64": _if(Test(0, (0,))),
-        "sched_setaffinity": _if(Test(0, (0,))),
-        "setpriority": _if(Test(0, (0,)), Test(1, (0,))),
+        "personality": _if(ArgumentTest(0, (0, 0xFFFFFFFF))),
+        "prlimit64": _if(ArgumentTest(0, (0,))),
+        "sched_setaffinity": _if(ArgumentTest(0, (0,))),
+        "setpriority": _if(ArgumentTest(0, (0,)), ArgumentTest(1, (0,))),
     }
 
 
@@ -172,16 +178,18 @@ def _opening(abi: int) -> dict[str, CallRule]:
     """
 
     def opened(flags: int) -> CallRule:
-        written = Test(flags, (0, _WRONLY, _RDWR, _WRONLY | _TRUNC, _RDWR | _TRUNC), _TRUNC | 3)
+        written = ArgumentTest(flags, (0, _WRONLY, _RDWR, _WRONLY | _TRUNC, _RDWR | _TRUNC), _TRUNC | 3)
         cut = (written,) if abi < 3 else ()
         # Without O_CREAT the mode argument is undefined, so it is not tested.
-        return CallRule(((Test(flags, (0,), _CREAT | _TMPFILE), *cut), (Test(flags + 1, (0,), _SET_IDS), *cut)))
+        return CallRule(
+            ((ArgumentTest(flags, (0,), _CREAT | _TMPFILE), *cut), (ArgumentTest(flags + 1, (0,), _SET_IDS), *cut))
+        )
 
     found = {
         "open": opened(1),
         "openat": opened(2),
         "openat2": UNKNOWN,  # its flags are in memory, which a filter cannot read; programs fall back to openat
-        "creat": _if(Test(1, (0,), _SET_IDS)),
+        "creat": _if(ArgumentTest(1, (0,), _SET_IDS)),
     }
     return found if abi >= 3 else {**found, "truncate": NO}
 
@@ -242,7 +250,7 @@ def _built(
     """The filter as bytes, and the offsets of the pid in them."""
     if machine not in calls.NUMBERS:
         raise OSError(f"no filter is known for the architecture {machine}")
-    allowed = answers(execute=execute, fork=fork, inet=inet, metadata=metadata, fenced=fenced, abi=abi)
+    allowed = call_rules(execute=execute, fork=fork, inet=inet, metadata=metadata, fenced=fenced, abi=abi)
     of_number = {number: allowed.get(name, NO) for name, number in calls.NUMBERS[machine].items()}
     end = max(of_number) + 1
     numbered = [(number, of_number.get(number, UNKNOWN)) for number in range(end)]
@@ -282,7 +290,7 @@ def _answered(answer: CallRule) -> Code:
     return (*(step for way in ways for step in way), (_RETURN, 0, 0, _ERRNO | answer.otherwise))
 
 
-def _way(tests: tuple[Test, ...]) -> Code:
+def _way(tests: tuple[ArgumentTest, ...]) -> Code:
     """Allow the call if all tests hold; otherwise continue after these instructions."""
     code: Code = ((_RETURN, 0, 0, _ALLOW),)
     for test in reversed(tests):
@@ -297,7 +305,7 @@ def _way(tests: tuple[Test, ...]) -> Code:
     return code
 
 
-def _loaded(test: Test) -> Code:
+def _loaded(test: ArgumentTest) -> Code:
     place = _ARGUMENTS + 8 * test.argument + 4 * test.high  # both architectures are little endian
     load: Code = ((_LOAD, 0, 0, place),)
     return load if test.mask == 0xFFFFFFFF else (*load, (_AND, 0, 0, test.mask))

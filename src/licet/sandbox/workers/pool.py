@@ -136,7 +136,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
 
 def _written_ceiling(manifest: Manifest) -> CapabilitySet:
     """What the manifest allows, without the closed policy files: a program may still create a missing directory."""
-    return meet_layers(layer for layer in manifest.layers if layer.kind != "policy files")
+    return meet_layers(layer for layer in manifest.layers if layer.kind != "protected paths")
 
 
 def _variables(grant: CapabilitySet) -> list[str]:

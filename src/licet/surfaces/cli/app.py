@@ -44,7 +44,9 @@ FIRST = (
         "licet explain fetch_weather https://api.weather.gov",
     ),
     Command(
-        "diff", "show what two versions of a policy allow more or less of", "licet diff ../before/.licet/licet.yaml"
+        "diff",
+        "show what a new version of a policy allows more, or less",
+        "licet diff ../before/.licet/licet.yaml",
     ),
 )
 FURTHER = (
@@ -106,7 +108,7 @@ class Licet(click.Group):
         """Write what applies to all commands."""
         formatter.write(
             "\nMore about one command: licet COMMAND --help. Every command takes --json.\n"
-            "Exit codes: 0 success; 1 denied, a problem, or more allowed than before;\n"
+            "Exit codes: 0 success; 1 denied, a problem, or (diff) more allowed;\n"
             "2 bad command line; 70 internal error; 74 the output cannot be written.\n"
         )
 
@@ -188,4 +190,4 @@ def _end(code: int, text: str = "") -> NoReturn:
 @click.group(cls=Licet, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def licet() -> None:
-    """Tools declare, a manifest allows, and each call holds exactly the overlap."""
+    """Limit what an AI agent's tools may touch: a tool declares it, a manifest allows it, a call gets the overlap."""

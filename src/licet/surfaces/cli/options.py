@@ -25,7 +25,7 @@ from licet.errors import ManifestError
 from licet.policy_files.documents import PolicyDocument
 from licet.policy_files.load import load_manifest
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
-from licet.policy_files.shapes import meant_by, nearest
+from licet.policy_files.shapes import did_you_mean, meant_by
 from licet.surfaces.cli.output import MOST_PROBLEMS, MisfitProblem, show
 
 if TYPE_CHECKING:
@@ -73,12 +73,17 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=FILE,
             help="The value of `${workdir}`.  [default: the current directory]",
         ),
-        click.option("--personality", metavar="FILE", type=FILE, help="A second policy file; both must allow a use."),
+        click.option(
+            "--personality",
+            metavar="FILE",
+            type=FILE,
+            help="A second policy file for the agent; a use must be allowed by both.",
+        ),
         click.option(
             "--workspace",
             metavar="FILE",
             type=FILE,
-            help="Bundles, tools and connectors.  [default: the `licet.yaml` next to the manifest]",
+            help="Shared bundles, tools and connectors.  [default: the `licet.yaml` next to the manifest]",
         ),
     ):
         gathered = option(gathered)
@@ -214,7 +219,7 @@ def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
             message = f"`{argument}` is not an argument of `{name}`, so its rule has no effect"
             expected = f"one of {_some(taken)}" if taken else "no rule, since it takes no arguments"
             misfit = Misfit(name, "arguments", f"args.{argument}", f"{message} ({origin})", f"expected {expected}")
-            hint = nearest(argument, taken, problems)
+            hint = did_you_mean(argument, taken, problems)
             problems.append(MisfitProblem(origin, f"that {message}", expected, hint, misfit=misfit))
     return iter(problems)
 

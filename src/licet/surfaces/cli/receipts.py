@@ -62,8 +62,8 @@ def key_option(command: Command) -> Command:
 def command() -> None:
     """List, show, verify and export receipts. Every call leaves one.
 
-    Receipts are stored in a ledger, one for each state directory. Each entry is linked to the previous one of its
-    session. Signed checkpoints cover all entries, so a later change is detected.
+    Receipts are stored in a ledger, in the state directory of the project (see `--state`). Each entry is linked to
+    the previous one of its session. Signed checkpoints cover all entries, so a later change is detected.
 
     \b
       licet receipts list
@@ -81,7 +81,7 @@ def command() -> None:
     \b
     Exit codes:
       0  done, and nothing is wrong
-      1  the ledger or the pack was changed, or there is none
+      1  the ledger or the evidence pack was changed, or was not found
       2  bad command line
     """
 

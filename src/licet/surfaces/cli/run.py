@@ -43,7 +43,7 @@ class _Split(click.Command):
 
 @click.command(name="run", cls=_Split)
 @click.argument("manifest", type=FILE, required=False)
-@click.option("--tool", "name", metavar="NAME", help="Allow the command only what this tool of the manifest holds.")
+@click.option("--tool", "name", metavar="NAME", help="Give the command only the permissions of this tool.")
 @setting_options
 @json_option
 @click.pass_context
@@ -68,7 +68,7 @@ def command(
     \b
     Exit codes:
       that of CMD, or 128 plus the number of the signal that ended it
-      124  CMD ran longer than `wall_seconds` of the manifest, and was ended
+      124  CMD ran longer than the time limit (`wall_seconds`), and was ended
       125  refused, or the files have errors; CMD was not run
       2    bad command line
     """
@@ -209,7 +209,7 @@ def _hints(reach: Reach | None, held: set[str], *, degraded: bool) -> Iterator[s
 
 def _without_new_names(reach: Reach, *, degraded: bool) -> Iterator[str]:
     """The directories in which the program could not create files."""
-    rules = (rule for layer in reach.layers if layer.kind == "policy files" for rule in layer.denies)
+    rules = (rule for layer in reach.layers if layer.kind == "protected paths" for rule in layer.denies)
     # With a private root, a closed name that exists is covered by a mount.
     missing = {rule.capability.key for rule in rules if rule.key == POLICY and not os.path.lexists(rule.capability.key)}
     found = [
