@@ -156,7 +156,7 @@ def filled(value: Any, root: Path) -> Any:
 
 
 @pytest.mark.parametrize(("write", "how", "origin"), WHOLE.values(), ids=WHOLE)
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 def test_a_grant_over_an_entry_is_refused_and_names_its_origin(
     host: Host, write: str, how: dict[str, Any], origin: str
 ) -> None:
@@ -187,7 +187,7 @@ INSIDE = {
 
 
 @pytest.mark.parametrize("write", INSIDE.values(), ids=INSIDE)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_a_grant_over_what_shadows_a_module_is_refused(host: Host, write: str) -> None:
     laid_out(host.root)
     loaded = "__import__('bare' + '.inner')" if "bare" in write else ""  # in words it would be closed, as a tool's file
@@ -216,7 +216,7 @@ FINE: dict[str, tuple[list[str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("write", "how"), FINE.values(), ids=FINE)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_other_grants_are_not_refused(host: Host, write: list[str], how: dict[str, Any]) -> None:
     laid_out(host.root)
     fixed = [filled(path, host.root).replace("${workdir}/../", f"{host.root}/") for path in write]

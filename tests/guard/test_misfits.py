@@ -339,6 +339,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("mode", ["refuse", "narrow", "deny"])
 @pytest.mark.parametrize("case", HELD)
+@pytest.mark.sampled(11)
 def test_a_tool_is_denied_to_a_delegate_that_holds_nothing_of_what_it_needs(
     tmp_path: Path, case: str, mode: Any
 ) -> None:

@@ -487,7 +487,7 @@ paths = st.lists(st.sampled_from(("a", "..", ".", "", "~", "${workdir}", "*", "b
         (20_001, 3, 0),
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_suggestions_are_limited_by_the_number_of_known_words(
     words: int, wrong: int, hints: int, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ DIRECTLY = {
 
 @pytest.mark.parametrize("effect", CLASSES)
 @pytest.mark.parametrize("what", DIRECTLY)
+@pytest.mark.sampled(7)
 def test_a_class_holds_behind_the_wall(tmp_path: Path, port: int, what: str, effect: str) -> None:
     at = at_class(tmp_path, "isolated", effect, port, MemoryApprover(lambda _: "approved"))
     assert answer(at, "directly", what, tmp_path, port) == DIRECTLY[what][CLASSES.index(effect)]
@@ -77,6 +78,7 @@ BY_HANDLES = {
 
 @pytest.mark.parametrize("effect", CLASSES)
 @pytest.mark.parametrize("what", BY_HANDLES)
+@pytest.mark.sampled(10)
 def test_a_class_holds_for_each_use_of_a_handle_and_asks_about_what_it_must(
     tmp_path: Path, port: int, what: str, effect: str
 ) -> None:

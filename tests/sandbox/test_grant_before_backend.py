@@ -75,7 +75,7 @@ BACKENDS: dict[str, Callable[[], Backends]] = {
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("given", BACKENDS)
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(5)
 def test_what_was_not_declared_is_refused_whatever_backends_there_are(tmp_path: Path, level: str, given: str) -> None:
     if level != "native":
         needs_walls()

@@ -50,6 +50,7 @@ def test_where_namespaces_are_refused_tools_run_and_programs_only_degraded(how: 
 
 
 @both_kinds
+@pytest.mark.sampled(1)
 def test_inside_walls_of_licet_tools_run_behind_walls_of_their_own(kind: str, tmp_path: Path) -> None:
     places = [TESTS, *(os.path.realpath(place) for place in sys.path if os.path.isdir(place))]
     outer = Programs(kind, [f"fs:read:{place}" for place in places], seconds=300.0)

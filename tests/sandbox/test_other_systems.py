@@ -15,6 +15,7 @@ TESTS = str(Path(__file__).parents[1])
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it is made of Linux by taking things away")
 @pytest.mark.parametrize("system", foreign_host.LACKING)
+@pytest.mark.sampled(1)
 def test_without_linux_native_works_and_walls_refuse(system: str, tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, str(foreign_host.__file__), system, str(tmp_path)],

@@ -79,7 +79,7 @@ TRIED = {name: made for name, made in HOSTILE.items() if LONG or name not in SLO
 
 
 @pytest.mark.parametrize("sources", TRIED.values(), ids=TRIED)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 def test_check_stays_small_whatever_the_sources_are(tmp_path: Path, sources: Callable[[], Mapping[str, str]]) -> None:
     write(tmp_path, sources())
     ran = subprocess.run([sys.executable, "-c", CHECK], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 from attacks.walled_programs import needs_namespaces, needs_walls
 from licet import Backends, Gate, load_manifest, tool
 from licet.assemble.gate import state_directory
@@ -52,13 +52,11 @@ def project(tmp_path: Path) -> Path:
 
 def licet(root: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "XDG_STATE_HOME": str(root.parent / "state"), "HOME": str(root.parent)}
-    command = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", *words]
-    return subprocess.run(
-        command, cwd=cwd or root, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
+    return warm.run("from licet.surfaces.cli import program; program()", words, cwd=cwd or root, env=environment)
 
 
 @pytest.mark.parametrize("source", ["own_tools.py", "src/own_tools.py"])
+@pytest.mark.sampled(1)
 def test_tools_are_found_below_its_parent(source: str, project: Path) -> None:
     (project / source).parent.mkdir(exist_ok=True)
     (project / "own_tools.py").rename(project / source)

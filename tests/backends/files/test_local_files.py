@@ -379,6 +379,7 @@ def test_a_path_with_a_null_is_not_cut(files: LocalFiles, root: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.sampled(20)
 def test_both_ways_agree_on_any_tangle_of_links(root: Path, seed: int) -> None:
     """Random directories, files and links: both ways must read, list and refuse the same, and stay inside."""
     chance = random.Random(seed)

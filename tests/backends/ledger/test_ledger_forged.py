@@ -155,6 +155,7 @@ def refused(folder: Path, path: Path, why: str) -> None:
 
 
 @pytest.mark.parametrize("how", CHANGES.values(), ids=CHANGES)
+@pytest.mark.sampled(3)
 def test_nothing_is_signed_on_top_of_a_forged_history(
     tmp_path: Path, path: Path, how: Callable[[sqlite3.Connection], None]
 ) -> None:
@@ -163,6 +164,7 @@ def test_nothing_is_signed_on_top_of_a_forged_history(
 
 
 @pytest.mark.parametrize("how", CHANGES.values(), ids=CHANGES)
+@pytest.mark.sampled(2)
 def test_a_process_that_has_it_open_signs_no_forged_entry(
     tmp_path: Path, path: Path, how: Callable[[sqlite3.Connection], None]
 ) -> None:

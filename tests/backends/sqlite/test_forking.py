@@ -16,6 +16,7 @@ PROGRAM = Path(__file__).with_name("forking_host.py")
 
 
 @pytest.mark.parametrize("way", ["fork", "subprocess", "multiprocessing"])
+@pytest.mark.sampled(1)
 def test_any_number_of_threads_may_fork_while_calls_write(tmp_path: Path, way: str) -> None:
     command = [sys.executable, str(PROGRAM), str(tmp_path), way, "8"]
     said = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=300).stdout)

@@ -92,6 +92,7 @@ def test_many_at_once_do_not_mix(service: Service) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.005, 0.02])
+@pytest.mark.sampled(1)
 def test_a_cancelled_request_affects_no_other_and_leaves_no_connection_open(service: Service, seconds: float) -> None:
     async def work() -> None:
         tasks = [asyncio.create_task(service.fetch()(f"{service.url}/large")) for _ in range(6)]

@@ -612,7 +612,7 @@ LONG: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("value", "arguments"), LONG.values(), ids=LONG)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_a_long_value_shared_by_many_tools_gives_short_messages(tmp_path: Path, value: str, arguments: str) -> None:
     found = read(tmp_path, HEAD + f"LONG = {value}\n" + tools(2000, arguments))
     assert found.problems
@@ -636,7 +636,7 @@ def test_an_excerpt_shared_by_many_tools_is_made_once(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize(("parts", "sound"), [(10_000, True), (10_001, False)])
 @pytest.mark.parametrize("quote", ["'", '"', "'''", '"""'])
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_a_huge_f_string_is_not_parsed(tmp_path: Path, parts: int, sound: bool, quote: str) -> None:
     found = read(tmp_path, f"x = 1\n#\ny = rF{quote}{'{x}' * parts}{quote}\n")
     assert problems(found) == ([] if sound else [message("source.file_py_string_more_than")])

@@ -42,6 +42,7 @@ def plain() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("library", tools.PAGES, ids=lambda tool: tool.name)
+@pytest.mark.sampled(3)
 def test_a_library_reaches_what_is_granted_and_nothing_else(tmp_path: Path, plain: Server, library: Tool) -> None:
     at = reaching(tmp_path, plain, library)
     assert call(at, library.name, {"url": f"http://good.test:{plain.port}/"}).unwrap() == "a page"
@@ -59,6 +60,7 @@ def test_a_library_reaches_what_is_granted_and_nothing_else(tmp_path: Path, plai
 
 
 @pytest.mark.parametrize("library", tools.PAGES, ids=lambda tool: tool.name)
+@pytest.mark.sampled(2)
 def test_tls_is_between_the_library_and_the_server(tmp_path: Path, library: Tool) -> None:
     trust = authority_file(tmp_path)
     for name, said in {"good.test": "a page", "other.test": "CERTIFICATE_VERIFY_FAILED"}.items():

@@ -76,7 +76,7 @@ WORKS: dict[str, Any] = {
 
 @pytest.mark.parametrize("secrets", [(), ("KEY",)], ids=["", "that may hold secrets"])
 @pytest.mark.parametrize("way", WORKS)
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 def test_programs_that_are_granted_are_started(tmp_path: Path, way: str, secrets: tuple[str, ...]) -> None:
     before = children()
     result = call(starting(tmp_path, secrets=secrets), "start", {"way": way})
@@ -101,6 +101,7 @@ LOOP: dict[str, Any] = {
 
 @pytest.mark.parametrize("secrets", [(), ("KEY",)], ids=["", "that may hold secrets"])
 @pytest.mark.parametrize("way", LOOP)
+@pytest.mark.sampled(4)
 def test_programs_are_started_from_a_loop(tmp_path: Path, way: str, secrets: tuple[str, ...]) -> None:
     assert call(starting(tmp_path, secrets=secrets), "start_in_a_loop", {"way": way}).unwrap() == LOOP[way]
 

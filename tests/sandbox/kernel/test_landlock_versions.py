@@ -107,6 +107,7 @@ def stopped(outcomes: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.sampled(3)
 def test_what_a_version_leaves_open_the_filter_closes(version: int, world: dict[str, Any]) -> None:
     rules = [(world["d"], READ), (world["tty"], READ)]
     alone = run(CODE, rules=rules, version=here(version), given=world)
@@ -143,6 +144,7 @@ print(tried(lambda: os.truncate(out, 0)), tried(lambda: os.open(out, os.O_RDONLY
 
 @both_kinds
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.sampled(5)
 def test_programs_are_held_by_every_version(
     kind: str, version: int, world: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -159,6 +161,7 @@ def test_programs_are_held_by_every_version(
 
 @both_kinds
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.sampled(5)
 def test_programs_work_with_every_version(kind: str, version: int, tmp_path: Path) -> None:
     where = place(tmp_path) / "in"
     rules = [f"fs:{action}:{where}" for action in ("read", "write", "delete")]

@@ -48,6 +48,7 @@ def decided(profile: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("profile", [TOOL, PROGRAM, NETWORKED], ids=["tool", "program", "networked"])
+@pytest.mark.sampled(1)
 def test_each_call_gets_what_the_rules_say(profile: Mapping[str, Any]) -> None:
     rules, found = decided(profile), swept(json.dumps({**profile, "abi": 7}))
     assert found
@@ -244,6 +245,7 @@ def results(profile: str | None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("column", "profile"), [(2, TOOL), (3, PROGRAM), (4, NETWORKED)], ids=["tool", "program", "net"]
 )
+@pytest.mark.sampled(168)
 def test_a_call_with_these_arguments(case: str, column: int, profile: Mapping[str, Any]) -> None:
     if case in X86_CASES and calls.machine() != "x86_64":
         pytest.skip("a call of x86_64")

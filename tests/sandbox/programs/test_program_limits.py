@@ -54,7 +54,7 @@ ENDINGS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
 
 @both_kinds
 @pytest.mark.parametrize("how", ENDINGS)
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(5)
 def test_each_limit_has_its_reason(kind: str, how: str) -> None:
     command, given, limit = ENDINGS[how]
     walled = Programs(kind, **{"seconds": 60.0, **given})
@@ -100,6 +100,7 @@ LIBRARIES = {
 
 @needs_walls
 @pytest.mark.parametrize("how", LIBRARIES)
+@pytest.mark.sampled(2)
 def test_what_a_library_has_started_is_told_of_in_the_receipt(tmp_path: Path, how: str) -> None:
     script, limits, limit, code = LIBRARIES[how]
     ledger = MemoryLedger()

@@ -45,6 +45,7 @@ def started_and_sent(kind: str, script: str, *numbers: int) -> tuple[int, bytes]
 
 @both_kinds
 @pytest.mark.parametrize("name", ["TERM", "KILL", "INT", "HUP", "QUIT", "USR1", "ALRM", "XCPU"])
+@pytest.mark.sampled(5)
 def test_a_signal_ends_it_as_it_would_outside(kind: str, name: str) -> None:
     number = getattr(signal, f"SIG{name}")
     assert started_and_sent(kind, "echo ready; sleep 60 & wait", number) == (-number, b"")

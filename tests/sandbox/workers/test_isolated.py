@@ -47,6 +47,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", FILES)
+@pytest.mark.sampled(5)
 def test_files_are_reached_as_far_as_they_are_granted(tmp_path: Path, case: str) -> None:
     for name in ("in/file", "in/denied/file", "in/beside/file", "out/file", "work/file", "state/key"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,6 +66,7 @@ def test_files_are_reached_as_far_as_they_are_granted(tmp_path: Path, case: str)
 
 
 @pytest.mark.parametrize("case", [case for case, (what, _, _) in FILES.items() if what != "listen"])
+@pytest.mark.sampled(4)
 def test_at_restricted_no_file_is_reached_at_all(tmp_path: Path, case: str) -> None:
     for name in ("in/file", "work/file"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

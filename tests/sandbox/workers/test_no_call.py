@@ -68,6 +68,7 @@ def reload(at: Gate, place: Path) -> None:
 
 @pytest.mark.parametrize("name", ["save", "save_on"])
 @pytest.mark.parametrize("end", [freeze, reload])
+@pytest.mark.sampled(2)
 def test_processes_that_wait_end_with_what_they_were_made_for(tmp_path: Path, name: str, end: object) -> None:
     at = opened(tmp_path)
     call(at, name).unwrap()
@@ -97,6 +98,7 @@ def of_a_delegate(at: Gate) -> Session:
 @pytest.mark.parametrize("opening", [lambda at: at.session("s"), of_a_delegate], ids=["own", "delegate"])
 @pytest.mark.parametrize("name", ["save", "save_on"])
 @pytest.mark.parametrize("end", [freeze, reload])
+@pytest.mark.sampled(3)
 def test_nothing_waits_for_more_calls_under_what_has_ended_before_a_call_began(
     tmp_path: Path, name: str, end: Callable[[Gate, Path], None], opening: Callable[[Gate], Session]
 ) -> None:

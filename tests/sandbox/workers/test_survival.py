@@ -66,6 +66,7 @@ def both(case: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("how", "level"), [(how, level) for how in ENDINGS for level in both(how)])
+@pytest.mark.sampled(14)
 def test_each_way_to_end_badly_has_its_reason(tmp_path: Path, how: str, level: str) -> None:
     # However slow the machine, the limit that is tried is the first one to be met.
     own = {
