@@ -49,7 +49,8 @@ SAMPLED = pytest.StashKey[dict[str, tuple[int, int]]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SAMPLED] = {}
-    config.addinivalue_line("markers", "sampled(most): run at most so many cases of this test unless LICET_LONG=1")
+    about = "run at most so many cases of this test, or of all tests with the same `of`, unless LICET_LONG=1"
+    config.addinivalue_line("markers", f"sampled(most, of=''): {about}")
 
 
 @pytest.hookimpl(trylast=True)
@@ -59,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         mark = item.get_closest_marker("sampled")
         if mark is not None and not LONG:
-            cases[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+            cases[mark.kwargs.get("of") or item.nodeid.partition("[")[0], mark.args[0]].append(item)
     left_out = set()
     for (test, most), found in cases.items():
         if len(found) > most:

@@ -175,7 +175,7 @@ def test_the_theft_in_the_checks_works_without_walls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-@pytest.mark.sampled(1)  # `test_audit` plays each of them and compares its transcript too
+@pytest.mark.sampled(1)  # `test_audit` plays them and compares their transcripts too
 def test_a_transcript_is_what_happens(agent: str, tmp_path: Path) -> None:
     support = probe.support()
     if missing := support.missing("restricted"):

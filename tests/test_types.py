@@ -67,47 +67,52 @@ def test_no_handle_says_any(name: str) -> None:
     assert "Any" not in str(kind)
 
 
-def _mypy(folder: Path, *words: str) -> str:
-    """What mypy says of files of a user, who has no configuration of ours and licet as it is installed."""
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--no-error-summary", *words]
-    cache = folder.parent / "cache"  # shared by the tests of a run
-    done = subprocess.run(
-        [*command, "--cache-dir", str(cache)], cwd=folder, capture_output=True, text=True, timeout=600, check=False
-    )
-    return done.stdout + done.stderr
+# `--disallow-any-expr` names each expression whose type is unknown: with the handles there is none in a tool.
+STRICT = """[mypy]
+strict = true
+[mypy-user_tools]
+disallow_any_expr = true
+disallow_any_explicit = true
+"""
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project of a user, elsewhere."""
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What mypy reports of files of a user, elsewhere, with licet as it is installed; one run, since it is slow."""
     pytest.importorskip("mypy")  # of the group `lint`
-    folder = tmp_path_factory.mktemp("types") / "project"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("types")
     for file in ("user_tools.py", "user_refusals.py", "user_backends.py", "wrong_uses.py"):
         shutil.copy(TYPED / file, folder / file)
     for example in EXAMPLES:
         shutil.copy(ROOT / "examples" / example, folder / f"example_{example.replace('/', '_')}")
-    return folder
+    # The same file without its `ignore` comments has an error in each of those lines.
+    lines = (folder / "wrong_uses.py").read_text().splitlines()
+    (folder / "bare_uses.py").write_text("\n".join(line.partition("  # type:")[0] for line in lines))
+    (folder / "strict.ini").write_text(STRICT)
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file",
+        "strict.ini",
+        "--no-error-summary",
+        "--cache-dir",
+        "cache",
+    ]
+    files = sorted(file.name for file in folder.glob("*.py"))
+    done = subprocess.run([*command, *files], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    return (done.stdout + done.stderr).splitlines()
 
 
-def test_tools_and_backends_of_users_type_check(project: Path) -> None:
-    assert _mypy(project, *sorted(file.name for file in project.glob("*.py"))) == ""
+def test_tools_and_backends_of_users_type_check(reports: list[str]) -> None:
+    assert [line for line in reports if not line.startswith("bare_uses.py:")] == []
 
 
-def test_no_expression_of_a_tool_is_any(project: Path) -> None:
-    """`--disallow-any-expr` names each expression whose type nobody knows: with the handles there is none."""
-    assert _mypy(project, "--disallow-any-expr", "--disallow-any-explicit", "user_tools.py") == ""
-
-
-def test_mistakes_are_found(project: Path) -> None:
-    """The same file without its `ignore` comments has an error in each of those lines."""
-    text = (project / "wrong_uses.py").read_text()
-    bare = project / "bare_uses.py"
-    bare.write_text("\n".join(line.partition("  # type:")[0] for line in text.splitlines()))
-    expected = {number for number, line in enumerate(text.splitlines(), 1) if "# type: ignore" in line}
-    said = [line for line in _mypy(project, "bare_uses.py").splitlines() if ": error: " in line]
-    bare.unlink()
-    assert {int(line.split(":")[1]) for line in said} == expected
+def test_mistakes_are_found(reports: list[str]) -> None:
+    lines = (TYPED / "wrong_uses.py").read_text().splitlines()
+    expected = {number for number, line in enumerate(lines, 1) if "# type: ignore" in line}
+    found = {int(line.split(":")[1]) for line in reports if line.startswith("bare_uses.py:") and ": error: " in line}
+    assert found == expected
 
 
 # They are also what really stands behind a call ----------------------------------------------------------------------

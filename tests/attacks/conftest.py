@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,11 @@ from attacks.behind_walls import NO_WALLS, Outside
 from sandbox.levels import WALLED, needs_walls
 
 
-@pytest.fixture(params=(NO_WALLS, *WALLED))
+def _sampled(level: str, most: int) -> Any:
+    return pytest.param(level, marks=pytest.mark.sampled(most, of=f"attacks, {level}"))
+
+
+@pytest.fixture(params=(_sampled(NO_WALLS, 60), *(_sampled(level, 100) for level in WALLED)))
 def outside(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outside]:
     """The world around one attack: without walls first, then behind those of each level."""
     needs_walls()

@@ -71,6 +71,7 @@ def _network(site: Any) -> Any:
     ],
     ids=lambda value: str(value) if not isinstance(value, dict) else ",".join(map(str, value.values())),
 )
+@pytest.mark.sampled(8)
 def test_a_worker_ends_its_own_call(tmp_path: Path, level: str, name: str, given: dict[str, Any], reason: str) -> None:
     needs_walls()
     (tmp_path / "a.txt").write_text("a")

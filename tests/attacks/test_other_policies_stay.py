@@ -168,7 +168,7 @@ def test_one_tool_under_a_set_leaves_policy_files_alone(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("how", ["write", "delete", "rename", "replace", "link"])
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 def test_a_tool_behind_walls_cannot_do_it_directly(how: str, path: str, tmp_path: Path) -> None:
     needs_walls()
     root = project(tmp_path)

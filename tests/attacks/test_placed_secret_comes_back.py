@@ -87,7 +87,7 @@ ECHOES = ("body", "header", "json", "json-escaped", "gzip", "base64", "utf-16", 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("path", ECHOES)
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 def test_a_server_that_sends_it_back(tmp_path: Path, path: str, level: str) -> None:
     holds_no_secret(seen(tmp_path, level, tools.fetch_echo, path=path))
 
@@ -131,13 +131,13 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("case", ["printenv", "errors", "base64"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_program_that_says_it(tmp_path: Path, case: str, level: str) -> None:
     holds_no_secret(seen(tmp_path, level, tools.spawn_echo, script=PROGRAMS[case]))
 
 
 @pytest.mark.parametrize("case", PROGRAMS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_program_that_says_it_in_another_way(tmp_path: Path, case: str) -> None:
     needs_walls()
     told = seen(tmp_path, "native", tools.spawn_echo, script=PROGRAMS[case])
@@ -148,7 +148,7 @@ def test_a_program_that_says_it_in_another_way(tmp_path: Path, case: str) -> Non
 
 
 @pytest.mark.parametrize("case", sorted(PROGRAMS.keys() - {"cut by its own limit"}))
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_program_that_a_library_starts(tmp_path: Path, case: str) -> None:
     holds_no_secret(seen(tmp_path, "isolated", tools.popen_echo, script=PROGRAMS[case]))
 

@@ -158,7 +158,7 @@ CLOSED = [
 
 @needs_walls
 @pytest.mark.parametrize("name", CLOSED)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 def test_what_a_tool_loads_besides_its_own_file_cannot_be_planted(desk: Path, mark: Path, name: str) -> None:
     (desk / "sums.py").write_text(HELPED)
     (desk / "aids").mkdir()
@@ -202,7 +202,7 @@ PLANTED = ("click.py", "yaml/__init__.py", "rich.py", "typing.py", "json.py", "r
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 def test_commands_load_nothing_from_the_directory_they_are_started_in(
     desk: Path, mark: Path, start: tuple[str, ...], words: tuple[str, ...]
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_check_before_opening_loses_the_race(tmp_path: Path) -> None:
 
 
 @both_ways
+@pytest.mark.sampled(1)
 def test_nothing_escapes_while_names_are_swapped(tmp_path: Path, openat2: bool) -> None:
     root = world(tmp_path)
     fs = scoped(root, openat2)
@@ -112,6 +113,7 @@ def test_nothing_escapes_while_names_are_swapped(tmp_path: Path, openat2: bool) 
 
 
 @both_ways
+@pytest.mark.sampled(1)
 def test_nothing_is_written_outside_while_names_are_swapped(tmp_path: Path, openat2: bool) -> None:
     root = world(tmp_path)
     fs = scoped(root, openat2)

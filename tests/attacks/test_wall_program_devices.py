@@ -42,6 +42,7 @@ def state(device: str) -> tuple[int, ...]:
 
 @both_kinds
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.sampled(4)
 def test_changing_a_device(kind: str, device: str) -> None:
     before = state(device)
     said = Programs(kind, effect="read_only").python(EACH, device, *CHANGES.values()).split()
@@ -68,7 +69,7 @@ open("/dev/full", "wb", 0).write(b"x")
 
 @needs_namespaces
 @pytest.mark.parametrize("name", PROC_COVERED)
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 def test_what_proc_tells_of_the_machine_is_covered(name: str) -> None:
     code = f"""
 path = "/proc/{name}"

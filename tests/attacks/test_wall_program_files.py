@@ -24,7 +24,7 @@ def filled(command: tuple[str, ...], where: Path) -> list[str]:
 
 @both_kinds
 @pytest.mark.parametrize("command", READS.values(), ids=READS.keys())
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 def test_reading_what_is_not_granted(kind: str, command: tuple[str, ...], tmp_path: Path) -> None:
     where = place(tmp_path)
     (where / "in" / "link").symlink_to(where / "out" / "secret")
@@ -67,7 +67,7 @@ def state(where: Path) -> list[object]:
 
 @both_kinds
 @pytest.mark.parametrize("line", WRITES.values(), ids=WRITES.keys())
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 def test_changing_what_is_not_granted(kind: str, line: str, tmp_path: Path) -> None:
     for number, walls in enumerate(("open", kind)):
         (tmp_path / str(number)).mkdir()

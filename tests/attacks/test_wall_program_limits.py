@@ -50,6 +50,7 @@ def test_memory(kind: str) -> None:
 
 
 @both_kinds
+@pytest.mark.sampled(1)
 def test_time_of_the_processor(kind: str) -> None:
     ended = Programs(kind, limits={"cpu_seconds": 1}, seconds=20.0).run("sh", "-c", "while :; do :; done")
     assert (ended.exit_code, ended.timed_out) in ((-24, False), (-9, False))

@@ -340,6 +340,7 @@ with LedgerReader(ledger.path) as reader:
     ("how", "name"),
     [("asyncio.run", "wait"), ("loop", "wait"), ("loop", "compute"), ("handler", "wait"), ("handler", "compute")],
 )
+@pytest.mark.sampled(2)
 def test_a_ctrl_c_is_raised_to_the_caller_and_leaves_a_receipt(tmp_path: Path, how: str, name: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path), how, name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -33,7 +33,7 @@ def more(event: Event) -> int:
 
 
 @pytest.mark.parametrize(("kind", "path", "many"), CASES.values(), ids=CASES)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_the_first_checks_are_kept_and_the_others_counted(kind: type[Event], path: str, many: int) -> None:
     call = grant(["fs:read:/data"])
     call.begin()

@@ -47,6 +47,7 @@ def test_every_case_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("case", DECISIONS, ids=lambda case: case.name)
+@pytest.mark.sampled(130)
 def test_the_library_decides(case: Case, place: Path) -> None:
     manifest = load_manifest(MANIFEST, personality=case.write(place)).expand(str(place), HOME)
     decision = decide(case.request(place), manifest, case.spent(manifest))
@@ -65,7 +66,7 @@ def test_the_library_decides(case: Case, place: Path) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in DECISIONS if not case.usage and not case.arguments], ids=lambda case: case.name
 )
-@pytest.mark.sampled(120)
+@pytest.mark.sampled(70)
 def test_the_command_line_decides_alike(case: Case, place: Path) -> None:
     use = [filled(case.use, place)] if case.use else []
     personality = case.write(place)

@@ -70,7 +70,7 @@ def check(folder: Path, name: str, *words: str) -> tuple[int, int, str]:
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="only Linux tells a process its own peak")
 @pytest.mark.parametrize("name", large_policies.CASES if LONG else sorted(TOLD.keys() - SLOW))
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_policy_file_that_is_meant_to_be_expensive_is_checked_in_bounded_memory(tmp_path: Path, name: str) -> None:
     code, megabytes, said = check(tmp_path, name)
     assert megabytes <= MOST_MEGABYTES

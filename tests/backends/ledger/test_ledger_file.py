@@ -77,7 +77,7 @@ def in_processes(what: str, folder: Path, *numbers: int) -> dict[str, Any]:
 
 
 def test_a_killed_process_loses_no_acknowledged_entry(tmp_path: Path) -> None:
-    seen = in_processes("kill", tmp_path, 3000 if LONG else 20, int.from_bytes(os.urandom(4)) if LONG else 7)
+    seen = in_processes("kill", tmp_path, 3000 if LONG else 12, int.from_bytes(os.urandom(4)) if LONG else 7)
     assert (seen["lost"], seen["findings"]) == ([], [])
     assert seen["acknowledged"] > 20
     assert seen["entries"] >= 2 * seen["acknowledged"]
@@ -497,6 +497,7 @@ def tampered(path: Path, *statements: str) -> Finding | None:
 
 @pytest.mark.parametrize("value", ["'x'", "x'00'", "7", "CAST(x'ff' AS TEXT)"])
 @pytest.mark.parametrize("column", Row._fields[1:])
+@pytest.mark.sampled(14)
 def test_every_column_of_the_file_is_compared_with_its_entry(filled: Path, column: str, value: str) -> None:
     finding = tampered(filled, f"UPDATE entries SET {column} = {value} WHERE number = 4")
     assert finding is not None

@@ -155,7 +155,7 @@ def refused(folder: Path, path: Path, why: str) -> None:
 
 
 @pytest.mark.parametrize("how", CHANGES.values(), ids=CHANGES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_nothing_is_signed_on_top_of_a_forged_history(
     tmp_path: Path, path: Path, how: Callable[[sqlite3.Connection], None]
 ) -> None:
@@ -295,6 +295,7 @@ CHECKPOINTS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "why"), CHECKPOINTS.values(), ids=CHECKPOINTS)
+@pytest.mark.sampled(2)
 def test_a_ledger_is_not_continued_from_an_invalid_checkpoint_file(
     tmp_path: Path, path: Path, spoil: Callable[[Path], object], why: str
 ) -> None:
