@@ -3,10 +3,11 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from licet import Context, Manifest, RegistrationRefused, SyncContext, tool
+from licet import Context, Manifest, RegistrationRefused, SyncContext, run, tool
 from licet.testing import Answer, Command, Finished, MemoryGate
 
 URL = "https://api.weather.gov/oslo"
@@ -83,9 +84,60 @@ def test_a_tool_that_does_not_fit_the_allowed_rules_is_a_misfit() -> None:
 def test_a_tool_is_tested_under_the_manifest_that_it_runs_under(tmp_path: Path) -> None:
     file = tmp_path / "agent.yaml"
     file.write_text("agent: desk\ncapabilities: {tools: [read_note], fs_reach: {read: ['${workdir}/notes']}}\n")
-    gate = MemoryGate(read_note, manifest=str(file), files={"notes/oslo.md": "Rain."})
-    assert gate.call(read_note, name="oslo").value == "Rain."
-    assert gate.manifest.agent == "desk"
+    for path in (str(file), file):
+        gate = MemoryGate(read_note, manifest=path, files={"notes/oslo.md": "Rain."}, workdir=Path("/desk"))
+        assert gate.call(read_note, name="oslo").value == "Rain."
+        assert gate.manifest.agent == "desk"
+
+
+def test_a_manifest_counts_as_accepted_whatever_this_user_trusts() -> None:
+    capabilities = {"tools": ["write_note"], "fs_reach": {"write": ["${workdir}"]}, "approvals": {"write": "manifest"}}
+    manifest = Manifest.from_data(
+        {"agent": "desk", "capabilities": {**capabilities, "max_side_effect_class": "write_limited"}}
+    )
+    gate = MemoryGate(write_note, manifest=manifest, answers=["denied"])
+    assert gate.call(write_note, text="Rain.").ok
+    assert gate.approver.asked == []
+
+
+def test_receipts_can_be_looked_at() -> None:
+    gate = MemoryGate(issues)
+    run(gate, "issues", purpose="count them")
+    assert [(receipt.tool, receipt.purpose) for receipt in gate.receipts] == [("issues", "count them")]
+
+
+@pytest.mark.parametrize(
+    ("tools", "options", "message"),
+    [
+        ([[read_note]], {}, "found a list"),
+        ([read_note], {"answers": "approved"}, "a list of answers"),
+        ([read_note], {"answers": ["yes"]}, 'one of "approved"'),
+        (
+            [read_note],
+            {"http": {URL: "rain"}},
+            "an `Answer` or a function for https://api.weather.gov/oslo, found a str",
+        ),
+        ([read_note], {"http": {"a.example": Answer()}}, "a URL with its scheme"),
+    ],
+)
+def test_a_mistake_in_a_test_is_reported(tools: list[Any], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        MemoryGate(*tools, **options)
+
+
+def test_a_url_without_an_answer_is_reported_with_those_that_have_one() -> None:
+    gate = MemoryGate(forecast, http={URL: Answer.text("rain")})
+    assert f"no answer for this URL, only for {URL}" in gate.call(forecast, city="bergen").error
+
+
+def test_localhost_resolves_to_this_machine() -> None:
+    @tool(needs=["network:*:localhost"], effect="read_only", sandbox="restricted")
+    async def ping(ctx: Context) -> int:
+        """Ask a server on this machine."""
+        return (await ctx.fetch("http://localhost/")).status
+
+    gate = MemoryGate(ping, http={"http://localhost/": Answer()})
+    assert gate.call(ping).reason == "ADDRESS_NOT_ALLOWED"
 
 
 def test_a_manifest_and_rules_are_not_mixed() -> None:

@@ -297,12 +297,19 @@ def _reaches_files(registered: Registered) -> bool:
     return reach.level == "isolated" or any(rule.domain == "process" for rule in reach.grant.allow)
 
 
-def run(gate: BareGate, tool: str, arguments: Mapping[str, Any] | None = None, *, session: str = "main") -> Result:
+def run(
+    gate: BareGate,
+    tool: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    session: str = "main",
+    purpose: str | None = None,
+) -> Result:
     """Call one tool and wait for the result, in scripts without an event loop."""
 
     async def call() -> Result:
         async with gate.session(session) as opened:
-            return await opened.call(tool, arguments)
+            return await opened.call(tool, arguments, purpose=purpose)
 
     try:
         asyncio.get_running_loop()

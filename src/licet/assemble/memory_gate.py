@@ -7,15 +7,17 @@ started, so a test of a tool takes milliseconds and does not need Linux.
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from licet.assemble.gate import Backends, Gate, run
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.files.memory import MemoryFiles
 from licet.backends.http_memory import Answer, MemoryHttp, Site
 from licet.backends.kv import MemoryKv
-from licet.backends.memory import MemoryClock
+from licet.backends.memory import MemoryClock, MemoryLedger
 from licet.backends.secrets import MemorySecrets
+from licet.core.decision.foreseen import on_this_machine
+from licet.core.ledger.entry import Entry
 from licet.core.policy.effects import CLASSES, Level
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
@@ -28,7 +30,7 @@ from licet.sandbox.native import InProcess
 from licet.sandbox.programs.memory import MemoryProcesses
 
 WORKDIR = "/workdir"  # the default value of `${workdir}`
-PUBLIC_ADDRESS = "93.184.216.34"  # the address that every name resolves to by default
+PUBLIC_ADDRESS = "93.184.216.34"  # the address that names resolve to by default
 
 ProgramFunction = Callable[[Command], "Finished | str | bytes | Awaitable[Finished | str | bytes]"]
 
@@ -40,6 +42,11 @@ class PreparedApprover(MemoryApprover):
     """
 
     def __init__(self, *answers: people.Answer) -> None:
+        known = get_args(people.Answer)
+        for answer in answers:
+            if answer not in known:
+                words = ", ".join(f'"{word}"' for word in known)
+                raise TypeError(f"expected answers that are one of {words}, found {answer!r}")
         remaining = iter(answers)
         super().__init__(lambda question: next(remaining, "absent"))
 
@@ -51,8 +58,9 @@ class MemoryGate(Gate):
         assert gate.call(read_note, name="oslo").value == "Rain."
 
     Without `manifest=`, the policy is made up: it admits these tools, and allows the rules in `allow`, or all that the
-    tools declare if `allow` is left out. Each backend is an attribute, such as `gate.http`, so that a test can look at
-    what was sent, asked or written. See docs/testing.md.
+    tools declare if `allow` is left out. Either policy counts as accepted, whatever is in this user's trust list. Each
+    backend is an attribute, such as `gate.http`, so that a test can look at what was sent, asked or written. See
+    docs/testing.md.
     """
 
     clock: MemoryClock
@@ -62,7 +70,7 @@ class MemoryGate(Gate):
         *tools: Tool,
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
-        manifest: Manifest | str | None = None,
+        manifest: Manifest | str | os.PathLike[str] | None = None,
         files: Mapping[str, bytes | str] | None = None,
         http: Mapping[str, Answer | Site] | Site | None = None,
         addresses: Mapping[str, Sequence[str]] | None = None,
@@ -71,7 +79,7 @@ class MemoryGate(Gate):
         environ: Mapping[str, str] | None = None,
         answers: Sequence[people.Answer] = (),
         clock: MemoryClock | None = None,
-        workdir: str = WORKDIR,
+        workdir: str | os.PathLike[str] = WORKDIR,
         walls: bool = False,
     ) -> None:
         """Build the gate, or raise `RegistrationRefused` with the tools that do not fit the policy.
@@ -82,11 +90,17 @@ class MemoryGate(Gate):
         """
         if isinstance(allow, str) or isinstance(deny, str):
             raise TypeError('expected a list of rules, such as `allow=["fs:read:/srv"]`, found a text')
+        if isinstance(answers, str):
+            raise TypeError('expected a list of answers, such as `answers=["approved"]`, found a text')
+        if strange := [tool for tool in tools if not isinstance(tool, Tool)]:
+            raise TypeError(f"expected tools, such as `MemoryGate(read, write)`, found a {type(strange[0]).__name__}")
+        workdir = os.fspath(workdir)
         self.clock = clock = clock or MemoryClock()
         in_workdir = {os.path.join(workdir, path): content for path, content in (files or {}).items()}
         self.files = MemoryFiles(in_workdir, directories=[workdir])
         self.http = MemoryHttp(http or {}, addresses if addresses is not None else _everywhere)
         self.kv = MemoryKv(lambda: clock.now().timestamp())
+        self.ledger = MemoryLedger(now=clock.now)
         self.programs = _programs(programs or {})
         self.approver = PreparedApprover(*answers)
         parts: dict[str, Any] = {} if walls else {"sandbox": InThisProcess()}
@@ -95,24 +109,31 @@ class MemoryGate(Gate):
             http=self.http,
             secrets=MemorySecrets(secrets),
             kv=self.kv,
+            ledger=self.ledger,
             processes=self.programs,
             environ=environ or {},
             approver=self.approver,
             clock=clock,
             **parts,
         )
-        pin = None
         if manifest is None:
             manifest = _made_up(tools, allow, deny)
-            pin = manifest.digest  # so that the memory approver can approve writes, as the set of `check_and_run` does
         elif allow is not None or deny:
             raise TypeError("`allow=` and `deny=` make up a policy: leave them out where `manifest=` is given")
-        elif isinstance(manifest, str):
-            manifest = load_manifest(manifest)
-        super().__init__(manifest, tools, self.backends, workdir=workdir, pin=pin)
+        elif not isinstance(manifest, Manifest):
+            manifest = load_manifest(os.fspath(manifest))
+        super().__init__(manifest, tools, self.backends, workdir=workdir, pin=manifest.digest)
+
+    @property
+    def receipts(self) -> tuple[Entry, ...]:
+        """The receipts of all calls so far, the oldest first."""
+        return tuple(self.ledger.receipts)
 
     def call(self, tool: Tool | str, /, **arguments: Any) -> Result:
-        """Call one tool in the session `test`, and wait for the result. In async tests use `session(…)` instead."""
+        """Call one tool in the session `test`, and wait for the result.
+
+        In async tests, or to state a `purpose=`, use `session(…)` instead.
+        """
         return run(self, tool.name if isinstance(tool, Tool) else tool, arguments, session="test")
 
     def read_file(self, path: str) -> str:
@@ -151,7 +172,7 @@ class _NoWalls:
 
 
 def _everywhere(host: str) -> Sequence[str]:
-    return (PUBLIC_ADDRESS,)
+    return ("127.0.0.1", "::1") if on_this_machine(host) else (PUBLIC_ADDRESS,)
 
 
 def _programs(given: Mapping[str, ProgramFunction | str | bytes]) -> MemoryProcesses:

@@ -42,6 +42,11 @@ class MemoryHttp:
     """Sites by canonical URL, or one function for all of them; `sent` keeps the requests."""
 
     def __init__(self, routes: Routes, names: Names | None = None) -> None:
+        for url, found in () if callable(routes) else routes.items():
+            if not isinstance(found, Answer) and not callable(found):
+                raise TypeError(f"expected an `Answer` or a function for {url}, found a {type(found).__name__}")
+            if "://" not in url:
+                raise TypeError(f"expected a URL with its scheme, such as `https://{url}`, found `{url}`")
         self._routes = routes
         self._names: Names = names if names is not None else {}
         self.sent: list[Exchange] = []
@@ -62,7 +67,8 @@ class MemoryHttp:
         """Send the request to the site at its URL."""
         site = self._routes if callable(self._routes) else self._routes.get(exchange.url)
         if site is None:
-            raise Unreached("connection refused")
+            known = ", ".join(self._routes) if not callable(self._routes) else ""
+            raise Unreached(f"connection refused: the test has no answer for this URL, only for {known or 'none'}")
         self.sent.append(exchange)
         found = site(exchange) if callable(site) else site
         answer = await found if inspect.isawaitable(found) else found

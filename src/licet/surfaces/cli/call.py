@@ -138,6 +138,7 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 )
 @click.option("--args", "file", metavar="FILE", help="Read arguments from a file with a JSON object; `-` is stdin.")
 @click.option("--session", metavar="ID", default="main", help="The session of the call.  [default: main]")
+@click.option("--purpose", metavar="TEXT", help="Why the call is made; the receipt keeps it.")
 @click.option(
     "--secrets",
     metavar="FILE",
@@ -160,6 +161,7 @@ def command(
     words: tuple[str, ...],
     file: str | None,
     session: str,
+    purpose: str | None,
     secrets: Path | None,
     state: Path | None,
     ask: bool,
@@ -218,7 +220,7 @@ def command(
         raise click.BadParameter(str(wrong), ctx, param_hint=hint) from None
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
-    result = run(gate, tool, given, session=session)
+    result = run(gate, tool, given, session=session, purpose=purpose)
     if as_json:
         show_json(result_document(result))
     elif result.ok:

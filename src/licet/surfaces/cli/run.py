@@ -57,12 +57,12 @@ def command(
     """Run a command under a manifest. It can reach what the manifest allows, and nothing else.
 
     All its child processes are behind the same walls. The manifest must allow the program itself, under
-    `process.allowed_binaries`. The only way to the network is a proxy that checks each request. MANIFEST is the policy
+    `process.allowed_binaries`; with --tool, the tool must declare it too. The only way to the network is a proxy that checks each request. MANIFEST is the policy
     in this directory if left out: .licet/licet.yaml, or licet.yaml. You must have accepted that one with `licet trust`.
 
     \b
       licet run agent.yaml -- git log --oneline
-      licet run agent.yaml --tool fetch_weather -- curl -sS http://api.weather.gov
+      licet run agent.yaml --tool shell -- curl -sS http://api.weather.gov
       licet run -- make test                      (with the policy in this directory)
 
     \b
