@@ -58,8 +58,8 @@ def command(
 
     All its child processes are behind the same walls. The manifest must allow the program itself, under
     `process.allowed_binaries`; with --tool, the tool must declare it too. The only way to the network is a proxy that
-    checks each request. MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. You must
-    have accepted that one with `licet trust`.
+    checks each request. MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. You
+    must have accepted that one with `licet trust`.
 
     \b
       licet run agent.yaml -- git log --oneline
