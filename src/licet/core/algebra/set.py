@@ -73,7 +73,10 @@ class CapabilitySet(Immutable):
 
     def lacks(self, uses: Iterable[Use]) -> Use | None:
         """The first use that is not allowed, or None if all are."""
-        return next((use for use in uses if not self.has(use)), None)
+        for use in uses:
+            if not self.has(use):
+                return use
+        return None
 
     def answers(self, kind: Kind) -> dict[str, bool]:
         """Which keys allow or deny a kind of use, by the rules without a port.

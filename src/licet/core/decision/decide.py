@@ -18,8 +18,8 @@ from licet.core.decision.budget import NOTHING, overspent, overspent_bundle, spe
 from licet.core.decision.decision import Allow, Ask, Decision, Deny
 from licet.core.decision.fixes import settle
 from licet.core.decision.reach import Reach, reach_of
-from licet.core.decision.request import UNUSED, Approval, Ground, Request, Usage
-from licet.core.policy.effects import delete_asks
+from licet.core.decision.request import UNUSED, Approval, Ground, Request, Usage, is_sound
+from licet.core.policy.effects import deletes_ask
 from licet.core.policy.layer import distinct
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import WRITE_APPROVALS, WriteApproval
@@ -30,7 +30,7 @@ _Asking = tuple[Approval, Ground, Use | None]  # the missing approval, the reaso
 def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decision:
     """Decide whether a call may run, is refused, or needs an approval first; the result has the deciding rules."""
     try:
-        if not request.sound:
+        if not is_sound(request):
             return _failed(request.tool, TypeError())
         reach = reach_of(manifest, request.tool)
         if reach is None:
@@ -40,10 +40,11 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
         refused = reach.grant.lacks(request.uses)
         if refused is not None:
             return Deny(request, reach, refused)
-        for stop in (_overspent(request, manifest, reach, usage), _asked(request, manifest, reach, usage)):
-            if stop is not None:
-                return stop
-        return Allow(request, reach)
+        over = _overspent(request, manifest, reach, usage)
+        if over is not None:
+            return over
+        asked = _asked(request, manifest, reach, usage)
+        return Allow(request, reach) if asked is None else asked
     except Exception as error:  # fail closed: an error must never allow a call
         return _failed(request.tool if isinstance(request, Request) else "", error)
 
@@ -54,6 +55,8 @@ def _failed(tool: object, error: Exception) -> Deny:
 
 
 def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Deny | None:
+    if reach.unlimited:
+        return None
     spent, cost = spent_of(usage, request.tool), reach.spec.cost_usd or NOTHING
     found = overspent(spent, cost, manifest.budget, reach.max_calls, reach.max_cost_usd)
     if found is None:
@@ -80,7 +83,9 @@ def _bundle_overspent(request: Request, reach: Reach, usage: Usage, cost: Decima
 
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:
     """Ask for the first missing approval, and list the others; None if none is missing."""
-    found = (*_call_asks(request, manifest, reach, usage), *_deletes_ask(request, manifest, reach, usage))
+    found = [*_call_asks(request, manifest, reach, reach.approval, usage)] if reach.approval else []
+    if reach.effect and deletes_ask(reach.effect):
+        found += _deletes_ask(request, manifest, reach, usage)
     if not found:
         return None
     wanted, _, use = found[0]
@@ -88,20 +93,20 @@ def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> 
     return Ask(request, wanted, distinct(tuple(ground for _, ground, _ in found)), use, also)
 
 
-def _call_asks(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
-    if not reach.approval:
-        return
-    arguments = request.arguments if reach.approval == "call" else ""
+def _call_asks(
+    request: Request, manifest: Manifest, reach: Reach, approval: WriteApproval, usage: Usage
+) -> Iterator[_Asking]:
+    arguments = request.arguments if approval == "call" else ""
     wanted = Approval(manifest.digest, request.tool, request.session, arguments)
     # The approval of one call must name its arguments. Without them it would approve every call.
-    if wanted not in usage.approved or (reach.approval == "call" and not request.arguments):
-        when = "once a session" if reach.approval == "session" else "before each call"
+    if wanted not in usage.approved or (approval == "call" and not request.arguments):
+        when = "once a session" if approval == "session" else "before each call"
         modes = {admission.approval for admission in reach.admissions}
-        if reach.approval == "session" and "manifest" in modes and "session" not in modes:
+        if approval == "session" and "manifest" in modes and "session" not in modes:
             when += ", since a policy that is not pinned approves nothing by itself"
         # The class `destructive` always asks, so no edit of the approvals of writes would change that.
         fix = "" if reach.effect == "destructive" else settle(manifest, reach.admissions)
-        text, origin = f"class {reach.effect} asks {when}", reach.approval_origin(reach.approval)
+        text, origin = f"class {reach.effect} asks {when}", reach.approval_origin(approval)
         yield wanted, Ground("APPROVAL_REQUIRED", text, origin, fix), None
         if reach.effect == "destructive" and (ground := _write_ground(manifest, reach)):
             yield wanted, ground, None  # the same approval covers it
@@ -121,7 +126,7 @@ def _write_ground(manifest: Manifest, reach: Reach) -> Ground | None:
 
 def _deletes_ask(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
     for use in request.uses:
-        if reach.effect and delete_asks(use, reach.effect):
+        if use.effect == "delete":
             wanted = Approval(manifest.digest, request.tool, request.session, request.arguments, str(use))
             if wanted not in usage.approved:
                 yield wanted, delete_ground(reach), use

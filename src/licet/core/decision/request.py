@@ -93,17 +93,26 @@ class Request(Struct, frozen=True):
     session: str = ""
     arguments: str = ""  # the digest of the arguments
 
-    @property
-    def sound(self) -> bool:
-        """Whether the fields have exactly the declared types; any other request is denied."""
-        # The methods of a subclass could return something else each time.
-        return type(self.tool) is str and type(self.uses) is tuple and all(type(use) is Use for use in self.uses)
-
 
 class RequestAsSent(Request, frozen=True):
     """A request with one refused use as the caller wrote it. The message to the caller repeats only that text."""
 
     sent: str = ""
+
+
+def is_sound(request: Request) -> bool:
+    """Whether a request and its fields have exactly the declared types: a subclass could return other values later."""
+    if type(request) is not Request and type(request) is not RequestAsSent:
+        return False
+    for text in (request.tool, request.session, request.arguments):
+        if type(text) is not str:
+            return False
+    if type(request.uses) is not tuple:
+        return False
+    for use in request.uses:  # noqa: SIM110  a plain loop, since every decision runs it
+        if type(use) is not Use:
+            return False
+    return True
 
 
 class Usage(Struct, frozen=True):
