@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
 from licet.policy_files.policy_paths import LOCK_FILE
-from licet.policy_files.trust_list import TrustListError, is_trusted
+from licet.policy_files.trust_list import TrustListError, accepted, is_trusted
 from licet.regular_files import open_regular, read_most
 
 FORMAT = 1
@@ -91,6 +91,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _is_trusted(path: str | Path, manifest: Manifest) -> bool:
     try:
-        return is_trusted(path, manifest.digest)
+        # Most policies are not on the list, and a digest takes time.
+        return os.path.realpath(path) in accepted() and is_trusted(path, manifest.digest)
     except TrustListError:  # then nothing is trusted, and writes need approval
         return False
