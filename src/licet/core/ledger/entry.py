@@ -10,16 +10,18 @@
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from licet.core.canonical import canonical_json
 from licet.core.ledger.merkle import leaf_hash
 
 FORMAT: Final = 2
+_TIME_DIGITS = len("2026-01-01T00:00:00.000000")
 CLOCK_CORRECTION = timedelta(minutes=1)  # a clock that goes back no further is not reported
 MOST_PURPOSE = 500  # characters
 KINDS = ("decision", "receipt")
@@ -232,16 +234,11 @@ START = Tail()
 
 def link(entry: Entry, ledger: str, number: int, tail: Tail, recorded: str) -> Row:
     """Link an entry to the tail of its session; return its row."""
-    linked = LinkedEntry(
-        **{name: getattr(entry, name) for name in Entry.__struct_fields__},
-        ledger=ledger,
-        sequence=tail.sequence + 1,
-        previous=hash_text(tail.hash) if tail.hash else None,
-        recorded=recorded,
-    )
+    sequence, previous = tail.sequence + 1, hash_text(tail.hash) if tail.hash else None
+    linked = LinkedEntry(**asdict(entry), ledger=ledger, sequence=sequence, previous=previous, recorded=recorded)
     body = canonical_json(linked)
-    index = (getattr(linked, name) for name in COLUMNS)
-    return Row._make((number, *index, leaf_hash(body), body))
+    index = entry.id, entry.kind, entry.agent, entry.session, sequence, entry.tool, entry.verdict, entry.time
+    return Row(number, *index, leaf_hash(body), body)
 
 
 def hash_text(digest: bytes) -> str:
@@ -274,8 +271,8 @@ def check_row(row: Row) -> dict[str, Any]:
 
 def time_text(moment: datetime) -> str:
     """A time in UTC with microseconds, such as `2026-01-01T00:00:00.000000Z`; a naive datetime counts as UTC."""
-    offset, bare = moment.utcoffset(), moment.replace(tzinfo=None)
-    return (bare if offset is None else bare - offset).isoformat("T", "microseconds") + "Z"
+    in_utc = moment if moment.tzinfo in (None, UTC) else moment.astimezone(UTC)
+    return in_utc.isoformat("T", "microseconds")[:_TIME_DIGITS] + "Z"
 
 
 def recorded_at(now: datetime, last: str) -> str:
