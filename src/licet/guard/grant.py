@@ -240,7 +240,7 @@ class Grant:
             self._notify_observers(use, refusal, kept=kept)
 
     def _notify_observers(self, use: Check, refusal: Deny | Asked | None, *, kept: bool = True) -> None:
-        (event,) = self._redacted_events([self._event(use, refusal)])
+        (event,) = self._redacted_events([self._event(use, refusal, {})])
         for observer in self._observers:
             try:
                 observer(event)
@@ -260,7 +260,9 @@ class Grant:
     def events(self) -> tuple[Event, ...]:
         """The events so far, in order; a check has the rules that decided it. The last count what exceeded a quota."""
         checks: Any = iter(self._checks)
-        events = self._redacted_events([self._event(use, refusal) for use, refusal in zip(checks, checks, strict=True)])
+        granted: dict[Use, CapabilityGranted] = {}  # a tool often does the same many times
+        pairs = zip(checks, checks, strict=True)
+        events = self._redacted_events([self._event(use, refusal, granted) for use, refusal in pairs])
         tool, quotas = self.request.tool, self._quotas
         if quotas.more_granted:
             text = f"{quotas.more_granted} more checks were granted, {UNLISTED}"
@@ -273,14 +275,18 @@ class Grant:
             events.append(ApprovalAsked(f"tool:call:{tool}", tool, rule=text))
         return tuple(events)
 
-    def _event(self, use: Check, refusal: Deny | Asked | None) -> Event:
+    def _event(self, use: Check, refusal: Deny | Asked | None, granted: dict[Use, CapabilityGranted]) -> Event:
         if isinstance(use, Happened):
             return use
         assert use is None or isinstance(use, Use)  # noqa: S101 - the second of a pair is the refusal
         asked = self._name(use)
         if refusal is None:
-            rules = self.reach.grounds_of(use) if use is not None else ()
-            return CapabilityGranted(asked, self.request.tool, "", "; ".join(map(str, rules)))
+            if use is None:
+                return CapabilityGranted(asked, self.request.tool, "", "")
+            if use not in granted:
+                rules = "; ".join(map(str, self.reach.grounds_of(use)))
+                granted[use] = CapabilityGranted(asked, self.request.tool, "", rules)
+            return granted[use]
         reason = refusal.reason if isinstance(refusal, Deny) else "APPROVAL_REQUIRED"
         if isinstance(refusal, Deny):
             asked = refusal.lacking or (_MALFORMED.get(reason, asked) if use is None else asked)
