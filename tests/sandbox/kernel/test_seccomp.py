@@ -245,7 +245,7 @@ def results(profile: str | None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("column", "profile"), [(2, TOOL), (3, PROGRAM), (4, NETWORKED)], ids=["tool", "program", "net"]
 )
-@pytest.mark.sampled(168)
+@pytest.mark.sampled(84)
 def test_a_call_with_these_arguments(case: str, column: int, profile: Mapping[str, Any]) -> None:
     if case in X86_CASES and calls.machine() != "x86_64":
         pytest.skip("a call of x86_64")

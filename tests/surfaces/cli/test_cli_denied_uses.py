@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from effort import LONG
 from kept_calls import run
 from licet import Backends, Context, Gate, Refused, load_manifest, tool
 from licet.backends.ledger.writer import SqliteLedger
@@ -180,6 +181,7 @@ def test_granted_uses_are_found_by_capability_too(made: Path) -> None:
     assert told.splitlines()[-1].strip() == "granted fs:read:/srv/notes/a"
 
 
+@pytest.mark.skipif(not LONG, reason="takes long: LICET_LONG=1")
 def test_a_flood_of_refusals_hides_nothing(tmp_path: Path) -> None:
     state = make(tmp_path / "flooded", [("desk", "flood", {}), ("desk", "probe", {"uses": []})])
     (found,) = document(state, "list", "--denied-use", "fs:read:/etc/shadow")["receipts"]
