@@ -53,7 +53,7 @@ NEAREST = {
         "core/algebra/test_values.py",
         "core/algebra/test_paths.py",
     ],
-    "decide": ["core/decision/test_decide.py"],
+    "decide": ["core/decision/test_decide.py", "core/decision/test_tied.py"],
     "decision": ["core/decision/test_decide.py", "core/decision/test_happened.py"],
     "request": ["core/decision/test_decide.py", "core/decision/test_happened.py"],
     "effects": ["core/policy/test_effects.py"],
@@ -500,6 +500,7 @@ def put_in_place(mutant: Mutant) -> bool:
     pairs = list(_changed(compile(mutant.original, file, "exec"), compile(mutant.source, file, "exec")))
     places = {(old.co_qualname, old.co_firstlineno): new for old, new in pairs if old is not None}
     found = set()
+    gc.unfreeze()  # what the tests' conftest has frozen would not be listed
     for thing in gc.get_objects():
         if isinstance(thing, FunctionType) and thing.__module__ == dotted(mutant.module):
             place = (thing.__code__.co_qualname, thing.__code__.co_firstlineno)
