@@ -10,6 +10,7 @@ import pytest
 from counted import work
 from guard.gates import call, gate
 from licet import Backends, Context, Result, tool
+from licet.guard.execution import JsonText
 from licet.guard.redaction.redact import BLOCK
 
 SECRET = "s3cr3t-v4lue-9000"
@@ -43,6 +44,26 @@ def test_a_cut_result_does_not_end_with_half_a_secret(tmp_path: Path, how: str, 
     assert "." * min(before, 900) in shown
     assert len(shown) <= 1024
     assert encoded[:4] not in shown
+
+
+@tool(needs=["secret:read:*"], effect="read_only", sandbox="native")
+async def split(ctx: Context, how: str) -> Any:
+    """Return or raise a secret, with something in it that is no character."""
+    value = await ctx.secrets.get("token")
+    if how == "bytes":  # as a worker may send it
+        return JsonText(f'["{value[:5]}'.encode() + b"\xff" + f'{value[5:]}{"." * 2000}"]'.encode())
+    raise ValueError(f"{value[:5]}\ud800{value[5:]}")
+
+
+@pytest.mark.parametrize("how", ["bytes", "error"])
+def test_what_is_no_character_does_not_join_the_parts_of_a_secret(tmp_path: Path, how: str) -> None:
+    async def secrets(reference: str) -> str:
+        return SECRET
+
+    at = gate(tmp_path, split, backends=Backends.memory(secrets=secrets), secrets=["token"], limits={"output_kb": 1})
+    result = call(at, "split", {"how": how})
+    assert SECRET[:5] in f"{result.value} {result.error}"
+    assert SECRET not in f"{result.value} {result.error} {result.events}"
 
 
 @pytest.mark.parametrize("how", ["text", "list", "error"])

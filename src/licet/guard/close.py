@@ -21,7 +21,7 @@ from licet.guard.handles.files import held_paths
 from licet.guard.handles.secrets import redacted_refusal
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.receipt import keep_receipt
-from licet.guard.redaction.redact import Redactor, in_turn
+from licet.guard.redaction.redact import Redactor, encoded, in_turn, shown
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 from licet.guard.spending import settle
@@ -65,9 +65,9 @@ async def _cut(call: "Call", text: bytes, limit: int, redactor: Redactor | None 
     """The result of a tool that returned too much: the beginning of its text, or of its JSON if it is no text."""
     cut = text
     if text[:1] == b'"':  # a text: parse as far as a secret that begins within the limit can reach
-        cut = _partly(call, text[: 2 * limit + _BEHIND]).encode(errors="surrogatepass")
-    shown = cut[:limit] if redactor is None else await in_turn(redactor.work_on_beginning(cut, limit))
-    parts = ResultParts(call.tool, shown.decode(errors="ignore"))
+        cut = encoded(_partly(call, text[: 2 * limit + _BEHIND]))
+    clean = cut[:limit] if redactor is None else await in_turn(redactor.work_on_beginning(cut, limit))
+    parts = ResultParts(call.tool, shown(clean))
     parts.truncated = True
     return parts
 
@@ -120,10 +120,10 @@ def refused(call: "Call", refusal: Refused) -> ResultParts:
         code = "timed_out" if call.deadline and call.deadline.expired else "execution_failed"
         if decision.use is None and refusal.code in LIMIT_KEYS:
             decision = _with_advice(call, decision)
-    shown = Refused(decision)
+    told = Refused(decision)
     if call.redactor is not None:
-        shown = redacted_refusal(call.redactor, shown)
-    return ResultParts(call.tool).refuse(code, shown)
+        told = redacted_refusal(call.redactor, told)
+    return ResultParts(call.tool).refuse(code, told)
 
 
 def _with_advice(call: "Call", decision: Deny | Ask) -> Deny | Ask:
@@ -164,17 +164,16 @@ def failed(call: "Call", error: BaseException) -> ResultParts:
     """The result of a call that raised an error: the tool's own, or one of licet before the tool ran."""
     reason: Reason = "TOOL_FAILED" if call.running else "DECISION_FAILED"
     known = error if type(error) is Raised else raised(error)
-    shown = known.kind
+    told = known.kind
     if call.running and (text := str(known)):
-        shown = f"{shown}: {text}"
-    shown = shown.strip()
+        told = f"{told}: {text}"
+    told = told.strip()
     if call.redactor is not None:  # all lines: a secret may have several
-        raw = shown.encode(errors="surrogatepass")
-        shown = call.redactor.beginning(raw, 4 * MOST_OF_AN_ERROR).decode(errors="ignore")
-    shown = visible(shown.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
+        told = call.redactor.beginning_of(told, 4 * MOST_OF_AN_ERROR)
+    told = visible(told.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
     at = known.origin or _raised_behind_walls(call, known)
     fix = _wall_advice(call) if known.forbidden else ""
-    refusal = Refused(Deny(call.request, (Ground(reason, shown, at, fix),)))
+    refusal = Refused(Deny(call.request, (Ground(reason, told, at, fix),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
 

@@ -310,8 +310,7 @@ class Grant:
         """The part of a text that is recorded, without half a secret at its end."""
         if self.redactor is None:
             return text[:MOST_OF_A_GROUND]
-        raw = text.encode(errors="surrogatepass")
-        return self.redactor.beginning(raw, MOST_OF_A_GROUND).decode(errors="ignore")
+        return self.redactor.beginning_of(text, MOST_OF_A_GROUND)
 
     def redacted(self, text: str) -> str:
         """A text about this call, without the secrets that it has seen."""

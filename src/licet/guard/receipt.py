@@ -129,11 +129,8 @@ def _purpose(call: "Call") -> str | None:
     if call.purpose is None:
         return None
     text, enough = call.purpose, 4 * (MOST_PURPOSE + 1)  # bytes of that many characters
-    if call.redactor is None:
-        text = visible(text[:enough])
-    else:  # only the beginning is redacted, and no secret is cut in half
-        raw = text.encode(errors="surrogatepass")
-        text = visible(call.redactor.beginning(raw, enough).decode(errors="ignore"))
+    # Only the beginning is redacted, and no secret is cut in half.
+    text = visible(text[:enough] if call.redactor is None else call.redactor.beginning_of(text, enough))
     return text if len(text) <= MOST_PURPOSE else text[: MOST_PURPOSE - 1] + "…"
 
 

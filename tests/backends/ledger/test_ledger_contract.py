@@ -368,6 +368,20 @@ def test_the_purpose_of_a_call_holds_no_secret_that_it_has_seen(tmp_path: Path, 
     assert all(SECRET[:8].encode() not in row.body for row in kept.rows())
 
 
+@pytest.mark.parametrize("half", ["\ud800", "\udc80" * 3], ids=ascii)
+def test_half_a_surrogate_pair_does_not_hide_a_secret_in_a_purpose(tmp_path: Path, kept: Kept, half: str) -> None:
+    # A half that was dropped after the secrets were searched would join the parts of one.
+    async def run() -> None:
+        here = at(tmp_path, kept, tell, parts={"secrets": {"KEY": SECRET}}, secrets=["KEY"])
+        async with here.session("s") as session:
+            await session.call("tell", {"said": "x"}, purpose=f"a {half.join((SECRET[:5], SECRET[5:]))} b")
+
+    asyncio.run(run())
+    shown = "".join(f"\\u{ord(one):04x}" for one in half)
+    assert kept.receipt()["purpose"] == f"a {SECRET[:5]}{shown}{SECRET[5:]} b"
+    assert all(SECRET.encode() not in row.body for row in kept.rows())
+
+
 def test_a_purpose_that_is_no_text_is_an_error_of_the_program(tmp_path: Path, kept: Kept) -> None:
     session = at(tmp_path, kept, add).session("s")
     with pytest.raises(TypeError, match="expected `purpose` to be text"):

@@ -226,6 +226,15 @@ def test_a_variable_that_is_not_text_is_found_as_bytes() -> None:
     assert redactor(value).text("%FF%FEsecret%80") == "[redacted KEY0]"
 
 
+def test_the_beginning_of_a_text_has_its_secrets_redacted_also_those_that_are_not_text() -> None:
+    value = b"\xff\xfesecret\x80".decode("utf-8", "surrogateescape")
+    assert redactor(value).beginning_of(f"a {value} b", 100) == "a [redacted KEY0] b"
+    assert (
+        redactor("hunter2!").beginning_of("a hunt\ud800er2! hunter2! é", 100) == "a hunt\\ud800er2! [redacted KEY0] é"
+    )
+    assert redactor("hunter2!").beginning_of("aé", 2) == "a"
+
+
 def test_the_time_grows_with_the_text_and_not_with_its_square() -> None:
     # A text made of near misses: in the square of its length, this test would not end.
     made = redactor("a" * 2000 + "b")

@@ -7,6 +7,7 @@ only walls and grants stop that.
 """
 
 import asyncio
+import codecs
 import re
 from collections.abc import Generator, Iterator
 
@@ -108,6 +109,10 @@ class Redactor:
         """The first `most` bytes, without secrets and without the first part of one."""
         return _at_once(self.work_on_beginning(raw, most))
 
+    def beginning_of(self, text: str, most: int) -> str:
+        """As `beginning`, for a text. Half a surrogate pair is escaped before the search."""
+        return shown(self.beginning(encoded(text), most))
+
     def work(self, raw: bytes, *, as_json: bool = False, cut: bool = False) -> Generator[None, None, bytes]:
         """As `octets` or `json`, with a pause after each block. With `cut`, the text may end with half a secret."""
         if cut and self._names:
@@ -148,6 +153,19 @@ class Redactor:
     def stream(self) -> "RedactedStream":
         """Redact a text that arrives in pieces. Secrets that are added meanwhile count from then on."""
         return RedactedStream(self)
+
+
+def encoded(text: str) -> bytes:
+    """The bytes of a text that is redacted and then shown, with each half of a surrogate pair escaped."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def shown(clean: bytes) -> str:
+    """The text of redacted bytes, which may end within a character.
+
+    Nothing else is dropped: what is left on both sides could be the parts of a secret.
+    """
+    return codecs.utf_8_decode(clean, "replace", False)[0]
 
 
 async def in_turn(work: Generator[None, None, bytes]) -> bytes:
