@@ -59,9 +59,9 @@ def serving(
 
 
 @contextmanager
-def talking(talk: Talk, host: str = "127.0.0.1") -> Iterator[Server]:
-    """A server that does not care for HTTP."""
-    with _listening(lambda _: talk, host, 0, None) as server:
+def talking(talk: Talk, host: str = "127.0.0.1", *, names: tuple[str, ...] = ()) -> Iterator[Server]:
+    """A server that does not care for HTTP; with names it speaks TLS."""
+    with _listening(lambda _: talk, host, 0, secured_context(names) if names else None) as server:
         yield server
 
 

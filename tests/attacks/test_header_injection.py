@@ -30,6 +30,7 @@ NOT_THEIRS = [
     "Host", "HOST", "Content-Length", "Transfer-Encoding", "transfer-encoding", "Connection", "Keep-Alive", "TE",
     "Trailer", "Upgrade", "Expect", "HTTP2-Settings", "Proxy-Authorization", "proxy-connection", "Proxy-X",
     "X-HTTP-Method-Override", "x-http-method", "X_Method_Override",
+    "Transfer_Encoding", "content_length", "Keep_Alive", "Proxy_Authorization",
 ]  # fmt: skip
 
 

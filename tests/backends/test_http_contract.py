@@ -270,6 +270,67 @@ def test_a_connection_whose_answer_was_left_early_is_not_used_again(tmp_path: Pa
         assert server.connections == 2
 
 
+@pytest.mark.parametrize("http2", [False, True])
+@pytest.mark.parametrize(
+    ("method", "body", "connections"),
+    [("POST", b"x", 1), ("PUT", b"x", 1), ("PATCH", b"x", 1), ("DELETE", b"", 1), ("DELETE", b"x", 2), ("GET", b"x", 2)]
+    + [("PROPFIND", b"x", 2), ("post", b"x", 2)],
+)
+def test_a_body_that_servers_may_leave_unread_is_the_last_of_its_connection(
+    tmp_path: Path, http2: bool, method: str, body: bytes, connections: int
+) -> None:
+    async def work() -> None:
+        assert (await ask(there, there.to("echo", method, body)))[2] == body
+        assert (await ask(there, there.to("none")))[0] == 204
+
+    with serving(site, names=(HOST,), http2=http2) as server:
+        client = HttpClient(ca_file=authority_file(tmp_path))
+        there = Net(client, f"https://{HOST}:{server.port}", server.port, "127.0.0.1", "")
+        run(work())
+        assert server.connections == connections
+    told = ("connection", "close") in server.seen[0].headers
+    assert told is (connections == 2 and not http2)  # HTTP/2 has no such header
+
+
+def answer_of(size: int) -> bytes:
+    """An answer of so many bytes in all: as many as are read at once, or a multiple."""
+    length = size - 43
+    return b"HTTP/1.1 200 ok\r\ncontent-length: %06d\r\n\r\n" % length + b"x" * length
+
+
+EXTRA = b"HTTP/1.1 200 ok\r\ncontent-length: 4\r\n\r\nevil"
+ANSWERS = {
+    "behind a body": ("GET", b"HTTP/1.1 200 ok\r\ncontent-length: 2\r\n\r\nok"),
+    "behind chunks": ("GET", b"HTTP/1.1 200 ok\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"),
+    "behind no content": ("GET", b"HTTP/1.1 204 ok\r\n\r\n"),
+    "behind a head": ("HEAD", b"HTTP/1.1 200 ok\r\ncontent-length: 70\r\n\r\n"),
+    **{f"behind {size} bytes": ("GET", answer_of(size)) for size in (16_384, 32_768, 65_536, 131_072)},
+}
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "over TLS"])
+@pytest.mark.parametrize(("method", "answer"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_bytes_behind_an_answer_are_not_the_next_answer(
+    tmp_path: Path, method: str, answer: bytes, secured: bool
+) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            first = head.split()[1] == b"/first"
+            writer.write(answer + EXTRA if first else b"HTTP/1.1 200 ok\r\ncontent-length: 4\r\n\r\nmine")
+            await writer.drain()
+
+    async def work() -> None:
+        await ask(there, there.to("first", method))
+        assert (await ask(there, there.to("second")))[2] == b"mine"
+        assert (await ask(there, there.to("third")))[2] == b"mine"
+
+    with talking(talk, names=(HOST,) if secured else ()) as server:
+        origin = f"{'https' if secured else 'http'}://{HOST}:{server.port}"
+        there = Net(HttpClient(ca_file=authority_file(tmp_path)), origin, server.port, "127.0.0.1", "")
+        run(work())
+        assert server.connections == 2  # and the second is kept
+
+
 @pytest.mark.parametrize(
     ("host", "trusted", "words"),
     [

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from licet.backends.http import HttpClient, Lookups
+from licet.backends.http import HttpClient
+from licet.backends.lookups import Lookups
 
 
 class Silent:

@@ -2,107 +2,22 @@
 
 Built on httpcore2, below any client that would read proxies, `.netrc` or certificates from the environment, follow
 redirects or keep cookies. The addresses were checked before; this module checks no rule.
-
-Names are looked up in threads. A lookup can hang as long as the resolver does, and cannot be ended: its thread stays
-busy even after the call has ended. So one session may use only some of the threads, and others keep the rest.
 """
 
 import asyncio
 import importlib
-import socket
 import ssl
-import threading
-from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
+from licet.backends.lookups import Lookups
 from licet.core.algebra.domains import DEFAULT_PORTS
 from licet.core.algebra.scope import is_address
 from licet.guard.ports import LOOKED_UP_FOR, Exchange, Reply, Unconnected, Unreached, Unresolved
 
 if TYPE_CHECKING:
     import httpcore2
-
-
-MOST_LOOKUPS = 64
-MOST_OF_ONE = 8  # threads for the lookups of one owner, including those that no call waits for any more
-
-
-class _Wanted(Struct, frozen=True):
-    """A name to look up, and its owner."""
-
-    answer: "Future[Any]"
-    owner: str
-    host: str
-    port: int
-
-
-class Lookups:
-    """Looks up names in a limited number of daemon threads, so that a process can end while one hangs."""
-
-    def __init__(
-        self, most: int = MOST_LOOKUPS, ask: Callable[..., Any] | None = None, most_of_one: int = MOST_OF_ONE
-    ) -> None:
-        self._most, self._most_of_one = most, most_of_one
-        self._ask = ask
-        self._lock = threading.Lock()
-        self._waiting: deque[_Wanted] = deque()
-        self._occupied: Counter[str] = Counter()  # busy threads by owner
-        self._threads = 0
-
-    async def find(self, host: str, port: int, owner: str = "") -> Any:
-        """Return what `socket.getaddrinfo` returns for a name, or raise what it raises."""
-        wanted = _Wanted(Future(), owner, host, port)
-        with self._lock:
-            self._waiting.append(wanted)
-            if self._threads < self._most and self._may_start(wanted):
-                threading.Thread(target=self._work, name="licet-lookup", daemon=True).start()
-                self._threads += 1
-        try:
-            return await asyncio.wrap_future(wanted.answer)
-        finally:
-            with self._lock, suppress(ValueError):  # the call gave up before a thread took the name
-                self._waiting.remove(wanted)
-
-    def _may_start(self, wanted: _Wanted) -> bool:
-        return not wanted.owner or self._occupied[wanted.owner] < self._most_of_one
-
-    def _next(self) -> _Wanted | None:
-        """Take the first waiting lookup whose owner may use another thread; None if there is none."""
-        with self._lock:
-            found = next((wanted for wanted in self._waiting if self._may_start(wanted)), None)
-            if found is None:
-                self._threads -= 1
-            else:
-                self._waiting.remove(found)
-                self._occupied[found.owner] += 1
-            return found
-
-    def _work(self) -> None:
-        while (wanted := self._next()) is not None:
-            try:
-                self._look_up(wanted)
-            finally:
-                with self._lock:
-                    self._occupied[wanted.owner] -= 1
-                    if not self._occupied[wanted.owner]:
-                        del self._occupied[wanted.owner]
-
-    def _look_up(self, wanted: _Wanted) -> None:
-        answer = wanted.answer
-        if not answer.set_running_or_notify_cancel():
-            return
-        try:
-            found = (self._ask or socket.getaddrinfo)(wanted.host, wanted.port, type=socket.SOCK_STREAM)
-        except BaseException as wrong:
-            answer.set_exception(wrong)
-        else:
-            answer.set_result(found)
-
 
 RESOLVE_SECONDS = 10.0
 CONNECT_SECONDS = 10.0  # for each address, so that a silent one leaves time for those after it
@@ -111,6 +26,9 @@ MOST_IDLE = 64  # connections
 
 # The modules that a request imports, with those that anyio selects at run time and the encoding of host names.
 _HTTP_STACK = ("httpcore2", "httpx2", "anyio._backends._asyncio", "anyio.streams.tls", "encodings.idna")
+
+# Other methods may have a body, but not every server reads it: what is left of it would be taken for the next request.
+_READ_BODIES = ("POST", "PUT", "PATCH")
 
 Key = tuple[str, str, int, str]  # protocol, host, port, address
 
@@ -126,6 +44,26 @@ class _Connection:
     def __init__(self, pool: "httpcore2.AsyncConnectionPool", streams: list[Any]) -> None:
         self.pool = pool
         self.streams = streams
+
+    def has_unread(self) -> bool:
+        """Whether more than the answer has arrived over HTTP/1.1; the next request would take it for its answer.
+
+        httpcore2 notices what is still in the kernel. What the layers above have read has no public name; if a
+        private one is missing, the connection is not used again.
+        """
+        try:
+            (one,) = self.pool.connections
+            http: Any = one._connection  # type: ignore[attr-defined]
+            if http._h11_state.trailing_data[0] or self.streams[-1]._stream._protocol.read_queue:
+                return True
+            secured = http._network_stream.get_extra_info("ssl_object")
+            if secured is not None:
+                secured.read(1)
+        except ssl.SSLWantReadError:
+            return False
+        except Exception:  # also: the server has closed the connection
+            return True
+        return secured is not None
 
     async def close(self) -> None:
         """Close the connection; errors are ignored."""
@@ -222,7 +160,7 @@ class HttpClient:
         key = (protocol, host, exchange.port, exchange.address)
         connections = await self._connections()
         connection = connections.take(key, lambda: self._new_connection(protocol, exchange.address))
-        complete = False
+        complete, version = False, ""
 
         async def body() -> AsyncGenerator[bytes]:
             nonlocal complete
@@ -262,8 +200,9 @@ class HttpClient:
                 with suppress(Exception):
                     await response.stream.aclose()
         finally:
-            # after an unfinished answer the rest of it would still arrive
-            await connections.release(key, connection, sound=complete)
+            # After an unfinished answer the rest of it would still arrive.
+            sound = complete and not _is_last(exchange) and (version == "HTTP/2" or not connection.has_unread())
+            await connections.release(key, connection, sound=sound)
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
@@ -335,9 +274,16 @@ def _headers(exchange: Exchange, protocol: str) -> list[tuple[bytes, bytes]]:
     port = "" if exchange.port == DEFAULT_PORTS[protocol] else f":{exchange.port}"
     headers = [(b"Host", f"{exchange.host}{port}".encode("ascii"))]
     headers += [(name.encode("ascii"), value.encode("ascii")) for name, value in exchange.headers]
-    if exchange.body or exchange.method in ("POST", "PUT", "PATCH"):
+    if exchange.body or exchange.method in _READ_BODIES:
         headers.append((b"Content-Length", str(len(exchange.body)).encode("ascii")))
+    if _is_last(exchange):
+        headers.append((b"Connection", b"close"))  # left out over HTTP/2
     return headers
+
+
+def _is_last(exchange: Exchange) -> bool:
+    """Whether no request may follow on the same connection."""
+    return bool(exchange.body) and exchange.method not in _READ_BODIES
 
 
 def _plain(headers: list[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:

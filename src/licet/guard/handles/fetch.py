@@ -27,6 +27,7 @@ from licet.guard.handles.messages import (
     Headers,
     Outgoing,
     Response,
+    check_may_have_body,
     checked_value,
     outgoing,
 )
@@ -213,6 +214,8 @@ class ScopedFetch:
         http = self._grant.backend(self._http, use)
         try:
             message = outgoing(*parts, self._grant.meter)
+            if message.body:
+                check_may_have_body(there.method)
             waited, most = self._bounds(timeout, max_bytes)
         except BadRequest as wrong:
             self._grant.refuse("INPUT_INVALID", str(wrong), use)

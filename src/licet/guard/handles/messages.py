@@ -27,6 +27,9 @@ HOP_BY_HOP = frozenset(
 )
 # Many servers replace the method of a request by this header, and that method was not checked.
 METHOD_OVERRIDES = frozenset({"x-http-method", "x-http-method-override", "x-method-override"})
+# A body of these has no meaning (RFC 9110). A server that does not read it takes it for the next request on the
+# connection: one that was never checked, or that somebody else's request completes.
+_WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _MOST_BYTES = 256 << 10  # of all headers of a request; servers accept far less
 _DEFAULTS = (("accept", "*/*"), ("accept-encoding", "gzip, deflate"), ("user-agent", "licet"))
@@ -82,6 +85,29 @@ def _dumped(json_value: Any) -> bytes:
 _NOTHING = Outgoing()
 
 
+def check_may_have_body(method: str) -> None:
+    """Raise `BadRequest` for a method whose requests have no body."""
+    if (word := method.upper()) in _WITHOUT_BODY:
+        raise BadRequest(f"{word} has no body: some servers take one for the next request")
+
+
+def check_header_name(name: str) -> None:
+    """Raise `BadRequest` for a header that names another method, or that looks like one that licet writes itself.
+
+    Some servers treat `_` as `-`.
+    """
+    dashed = name.lower().replace("_", "-")
+    if dashed in METHOD_OVERRIDES:
+        raise BadRequest(f"the header `{name}` names another method than the one that is checked: send that one")
+    if "_" in name and is_connections_own(dashed):
+        raise BadRequest(f"the header `{name}` is `{dashed}` to some servers, which is not a caller's to set")
+
+
+def is_connections_own(name: str) -> bool:
+    """Whether a header is about one connection, the host or the length; the name in lower case."""
+    return name in HOP_BY_HOP or name.startswith("proxy-")
+
+
 def checked_value(name: str, value: str) -> str:
     """The value of a header without the spaces around it, or `BadRequest` if it is more than one line of ASCII."""
     bare = value.strip(" \t")
@@ -109,11 +135,9 @@ def _pairs(headers: Any, meter: Meter) -> Pairs:
 def _checked_name(name: str) -> str:
     if not TOKEN.fullmatch(name):
         raise BadRequest("a header has a name with characters that no name has")
-    lower = name.lower()
-    if lower in HOP_BY_HOP or lower.startswith("proxy-"):
+    if is_connections_own(name.lower()):
         raise BadRequest(f"the header `{name}` is not a caller's to set")
-    if lower.replace("_", "-") in METHOD_OVERRIDES:  # some servers treat `_` as `-`
-        raise BadRequest(f"the header `{name}` names another method than the one that is checked: send that one")
+    check_header_name(name)
     return name
 
 

@@ -14,7 +14,15 @@ from http import HTTPStatus
 import h11
 from msgspec import Struct
 
-from licet.guard.handles.messages import HEADER_VALUE, HOP_BY_HOP, METHOD_OVERRIDES, Pairs
+from licet.guard.handles.messages import (
+    HEADER_VALUE,
+    HOP_BY_HOP,
+    BadRequest,
+    Pairs,
+    check_header_name,
+    check_may_have_body,
+    is_connections_own,
+)
 from licet.guard.meter import Meter
 
 MOST_HEAD = 1 << 16  # bytes
@@ -23,7 +31,6 @@ MOST_CHUNKS = 1 << 17  # of a body: each takes the same time, however short it i
 CHUNK = 1 << 16  # bytes read at once
 _CHUNKS_AT_ONCE = 64  # before other tasks run
 _LENGTH = re.compile(rb"[0-9]{1,12}")
-_BODILESS = ("GET", "HEAD")
 _RESET = struct.pack("ii", 1, 0)  # a `struct linger`: on, of no seconds
 
 
@@ -54,7 +61,7 @@ class ProxyRequest(Struct, frozen=True):
         return tuple(
             (name, value)
             for name, value in self.headers
-            if name.lower() not in HOP_BY_HOP | named and not name.lower().startswith("proxy-")
+            if name.lower() not in named and not is_connections_own(name.lower())
         )
 
 
@@ -83,7 +90,10 @@ class HttpConnection:
             raise BadProxyRequest("expected an HTTP request")
         headers = tuple((name.decode("ascii"), value.decode("ascii")) for name, value in event.headers.raw_items())
         request = ProxyRequest(event.method.decode("ascii"), event.target.decode("ascii"), headers)
-        _check_request(request, raw)
+        try:
+            _check_request(request, raw)
+        except BadRequest as wrong:
+            raise BadProxyRequest(str(wrong)) from None
         self._has_body = request.method != "HEAD"
         return request
 
@@ -168,15 +178,14 @@ def _check_text(raw: bytes) -> None:
 
 
 def _check_request(request: ProxyRequest, raw: bytes) -> None:
-    """Refuse control characters, headers that name another method, and a length that is stated twice or is too large.
+    """Refuse control characters, deceptive headers, bodies without meaning, and a length stated twice or too large.
 
     h11 merges lengths that are equal, so they are counted in the raw bytes.
     """
     for name, value in request.headers:
         if not HEADER_VALUE.fullmatch(value):
             raise BadProxyRequest(f"the header {name} has a value that is not one line of visible ASCII")
-        if name.lower().replace("_", "-") in METHOD_OVERRIDES:
-            raise BadProxyRequest(f"the header {name} names another method than the one that is checked: send that one")
+        check_header_name(name)
     lines = [line.split(b":", 1) for line in raw[:-4].split(b"\r\n")[1:]]
     lengths = [value.strip(b" \t") for name, value in lines if name.lower() == b"content-length"]
     chunked = any(name.lower() == b"transfer-encoding" for name, _ in lines)
@@ -185,8 +194,8 @@ def _check_request(request: ProxyRequest, raw: bytes) -> None:
     if lengths and not _LENGTH.fullmatch(lengths[0]):
         raise BadProxyRequest("the length of the body is not a number")
     length = int(lengths[0]) if lengths else 0
-    if request.method in _BODILESS and (chunked or length):
-        raise BadProxyRequest(f"{request.method} has no body through this proxy")
+    if chunked or length:
+        check_may_have_body(request.method)
     if length > MOST_BODY:
         raise BadProxyRequest(f"the body has more than {MOST_BODY} bytes", 413)
 

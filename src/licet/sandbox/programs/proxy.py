@@ -6,6 +6,7 @@ connection carries one request, so that every request is checked. Names are reso
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -27,6 +28,7 @@ _SECONDS = 30.0  # for a program to send its request, and for each wait after th
 _PAUSE = 0.05  # seconds until the next attempt to accept a connection when the quota is used up
 _COPIES = 2  # of a body in memory while its buffer grows
 _FILES = 2  # of one connection: from the program, and to the server
+_PORT = re.compile(r"[0-9]{1,5}")
 _NOT_REACHED = ("RESOLVE_FAILED", "CONNECT_FAILED")
 _STATUS: Mapping[str, int] = {"LIMIT_HOST_MEMORY": 413, "LIMIT_HEADERS": 431}
 
@@ -153,9 +155,9 @@ class Egress:
 
     async def _connect(self, request: ProxyRequest, client: HttpConnection) -> None:
         host, _, port = request.target.rpartition(":")
-        if not port.isdecimal() or not port.isascii():
-            self._grant.invalid("HOST_NOT_ALLOWED", InvalidUse(request.target, "a host and a port"))
-        server = await connect(self._grant, self._http, host, int(port[:6]))
+        if not _PORT.fullmatch(port) or not 0 < int(port) < 1 << 16:
+            self._grant.invalid("HOST_NOT_ALLOWED", InvalidUse(request.target, "a host and a port from 1 to 65535"))
+        server = await connect(self._grant, self._http, host, int(port))
         await client.accept_tunnel()
         await _tunnel(client, server)
 
