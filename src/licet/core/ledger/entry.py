@@ -271,8 +271,9 @@ def check_row(row: Row) -> dict[str, Any]:
 
 def time_text(moment: datetime) -> str:
     """A time in UTC with microseconds, such as `2026-01-01T00:00:00.000000Z`; a naive datetime counts as UTC."""
-    in_utc = moment if moment.tzinfo in (None, UTC) else moment.astimezone(UTC)
-    return in_utc.isoformat("T", "microseconds")[:_TIME_DIGITS] + "Z"
+    if moment.tzinfo is not UTC and (offset := moment.utcoffset()) is not None:
+        moment = moment.replace(tzinfo=None) - offset
+    return moment.isoformat("T", "microseconds")[:_TIME_DIGITS] + "Z"
 
 
 def recorded_at(now: datetime, last: str) -> str:
