@@ -15,7 +15,7 @@ def _sampled(level: str, most: int) -> Any:
     return pytest.param(level, marks=pytest.mark.sampled(most, of=f"attacks, {level}"))
 
 
-@pytest.fixture(params=(_sampled(NO_WALLS, 50), *(_sampled(level, 65) for level in WALLED)))
+@pytest.fixture(params=(_sampled(NO_WALLS, 35), *(_sampled(level, 65) for level in WALLED)))
 def outside(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outside]:
     """The world around one attack: without walls first, then behind those of each level."""
     needs_walls()

@@ -65,6 +65,7 @@ def test_it_is_gone_when_the_program_has_ended(tmp_path: Path, generations: int)
 
 
 @pytest.mark.parametrize("parents", ["go", "stay"])
+@pytest.mark.sampled(1)
 def test_it_is_gone_at_the_deadline(tmp_path: Path, parents: str) -> None:
     mark = tmp_path / "pid"
     stubborn = f"trap '' TERM HUP INT QUIT; {script(mark, 3, parents)}; sleep 600; sleep 600"

@@ -246,7 +246,7 @@ def test_compiled_code_that_python_itself_would_run_is_closed() -> None:
 # Hard links ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @every_way
 @pytest.mark.parametrize("beside", [True, False], ids=["in one directory", "in two"])
 def test_a_denied_file_is_not_reached_by_a_second_name(tmp_path: Path, way: str, beside: bool) -> None:

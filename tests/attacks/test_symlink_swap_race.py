@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
@@ -14,9 +15,12 @@ from pathlib import Path
 import pytest
 
 from attacks.granted import CANARY, both_ways, granted, scoped
+from effort import LONG
 from licet.errors import Refused
 
-SECONDS = 4.0
+ATTEMPTS = 200_000 if LONG else 10_000
+OF_EACH = 100  # attempts that must meet each side of a race
+PATIENCE = 300.0  # seconds for what comes soon on a machine that has time
 
 SWAPPER = """
 import ctypes, sys
@@ -66,24 +70,26 @@ def naive(root: Path) -> Callable[[], str]:
     return read
 
 
-def attempts(read: Callable[[], str], seconds: float, enough: int = sys.maxsize) -> dict[str, int]:
-    """What comes of reading again and again: texts and errors, counted."""
-    seen: dict[str, int] = {}
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and seen.get(CANARY, 0) < enough:
+def attempts(read: Callable[[], str], over: Callable[[Counter[str]], bool]) -> Counter[str]:
+    """What comes of reading again and again until it is enough: texts and errors, counted."""
+    seen, end = Counter[str](), time.monotonic() + PATIENCE
+    while not over(seen) and time.monotonic() < end:
         for _ in range(50):
             try:
-                found = read()
+                seen[read()] += 1
             except (OSError, Refused) as error:
-                found = type(error).__name__
-            seen[found] = seen.get(found, 0) + 1
+                seen[type(error).__name__] += 1
     return seen
+
+
+def both_sides(seen: Counter[str], done: str, most: int) -> bool:
+    return seen.total() >= most and seen[done] > OF_EACH and seen["Refused"] > OF_EACH
 
 
 def test_a_check_before_opening_loses_the_race(tmp_path: Path) -> None:
     root = world(tmp_path)
     with swapping(root / "dir", root / "link"):
-        assert attempts(naive(root), 30.0, enough=20)[CANARY] >= 20
+        assert attempts(naive(root), lambda seen: seen[CANARY] >= 20)[CANARY] >= 20
 
 
 @both_ways
@@ -93,7 +99,7 @@ def test_nothing_escapes_while_names_are_swapped(tmp_path: Path, openat2: bool) 
     fs = scoped(root, openat2)
     paths = cycle(["dir/secret", "via/secret"])  # the second through a link that is as it should be
 
-    async def race() -> dict[str, int]:
+    async def race() -> Counter[str]:
         def read() -> str:
             act = fs.read(next(paths))
             try:
@@ -102,7 +108,7 @@ def test_nothing_escapes_while_names_are_swapped(tmp_path: Path, openat2: bool) 
                 return str(done.value)
             raise AssertionError("a small read waited")
 
-        return attempts(read, SECONDS)
+        return attempts(read, lambda seen: both_sides(seen, "inside", ATTEMPTS))
 
     with swapping(root / "dir", root / "link"):
         seen = asyncio.run(race())
@@ -118,10 +124,9 @@ def test_nothing_is_written_outside_while_names_are_swapped(tmp_path: Path, open
     root = world(tmp_path)
     fs = scoped(root, openat2)
 
-    async def race() -> dict[str, int]:
-        seen: dict[str, int] = {}
-        end = time.monotonic() + SECONDS / 2
-        while time.monotonic() < end:
+    async def race() -> Counter[str]:
+        seen, end = Counter[str](), time.monotonic() + PATIENCE
+        while not both_sides(seen, "done", ATTEMPTS // 5) and time.monotonic() < end:
             acts = (fs.write("dir/new", "x"), fs.open("via/new", "w"), fs.mkdir("dir/made"), fs.delete("via/secret"))
             for act in acts:
                 try:
@@ -131,7 +136,7 @@ def test_nothing_is_written_outside_while_names_are_swapped(tmp_path: Path, open
                     found = "done"
                 except (OSError, Refused) as error:
                     found = type(error).__name__
-                seen[found] = seen.get(found, 0) + 1
+                seen[found] += 1
         return seen
 
     with swapping(root / "dir", root / "link"):

@@ -43,6 +43,7 @@ def test_a_fork_bomb_of_root_is_ended() -> None:
 
 
 @both_kinds
+@pytest.mark.sampled(1)
 def test_memory(kind: str) -> None:
     code = "x = bytearray(600 << 20); print('GOT', len(x))"
     assert "GOT" in open_programs().python(code)
@@ -77,6 +78,7 @@ def test_scratch_is_full_at_some_point() -> None:
 
 
 @both_kinds
+@pytest.mark.sampled(1)
 def test_a_flood_of_output(kind: str) -> None:
     ended = Programs(kind, output_bytes=1000, seconds=2.0).run("yes")
     assert (len(ended.stdout_bytes), ended.truncated, ended.timed_out) == (1000, True, True)

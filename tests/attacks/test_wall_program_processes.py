@@ -135,6 +135,7 @@ def grows(mark: Path) -> bool:
 
 @both_kinds
 @pytest.mark.parametrize("stays", ["0.3", "60"], ids=["leaves a daemon", "and runs past its deadline"])
+@pytest.mark.sampled(2)
 def test_a_daemon_does_not_outlive_its_call(kind: str, stays: str, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     process = subprocess.Popen([sys.executable, "-I", "-c", f"import os, sys\n{DAEMON}", str(mark), "0.3"])

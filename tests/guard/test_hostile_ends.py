@@ -252,6 +252,7 @@ def ended(folder: Path, name: str, how: str) -> tuple[Result, list[str]]:
 
 @pytest.mark.parametrize("name", ["raising", "raising_in_a_thread"])
 @pytest.mark.parametrize("how", RAISED)
+@pytest.mark.sampled(25)
 def test_any_error_of_a_tool_becomes_a_result_with_a_receipt(tmp_path: Path, name: str, how: str) -> None:
     result, kept = ended(tmp_path, name, how)
     assert result.error.startswith(RAISED[how][1])
@@ -262,6 +263,7 @@ def test_any_error_of_a_tool_becomes_a_result_with_a_receipt(tmp_path: Path, nam
 
 @pytest.mark.parametrize("name", ["returning", "returning_in_a_thread"])
 @pytest.mark.parametrize("how", RETURNED)
+@pytest.mark.sampled(13)
 def test_any_value_of_a_tool_becomes_a_result_with_a_receipt(tmp_path: Path, name: str, how: str) -> None:
     result, kept = ended(tmp_path, name, how)
     assert RETURNED[how][1] in result.error

@@ -22,7 +22,7 @@ from sandbox.growth_tools import again, once, start
 from sandbox.levels import gate, needs_walls
 from sandbox.workers.test_survival import processes_of
 
-CALLS = 10_000 if LONG else 120
+CALLS = 10_000 if LONG else 80
 ROOM = 4 << 20  # bytes that a process may grow by without a leak: caches, arenas
 
 
