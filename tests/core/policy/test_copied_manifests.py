@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -59,8 +60,9 @@ def test_a_copy_cannot_be_changed(how: str) -> None:
         again.agent = "thief"
     with pytest.raises(AttributeError):
         del again.agent
-    with pytest.raises(TypeError):
-        object.__setattr__(again, "agent", "thief")
+    if sys.version_info < (3, 13):  # which no longer refuses this
+        with pytest.raises(TypeError):
+            object.__setattr__(again, "agent", "thief")
 
 
 @pytest.mark.parametrize("how", COPIES)
