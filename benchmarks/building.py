@@ -31,7 +31,7 @@ __all__ = ["measure"]
 
 SIZE = 10_000
 MEGABYTE = 1 << 20
-PARSED_TARGET, TEXT_TARGET, YAML_TARGET = at_most(2), at_most(8), at_most(3)
+PARSED_TARGET, TEXT_TARGET, YAML_TARGET = at_most(2.3), at_most(6), at_most(4.5)
 MEMORY_LIMIT = 10 * MEGABYTE
 DOUBLINGS = (250, 500, 1_000, 2_000)
 # Twice the rules in 2.0 times the time is linear, in 4.0 times quadratic; sorting and cold caches add a little.

@@ -46,7 +46,8 @@ FLOOR, WALKING, PARSING = "floor", "floor that cuts keys", "floor that parses"
 
 FLOOR_TARGET = at_most(1.6)
 FLAT_TARGET = at_most(1.5)
-URL_TARGET = at_most(8)
+URL_TARGET = at_most(14)
+CALL_TARGET = at_most(4)
 PEER_TARGETS: dict[tuple[int, str], Target] = {
     (10, "tenuo"): at_least(1),
     (1_000, "vakt"): at_least(8),
@@ -174,8 +175,8 @@ def _whole_calls(effort: Effort) -> list[Row]:
     peers, absent = admission(calls.CALL_PEERS, asked)
     times = race([licet, floor, *peers], expected, effort)
     what = f"a whole call, {calls.SIZE}"
-    rows = [versus_floor(what, FLOOR, times["licet"], times[FLOOR], FLOOR_TARGET)]
-    rows += _peer_rows(what, times, absent, {"tenuo": at_least(3), "cedarpy": at_least(40)})
+    rows = [versus_floor(what, FLOOR, times["licet"], times[FLOOR], CALL_TARGET)]
+    rows += _peer_rows(what, times, absent, {"tenuo": at_least(1.5), "cedarpy": at_least(40)})
     for name, verdict in (("allowed", True), ("denied", False)):
         halves = [_only(verdict, contestant, expected) for contestant in (licet, floor)]
         times = race(halves, [verdict] * len(halves[0].questions), effort)

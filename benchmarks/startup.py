@@ -8,7 +8,7 @@ from benchmarks.harness import Effort, Row, VerdictError, at_most, spawn_race, v
 
 __all__ = ["measure"]
 
-IMPORT_TARGET, HELP_TARGET, CHECK_TARGET = at_most(1.5), at_most(10), at_most(18)
+IMPORT_TARGET, HELP_TARGET, CHECK_TARGET = at_most(0.5), at_most(7), at_most(32)
 BARE = "python -c pass"
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -33,8 +33,8 @@ from licet.sandbox.workers import pool
 __all__ = ["measure"]
 
 BARE = "python -I -S -c pass"
-WARM, PARKED, ROUND_TRIP = at_most(1 / 100), at_most(1 / 10), at_most(1 / 80)
-FRESH_RATE, WARM_RATE = at_least(3), at_least(150)
+WARM, PARKED, ROUND_TRIP = at_most(1 / 15), at_most(1 / 5), at_most(1 / 60)
+FRESH_RATE, WARM_RATE = at_least(1.5), at_least(15)
 PRIVATE_KB = 5 * 1024
 THINKING = 0.03  # seconds between two calls, in which the next worker is prepared
 # Short enough that some are not disturbed: on a busy machine a process is interrupted every few milliseconds.

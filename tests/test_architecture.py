@@ -5,16 +5,21 @@ breaks it, so that a check that stopped seeing anything fails.
 """
 
 import ast
+import functools
+import gc
+import importlib.metadata
 import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
 
 import licet
 import licet.handles
@@ -49,12 +54,37 @@ HEAVY = (
     "publicsuffixlist", "pydantic", "requests", "rich", "ruamel", "sqlite3", "starlette", "yaml",
 )  # fmt: skip
 
+BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)  # what holds statements
 EMPTY_WORDS = {"helper", "helpers", "impl", "manager", "managers", "util", "utils"}
+
+
+@functools.cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@functools.cache
+def statements(source: str) -> list[ast.AST]:
+    """All statements of a module, also those inside others: imports and definitions are never inside an expression."""
+    found: list[ast.AST] = [parsed(source)]
+    for node in found:  # which grows meanwhile
+        found += [child for child in ast.iter_child_nodes(node) if isinstance(child, BLOCKS)]
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    """Parse each source once for all checks, with no search for garbage in the trees, and forget them at the end."""
+    gc.disable()
+    yield
+    gc.enable()
+    parsed.cache_clear()
+    statements.cache_clear()
 
 
 def impurities(source: str) -> Iterator[str]:
     """Say what of a module could reach a file, a clock, the environment, randomness, or code that could."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         match node:
             case ast.Import(names=names):
                 yield from (f"{node.lineno}: imports {alias.name}" for alias in names if not is_pure(alias.name))
@@ -80,7 +110,7 @@ def is_pure(module: str) -> bool:
 
 def front_door_imports(source: str) -> Iterator[str]:
     """Say where a module takes its parts from `licet` itself, which would tie every layer to every other."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         match node:
             case ast.ImportFrom(module="licet", names=names):
                 wanted = [alias.name for alias in names if alias.name not in LAYERS]
@@ -97,7 +127,7 @@ LAYERS = {
 
 def back_door_imports(source: str) -> Iterator[str]:
     """Say where a ready-made tool uses more of licet than a user's tool could."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         match node:
             case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] == "licet":
                 inside = module != "licet" or any(alias.name in LAYERS for alias in names)
@@ -110,7 +140,7 @@ def back_door_imports(source: str) -> Iterator[str]:
 
 def third_parties(source: str) -> Iterator[str]:
     """Name the packages that a module imports and that are neither licet's nor the standard library's."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         match node:
             case ast.Import(names=names):
                 imported = [alias.name for alias in names]
@@ -131,7 +161,7 @@ def oversize(source: str) -> Iterator[str]:
 
 def missing_opening(source: str) -> Iterator[str]:
     """Say when a module does not open with what it is responsible for, in at most five lines."""
-    opening = ast.get_docstring(ast.parse(source))
+    opening = ast.get_docstring(parsed(source))
     if not opening:
         yield "no opening docstring"
     elif len(opening.split("\n\n")[0].splitlines()) > 5:
@@ -140,7 +170,7 @@ def missing_opening(source: str) -> Iterator[str]:
 
 def half_sentences(source: str) -> Iterator[str]:
     """Say which docstrings of functions and classes do not start with a whole sentence."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         first = (ast.get_docstring(node) or "").partition("\n")[0]
@@ -165,7 +195,7 @@ def undescribed(modules: Iterable[ModuleType]) -> Iterator[str]:
 
 def empty_names(source: str) -> Iterator[str]:
     """Say which classes and functions have a name that says nothing."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and says_nothing(node.name):
             yield f"{node.lineno}: {node.name} says nothing about the thing"
 
@@ -187,11 +217,16 @@ def front_door_problems(module: ModuleType) -> Iterator[str]:
             yield f"`{name}` is reachable and not listed"
 
 
-def heavy_modules(statement: str) -> list[str]:
-    """List which heavy packages a fresh interpreter has loaded after one statement."""
+@functools.cache
+def loaded_modules(statement: str) -> set[str]:
+    """What a fresh interpreter has loaded after one statement."""
     program = f"import sys; {statement}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
-    return sorted(set(HEAVY) & set(loaded.stdout.split()))
+    return set(loaded.stdout.split())
+
+
+def heavy_modules(statement: str) -> list[str]:
+    return sorted(set(HEAVY) & loaded_modules(statement))
 
 
 Check = Callable[[str], Iterator[str]]
@@ -230,7 +265,7 @@ def test_each_path_completes_a_name() -> None:
 
 def test_ready_made_tools_use_the_front_door_and_lower_layers_never_do() -> None:
     tools = within("tools")
-    lower = [path for path in MODULES if path not in (*tools, *within("__init__", "surfaces"))]
+    lower = sorted(set(MODULES) - {*tools, *within("__init__", "surfaces")})
     assert problems(back_door_imports, tools) + problems(front_door_imports, lower) == []
 
 
@@ -243,6 +278,18 @@ def test_third_parties_are_spoken_to_at_the_edges_alone() -> None:
     assert found("declare") <= {"msgspec", "pydantic", "pydantic_core"}
 
 
+def test_every_imported_package_is_a_declared_dependency() -> None:
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = [Requirement(line).name for line in project["dependencies"]]
+    offered = {file.parts[0].partition(".")[0] for name in declared for file in importlib.metadata.files(name) or ()}
+    # An adapter imports its framework, which its extra names: see test_packaging.py.
+    modules = [path for path in MODULES if SOURCE / "surfaces" / "adapters" not in path.parents]
+    foreign = {line.rpartition(" imports ")[2] for line in problems(third_parties, modules)}
+    assert "can_ada" in foreign
+    # pytest loads the plugin that imports it, and nothing else does.
+    assert foreign - offered == {"pytest"}
+
+
 def test_what_runs_beside_and_inside_the_walls_of_a_program_needs_the_standard_library_alone() -> None:
     names = ("attempts.py", "scratch.py", "programs/supervisor.py", "programs/launcher.py")
     alone = [*(SOURCE / "sandbox" / "kernel").glob("*.py"), *(SOURCE / "sandbox" / name for name in names)]
@@ -253,7 +300,7 @@ def test_what_runs_beside_and_inside_the_walls_of_a_program_needs_the_standard_l
 
 def own_imports(source: str) -> Iterator[str]:
     """The packages of licet that a module imports from."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names if alias.name.partition(".")[0] == "licet")
@@ -264,7 +311,7 @@ def own_imports(source: str) -> Iterator[str]:
 
 def runtime_imports(source: str) -> Iterator[str]:
     """The dotted names that a module imports when it runs, also inside functions, but not for type checkers."""
-    left: list[ast.AST] = [ast.parse(source)]
+    left: list[ast.AST] = [parsed(source)]
     while left:
         match left.pop():
             case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=orelse):
@@ -274,7 +321,7 @@ def runtime_imports(source: str) -> Iterator[str]:
             case ast.ImportFrom(module=str(module), names=names):
                 yield from (module, *(f"{module}.{alias.name}" for alias in names))
             case node:
-                left += ast.iter_child_nodes(node)
+                left += [child for child in ast.iter_child_nodes(node) if isinstance(child, BLOCKS)]
 
 
 def import_circle(texts: Mapping[str, str]) -> list[str]:
@@ -326,9 +373,8 @@ def test_importing_licet_loads_nothing_heavy(statement: str) -> None:
 
 
 def test_importing_licet_does_not_load_the_ready_made_tools() -> None:
-    program = "import sys, licet; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
-    assert not [name for name in loaded.stdout.split() if name.startswith("licet.tools")]
+    assert "licet" in loaded_modules("import licet")
+    assert not [name for name in loaded_modules("import licet") if name.startswith("licet.tools")]
 
 
 def test_there_are_ready_made_tools_to_check() -> None:

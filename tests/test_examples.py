@@ -1,15 +1,16 @@
 """The example agent passes its own checks, and the demo tells the whole story."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
+import warm
 from licet.assemble import Places, review
 from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
@@ -50,8 +51,11 @@ def test_reading_the_example_imports_nothing_of_it() -> None:
 
 
 def test_the_demo_tells_the_whole_story_from_any_directory(tmp_path: Path) -> None:
-    scripts = sysconfig.get_path("scripts")
-    environment = {"PATH": f"{scripts}:{os.environ['PATH']}", "TMPDIR": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "licet").write_text(f'#!/bin/sh\nexec {shlex.join(warm.licet())} "$@"\n')
+    (programs / "licet").chmod(0o755)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": str(tmp_path), "LC_ALL": "C.UTF-8"}
     ran = subprocess.run(
         ["sh", str(EXAMPLES / "demo.sh")], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import warm
 from licet import Context, Manifest, RegistrationRefused, SyncContext, run, tool
 from licet.testing import Answer, Command, Finished, MemoryGate
 
@@ -220,8 +221,8 @@ def test_it(gate):
 def run_pytest(folder: Path, conftest: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text(conftest)
     (folder / "test_it.py").write_text(SUITE)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(folder)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
+    words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(folder)]
+    return warm.run("import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))", words, cwd=folder)
 
 
 def test_a_project_that_names_the_plugin_has_the_fixture(tmp_path: Path) -> None:

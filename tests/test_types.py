@@ -77,10 +77,13 @@ disallow_any_explicit = true
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def reports(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What mypy reports of files of a user, elsewhere, with licet as it is installed; one run, since it is slow."""
     pytest.importorskip("mypy")  # of the group `lint`
     folder = tmp_path_factory.mktemp("types")
+    # What mypy knows of licet and of what it uses is kept for the next time, where pytest keeps such things.
+    cache: pytest.Cache | None = getattr(pytestconfig, "cache", None)
+    kept = cache.mkdir("mypy") if cache else folder / "cache"
     for file in ("user_tools.py", "user_refusals.py", "user_backends.py", "wrong_uses.py"):
         shutil.copy(TYPED / file, folder / file)
     for example in EXAMPLES:
@@ -89,16 +92,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     lines = (folder / "wrong_uses.py").read_text().splitlines()
     (folder / "bare_uses.py").write_text("\n".join(line.partition("  # type:")[0] for line in lines))
     (folder / "strict.ini").write_text(STRICT)
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--config-file",
-        "strict.ini",
-        "--no-error-summary",
-        "--cache-dir",
-        "cache",
-    ]
+    options = ["--config-file", "strict.ini", "--no-error-summary", "--cache-dir", str(kept)]
+    command = [sys.executable, "-m", "mypy", *options]
     files = sorted(file.name for file in folder.glob("*.py"))
     done = subprocess.run([*command, *files], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     return (done.stdout + done.stderr).splitlines()

@@ -329,11 +329,10 @@ def made(attack: Callable[..., Any], needs: Sequence[str] = (), reuse: bool = Fa
 
 def called(attack: "Tool", place: Path, level: str, given: Mapping[str, Any], landlock: int | None = None) -> "Result":
     """One call of an attack at a level, by a gate with backends of this machine, or of one with an older Landlock."""
-    from licet import Backends
-    from sandbox.levels import call, gate
+    from sandbox.levels import call, gate, local_backends
 
     parts = {} if landlock is None else {"sandbox": older_workers(landlock)}
-    backends = Backends.local(place / "state", **parts)
+    backends = local_backends(place / "state", **parts)
     at = gate(place, level, attack, backends=backends, private=["127.0.0.0/8"])
     return call(at, attack.name, given["arguments"])
 

@@ -16,6 +16,7 @@ def told(server: Server) -> bool:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.sampled(3)
 def test_headers_stay_with_the_origin_they_were_meant_for(status: int) -> None:
     names = Names({"good.test": [["127.0.0.1"]], "evil.test": [["127.0.0.1"]]})
     with serving(inner) as evil, serving(lambda _: Answer(status, [("Location", there)])) as good:

@@ -16,7 +16,7 @@ from licet import Backends
 from licet.backends.files.local import MOST_NAMES
 from licet.backends.http_memory import Answer
 from licet.declare.plain_json import is_heavy, plain_data
-from sandbox.levels import WALLED, call, gate, needs_walls
+from sandbox.levels import WALLED, call, gate, local_backends, needs_walls
 
 GROWTH = 128 * MB
 
@@ -71,7 +71,7 @@ def _network(site: Any) -> Any:
     ],
     ids=lambda value: str(value) if not isinstance(value, dict) else ",".join(map(str, value.values())),
 )
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 def test_a_worker_ends_its_own_call(tmp_path: Path, level: str, name: str, given: dict[str, Any], reason: str) -> None:
     needs_walls()
     (tmp_path / "a.txt").write_text("a")
@@ -85,7 +85,7 @@ def test_a_worker_ends_its_own_call(tmp_path: Path, level: str, name: str, given
 
 def _local(place: Path) -> Backends:
     """Files of this machine, and a network in memory."""
-    local = Backends.local(place / "state", environ={"NAME": "x"})
+    local = local_backends(place / "state", environ={"NAME": "x"})
     from msgspec.structs import replace
 
     return replace(local, http=backends().http)
@@ -135,7 +135,7 @@ def test_a_directory_of_too_many_names_is_refused(tmp_path: Path, level: str) ->
     place.mkdir()
     for number in range(MOST_NAMES + 1):
         os.mknod(place / f"{number}")
-    at = gate(place, level, tools.names, backends=Backends.local(tmp_path / "state"))
+    at = gate(place, level, tools.names, backends=local_backends(tmp_path / "state"))
     result = call(at, "names")
     assert (result.reason, result.error) == (
         "LIMIT_SIZE",
@@ -154,7 +154,7 @@ def test_lists_count_as_memory_of_the_call(tmp_path: Path, level: str) -> None:
     place.mkdir()
     for number in range(4999):
         os.mknod(place / f"{number:0200}")
-    local = Backends.local(tmp_path / "state")
+    local = local_backends(tmp_path / "state")
     at = gate(place, level, tools.lists, backends=local, limits={"host_memory_mb": 1})
     assert call(at, "lists", {"many": 20}).value == ["LIMIT_HOST_MEMORY"] * 20
     at = gate(place, level, tools.lists, backends=local, limits={"host_memory_mb": 8})

@@ -53,7 +53,7 @@ def put(kind: str, path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(7)
 def test_what_is_no_regular_file_is_told_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:

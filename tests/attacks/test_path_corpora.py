@@ -8,12 +8,14 @@ import asyncio
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attacks.granted import CANARY, both_ways
+from effort import LONG
 from guard.grants import grant
 from licet.backends.files.local import LocalFiles
 from licet.core.algebra.scope import Malformed
@@ -90,8 +92,13 @@ def is_right(case: dict[str, Any], came: str) -> bool:
 
 
 @both_ways
-def test_every_case_about_paths_is_right(tmp_path: Path, openat2: bool) -> None:
-    cases = [json.loads(line) for line in (Path(str(CORPORA)) / "path_cases.jsonl").read_text().splitlines()]
+def test_every_case_about_paths_is_right(
+    tmp_path: Path, openat2: bool, report_sample: Callable[[int, int], None]
+) -> None:
+    known = [json.loads(line) for line in (Path(str(CORPORA)) / "path_cases.jsonl").read_text().splitlines()]
+    # Most cases only say that nothing outside may be reached, in hundreds of spellings.
+    cases = [case for number, case in enumerate(known) if LONG or case["expect"] != "confine" or not number % 8]
+    report_sample(len(cases), len(known))
     places: dict[str, Path] = {}
     files, wrong, seen = LocalFiles(openat2=openat2), [], Counter[str]()
     for case in cases:
@@ -106,6 +113,6 @@ def test_every_case_about_paths_is_right(tmp_path: Path, openat2: bool) -> None:
             wrong.append((case["id"], case["expect"], came))
     assert [found for found in wrong if found[0] not in DIFFERENCES] == []
     assert {found[0] for found in wrong} == set(DIFFERENCES)  # what is no difference any more is not listed as one
-    assert len(cases) > 1000
+    assert len(known) > 1000
     assert seen["OK"] > 5
-    assert seen["Refused"] > 200
+    assert seen["Refused"] > len(cases) / 6

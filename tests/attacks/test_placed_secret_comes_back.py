@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from licet import Backends, Gate, Tool
+from licet import Gate, Tool
 from licet.backends.http_memory import Answer, MemoryHttp
 from licet.guard.ports import Exchange
 from sandbox import echo_tools as tools
-from sandbox.levels import WALLED, call, gate, needs_walls
+from sandbox.levels import WALLED, call, gate, local_backends, needs_walls
 
 SECRET, PIN = "sk-live/4f9a+Zq\"71'x", "90214417"
 LEVELS = ("native", *WALLED)
@@ -58,7 +58,7 @@ def site(exchange: Exchange) -> Answer:
 
 def world(place: Path, level: str, which: Tool) -> Gate:
     http = MemoryHttp(site, {"echo.test": ["93.184.216.34"]})
-    backends = Backends.local(
+    backends = local_backends(
         place / "state", http=http, secrets={"KEY": SECRET, "PIN": PIN}, environ={"GIVEN": "of the host"}
     )
     return gate(place, level, which, backends=backends, sandbox={"allow_degraded": True})
@@ -87,7 +87,7 @@ ECHOES = ("body", "header", "json", "json-escaped", "gzip", "base64", "utf-16", 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("path", ECHOES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_a_server_that_sends_it_back(tmp_path: Path, path: str, level: str) -> None:
     holds_no_secret(seen(tmp_path, level, tools.fetch_echo, path=path))
 
@@ -106,7 +106,7 @@ def test_an_answer_that_is_json_stays_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("path", ["halves", "bytes", "gzip-bytes", "json", "header"])
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 def test_a_server_that_sends_it_back_in_pieces(tmp_path: Path, path: str, level: str) -> None:
     told = seen(tmp_path, level, tools.stream_echo, path=path).replace("\n", "")
     holds_no_secret(told)

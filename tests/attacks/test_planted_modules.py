@@ -9,11 +9,13 @@ import os
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from effort import LONG
 from licet.sandbox import probe
 from pins import trust
 
@@ -132,24 +134,11 @@ def test_what_is_planted_for_the_first_request_was_loaded_before(agent: Path, ma
 # `licet call` ---------------------------------------------------------------------------------------------------------
 
 
-@needs_walls
-@pytest.mark.parametrize("name", ["csv.py", "_csv.py", "json/__init__.py", "click.py", "httpcore2.py", "src/csv.py"])
-@pytest.mark.sampled(1)
-def test_a_module_that_a_tool_plants_beside_the_manifest_is_not_loaded_by_the_next_call(
-    desk: Path, mark: Path, name: str
-) -> None:
-    call = started(desk, SCRIPT, "call", "desk.yaml", "write_file", f"path={name}", f"text={planted(mark)}")
-    assert call.returncode == 0, call.stderr  # the manifest allows it
-    assert (desk / name).exists()
-    call = started(desk, SCRIPT, "call", "desk.yaml", "total", "text=1\n2")
-    assert (call.returncode, call.stdout) == (0, "3\n"), call.stderr
-    assert not mark.exists()
-
-
 HELPED = TOOLS.replace(
     "import csv\n", "import csv\nfrom aids import clean\ntry:\n    import fast\nexcept ImportError: ...\n"
 )
 AIDS = "try:\n    from . import quick\nexcept ImportError: ...\ndef clean(): ..."
+FREE = ["csv.py", "_csv.py", "json/__init__.py", "click.py", "httpcore2.py", "src/csv.py"]
 CLOSED = [
     "aids/__init__.py", "aids/quick.py", "aids/__pycache__/quick.pyc", "aids.py", "src/aids/__init__.py",
     "fast.py", "fast/__init__.py", "fast.abi3.so", "src/fast.py", "sums/__init__.py",
@@ -157,15 +146,23 @@ CLOSED = [
 
 
 @needs_walls
-@pytest.mark.parametrize("name", CLOSED)
-@pytest.mark.sampled(1)
-def test_what_a_tool_loads_besides_its_own_file_cannot_be_planted(desk: Path, mark: Path, name: str) -> None:
+def test_what_a_tool_plants_beside_the_manifest_is_not_loaded_by_the_next_call(
+    desk: Path, mark: Path, report_sample: Callable[[int, int], None]
+) -> None:
     (desk / "sums.py").write_text(HELPED)
     (desk / "aids").mkdir()
     (desk / "aids" / "__init__.py").write_text(AIDS)
-    call = started(desk, SCRIPT, "call", "desk.yaml", "write_file", f"path={name}", f"text={planted(mark)}")
-    assert call.returncode == 1, call.stdout
-    assert "the code of a tool is never writable" in call.stderr
+    free, closed = (FREE, CLOSED) if LONG else (FREE[:1], CLOSED[:1])
+    report_sample(len(free) + len(closed), len(FREE) + len(CLOSED))
+    for name in (*free, *closed):
+        call = started(desk, SCRIPT, "call", "desk.yaml", "write_file", f"path={name}", f"text={planted(mark)}")
+        if name in FREE:
+            assert call.returncode == 0, call.stderr  # the manifest allows it
+            assert (desk / name).exists()
+        else:
+            assert call.returncode == 1, call.stdout
+            assert "the code of a tool is never writable" in call.stderr
+        assert not mark.exists(), name
     call = started(desk, SCRIPT, "call", "desk.yaml", "total", "text=1\n2")
     assert (call.returncode, call.stdout) == (0, "3\n"), call.stderr
     assert not mark.exists()

@@ -30,6 +30,7 @@ MAPPED = ["[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::ffff:169.254.169.254]", "
 
 
 @pytest.mark.parametrize("spelling", ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "017700000001", "localhost"])
+@pytest.mark.sampled(4)
 def test_loopback_in_another_notation(spelling: str) -> None:
     names = Names({"localhost": [["127.0.0.1"]]})
     with serving(inner) as server:

@@ -9,6 +9,7 @@ from loopback import serving
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.sampled(3)
 def test_a_redirect_does_not_lead_out_of_the_grant(status: int) -> None:
     names = Names({"good.test": [["127.0.0.1"]], "evil.test": [["127.0.0.1"]]})
     with serving(inner) as evil, serving(lambda _: Answer(status, [("Location", there)])) as good:

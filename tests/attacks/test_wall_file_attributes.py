@@ -10,8 +10,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from attacks.behind_walls import CANARY, Outside, raw, scratch
 
 
@@ -90,6 +88,8 @@ def test_read_extended_attributes(outside: Outside) -> None:
     try:
         os.setxattr(outside.secret, "user.note", CANARY.encode())
     except OSError as wrong:
+        import pytest
+
         pytest.skip(f"files here have no extended attributes: {wrong.strerror}")
     outside.shows(read_extended_attributes, lambda said: said != [], refused=None)
 

@@ -24,7 +24,7 @@ def test_the_host_goes_on(inside: Outside) -> None:
 
     tool = made(attack, needs=["env:read:A"])
     backends = Backends.memory(environ={"A": VALUE})
-    at = gate(inside._place, inside.walls, tool, backends=backends, limits={"wall_seconds": 2})
+    at = gate(inside._place, inside.walls, tool, backends=backends, limits={"wall_seconds": 1})
     # The answers would fill many megabytes: what does not fit on the way to the tool is never made.
     result = call(at, "attack", {"many": 200_000})
     assert not result.ok

@@ -96,6 +96,7 @@ PROC_CHANGES = {
 
 @needs_namespaces
 @pytest.mark.parametrize("change", PROC_CHANGES.values(), ids=PROC_CHANGES.keys())
+@pytest.mark.sampled(4)
 def test_proc_is_read_only(change: str) -> None:
     said = Programs("namespaces").python(f"{change}\nprint('done')")
     assert said.split()[0] in ("OSError", "PermissionError", "FileNotFoundError"), said
@@ -124,6 +125,7 @@ USES = {
 
 @needs_namespaces
 @pytest.mark.parametrize(("program", "code", "expected"), USES.values(), ids=USES.keys())
+@pytest.mark.sampled(3)
 def test_programs_find_in_proc_what_they_need(program: str, code: str, expected: str) -> None:
     programs = Programs("namespaces")
     if program == "python":

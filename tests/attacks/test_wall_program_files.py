@@ -24,7 +24,7 @@ def filled(command: tuple[str, ...], where: Path) -> list[str]:
 
 @both_kinds
 @pytest.mark.parametrize("command", READS.values(), ids=READS.keys())
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 def test_reading_what_is_not_granted(kind: str, command: tuple[str, ...], tmp_path: Path) -> None:
     where = place(tmp_path)
     (where / "in" / "link").symlink_to(where / "out" / "secret")
@@ -67,7 +67,7 @@ def state(where: Path) -> list[object]:
 
 @both_kinds
 @pytest.mark.parametrize("line", WRITES.values(), ids=WRITES.keys())
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(4)
 def test_changing_what_is_not_granted(kind: str, line: str, tmp_path: Path) -> None:
     for number, walls in enumerate(("open", kind)):
         (tmp_path / str(number)).mkdir()
@@ -141,6 +141,7 @@ def test_a_link_in_the_place_of_a_granted_directory(kind: str, tmp_path: Path) -
 
 
 @both_kinds
+@pytest.mark.sampled(1)
 def test_everything_granted_is_still_not_the_processes_and_devices_of_the_host(kind: str) -> None:
     own = os.getpid()
     words = ("cat", f"/proc/{own}/cmdline", "/sys/kernel/notes")
@@ -152,6 +153,7 @@ def test_everything_granted_is_still_not_the_processes_and_devices_of_the_host(k
 
 @both_kinds
 @pytest.mark.parametrize("names", [False, True], ids=["any program", "this program"])
+@pytest.mark.sampled(2)
 def test_picking_a_program_for_the_libraries_beside_it(kind: str, names: bool, tmp_path: Path) -> None:
     # With `process:exec:*` the caller picks the program, and with it what lies beside it.
     where = tmp_path.resolve()

@@ -34,6 +34,7 @@ _RARE = ("BPF", "keys of the kernel", "io_uring", "a user namespace", "a child i
 @both_kinds
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are those of x86_64")
 @pytest.mark.parametrize("name", ATTEMPTS)
+@pytest.mark.sampled(6)
 def test_calls_that_lead_around_walls(kind: str, name: str) -> None:
     code = ATTEMPTS[name]
     if "DONE" not in open_programs().python(code):

@@ -52,7 +52,7 @@ def furnished(where: Path) -> None:
 
 @both_kinds
 @pytest.mark.parametrize("words", LAUNCHERS.values(), ids=LAUNCHERS.keys())
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 def test_a_launcher_gains_nothing(kind: str, words: tuple[str, ...], tmp_path: Path) -> None:
     if shutil.which(words[0]) is None:
         pytest.skip(f"there is no {words[0]} here")

@@ -59,7 +59,7 @@ UNIX_DATAGRAM = "a, b = socket.socketpair(1, 2); a.sendto(b'HEARD', sys.argv[1])
     [(CONNECT, socket.SOCK_STREAM), (FASTOPEN, socket.SOCK_STREAM), (DATAGRAM, socket.SOCK_DGRAM)],
     ids=["connect", "fast open", "a datagram, as for a name"],
 )
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 def test_sockets_of_its_own(kind: str, network: tuple[str, ...], code: str, transport: int) -> None:
     if network and kind == "no-namespaces":
         pytest.skip("a call that holds a network is refused without namespaces")
@@ -73,6 +73,7 @@ def test_sockets_of_its_own(kind: str, network: tuple[str, ...], code: str, tran
 
 @both_kinds
 @pytest.mark.parametrize("name", ["path", "abstract"])
+@pytest.mark.sampled(2)
 def test_unix_sockets_of_the_host(kind: str, name: str, tmp_path: Path) -> None:
     address = str(tmp_path / "s") if name == "path" else f"@licet-test-{tmp_path.name}"
     rules = (f"fs:read:{tmp_path}", f"fs:write:{tmp_path}")

@@ -104,7 +104,7 @@ NEVER_SEEN = {"its flags", "an attribute", "who may lock it"}  # not on every fi
 
 @both_kinds
 @pytest.mark.parametrize("what", ATTACKS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_changing_the_file_behind_a_stream(kind: str, what: str, tmp_path: Path) -> None:
     stream, how = OTHERWISE.get(what, (0, "<>"))
     for walls in ("open", kind):
@@ -196,7 +196,7 @@ def test_changing_whatever_is_behind_a_stream(
         "termios.tcsetattr(n, 0, [*termios.tcgetattr(n)[:3], 0, *termios.tcgetattr(n)[4:]])",  # undone at the end
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_doing_something_to_the_terminal(kind: str, attack: str) -> None:
     with terminal() as file:
         termios.tcsetwinsize(file, (24, 80))

@@ -26,7 +26,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("tree", TREES.values(), ids=TREES.keys())
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_whatever_a_program_leaves_in_its_scratch_is_removed(
     tree: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("what", [what for what, brings in ATTACKS.items() if brings])
+@pytest.mark.sampled(7)
 def test_without_walls_it_works(at: Path, what: str) -> None:
     result = call(gate(at, "native", thieves.steal), "steal", arguments(what, at))
     assert str(result.unwrap()).startswith("got")
@@ -63,6 +64,7 @@ def test_without_walls_it_works(at: Path, what: str) -> None:
 
 @pytest.mark.parametrize("level", WALLED)
 @pytest.mark.parametrize("what", ATTACKS)
+@pytest.mark.sampled(10)
 def test_behind_walls_it_does_not(at: Path, what: str, level: str) -> None:
     result = call(gate(at, level, thieves.steal), "steal", arguments(what, at))
     value = str(result.unwrap())

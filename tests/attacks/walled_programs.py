@@ -74,10 +74,13 @@ class Programs:
         anything: bool = True,
         path: str = "/usr/bin:/bin",
         landlock: int | None = None,
+        deletes: Any = "call",
+        written: bool = True,
         **given: Any,
     ) -> None:
         programs = (*(["process:exec:*"] if anything else []), *([f"process:exec:{PYTHON}"] if named else []))
-        self.grant = grant([*rules, *programs], deny=deny, effect=effect, private=private)
+        held = {"deletes": deletes, "written": written}
+        self.grant = grant([*rules, *programs], deny=deny, effect=effect, private=private, **held)
         manifest = replace(self.grant.reach.manifest, limits=dict(limits or {}), allow_degraded=True)
         self.grant.reach = replace(self.grant.reach, manifest=manifest)
         support = _KINDS.get(kind, probe.support)

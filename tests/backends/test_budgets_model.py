@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import astuple
 
+from effort import LONG
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets, this_process
 from licet.core.decision.request import Usage
 from licet.core.policy.terms import Budget
@@ -215,6 +216,10 @@ class SqliteModel(MemoryModel):
         assert shown == Counter((*astuple(claim)[:5], lost) for claim, lost in claims)
 
 
-MemoryModel.TestCase.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=25)
-SqliteModel.TestCase.settings = settings(max_examples=settings().max_examples // 4, stateful_step_count=25)
+MemoryModel.TestCase.settings = settings(
+    max_examples=settings().max_examples // (3 if LONG else 5), stateful_step_count=25
+)
+SqliteModel.TestCase.settings = settings(
+    max_examples=settings().max_examples // (4 if LONG else 8), stateful_step_count=25
+)
 TestMemoryBudgets, TestSqliteBudgets = MemoryModel.TestCase, SqliteModel.TestCase

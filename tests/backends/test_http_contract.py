@@ -178,7 +178,7 @@ def test_a_body_that_breaks_off_is_no_answer(net: Net) -> None:
 
 def test_many_requests_at_once_do_not_mix(net: Net) -> None:
     async def work() -> None:
-        bodies = [str(number).encode() * 50 for number in range(60)]
+        bodies = [str(number).encode() * 50 for number in range(20)]
         found = await asyncio.gather(*(ask(net, net.to("echo", "POST", body)) for body in bodies))
         assert [body for _, _, body in found] == bodies
 
@@ -276,6 +276,7 @@ def test_a_connection_whose_answer_was_left_early_is_not_used_again(tmp_path: Pa
     [("POST", b"x", 1), ("PUT", b"x", 1), ("PATCH", b"x", 1), ("DELETE", b"", 1), ("DELETE", b"x", 2), ("GET", b"x", 2)]
     + [("PROPFIND", b"x", 2), ("post", b"x", 2)],
 )
+@pytest.mark.sampled(8)
 def test_a_body_that_servers_may_leave_unread_is_the_last_of_its_connection(
     tmp_path: Path, http2: bool, method: str, body: bytes, connections: int
 ) -> None:
@@ -310,6 +311,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("secured", [False, True], ids=["plain", "over TLS"])
 @pytest.mark.parametrize(("method", "answer"), ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.sampled(8)
 def test_bytes_behind_an_answer_are_not_the_next_answer(
     tmp_path: Path, method: str, answer: bytes, secured: bool
 ) -> None:

@@ -22,14 +22,28 @@ from .strategies import PlainSet, rules, sets_of
 HERE = Origin("agent.yaml", 1, 1)
 
 
-def layer(allows: Iterable[str] = (), denies: Iterable[str] = (), kind: Any = "manifest", **given: Any) -> Layer:
-    """A layer of rules, each with another line number; connectors have their own lists."""
+def layer(
+    allows: Iterable[str] = (),
+    denies: Iterable[str] = (),
+    kind: Any = "manifest",
+    *,
+    by_fs_reach: bool = False,
+    **given: Any,
+) -> Layer:
+    """A layer of rules, each with another line number; connectors have their own lists.
+
+    With `by_fs_reach`, deletes of files are allowed by `fs_reach.write`, and otherwise by `grants`.
+    """
     given.setdefault("silent", frozenset({"connector"}))
+
+    def key(text: str) -> str:
+        return "capabilities.fs_reach.write" if by_fs_reach and text.startswith("fs:delete:") else "grants"
+
     return Layer(
         kind,
         f"the {kind}",
         HERE,
-        tuple(Rule(Capability(text), Origin("agent.yaml", line, 3), "grants") for line, text in enumerate(allows, 10)),
+        tuple(Rule(Capability(text), Origin("agent.yaml", line, 3), key(text)) for line, text in enumerate(allows, 10)),
         tuple(Rule(Capability(text), Origin("agent.yaml", line, 3), "deny") for line, text in enumerate(denies, 50)),
         **given,
     )
@@ -96,14 +110,15 @@ def _often_none(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(st.none(), st.none(), values)
 
 
-def _layer_of(found: PlainSet, kind: Any, silent: frozenset[str]) -> Layer:
-    return layer([rule.text for rule in found.allow], [rule.text for rule in found.deny], kind, silent=silent)
+def _layer_of(found: PlainSet, kind: Any, silent: frozenset[str], by_fs_reach: bool = False) -> Layer:
+    allows, denies = [rule.text for rule in found.allow], [rule.text for rule in found.deny]
+    return layer(allows, denies, kind, silent=silent, by_fs_reach=by_fs_reach)
 
 
 _plain_sets = st.builds(
     PlainSet, st.lists(rules, max_size=8).map(tuple), st.one_of(st.just(()), st.lists(rules, max_size=3).map(tuple))
 )
-_own_layers = st.builds(_layer_of, _plain_sets, st.just("manifest"), st.just(frozenset[str]()))
+_own_layers = st.builds(_layer_of, _plain_sets, st.just("manifest"), st.just(frozenset[str]()), st.booleans())
 _narrowing = st.builds(
     _layer_of, sets_of("network"), st.sampled_from(("workspace", "bundle")), st.just(ALL_BUT_NETWORK)
 )
@@ -167,6 +182,8 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
         st.sampled_from((300, 600)),
         st.integers(1, 2),
         st.sampled_from((None, (), ("k1",), ("k1", "k2"))),
+        st.sampled_from(WRITE_APPROVALS),
+        st.booleans(),
     ),
     "budget": st.builds(
         Budget,

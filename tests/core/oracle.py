@@ -166,6 +166,21 @@ def holds_a_write(manifest: Manifest, name: str) -> bool:
     )
 
 
+def delete_mode(manifest: Manifest) -> str:
+    """When deletes inside `fs_reach.write` ask; a policy that is not pinned approves none."""
+    mode = manifest.approvals.delete
+    return "session" if mode == "manifest" and not manifest.pinned else mode
+
+
+def is_free_delete(manifest: Manifest, name: str, use: Use) -> bool:
+    """Whether a use is a delete that does not ask on its own: every ceiling allows it by `fs_reach.write`."""
+    if (use.domain, use.action) != ("fs", "delete") or delete_mode(manifest) == "call":
+        return False
+    ceilings = [layer for layer in layers_of(manifest, name) if layer.kind in ("manifest", "personality")]
+    written = [[rule for rule in layer.allows if rule.key.endswith("fs_reach.write")] for layer in ceilings]
+    return all(any(covers(rule.capability, use) for rule in rules) for rules in written)
+
+
 def asks(manifest: Manifest, name: str) -> bool:
     """Whether every call of a callable tool needs an approval."""
     admissions = manifest.admissions[name]
@@ -173,7 +188,10 @@ def asks(manifest: Manifest, name: str) -> bool:
     if asked == "manifest" and not manifest.pinned:
         asked = "session"
     destructive = stated_class(manifest.tools[name], admissions) == "destructive"
-    return destructive or (asked != "manifest" and holds_a_write(manifest, name))
+    deletes = delete_mode(manifest) == "session" and any(
+        is_free_delete(manifest, name, use) and may_use(manifest, name, use) for use in all_uses("fs")
+    )
+    return destructive or deletes or (asked != "manifest" and holds_a_write(manifest, name))
 
 
 def within_budget(manifest: Manifest, name: str) -> bool:
@@ -194,7 +212,7 @@ def verdicts(manifest: Manifest, name: str, uses: Iterable[Use]) -> dict[Use, st
     always = asks(manifest, name)
     found = {}
     for use in uses:
-        one_by_one = effect == "full" and effect_of(use) == "delete"
+        one_by_one = effect == "full" and effect_of(use) == "delete" and not is_free_delete(manifest, name, use)
         allowed = "ask" if always or one_by_one else "allow"
         found[use] = allowed if may_use(manifest, name, use) else "deny"
     return found

@@ -5,12 +5,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from core.manifests import manifest, tool
+from core.manifests import layer, manifest, tool
 from licet.core.algebra.use import Use
 from licet.core.decision.decision import Event
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import Approval, Request
 from licet.core.policy.effects import EffectClass
+from licet.core.policy.terms import Approvals, WriteApproval
 from licet.guard.grant import Grant
 
 
@@ -32,14 +33,19 @@ def grant(
     ttl: int | None = None,
     ask: Any = nobody,
     seen: list[Event] | None = None,
+    deletes: WriteApproval = "call",
+    written: bool = True,
 ) -> Grant:
-    """The grant of one call. The manifest allows what the tool needs, unless `allows` is given."""
+    """The grant of one call. The manifest allows what the tool needs, unless `allows` is given.
+
+    `deletes` is its `approvals.delete`. With `written`, `fs_reach.write` allows its deletes, otherwise `grants`.
+    """
     needs = tuple(needs)
     spec = replace(tool(name, *needs, effect=effect), storage_ttl_seconds=ttl)
     ceiling = manifest(
         spec,
-        allows=needs if allows is None else tuple(allows),
-        denies=tuple(deny),
+        layers=(layer(needs if allows is None else tuple(allows), tuple(deny), by_fs_reach=written),),
+        approvals=Approvals(delete=deletes),
         max_effect=effect,
         private=(tuple(private),),
         agent=agent,

@@ -95,6 +95,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.sampled(12)
 def test_arguments_outside_the_rules_are_refused_before_anything_runs(tmp_path: Path, case: str) -> None:
     result = judged(tmp_path, *REFUSED[case])
     assert (result.code, result.reason) == ("denied", "ARGUMENT_NOT_ALLOWED")

@@ -70,6 +70,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("write", ["call", "session"])
 @pytest.mark.parametrize("answer", ["approved", "denied", "absent"])
+@pytest.mark.sampled(8)
 def test_an_answer_after_the_expiry_does_not_count(tmp_path: Path, kind: str, write: str, answer: str) -> None:
     person = Person(answer)
     at = asking(tmp_path, person.approver(kind), write, person.clock)

@@ -84,6 +84,7 @@ CHARGES: dict[str, tuple[list[Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", CHARGES)
+@pytest.mark.sampled(10)
 def test_a_call_is_settled_at_what_its_tool_reports_and_never_at_more_than_it_declares(
     tmp_path: Path, budgets: Budgets, case: str
 ) -> None:

@@ -70,6 +70,7 @@ def outcome(folder: Path, name: str) -> Result:
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.sampled(12)
 def test_a_carried_result_explains_like_the_original(
     tmp_path: Path, name: str, copied: Callable[[Result], Result]
 ) -> None:

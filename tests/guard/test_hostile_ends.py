@@ -5,7 +5,8 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
@@ -237,15 +238,20 @@ async def one(at: Gate, name: str, arguments: dict[str, Any]) -> Result:
         return await session.call(name, arguments)
 
 
-def ended(folder: Path, name: str, how: str) -> tuple[Result, list[str]]:
-    """The result of a call, and the codes in the receipts that are kept of it."""
+@pytest.fixture(scope="module")
+def opened(store_root: Path) -> Iterator[Gate]:
+    """A gate that keeps its receipts in a file."""
+    folder = Path(tempfile.mkdtemp(dir=store_root))
     ledger = SqliteLedger(folder / "ledger.sqlite")
-    try:
-        at = gate(folder, *TOOLS, backends=Backends.memory(ledger=ledger), budget={"max_cost_usd": 5})
-        result = asyncio.run(one(at, name, {"how": how}))
-    finally:
-        ledger.close()
-    with LedgerReader(ledger.path) as reader:
+    yield gate(folder, *TOOLS, backends=Backends.memory(ledger=ledger), budget={"max_cost_usd": 500})
+    ledger.close()
+
+
+def ended(at: Gate, name: str, how: str) -> tuple[Result, list[str]]:
+    """The result of a call, and the kinds of the receipts that are kept of it."""
+    result = asyncio.run(one(at, name, {"how": how}))
+    assert isinstance(at.ports.ledger, SqliteLedger)
+    with LedgerReader(at.ports.ledger.path) as reader:
         kept = [row.kind for row in reader.show(result.receipt)]
     return result, kept
 
@@ -253,8 +259,8 @@ def ended(folder: Path, name: str, how: str) -> tuple[Result, list[str]]:
 @pytest.mark.parametrize("name", ["raising", "raising_in_a_thread"])
 @pytest.mark.parametrize("how", RAISED)
 @pytest.mark.sampled(25)
-def test_any_error_of_a_tool_becomes_a_result_with_a_receipt(tmp_path: Path, name: str, how: str) -> None:
-    result, kept = ended(tmp_path, name, how)
+def test_any_error_of_a_tool_becomes_a_result_with_a_receipt(opened: Gate, name: str, how: str) -> None:
+    result, kept = ended(opened, name, how)
     assert result.error.startswith(RAISED[how][1])
     assert (result.ok, result.code, kept) == (False, "execution_failed", ["decision", "receipt"])
     assert result.cost_usd == Decimal("0.5")  # it has run, and nothing is given back
@@ -264,8 +270,8 @@ def test_any_error_of_a_tool_becomes_a_result_with_a_receipt(tmp_path: Path, nam
 @pytest.mark.parametrize("name", ["returning", "returning_in_a_thread"])
 @pytest.mark.parametrize("how", RETURNED)
 @pytest.mark.sampled(13)
-def test_any_value_of_a_tool_becomes_a_result_with_a_receipt(tmp_path: Path, name: str, how: str) -> None:
-    result, kept = ended(tmp_path, name, how)
+def test_any_value_of_a_tool_becomes_a_result_with_a_receipt(opened: Gate, name: str, how: str) -> None:
+    result, kept = ended(opened, name, how)
     assert RETURNED[how][1] in result.error
     assert result.ok is not bool(RETURNED[how][1])
     assert kept == ["decision", "receipt"]
@@ -342,7 +348,7 @@ with LedgerReader(ledger.path) as reader:
     ("how", "name"),
     [("asyncio.run", "wait"), ("loop", "wait"), ("loop", "compute"), ("handler", "wait"), ("handler", "compute")],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_ctrl_c_is_raised_to_the_caller_and_leaves_a_receipt(tmp_path: Path, how: str, name: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path), how, name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

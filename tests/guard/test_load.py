@@ -8,8 +8,8 @@ from guard.gates import checks, gate
 from licet import Backends, Context, Gate, tool
 from licet.backends.memory import MemoryLedger
 
-CALLS = 10_000 if LONG else 2_000
-SESSIONS = 1_000 if LONG else 200
+CALLS = 10_000 if LONG else 500
+SESSIONS = 1_000 if LONG else 100
 
 
 @tool(needs=["env:read:*", "storage:*:session"], effect="read_only", sandbox="native")

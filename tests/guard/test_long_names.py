@@ -52,6 +52,7 @@ def sizes(result: Result) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("what", ASKED)
+@pytest.mark.sampled(4)
 def test_messages_about_a_long_name_are_short(tmp_path: Path, what: str) -> None:
     grants = ["env:read:A", "fs:read:${workdir}/notes", "network:*:h.example", "secret:read:A", "process:exec:ls"]
     manifest = policy(tmp_path, ask, grants=grants)

@@ -36,6 +36,7 @@ def flooded(tmp_path: Path, **given: Any) -> Result:
 
 @pytest.mark.parametrize("before", [900, 960, *range(1000, 1030, 3)])
 @pytest.mark.parametrize("how", ["text", "list", "error"])
+@pytest.mark.sampled(12)
 def test_a_cut_result_does_not_end_with_half_a_secret(tmp_path: Path, how: str, before: int) -> None:
     result = flooded(tmp_path, how=how, before=before, times=300)
     encoded = base64.b64encode(SECRET.encode()).decode()

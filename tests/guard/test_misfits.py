@@ -221,6 +221,7 @@ def test_each_difference_between_a_tool_and_its_declaration_is_a_misfit(tmp_path
 
 @pytest.mark.parametrize("mode", ["refuse", "deny"])
 @pytest.mark.parametrize("case", NEEDS)
+@pytest.mark.sampled(6)
 def test_a_reload_that_takes_something_away_denies_calls_from_then_on(tmp_path: Path, case: str, mode: Any) -> None:
     t, given, (_, capability, reason, _) = MISFITS[case]
     wide = {"grants": [str(rule) for rule in t.needs]}
@@ -339,7 +340,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("mode", ["refuse", "narrow", "deny"])
 @pytest.mark.parametrize("case", HELD)
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(5)
 def test_a_tool_is_denied_to_a_delegate_that_holds_nothing_of_what_it_needs(
     tmp_path: Path, case: str, mode: Any
 ) -> None:

@@ -103,7 +103,7 @@ WRONG: dict[str, object] = {
     "no entry for it": {"format": 1, "manifests": {}},
     "another format": {"format": 2, "manifests": {"agent.yaml": "DIGEST"}},
     "a format that is no number": {"format": True, "manifests": {"agent.yaml": "DIGEST"}},
-    "more than is known": {"format": 1, "manifests": {"agent.yaml": "DIGEST"}, "tools": {}},
+    "more than is known": {"format": 1, "manifests": {"agent.yaml": "DIGEST"}, "signed": {}},
     "no list": {"format": 1, "manifests": ["DIGEST"]},
     "no digest": {"format": 1, "manifests": {"agent.yaml": None}},
     "a key twice": '{"format": 1, "manifests": {"agent.yaml": "DIGEST", "agent.yaml": "DIGEST"}}',
@@ -114,6 +114,7 @@ WRONG: dict[str, object] = {
 
 
 @pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
+@pytest.mark.sampled(4)
 def test_a_lock_without_the_digest_of_the_manifest_is_a_refusal(content: object, place: Path) -> None:
     digest = load_manifest("agent.yaml").digest
     trust(place / "agent.yaml")  # nothing makes up for it

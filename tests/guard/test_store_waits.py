@@ -3,16 +3,15 @@
 import asyncio
 import json
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 from effort import LONG
 from guard.gates import gate
 from licet import Backends, Context, Gate, Result, tool
@@ -27,6 +26,12 @@ from licet.guard.ports import Claim, Reservation
 
 STORES = {"ledger": SqliteLedger, "budgets": SqliteBudgets, "kv": SqliteKv, "approver": SqliteApprovals}
 HELD: dict[str, sqlite3.Connection] = {}
+
+
+@pytest.fixture
+def tmp_path(store_path: Path) -> Path:
+    """In memory: SQLite asks the disk for each commit, and waits for it."""
+    return store_path
 
 
 @contextmanager
@@ -73,12 +78,18 @@ def opened(folder: Path, approvals: str = "manifest") -> Gate:
     )
 
 
-def ask(at: Gate, name: str, **arguments: Any) -> Result:
-    async def once() -> Result:
-        async with at.session("s") as session:
-            return await session.call(name, arguments)
+async def asked(at: Gate, name: str, **arguments: Any) -> Result:
+    async with at.session("s") as session:
+        return await session.call(name, arguments)
 
-    return asyncio.run(once())
+
+def ask(at: Gate, name: str, **arguments: Any) -> Result:
+    return asyncio.run(asked(at, name, **arguments))
+
+
+async def at_once(calls: Iterable[Awaitable[Result]]) -> list[Result]:
+    """Wait for several deadlines in the time of one."""
+    return await asyncio.gather(*calls)
 
 
 BUSY = {
@@ -89,19 +100,22 @@ BUSY = {
 }
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_a_busy_store_is_waited_for_until_the_deadline_and_named(tmp_path: Path, store: str) -> None:
-    name, code, reason = BUSY[store]
-    at = opened(tmp_path, "session")
-    ask(at, "keep")
-    ask(at, "write")
-    path = tmp_path / "state" / f"{store}.sqlite"
-    with held(path):
-        result = ask(at, name)
-    assert (result.ok, result.code, result.reason) == (False, code, reason)
-    said = " ".join(result.explain().split())
-    assert f"{path} was busy: waited " in said
-    assert " seconds for the other processes and threads that use it" in said
+def test_a_busy_store_is_waited_for_until_the_deadline_and_named(tmp_path: Path) -> None:
+    calls = []
+    with ExitStack() as kept:
+        for store, (name, _, _) in BUSY.items():
+            (tmp_path / store).mkdir()
+            at = opened(tmp_path / store, "session")
+            ask(at, "keep")
+            ask(at, "write")
+            kept.enter_context(held(tmp_path / store / "state" / f"{store}.sqlite"))
+            calls.append(asked(at, name))
+        results = asyncio.run(at_once(calls))
+    for (store, (_, code, reason)), result in zip(BUSY.items(), results, strict=True):
+        assert (result.ok, result.code, result.reason) == (False, code, reason), store
+        said = " ".join(result.explain().split())
+        assert f"{tmp_path}/{store}/state/{store}.sqlite was busy: waited " in said
+        assert " seconds for the other processes and threads that use it" in said
 
 
 def test_a_result_whose_receipt_could_not_be_written_says_that_the_tool_ran(tmp_path: Path) -> None:
@@ -166,14 +180,15 @@ STUCK: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("stores", "code", "reason"), STUCK.values(), ids=STUCK)
-def test_a_store_that_never_answers_does_not_hold_up_a_call(
-    tmp_path: Path, stores: dict[str, Any], code: str, reason: str
-) -> None:
-    backends = Backends.memory(files={"/srv/b": b""}, **stores)
+def test_a_store_that_never_answers_does_not_hold_up_a_call(tmp_path: Path) -> None:
     allowed = {"fs_reach": {"write": ["/srv"]}, "budget": {"max_cost_usd": 50}, "limits": {"wall_seconds": 1}}
-    result = ask(gate(tmp_path, write, backends=backends, **allowed), "write")
-    assert (result.ok, result.code, result.reason) == (False, code, reason)
+    gates = [
+        gate(tmp_path, write, backends=Backends.memory(files={"/srv/b": b""}, **stores), **allowed)
+        for stores, _, _ in STUCK.values()
+    ]
+    results = asyncio.run(at_once([asked(at, "write") for at in gates]))
+    for (how, (_, code, reason)), result in zip(STUCK.items(), results, strict=True):
+        assert (result.ok, result.code, result.reason) == (False, code, reason), how
 
 
 MANY = """
@@ -224,7 +239,6 @@ print(json.dumps([json.loads(open(end).read() or "[]") for end in ends]))
 
 
 def test_many_processes_on_one_store_lose_no_call(tmp_path: Path) -> None:
-    many = 64 if LONG else 16
-    command = [sys.executable, "-c", MANY, str(tmp_path), str(many), "3"]
-    said = json.loads(subprocess.run(command, capture_output=True, timeout=500, check=True).stdout)
+    many = 64 if LONG else 8
+    said = json.loads(warm.run(MANY, [str(tmp_path), str(many), "3"]).stdout)
     assert said == [["done:"] * 3] * many

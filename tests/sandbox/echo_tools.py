@@ -6,7 +6,7 @@ from typing import Any
 
 from licet import Context, Refused, SyncContext, tool
 
-NEEDS = ["secret:read:KEY", "secret:read:PIN", "network:*:echo.test", "process:exec:*", "env:read:GIVEN", "fs:read:*"]
+NEEDS = ["secret:read:KEY", "secret:read:PIN", "network:*:echo.test", "process:exec:*", "env:read:GIVEN"]
 
 
 @tool(needs=NEEDS, effect="write_limited")

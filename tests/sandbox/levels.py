@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from licet import Backends, Gate, Result, Tool, load_manifest
+from licet.backends.budgets import MemoryBudgets
+from licet.backends.kv import MemoryKv
+from licet.backends.memory import MemoryLedger
 from licet.sandbox import probe
 from pins import pinned
 
@@ -46,6 +49,12 @@ def gate(
     path.write_text(json.dumps(content), encoding="utf-8")
     parts = Backends.memory() if backends is None else backends
     return Gate(pinned(load_manifest(path)), tools, parts, workdir=folder, unchecked_imports=unchecked_imports)
+
+
+def local_backends(folder: Path, **parts: Any) -> Backends:
+    """Files, programs and network of this machine. What a call is recorded in is in memory: a disk takes its time."""
+    stores = {"kv": MemoryKv(), "ledger": MemoryLedger(), "budgets": MemoryBudgets()}
+    return Backends.local(folder, **{**stores, **parts})
 
 
 def call(at: Gate, tool: str, arguments: Mapping[str, Any] | None = None) -> Result:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from licet import Backends, Gate
+from licet import Gate
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.http_memory import Answer
 from loopback import serving
 from sandbox import class_tools as tools
-from sandbox.levels import call, gate, needs_walls
+from sandbox.levels import call, gate, local_backends, needs_walls
 
 CLASSES = ("read_only", "write_limited", "full", "destructive")
 NO = "no: PermissionError"
@@ -33,7 +33,7 @@ def at_class(place: Path, level: str, effect: str, port: int, approver: MemoryAp
     (place / "work").mkdir()
     (place / "work" / "file").write_text("old")
     more: dict[str, Any] = {"grants": grants, "private": ["127.0.0.0/8"], "budget": {"max_calls_per_session": 9}}
-    backends = Backends.local(place / "state", approver=approver)
+    backends = local_backends(place / "state", approver=approver)
     return gate(place, level, tools.directly, tools.by_handles, backends=backends, effect=effect, **more)
 
 
@@ -55,7 +55,7 @@ DIRECTLY = {
 
 @pytest.mark.parametrize("effect", CLASSES)
 @pytest.mark.parametrize("what", DIRECTLY)
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(4)
 def test_a_class_holds_behind_the_wall(tmp_path: Path, port: int, what: str, effect: str) -> None:
     at = at_class(tmp_path, "isolated", effect, port, MemoryApprover(lambda _: "approved"))
     assert answer(at, "directly", what, tmp_path, port) == DIRECTLY[what][CLASSES.index(effect)]
@@ -78,7 +78,7 @@ BY_HANDLES = {
 
 @pytest.mark.parametrize("effect", CLASSES)
 @pytest.mark.parametrize("what", BY_HANDLES)
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 def test_a_class_holds_for_each_use_of_a_handle_and_asks_about_what_it_must(
     tmp_path: Path, port: int, what: str, effect: str
 ) -> None:
@@ -99,3 +99,36 @@ def test_a_delete_that_nobody_agrees_to_does_not_happen(tmp_path: Path, port: in
     at = at_class(tmp_path, "restricted", effect, port, approver)
     assert answer(at, "by_handles", "delete", tmp_path, port) == "no: APPROVAL_DENIED"
     assert (tmp_path / "work" / "file").read_text() == "old"
+
+
+DELETES = {
+    "each asks": ("call", True, NO, []),
+    "once a session": ("session", True, "done", [True]),
+    "in the policy": ("manifest", True, "done", []),
+    "by grants": ("session", False, NO, []),
+}
+
+
+@pytest.mark.parametrize("case", DELETES)
+def test_a_full_tool_deletes_past_its_handles_if_that_was_approved_before(tmp_path: Path, case: str) -> None:
+    delete, written, expected, asked = DELETES[case]
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "file").write_text("old")
+    approver = MemoryApprover(lambda _: "approved")
+    allowed: dict[str, Any] = {"grants": [f"fs:*:{tmp_path}/work"]}
+    if written:
+        allowed = {"grants": [], "fs_reach": {"read": [f"{tmp_path}/work"], "write": [f"{tmp_path}/work"]}}
+    at = gate(
+        tmp_path,
+        "isolated",
+        tools.directly,
+        backends=local_backends(tmp_path / "state", approver=approver),
+        effect="full",
+        approvals={"write": "manifest", "delete": delete},
+        budget={"max_calls_per_session": 9},
+        destinations={"allow": ["*"]},
+        **allowed,
+    )
+    assert answer(at, "directly", "delete", tmp_path, 1) == expected
+    assert (tmp_path / "work" / "file").exists() is (expected == NO)
+    assert [question.approval.deletes for question in approver.asked] == asked

@@ -75,7 +75,7 @@ BACKENDS: dict[str, Callable[[], Backends]] = {
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("given", BACKENDS)
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 def test_what_was_not_declared_is_refused_whatever_backends_there_are(tmp_path: Path, level: str, given: str) -> None:
     if level != "native":
         needs_walls()
@@ -92,6 +92,7 @@ def test_what_was_not_declared_is_refused_whatever_backends_there_are(tmp_path: 
 
 
 @pytest.mark.parametrize("given", BACKENDS)
+@pytest.mark.sampled(4)
 def test_a_library_is_refused_by_the_grant_whatever_backends_there_are(tmp_path: Path, given: str) -> None:
     needs_walls()
     every = [tool for tool, _, _ in LIBRARIES]

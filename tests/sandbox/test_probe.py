@@ -64,6 +64,7 @@ def test_everything_holds_where_nothing_is_missing() -> None:
     ],
     ids=["no landlock", "landlock refused", "landlock pretended", "rules pretended", "closing pretended"],
 )
+@pytest.mark.sampled(3)
 def test_a_wall_that_does_not_stand_is_noticed(numbers: dict[int, int], wall: str, reason: str) -> None:
     found = looked(numbers)
     assert not found["restricted"]
@@ -76,6 +77,7 @@ def test_a_wall_that_does_not_stand_is_noticed(numbers: dict[int, int], wall: st
 @pytest.mark.parametrize(
     "numbers", [{272: 1}, {272: 0}, {165: 1}], ids=["unshare refused", "pretended", "mount refused"]
 )
+@pytest.mark.sampled(1)
 def test_without_namespaces_the_levels_stand(numbers: dict[int, int]) -> None:
     found = looked(numbers)
     assert found["restricted"]

@@ -142,6 +142,7 @@ def test_the_rules_are_those_of_the_worker_that_ran(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("level", "name"), [("native", "spawned"), ("isolated", "spawned"), ("isolated", "by_library")]
 )
+@pytest.mark.sampled(3)
 def test_programs_record_what_they_could_touch(tmp_path: Path, support: Any, level: str, name: str) -> None:
     at, data = made(tmp_path, level, support), tmp_path / "data"
     arguments = {"programs": ["/bin/sh", "/bin/sh"]} if name == "spawned" else {"program": "/bin/sh"}

@@ -122,7 +122,7 @@ def at_native(case: str, place: Path) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("level", WALLED)
 @pytest.mark.parametrize("case", CALLS)
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(10)
 def test_a_tool_sees_the_same_behind_walls(tmp_path: Path, case: str, level: str) -> None:
     needs_walls()
     which, arguments = CALLS[case]

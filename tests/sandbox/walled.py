@@ -65,6 +65,9 @@ def apart(do):
     status = os.waitpid(child, 0)[1]
     return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else json.loads(said)
 
+if spec["filter"] is not None:  # each child writes its own number into a filter that is made once
+    seccomp.program(own_pid=OUTSIDE if spec["own_pid"] else None, **spec["filter"])
+
 def walls():
     hardening.no_new_privs()
     if spec["rules"] is not None:

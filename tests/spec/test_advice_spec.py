@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from effort import LONG
-from licet import Use, decide, use_of_path
+from licet import Manifest, Use, decide, use_of_path
 from licet.assemble import review
 from licet.core.decision.decision import Deny
 from licet.core.decision.fixes import add_need
@@ -318,8 +318,8 @@ SIBLINGS = (
 )
 
 
-def ask(place: Path, files: Files, use: str) -> Any:
-    """What a call comes to, with these files on disk."""
+def read(place: Path, files: Files) -> Manifest:
+    """The manifest that these files give, on disk."""
     for name, data in files.items():
         text = json.dumps(data)
         if name == SOURCE:
@@ -328,7 +328,12 @@ def ask(place: Path, files: Files, use: str) -> Any:
         (place / name).write_text(text)
     policy = review(MANIFEST, personality=PERSONALITY if PERSONALITY in files else None)
     assert policy.manifest is not None, policy.problems
-    return foreseen(decide(Request("t", (Use(use),)), policy.manifest), policy.manifest)
+    return policy.manifest
+
+
+def ask(manifest: Manifest, use: str) -> Any:
+    """What a call comes to."""
+    return foreseen(decide(Request("t", (Use(use),)), manifest), manifest)
 
 
 SMALLEST: Files = {
@@ -354,8 +359,9 @@ def test_following_the_advice_leads_to_a_call_that_is_not_denied_and_to_nothing_
     place = tmp_path_factory.mktemp("advice")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        decision = ask(place, files, use)
-        others = [other for other in SIBLINGS if other != use and isinstance(ask(place, files, other), Deny)]
+        manifest = read(place, files)
+        decision = ask(manifest, use)
+        others = [other for other in SIBLINGS if other != use and isinstance(ask(manifest, other), Deny)]
         only_added = True
         for _ in range(8):
             if not isinstance(decision, Deny):
@@ -368,14 +374,15 @@ def test_following_the_advice_leads_to_a_call_that_is_not_denied_and_to_nothing_
             # Two lines may share a step, such as the removal of one deny: it is done once.
             for step in dict.fromkeys(step for rule in decision.rules for step in rule.fix.split("; ")):
                 follow(step, files)
-            decision = ask(place, files, use)
+            manifest = read(place, files)
+            decision = ask(manifest, use)
             if isinstance(decision, Deny):
                 remaining = [(rule.text, _file(rule.origin)) for rule in decision.rules]
                 assert not set(before) & set(remaining), decision
         assert decision.verdict in ("allow", "ask")
         # What stands in the way of the tool itself, a class or a deny stands in the way of more than this use.
         if only_added:
-            assert [other for other in others if not isinstance(ask(place, files, other), Deny)] == []
+            assert [other for other in others if not isinstance(ask(manifest, other), Deny)] == []
     shutil.rmtree(place)
 
 

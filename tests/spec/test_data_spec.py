@@ -53,7 +53,7 @@ def problems_of(data: Any, **more: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("world", SOUND_WORLDS, ids=lambda world: world.name)
-@pytest.mark.sampled(70)
+@pytest.mark.sampled(35)
 def test_the_digest_is_that_of_the_same_files(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     personality = world.write(tmp_path)
@@ -232,8 +232,8 @@ def nested(depth: int) -> list[Any]:
 
 
 def repeated(depth: int) -> list[Any]:
-    """A short program for a list of `10 ** depth` values."""
-    value: list[Any] = ["PATH"]
+    """A short program for a list of `10 ** depth` values, of which a few thousand are as long as a file may be."""
+    value: list[Any] = ["PATH" * 100]
     for _ in range(depth):
         value = [value] * 10
     return value

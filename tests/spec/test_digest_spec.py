@@ -65,10 +65,12 @@ def test_a_digest_looks_like_one(whole: str) -> None:
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", whole)
 
 
-@pytest.mark.parametrize("change", SPEC["changes"], ids=_id)
-@pytest.mark.sampled(40)
-def test_a_change_of_meaning_changes_the_digest(change: dict[str, Any], whole: str, tmp_path: Path) -> None:
-    assert digest_of_data(tmp_path / "changed", changed(change)) != whole
+def test_each_change_of_meaning_gives_a_digest_of_its_own(whole: str, tmp_path: Path) -> None:
+    said = {whole: "no change"}
+    for change in SPEC["changes"]:
+        digest = digest_of_data(tmp_path, changed(change))
+        assert digest not in said, (_id(change), said[digest])
+        said[digest] = _id(change)
 
 
 @pytest.mark.parametrize("change", SPEC["without_meaning"], ids=_id)
@@ -85,11 +87,6 @@ def test_every_key_of_the_full_example_is_changed_by_some_case() -> None:
         if not any((file, above) in touched for above in _upwards(path))
     ]
     assert untouched == []
-
-
-def test_no_two_changes_give_the_same_digest(tmp_path: Path) -> None:
-    digests = [digest_of_data(tmp_path / str(number), changed(change)) for number, change in enumerate(SPEC["changes"])]
-    assert len(set(digests)) == len(digests)
 
 
 def _leaves(data: Any, path: str = "") -> Iterator[str]:

@@ -66,7 +66,7 @@ def test_the_library_decides(case: Case, place: Path) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in DECISIONS if not case.usage and not case.arguments], ids=lambda case: case.name
 )
-@pytest.mark.sampled(70)
+@pytest.mark.sampled(35)
 def test_the_command_line_decides_alike(case: Case, place: Path) -> None:
     use = [filled(case.use, place)] if case.use else []
     personality = case.write(place)

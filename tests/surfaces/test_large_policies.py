@@ -4,14 +4,17 @@ Time is measured by `python -m benchmarks check`, on the same files.
 """
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from effort import LONG
+from licet.surfaces.cli.app import licet
 from surfaces.messages import message
 
 _SOURCE = Path(__file__).parents[2] / "benchmarks" / "large_policies.py"
@@ -79,24 +82,33 @@ def test_a_policy_file_that_is_meant_to_be_expensive_is_checked_in_bounded_memor
     assert len(said) < 2_000_000
 
 
+@pytest.mark.skipif(not LONG, reason="takes seconds: tried with LICET_LONG=1")
 @pytest.mark.parametrize("words", ["--json", "--sarif"])
-@pytest.mark.sampled(1)
-def test_a_report_shows_so_many_problems_and_says_how_many_there_are(tmp_path: Path, words: str) -> None:
+def test_so_is_the_report_for_programs(tmp_path: Path, words: str) -> None:
     code, megabytes, said = check(tmp_path, "unknown keys", words)
-    assert code == 1
-    assert megabytes <= MOST_MEGABYTES
-    assert len(said) < 3_000_000
+    assert (code, megabytes <= MOST_MEGABYTES, len(said) < 3_000_000) == (1, True, True)
+
+
+def report(folder: Path, text: str, *words: str) -> Result:
+    (folder / "agent.yaml").write_text(text)
+    return CliRunner().invoke(licet, ["check", str(folder / "agent.yaml"), *words], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("words", ["--json", "--sarif"])
+def test_a_report_shows_so_many_problems_and_says_how_many_there_are(tmp_path: Path, words: str) -> None:
+    unknown = "".join(f"k{number}: 1\n" for number in range(1500))
+    ended = report(tmp_path, f"agent: a\n{unknown}", words)
+    document = json.loads(ended.stdout)
+    assert ended.exit_code == 1
     if words == "--json":
-        assert '"problems_left_out"' in said
+        assert (len(document["problems"]), document["problems_left_out"]) == (1000, 500)
     else:
-        assert message("large_policies.more_are_not_shown") in said
+        assert len(document["runs"][0]["results"]) == 1000
+        assert "500 " + message("large_policies.more_are_not_shown") in ended.stderr
 
 
 def test_errors_are_shown_before_warnings_where_not_all_are(tmp_path: Path) -> None:
     hosts = "".join(f"    - h{number}.internal\n" for number in range(1200))  # a warning each
-    text = f"agent: a\ncapabilities:\n  destinations:\n    allow:\n{hosts}  wrong: 1\n"
-    (tmp_path / "agent.yaml").write_text(text)
-    program = [sys.executable, "-c", _PROGRAM, "check", "agent.yaml"]
-    ended = subprocess.run(program, check=True, capture_output=True, text=True, cwd=tmp_path)
-    assert "the key `wrong`" in ended.stdout
-    assert len(ended.stdout.splitlines()) == 1000
+    said = report(tmp_path, f"agent: a\ncapabilities:\n  destinations:\n    allow:\n{hosts}  wrong: 1\n").stdout
+    assert "the key `wrong`" in said
+    assert len(said.splitlines()) == 1000

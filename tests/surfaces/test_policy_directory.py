@@ -11,11 +11,12 @@ import pytest
 
 import warm
 from attacks.walled_programs import needs_namespaces, needs_walls
-from licet import Backends, Gate, load_manifest, tool
-from licet.assemble.gate import state_directory
+from licet import Backends, Gate, load_manifest
+from licet.assemble.state import state_directory
 from pins import pinned, trust
 from sandbox.levels import call
 from surfaces.messages import message
+from surfaces.walled_tools import make
 
 TOOLS = '''
 from licet import Context, tool
@@ -52,7 +53,7 @@ def project(tmp_path: Path) -> Path:
 
 def licet(root: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "XDG_STATE_HOME": str(root.parent / "state"), "HOME": str(root.parent)}
-    return warm.run("from licet.surfaces.cli import program; program()", words, cwd=cwd or root, env=environment)
+    return warm.run(warm.PROGRAM, words, cwd=cwd or root, env=environment)
 
 
 @pytest.mark.parametrize("source", ["own_tools.py", "src/own_tools.py"])
@@ -140,13 +141,6 @@ def test_the_same_program_without_a_shell(project: Path) -> None:
     assert ended.returncode not in (0, 125)
     said = f"no new names can be made directly in `{project}`, for policy could be planted in it"
     assert said in ended.stderr
-
-
-@tool(needs=["fs:*:*"], effect="write_limited", sandbox="isolated")
-def make(path: str) -> None:
-    """Make a file without a handle."""
-    with open(path, "x"):
-        pass
 
 
 @needs_walls

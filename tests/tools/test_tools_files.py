@@ -1,6 +1,9 @@
 """The ready-made file tools: what they do with real files through a gate, and what they say when they do not."""
 
+import functools
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,7 @@ import pytest
 
 from counted import work
 from guard.gates import call, gate
-from licet import Backends, Result, Tool, tools
+from licet import Backends, Gate, Result, Tool, tools
 from licet.tools import edit_file, list_dir, read_file, search_files, write_file
 from licet.tools.files import MOST_ENTRIES, MOST_TEXT
 from licet.tools.globs import Glob, StepMeter, TooManySteps, ignore_rules, is_ignored
@@ -16,18 +19,41 @@ from licet.tools.globs import Glob, StepMeter, TooManySteps, ignore_rules, is_ig
 FILES = (read_file, write_file, edit_file, list_dir, search_files)
 
 
-def ask(folder: Path, tool: Tool, **arguments: Any) -> Result:
-    """One call of a file tool that may touch everything in the folder `work`, on the real file system."""
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("files").resolve()
+    (folder / "work").mkdir()
+    yield folder
+    gate_of.cache_clear()
+
+
+@pytest.fixture
+def folder(shared: Path) -> Path:
+    """A folder whose gates serve all tests, with an empty folder `work`."""
+    for path in (shared / "work").iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return shared
+
+
+@functools.cache
+def gate_of(folder: Path, name: str) -> Gate:
+    """A gate for a file tool that may touch everything in the folder `work`, on the real file system."""
     work = folder / "work"
-    work.mkdir(exist_ok=True)
     reach = {"read": [str(work)], "write": [str(work)]}
-    at = gate(
-        folder, tool, backends=Backends.local(folder / "state"), fs_reach=reach,
-        tools={tool.name: {"sandbox": "native"}}, deny=[f"fs:*:{work}/private"],
+    return gate(
+        folder, getattr(tools, name), backends=Backends.local(folder / "state"), fs_reach=reach,
+        tools={name: {"sandbox": "native"}}, deny=[f"fs:*:{work}/private"],
     )  # fmt: skip
+
+
+def ask(folder: Path, tool: Tool, **arguments: Any) -> Result:
+    """One call of a file tool."""
     # The workdir is where the tests' policy lies; what is given here is below `work`.
     given = {key: f"work/{value}" if key == "path" else value for key, value in arguments.items()}
-    return call(at, tool.name, given)
+    return call(gate_of(folder, tool.name), tool.name, given)
 
 
 def write(folder: Path, **files: str | bytes) -> Path:
@@ -62,17 +88,17 @@ READS: dict[str, tuple[dict[str, int], str]] = {
 
 
 @pytest.mark.parametrize(("given", "expected"), READS.values(), ids=READS)
-def test_a_file_is_read_by_lines(tmp_path: Path, given: dict[str, int], expected: str) -> None:
-    assert ask(write(tmp_path, a=LINES), read_file, path="a", **given).unwrap() == expected
+def test_a_file_is_read_by_lines(folder: Path, given: dict[str, int], expected: str) -> None:
+    assert ask(write(folder, a=LINES), read_file, path="a", **given).unwrap() == expected
 
 
-def test_a_long_file_is_read_in_parts_that_say_where_to_go_on(tmp_path: Path) -> None:
+def test_a_long_file_is_read_in_parts_that_say_where_to_go_on(folder: Path) -> None:
     whole = "".join(f"{number:07}\n" for number in range(MOST_TEXT // 8 + 10))
-    write(tmp_path, a=whole)
-    first = ask(tmp_path, read_file, path="a").unwrap()
+    write(folder, a=whole)
+    first = ask(folder, read_file, path="a").unwrap()
     text, mark, _ = first.rpartition("[more: go on with offset=32768]\n")
     assert (len(text), bool(mark)) == (MOST_TEXT, True)
-    assert text + ask(tmp_path, read_file, path="a", offset=32768).unwrap() == whole
+    assert text + ask(folder, read_file, path="a", offset=32768).unwrap() == whole
 
 
 UNREADABLE: dict[str, tuple[str | bytes, dict[str, int], str]] = {
@@ -84,41 +110,37 @@ UNREADABLE: dict[str, tuple[str | bytes, dict[str, int], str]] = {
 
 
 @pytest.mark.parametrize(("content", "given", "said"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_is_not_read_is_said(tmp_path: Path, content: str | bytes, given: dict[str, int], said: str) -> None:
-    result = ask(write(tmp_path, a=content), read_file, path="a", **given)
+def test_what_is_not_read_is_said(folder: Path, content: str | bytes, given: dict[str, int], said: str) -> None:
+    result = ask(write(folder, a=content), read_file, path="a", **given)
     assert (result.code, result.reason) == ("execution_failed", "TOOL_FAILED")
     assert said in result.error
 
 
-@pytest.mark.parametrize("path", ["../agent.yaml", "private/key", "/etc/hostname"])
+@pytest.mark.parametrize("path", ["work/../agent.yaml", "work/private/key", "/etc/hostname"])
 @pytest.mark.parametrize(
     ("tool", "more"),
     [(read_file, {}), (list_dir, {}), (search_files, {"pattern": "x"}), (write_file, {"text": "x"}),
      (edit_file, {"old": "x", "new": "y"})],
     ids=lambda value: value.name if isinstance(value, Tool) else "",
 )  # fmt: skip
-def test_no_tool_reaches_further_than_the_manifest(tmp_path: Path, path: str, tool: Tool, more: dict[str, str]) -> None:
-    write(tmp_path, private__key="x")
-    before = (tmp_path / "agent.yaml").exists()
-    if path.startswith("/"):
-        at = gate(tmp_path, tool, backends=Backends.local(tmp_path / "state"), fs_reach={"read": [], "write": []},
-                  tools={tool.name: {"sandbox": "native"}})  # fmt: skip
-        result = call(at, tool.name, {"path": path, **more})
-    else:
-        result = ask(tmp_path, tool, path=path, **more)
+def test_no_tool_reaches_further_than_the_manifest(folder: Path, path: str, tool: Tool, more: dict[str, str]) -> None:
+    write(folder, private__key="x")
+    at = gate_of(folder, tool.name)
+    policy = (folder / "agent.yaml").read_bytes()
+    result = call(at, tool.name, {"path": path, **more})
     assert (result.ok, result.reason) == (False, "PATH_NOT_REACHABLE")
-    assert (tmp_path / "work/private/key").read_text() == "x"
-    assert not before
+    assert (folder / "work/private/key").read_text() == "x"
+    assert (folder / "agent.yaml").read_bytes() == policy
 
 
 # write_file, edit_file, list_dir --------------------------------------------------------------------------------------
 
 
-def test_a_file_is_written_with_the_directories_it_needs(tmp_path: Path) -> None:
-    assert ask(tmp_path, write_file, path="a/b/c.txt", text="é").unwrap() == {"path": "work/a/b/c.txt", "bytes": 2}
-    assert (tmp_path / "work/a/b/c.txt").read_text() == "é"
-    assert ask(tmp_path, write_file, path="a/b/c.txt", text="").unwrap()["bytes"] == 0
-    assert (tmp_path / "work/a/b/c.txt").read_text() == ""
+def test_a_file_is_written_with_the_directories_it_needs(folder: Path) -> None:
+    assert ask(folder, write_file, path="a/b/c.txt", text="é").unwrap() == {"path": "work/a/b/c.txt", "bytes": 2}
+    assert (folder / "work/a/b/c.txt").read_text() == "é"
+    assert ask(folder, write_file, path="a/b/c.txt", text="").unwrap()["bytes"] == 0
+    assert (folder / "work/a/b/c.txt").read_text() == ""
 
 
 EDITS: dict[str, tuple[str, dict[str, Any], str | None]] = {
@@ -143,37 +165,37 @@ EDITS: dict[str, tuple[str, dict[str, Any], str | None]] = {
 
 @pytest.mark.parametrize(("before", "given", "after"), EDITS.values(), ids=EDITS)
 def test_an_edit_is_exact_or_does_not_happen(
-    tmp_path: Path, before: str, given: dict[str, Any], after: str | None
+    folder: Path, before: str, given: dict[str, Any], after: str | None
 ) -> None:
-    result = ask(write(tmp_path, a=before), edit_file, path="a", **given)
-    assert (tmp_path / "work/a").read_bytes().decode() == (before if after is None else after)
+    result = ask(write(folder, a=before), edit_file, path="a", **given)
+    assert (folder / "work/a").read_bytes().decode() == (before if after is None else after)
     assert result.ok == (after is not None)
     if after is None:
         assert result.reason == "TOOL_FAILED"
 
 
-def test_an_edit_that_is_ambiguous_says_so(tmp_path: Path) -> None:
-    result = ask(write(tmp_path, a="x x x"), edit_file, path="a", old="x", new="y")
+def test_an_edit_that_is_ambiguous_says_so(folder: Path) -> None:
+    result = ask(write(folder, a="x x x"), edit_file, path="a", old="x", new="y")
     assert "`old` is there more than 1 times in work/a, and 1 was expected; nothing was changed" in result.error
 
 
-def test_an_edit_that_would_fill_the_memory_does_not_begin(tmp_path: Path) -> None:
-    result = ask(write(tmp_path, a="a" * 1000), edit_file, path="a", old="a", new="b" * 1_000_000, count=1000)
+def test_an_edit_that_would_fill_the_memory_does_not_begin(folder: Path) -> None:
+    result = ask(write(folder, a="a" * 1000), edit_file, path="a", old="a", new="b" * 1_000_000, count=1000)
     assert "work/a would have 1000000000 bytes, more than 10485760; nothing was changed" in result.error
 
 
-def test_a_text_that_overlaps_itself_is_not_looked_for_further(tmp_path: Path) -> None:
-    result = ask(write(tmp_path, a="a" * 5000), edit_file, path="a", old="a" * 2000, new="b", count=1000)
+def test_a_text_that_overlaps_itself_is_not_looked_for_further(folder: Path) -> None:
+    result = ask(write(folder, a="a" * 5000), edit_file, path="a", old="a" * 2000, new="b", count=1000)
     assert "`old` is there twice in one place in work/a; nothing was changed" in result.error
 
 
-def test_a_directory_is_listed_with_kinds_and_sizes(tmp_path: Path) -> None:
-    write(tmp_path, a="123", d__b="")
-    (tmp_path / "work/gone").symlink_to("nowhere")
-    (tmp_path / "work/out").symlink_to("/etc")
-    os.mkfifo(tmp_path / "work/pipe")
-    write(tmp_path, private__key="x")
-    assert ask(tmp_path, list_dir, path="").unwrap() == {
+def test_a_directory_is_listed_with_kinds_and_sizes(folder: Path) -> None:
+    write(folder, a="123", d__b="")
+    (folder / "work/gone").symlink_to("nowhere")
+    (folder / "work/out").symlink_to("/etc")
+    os.mkfifo(folder / "work/pipe")
+    write(folder, private__key="x")
+    assert ask(folder, list_dir, path="").unwrap() == {
         "entries": [
             {"name": "a", "kind": "file", "size": 3},
             {"name": "d", "kind": "directory"},
@@ -185,18 +207,16 @@ def test_a_directory_is_listed_with_kinds_and_sizes(tmp_path: Path) -> None:
     }
 
 
-def test_a_long_directory_is_cut_and_says_so(tmp_path: Path) -> None:
-    write(tmp_path, **{f"f{number}": "" for number in range(MOST_ENTRIES + 1)})
-    listed = ask(tmp_path, list_dir, path=".").unwrap()
+def test_a_long_directory_is_cut_and_says_so(folder: Path) -> None:
+    write(folder, **{f"f{number}": "" for number in range(MOST_ENTRIES + 1)})
+    listed = ask(folder, list_dir, path=".").unwrap()
     assert (len(listed["entries"]), listed["more"]) == (MOST_ENTRIES, True)
 
 
-def test_a_name_that_is_no_text_is_shown_as_one(tmp_path: Path) -> None:
-    write(tmp_path)
-    (tmp_path / "work").mkdir()
-    with open(os.fsencode(tmp_path / "work") + b"/\xff", "wb"):
+def test_a_name_that_is_no_text_is_shown_as_one(folder: Path) -> None:
+    with open(os.fsencode(folder / "work") + b"/\xff", "wb"):
         pass
-    (entry,) = ask(tmp_path, list_dir, path=".").unwrap()["entries"]
+    (entry,) = ask(folder, list_dir, path=".").unwrap()["entries"]
     assert entry["name"] == "\\udcff"
 
 
@@ -223,14 +243,14 @@ SEARCHES: dict[str, tuple[dict[str, Any], list[int]]] = {
 
 
 @pytest.mark.parametrize(("given", "lines"), SEARCHES.values(), ids=SEARCHES)
-def test_a_text_is_found(tmp_path: Path, given: dict[str, Any], lines: list[int]) -> None:
-    assert found(ask(write(tmp_path, a=TEXT), search_files, path=".", **given)) == [("a", line) for line in lines]
+def test_a_text_is_found(folder: Path, given: dict[str, Any], lines: list[int]) -> None:
+    assert found(ask(write(folder, a=TEXT), search_files, path=".", **given)) == [("a", line) for line in lines]
 
 
-def test_a_word_after_one_that_only_contains_it_is_found(tmp_path: Path) -> None:
-    write(tmp_path, a="pineapple apple", b="xa-a-a", c="apples\napple_\napple5\npineapple")
-    assert found(ask(tmp_path, search_files, path=".", pattern="apple", whole_word=True)) == [("a", 1)]
-    assert found(ask(tmp_path, search_files, path=".", pattern="a-a", whole_word=True)) == [("b", 1)]
+def test_a_word_after_one_that_only_contains_it_is_found(folder: Path) -> None:
+    write(folder, a="pineapple apple", b="xa-a-a", c="apples\napple_\napple5\npineapple")
+    assert found(ask(folder, search_files, path=".", pattern="apple", whole_word=True)) == [("a", 1)]
+    assert found(ask(folder, search_files, path=".", pattern="a-a", whole_word=True)) == [("b", 1)]
 
 
 GLOBS: dict[str, tuple[str, list[str]]] = {
@@ -245,14 +265,14 @@ GLOBS: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("glob", "paths"), GLOBS.values(), ids=GLOBS)
-def test_files_are_chosen_by_a_glob(tmp_path: Path, glob: str, paths: list[str]) -> None:
-    write(tmp_path, **{"a.md": "x", "src__b.py": "x", "src__deep__c.py": "x", "top.py": "x"})
-    assert [path for path, _ in found(ask(tmp_path, search_files, path=".", pattern="x", glob=glob))] == paths
+def test_files_are_chosen_by_a_glob(folder: Path, glob: str, paths: list[str]) -> None:
+    write(folder, **{"a.md": "x", "src__b.py": "x", "src__deep__c.py": "x", "top.py": "x"})
+    assert [path for path, _ in found(ask(folder, search_files, path=".", pattern="x", glob=glob))] == paths
 
 
-def test_ignore_files_are_respected_unless_told_otherwise(tmp_path: Path) -> None:
+def test_ignore_files_are_respected_unless_told_otherwise(folder: Path) -> None:
     write(
-        tmp_path,
+        folder,
         **{
             ".gitignore": "# comment x\n*.log\n!keep.log\n/build\nlogs/\nback\n!back/\n",
             ".ignore": "!again.log\n",
@@ -262,36 +282,36 @@ def test_ignore_files_are_respected_unless_told_otherwise(tmp_path: Path) -> Non
         },
     )  # fmt: skip
     kept = ["again.log", "back/a", "keep.log", "only", "sub/deep/only"]
-    assert [path for path, _ in found(ask(tmp_path, search_files, path=".", pattern="x"))] == [".gitignore", *kept]
-    everything = found(ask(tmp_path, search_files, path=".", pattern="x", include_ignored=True))
+    assert [path for path, _ in found(ask(folder, search_files, path=".", pattern="x"))] == [".gitignore", *kept]
+    everything = found(ask(folder, search_files, path=".", pattern="x", include_ignored=True))
     assert {"a.log", "build/a", "logs/a", "sub/a", "sub/only"} <= {path for path, _ in everything}
     assert not any(".git/" in path or ".hg/" in path for path, _ in everything)
 
 
-def test_binary_large_and_unreachable_files_are_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, a="x", binary=b"x\0", large=b"x" * (4 << 20) + b"x", private__key="x", latin=b"\xffx")
-    (tmp_path / "work/out").symlink_to("/etc")
-    (tmp_path / "work/loop").symlink_to(".")
-    result = ask(tmp_path, search_files, path=".", pattern="x")
+def test_binary_large_and_unreachable_files_are_passed_over(folder: Path) -> None:
+    write(folder, a="x", binary=b"x\0", large=b"x" * (4 << 20) + b"x", private__key="x", latin=b"\xffx")
+    (folder / "work/out").symlink_to("/etc")
+    (folder / "work/loop").symlink_to(".")
+    result = ask(folder, search_files, path=".", pattern="x")
     assert found(result) == [("a", 1), ("latin", 1)]
     denied = [event.capability for event in result.events if type(event).__name__ == "CapabilityDenied"]
-    assert denied == [f"fs:read:{tmp_path / 'work' / 'out'}"]  # a link that leads outside; nothing else was even tried
+    assert denied == [f"fs:read:{folder / 'work' / 'out'}"]  # a link that leads outside; nothing else was even tried
 
 
-def test_a_single_file_can_be_searched(tmp_path: Path) -> None:
-    assert found(ask(write(tmp_path, a="y\nx"), search_files, path="a", pattern="x")) == [("a", 2)]
+def test_a_single_file_can_be_searched(folder: Path) -> None:
+    assert found(ask(write(folder, a="y\nx"), search_files, path="a", pattern="x")) == [("a", 2)]
 
 
-def test_results_are_capped_and_say_what_to_do(tmp_path: Path) -> None:
-    result = ask(write(tmp_path, a="x\n" * 10), search_files, path=".", pattern="x", max_matches=4).unwrap()
+def test_results_are_capped_and_say_what_to_do(folder: Path) -> None:
+    result = ask(write(folder, a="x\n" * 10), search_files, path=".", pattern="x", max_matches=4).unwrap()
     assert len(result["matches"]) == 4
     assert result["more"].startswith("there are more than 4 matches")
-    exactly = ask(tmp_path, search_files, path=".", pattern="x", max_matches=10).unwrap()
+    exactly = ask(folder, search_files, path=".", pattern="x", max_matches=10).unwrap()
     assert (len(exactly["matches"]), "more" in exactly) == (10, False)
 
 
-def test_of_a_long_line_the_part_around_the_match_is_shown(tmp_path: Path) -> None:
-    (match,) = ask(write(tmp_path, a="a" * 5000 + "x" + "b" * 5000), search_files, path=".", pattern="x").unwrap()[
+def test_of_a_long_line_the_part_around_the_match_is_shown(folder: Path) -> None:
+    (match,) = ask(write(folder, a="a" * 5000 + "x" + "b" * 5000), search_files, path=".", pattern="x").unwrap()[
         "matches"
     ]
     assert len(match["text"]) == 302
@@ -299,10 +319,8 @@ def test_of_a_long_line_the_part_around_the_match_is_shown(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("pattern", ["", "a\nb", "x" * 501])
-def test_a_pattern_is_one_line_of_some_length(tmp_path: Path, pattern: str) -> None:
-    assert (
-        "expected a `pattern` of one line" in ask(write(tmp_path, a=""), search_files, path=".", pattern=pattern).error
-    )
+def test_a_pattern_is_one_line_of_some_length(folder: Path, pattern: str) -> None:
+    assert "expected a `pattern` of one line" in ask(write(folder, a=""), search_files, path=".", pattern=pattern).error
 
 
 TOO_MUCH: dict[str, dict[str, str]] = {
@@ -313,19 +331,19 @@ TOO_MUCH: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("files", TOO_MUCH.values(), ids=TOO_MUCH)
-def test_ignore_files_that_take_too_long_end_the_search_which_says_so(tmp_path: Path, files: dict[str, str]) -> None:
-    write(tmp_path, **{"a" * 250: "needle", **files})
-    cut = ask(tmp_path, search_files, path=".", pattern="needle").unwrap()
+def test_ignore_files_that_take_too_long_end_the_search_which_says_so(folder: Path, files: dict[str, str]) -> None:
+    write(folder, **{"a" * 250: "needle", **files})
+    cut = ask(folder, search_files, path=".", pattern="needle").unwrap()
     assert "the ignore files take too long" in cut["more"]
-    assert len(ask(tmp_path, search_files, path=".", pattern="needle", include_ignored=True).unwrap()["matches"]) == 1
+    assert len(ask(folder, search_files, path=".", pattern="needle", include_ignored=True).unwrap()["matches"]) == 1
 
 
 def test_a_glob_that_takes_too_long_ends_the_search_which_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("licet.tools.search.MOST_STEPS", 100_000)
-    write(tmp_path, **{"a" * 245 + str(number): "needle" for number in range(20)})
-    cut = ask(tmp_path, search_files, path=".", pattern="needle", glob=f"?*{'a' * 200}b*").unwrap()
+    write(folder, **{"a" * 245 + str(number): "needle" for number in range(20)})
+    cut = ask(folder, search_files, path=".", pattern="needle", glob=f"?*{'a' * 200}b*").unwrap()
     assert cut["more"].startswith("`glob` or the ignore files take too long")
 
 

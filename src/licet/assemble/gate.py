@@ -5,18 +5,18 @@
 """
 
 import asyncio
-import hashlib
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from msgspec import field
 
+from licet.assemble.locked_tools import changed_tools
 from licet.assemble.never_writable import protect_in
 from licet.assemble.parts import LocalParts, MemoryParts, check_names, check_part
 from licet.assemble.review import Places, straight
+from licet.assemble.state import state_directory, state_option
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.files.local import LocalFiles
@@ -37,8 +37,6 @@ from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Secr
 from licet.guard.registration import OnMisfit, Packages, Registered
 from licet.guard.result import Result
 from licet.policy_files.argument_rules import argument_check
-from licet.policy_files.policy_paths import workspace_root
-from licet.policy_files.user_directories import NoHome, state_root
 from licet.sandbox.grant_paths import search_ahead
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
@@ -249,6 +247,7 @@ class Gate(BareGate):
             Backends() if backends is None else backends,
             protect=protect_in(places.workdir),
             packages=_packages_in(places),
+            changed=changed_tools,
             workdir=places.workdir,
             home=places.home,
             pin=pin,
@@ -318,32 +317,10 @@ def run(
     raise RuntimeError("an event loop is running: write `await session.call(…)` instead of `licet.run(…)`")
 
 
-def state_directory(workspace: Path) -> Path:
-    """Return the directory where the backends of this machine keep their state for a workspace.
-
-    A `.licet` directory belongs to its parent: a policy that moves there keeps its ledger, budgets and approvals.
-    """
-    root = state_root()
-    if not root:
-        raise NoHome
-    place = workspace_root(straight(workspace))
-    return Path(root) / hashlib.sha256(str(place).encode()).hexdigest()[:16]
-
-
 def stored_approvals(state: Path) -> SqliteApprovals:
     """The approvals stored in a state directory. Refusals name it if a command would not find it by itself."""
     place = straight(state)
     return SqliteApprovals(place / "approvals.sqlite", options=state_option(place))
-
-
-def state_option(state: Path) -> str:
-    """Return the `--state` option that a command needs to find a directory; empty if it looks there by default."""
-    place = straight(state)
-    try:
-        found = place == state_directory(Path.cwd())
-    except NoHome:
-        found = False
-    return "" if found else f" --state {shlex.quote(str(place))}"
 
 
 def waiting_approver(state: Path, announce: "Announce | None" = None) -> "WaitingApprover":

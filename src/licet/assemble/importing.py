@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from licet.assemble.locked_tools import refuse_changed
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
@@ -44,7 +45,8 @@ _REVIEWED = (
 def imported_tools(manifest: Manifest) -> list[Tool]:
     """Import the tools that a manifest names with `from:`; their code runs.
 
-    Raises `ManifestError` for a tool that declares something else than its source, because nobody has reviewed that.
+    Raises `ManifestError` for a tool that declares something else than its source, because nobody has reviewed that,
+    and `Refused` for one that differs from the lock.
     """
     roots = code_roots(manifest)
     wanted = {name: source for name, source in manifest.sources.items() if name in manifest.admissions}
@@ -58,6 +60,7 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
     if project.doubled:
         hint = "remove one: which of them is loaded would depend on the order in which Python looks"
         raise ManifestError([Problem(manifest.origin, project.doubled, "one of them", hint)])
+    refuse_changed(manifest, (spec for spec in reviewed.values() if isinstance(spec, ToolSpec)))
     _make_importable(project, [reference.partition(":")[0] for reference, _ in wanted.values()])
     return [
         _placed(_imported(reference, roots, at, reviewed[name], project), roots)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from licet.assemble.gate import state_directory
+from licet.assemble.state import state_directory
 from licet.backends.keys import check_signature, ledger_key
 from licet.backends.ledger.reader import LedgerReader, no_ledger
 from licet.core.ledger.entry import Checkpoint, Row, Unsound, read_checkpoint

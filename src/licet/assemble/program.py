@@ -53,7 +53,7 @@ def program_gate(
     cannot move files.
     """
     http = HttpClient()
-    sandbox, processes = _RunsHere(ProgramWalls(http, held=held)), _Attached(ended, attached, ready)
+    sandbox, processes = RunsPrograms(ProgramWalls(http, held=held)), _Attached(ended, attached, ready)
     backends = Backends.local(state, http=http, processes=processes, sandbox=sandbox)
     if name is None:
         policy = admit_commands(policy, _NAME)
@@ -82,6 +82,8 @@ class ProgramTool(Tool):
 
     It is validated here, because importing the code that reads type hints takes longer than everything else.
     """
+
+    in_lock = False  # it is any command; a tool that it is run for was compared when it was read
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
         return _arguments
@@ -114,7 +116,7 @@ class _Attached(LocalProcesses):
         return finished
 
 
-class _RunsHere:
+class RunsPrograms:
     """The sandbox of `licet run`: the function of licet that starts the program has no walls, the program has."""
 
     def __init__(self, programs: ProgramWalls) -> None:

@@ -25,7 +25,7 @@ from licet.policy_files.reader import read_manifest
 from licet.policy_files.schema import SHAPES
 from licet.policy_files.user_directories import home_directory
 
-__all__ = ["Places", "draft", "review", "straight"]
+__all__ = ["Places", "declared", "draft", "review", "straight"]
 
 
 class Places(Struct, frozen=True):
@@ -59,11 +59,11 @@ def review(
     policy = read_policy(path, workspace, personality)
     if policy.manifest is None:
         # Problems of the sources are reported in any case; whether the tools fit cannot be known yet.
-        wrong = _declared(policy.partial)[1] if policy.partial is not None else []
+        wrong = declared(policy.partial)[1] if policy.partial is not None else []
         if policy.kind == "workspace" and policy.partial is not None:  # the loader has reported these for a manifest
             wrong += (*address_problems(policy.partial), *ceiling_problems(policy.partial))
         return PolicyDocument(policy.kind, None, (*policy.problems, *wrong))
-    manifest, problems = _declared(policy.manifest)
+    manifest, problems = declared(policy.manifest)
     places = places or Places.here()
     if manifest.definitions:  # the code that reads installed packages is imported only if a connector is defined
         from licet.backends.distributions import installed_versions
@@ -93,7 +93,7 @@ def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> PolicyDocument:
     return PolicyDocument("manifest", manifest.declare(tools) if sound else None, tuple(problems))
 
 
-def _declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
+def declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
     """Resolve every `from:` of a manifest in the directories of its files."""
     if not manifest.sources:  # the code that reads source is imported only if there is some
         return manifest.declare(()), []

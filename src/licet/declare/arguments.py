@@ -70,7 +70,6 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
     The result is a `ValidatedArguments` if a type hint makes a value that JSON cannot express.
     """
     from pydantic import TypeAdapter, ValidationError
-    from pydantic_core import PydanticSerializationError
 
     # Through JSON, so that the tool gets a copy. Strictly, so that a text that looks like a number stays a text, and a
     # rule on the sent value also holds for the converted one.
@@ -80,29 +79,9 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
     anew = frozenset(one["name"] for one in parameters_of(adapter)[0] if "default_factory" in one["schema"])
     fixed = (one.default for one in inspect.signature(made).parameters.values() if one.default is not one.empty)
     rich = bool(anew) or not (all(map(_is_simple, made.__annotations__.values())) and all(map(is_plain, fixed)))
-    encode = json_core().to_json
 
     def validate(given: object) -> dict[str, Any]:
-        if type(given) is not dict and not isinstance(given, Mapping):
-            raise InvalidArguments(f"expected arguments by name, found {type(given).__name__}")
-        _check_size(given)
-        try:
-            plain = given if type(given) is dict else dict(given)
-            check_bounded(plain, MOST_ARGUMENTS)
-        except DataTooLarge:
-            raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found more") from None
-        except ValueError as error:
-            raise InvalidArguments(f"expected arguments that JSON can carry, found {error}") from error
-        try:
-            text = encode(plain, inf_nan_mode="constants")
-        except (PydanticSerializationError, ValueError, RecursionError) as error:
-            raise InvalidArguments("expected arguments that JSON can carry") from error
-        if len(text) > MOST_ARGUMENTS:
-            raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
-        if is_heavy(text):
-            raise InvalidArguments(_TOO_MANY)
-        if (_N in text or _I in text) and not is_finite(text):
-            raise InvalidArguments("expected numbers that JSON can carry: NaN and infinities are none")
+        text = checked_json(given)
         try:
             arguments: dict[str, Any] = parse(text, strict=True)
         except ValidationError as error:
@@ -113,6 +92,31 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
         return ValidatedArguments(arguments, text, anew) if rich else arguments
 
     return validate
+
+
+def checked_json(given: object) -> bytes:
+    """The JSON of arguments; `InvalidArguments` if they are no mapping, too large, or nothing that JSON can carry."""
+    if type(given) is not dict and not isinstance(given, Mapping):
+        raise InvalidArguments(f"expected arguments by name, found {type(given).__name__}")
+    _check_size(given)
+    try:
+        plain = given if type(given) is dict else dict(given)
+        check_bounded(plain, MOST_ARGUMENTS)
+    except DataTooLarge:
+        raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found more") from None
+    except ValueError as error:
+        raise InvalidArguments(f"expected arguments that JSON can carry, found {error}") from error
+    try:
+        text: bytes = json_core().to_json(plain, inf_nan_mode="constants")
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments("expected arguments that JSON can carry") from error
+    if len(text) > MOST_ARGUMENTS:
+        raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
+    if is_heavy(text):
+        raise InvalidArguments(_TOO_MANY)
+    if (_N in text or _I in text) and not is_finite(text):
+        raise InvalidArguments("expected numbers that JSON can carry: NaN and infinities are none")
+    return text
 
 
 def _check_size(given: Mapping[str, Any]) -> None:

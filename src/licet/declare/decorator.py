@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet, Rules
@@ -37,6 +37,8 @@ class Tool:
     """A function and its declaration. Calling it calls the function directly, without any check."""
 
     fn: Callable[..., Any]
+    in_lock: ClassVar[bool] = True  # whether `licet.lock` lists it under `tools`
+
     spec: ToolSpec
     is_async: bool
     context_parameter: str | None
@@ -110,6 +112,12 @@ class Tool:
     def validator(self) -> Callable[[object], dict[str, Any]]:
         """A function that checks and converts the arguments of a call by the type hints."""
         return validator(self.fn, self.context_parameter)
+
+    def parameter_names(self) -> dict[str, str | None]:
+        """By sent name: the parameter that takes the value; None if a rule on the name would not see all of it."""
+        from licet.declare.received import parameter_names
+
+        return parameter_names(self.fn, self.context_parameter)
 
     def __repr__(self) -> str:
         touches = ", ".join((*map(str, self.needs), *(f"{rule} (optional)" for rule in self.optional))) or "nothing"

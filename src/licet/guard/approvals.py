@@ -33,7 +33,8 @@ async def ask_approver(call: "Call", decision: Ask) -> tuple[Approval, ...]:
     answered, grant, asked = Answered("absent"), call.grant, call.clock.monotonic()
     assert grant is not None  # noqa: S101 - a call has its grant before it asks
     also = decision.also if getattr(approver, "shows_acts", False) else ()
-    grant.note_of(ApprovalAsked, decision.use, rule=str(decision.rules[0]))
+    reasons = decision.rules if decision.approval.deletes else decision.rules[:1]
+    grant.note_of(ApprovalAsked, decision.use, rule="; ".join(map(str, reasons)))
     for one in also:
         grant.note_of(ApprovalAsked, Use(one.use), rule=str(decision.rules[-1]))
     if approver is not None and reach is not None:
@@ -109,4 +110,5 @@ def _question(call: "Call", decision: Ask, reach: Reach, acts: tuple[str, ...]) 
         quorum=approvals.quorum,
         keys=approvals.keys,
         acts=acts,
+        deletes=tuple(map(str, reach.free_deletes.allow)) if decision.approval.deletes else (),
     )

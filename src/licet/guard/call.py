@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from licet.core.algebra.use import Use
 from licet.core.decision.admission import call_denials
-from licet.core.decision.decide import decide, delete_ground
+from licet.core.decision.consent import delete_ground
+from licet.core.decision.decide import decide
 from licet.core.decision.decision import (
     Allow,
     ApprovalRemembered,
@@ -117,7 +118,7 @@ class Call:
         if approval in self.usage.approved:  # given with the call, and valid once
             self.usage = replace(self.usage, approved=self.usage.approved - {approval})
             return
-        ground = delete_ground(self.grant.reach)
+        ground = delete_ground(self.grant.reach, use)
         if self.deadline is not None:
             self.deadline.pause()
         try:
@@ -357,7 +358,7 @@ async def run(call: Call, registered: Registered, grant: Grant, context: BoundCo
     call.stores.set_by(deadline.when)
     call.running = True
     try:
-        work = ToolCall(registered.tool, call.arguments, registered.seconds, registered.limits)
+        work = ToolCall(registered.tool, call.arguments, registered.seconds, registered.limits, deadline)
         return await sandbox.run(reach.level, work, context)
     except SandboxUnavailable as missing:
         call.running = False

@@ -17,8 +17,8 @@ from licet.errors import Refused
 from licet.guard.approvals import redacted_agreements
 from licet.guard.deadline import in_time, was_cancelled
 from licet.guard.execution import LIMIT_KEYS, JsonText, Raised, class_name, limit_name, raised
-from licet.guard.handles.files import held_paths
 from licet.guard.handles.secrets import redacted_refusal
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.receipt import keep_receipt
 from licet.guard.redaction.redact import Redactor, encoded, in_turn, shown
@@ -116,7 +116,7 @@ def result_text(value: Any) -> bytes:
 def refused(call: "Call", refusal: Refused) -> ResultParts:
     """The result of a call that was refused, before its tool ran or by a handle inside it."""
     code, decision = code_of(refusal.code), refusal.decision
-    if call.running:
+    if call.running and refusal.code != "TOOL_NOT_AVAILABLE":  # a server that is gone: whatever it did is not known
         code = "timed_out" if call.deadline and call.deadline.expired else "execution_failed"
         if decision.use is None and refusal.code in LIMIT_KEYS:
             decision = _with_advice(call, decision)

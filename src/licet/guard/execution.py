@@ -100,6 +100,7 @@ class Command(Struct, frozen=True):
     seconds: float
     output_bytes: int
     watch: Watch | None = None
+    runtime: tuple[str, ...] = ()  # what it is made of besides its binary, such as a package: readable without a grant
 
 
 class Finished(Struct, frozen=True):
@@ -147,6 +148,16 @@ class Processes(Protocol):
         """Start a program behind walls, with pipes. Leaving the context ends it and everything that it started."""
 
 
+class Pausable(Protocol):
+    """A clock that can be stopped for a while."""
+
+    def pause(self) -> None:
+        """Stop the clock."""
+
+    def resume(self) -> None:
+        """Continue it, after as many calls as there were of `pause`."""
+
+
 class ToolCall(Struct, frozen=True):
     """A tool with its validated arguments, its deadline, and the limits of the manifest."""
 
@@ -154,6 +165,7 @@ class ToolCall(Struct, frozen=True):
     arguments: dict[str, Any]
     seconds: float
     limits: Mapping[str, int] = {}
+    deadline: Pausable | None = None  # paused while a person is asked
 
 
 class Sandbox(Protocol):

@@ -4,7 +4,7 @@ import inspect
 import itertools
 import secrets
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -28,6 +28,8 @@ from licet.guard.protection import Protect
 from licet.guard.registration import MODES, OnMisfit, Packages, Registered, RegisteredTools, register
 from licet.guard.session import Session
 
+# Compares tools with the lock next to a manifest; the grounds say what is different.
+Changed = Callable[[Manifest, Sequence[Tool]], Sequence[Ground]]
 _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceiling
 
 
@@ -44,6 +46,7 @@ class BareGate:
         *,
         protect: Protect,
         packages: Packages,
+        changed: Changed,
         workdir: str,
         home: str,
         pin: str | None = None,
@@ -69,6 +72,7 @@ class BareGate:
         self.observers = tuple(observers)
         self.protect = protect
         self.packages = packages
+        self.changed = changed
         self.imports: WritableImports = imports  # what to do about a grant to write where this process imports from
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions ended by this process; the store has all of them
@@ -105,12 +109,11 @@ class BareGate:
             manifest = replace(manifest, pinned="Gate(pin=…)")
         twice = len({tool.name for tool in self.tools}) < len(self.tools)
         try:
-            _check_lock(manifest)
+            self._check_lock(manifest)
             policy = self._register(manifest, refuse=at_build and (self.on_misfit != "deny" or twice))
         except BaseException as error:
             if not at_build:  # the old manifest may allow more than this one
-                locked = manifest.lock_problem
-                found = f"found {locked.found} in its lock" if locked is not None else type(error).__name__
+                found = error.decision.rules[0].text if isinstance(error, Refused) else type(error).__name__
                 why = f"the manifest that was loaded last cannot be used: {found}"
                 self._switch(manifest, RegisteredTools(manifest, manifest.digest, {}, unusable=why))
             raise
@@ -135,6 +138,14 @@ class BareGate:
             refuse=refuse,
             parent=parent,
         )
+
+    def _check_lock(self, manifest: Manifest) -> None:
+        """Refuse a manifest, or tools, that differ from the lock next to the manifest."""
+        if (locked := manifest.lock_problem) is not None:
+            ground = Ground("MANIFEST_CHANGED", f"found {locked.found} in its lock", locked.origin, locked.hint)
+            raise Refused(Deny(Request(manifest.agent), (ground,)))
+        if grounds := self.changed(manifest, self.tools):
+            raise Refused(Deny(Request(manifest.agent), tuple(grounds)))
 
     def _switch(self, manifest: Manifest, policy: RegisteredTools) -> None:
         self.reloaded = self.clock.now().timestamp()
@@ -197,12 +208,6 @@ class BareGate:
         return f"{self._receipts}{next(self._numbers)}"
 
 
-def _check_lock(manifest: Manifest) -> None:
-    if (locked := manifest.lock_problem) is not None:
-        ground = Ground("MANIFEST_CHANGED", f"found {locked.found} in its lock", locked.origin, locked.hint)
-        raise Refused(Deny(Request(manifest.agent), (ground,)))
-
-
 class _Delegated(BareGate):
     """A gate for a delegate. It is reloaded and frozen together with its parent."""
 
@@ -229,6 +234,7 @@ class _Delegated(BareGate):
             observers=parent.observers,
             protect=parent.protect,
             packages=parent.packages,
+            changed=_unchanged,  # the parent compares them
             imports=parent.imports,
         )
 
@@ -275,3 +281,7 @@ class _Delegated(BareGate):
                 name: admission for name, admission in admissions.items() if layer.allowed.has(f"tool:call:{name}")
             }
         return replace(full, agent=self._agent, layers=(*full.layers, layer), admissions=admissions, loaded=None)
+
+
+def _unchanged(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[Ground]:
+    return ()

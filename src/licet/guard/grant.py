@@ -181,9 +181,9 @@ class Grant:
         return part
 
     async def permit(self, use: Use) -> None:
-        """As `check`, but ask an approver first if the use is a delete and the effect class demands it."""
-        effect = self.reach.effect
-        asks = use.effect == "delete" and effect and delete_asks(use, effect) and self.reach.grant.has(use)
+        """As `check`, but ask an approver first if the use is a delete that asks on its own."""
+        reach = self.reach
+        asks = reach.effect and delete_asks(use, reach.effect, reach.free_deletes) and reach.grant.has(use)
         if asks and self._ask is not None:
             request = self.request
             await self._ask(

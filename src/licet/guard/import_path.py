@@ -15,7 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from licet.core.algebra.scope import inside
-from licet.guard.handles.files import HeldPaths
+from licet.guard.held_paths import HeldPaths
 
 WritableImports = Literal["refuse", "drop", "accept"]
 UNCHECKED = "unchecked imports"  # a layer in receipts: the risk was accepted

@@ -26,6 +26,7 @@ class Question(Struct, frozen=True):
     quorum: int = 1
     keys: tuple[str, ...] | None = None  # whose signatures count; None: no signature is needed
     acts: tuple[str, ...] = ()  # deletes that the call is known to make; an approval covers these too
+    deletes: tuple[str, ...] = ()  # rules of deletes inside `fs_reach.write`: these do not ask again after an approval
 
     @property
     def signed(self) -> bool:

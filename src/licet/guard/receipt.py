@@ -108,7 +108,7 @@ def _identity(call: "Call") -> dict[str, Any]:
         "agent": session.agent,
         "session": session.id,
         "parent": ParentFact(agent=parent.agent, session=parent.id) if parent is not None else None,
-        "caller": None,  # a gateway will know
+        "caller": session.caller,
         "tool": _tool_name(call),
         "tool_digest": registered.tool_digest if registered is not None else None,
         "time": time_text(call.time),
@@ -141,12 +141,7 @@ def _verdict(parts: ResultParts) -> Literal["allow", "ask", "deny"]:
 
 
 def _admission_rules(call: "Call") -> Texts:
-    """The rules that admit the tool, and how its writes are approved."""
-    reach = call.registered.reach if call.registered is not None else None
-    if reach is None:
-        return ()
-    admitted = [visible(f"`{_tool_name(call)}` is admitted ({admission.origin})") for admission in reach.admissions]
-    return (*admitted, visible(reach.consent)) if reach.consent else tuple(admitted)
+    return call.registered.admission_rules if call.registered is not None else ()
 
 
 def _hides_error(parts: ResultParts, full: bool) -> bool:
@@ -172,6 +167,7 @@ def _approvals(call: "Call") -> tuple[ApprovalFact, ...]:
             by=tuple(map(visible, agreed.by)),
             request=agreed.request or None,
             use=visible(agreed.approval.use) or None,
+            deletes=agreed.approval.deletes or UNSET,
         )
         for agreed in redacted_agreements(call)
     )

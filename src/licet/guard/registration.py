@@ -16,6 +16,7 @@ from licet.core.algebra.scope import inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import use_of_path
 from licet.core.decision.budget import NOTHING
+from licet.core.decision.consent import consent
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground
 from licet.core.decision.validate import Misfit, declared_twice, misfit_grounds, misfit_of, too_many_pairs, unheld_needs
@@ -26,12 +27,11 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import least_limits
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
-from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
 from licet.guard.early_imports import load_code
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import PART_OF_DOMAIN
-from licet.guard.handles.files import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
 from licet.guard.ports import Ports
 from licet.guard.protection import Protect, kept_private, protection_layer
@@ -81,6 +81,7 @@ class Registered(Struct, frozen=True):
     needs_approval: bool  # calls may need one: arguments and earlier approvals are looked up before the decision
     rules: tuple["Rules", ...]  # on its arguments
     walls: str  # its level and the layers around it, as text
+    admission_rules: tuple[str, ...]  # the rules that admit it, and how its writes are approved, for receipts
     tool_digest: str
 
     @property
@@ -296,8 +297,17 @@ def _registered(
         # Then the budget is read before the decision, so that no approver is asked about a call that exceeds it.
         needs_approval=asks or reach is None or reach.approval is not None,
         walls=_walls(reach, layers),
+        admission_rules=_admission_rules(tool.name, reach),
         tool_digest=tool.spec.digest,
     )
+
+
+def _admission_rules(tool: str, reach: Reach | None) -> tuple[str, ...]:
+    if reach is None:
+        return ()
+    admitted = [visible(f"`{tool}` is admitted ({admission.origin})") for admission in reach.admissions]
+    approved = consent(reach)
+    return (*admitted, visible(approved)) if approved else tuple(admitted)
 
 
 def _walls(reach: Reach | None, layers: tuple[str, ...]) -> str:
@@ -320,7 +330,7 @@ def _rules(tool: Tool, reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
         return ()
     taken = tool.schema.get("properties", {})
     defaults = {name: held["default"] for name, held in taken.items() if "default" in held}
-    names = parameter_names(tool.fn, tool.context_parameter)
+    names = tool.parameter_names()
     parameters = {name: held for name, held in names.items() if held is not None}
     return tuple(
         Rules(
@@ -340,7 +350,7 @@ def _argument_rule_misfits(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
     if not admissions:
         return
     taken = (tool.spec.schema or {}).get("properties", {})
-    parameters = parameter_names(tool.fn, tool.context_parameter)
+    parameters = tool.parameter_names()
     for admission in admissions:
         for name in admission.args:
             if name not in taken:

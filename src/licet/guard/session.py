@@ -13,6 +13,7 @@ from licet.core.algebra.use import Use
 from licet.core.decision.budget import bundle_account
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Approval, Ground, Request
+from licet.core.ledger.entry import Caller
 from licet.core.policy.terms import Budget
 from licet.errors import Refused
 from licet.guard.bind import is_available
@@ -57,6 +58,7 @@ class Session:
         self.store_error = ""  # why `check_ended` could not read the store
         self._closed = False
         self.reported_open = False  # whether observers have seen `SessionOpened`
+        self.caller: Caller | None = None  # who calls, as a gateway reports it; a claim that decides nothing
         self._requests: dict[str, Request] = {}
         self._claims: dict[str, tuple[Registered, int, Claim, dict[str, Claim]]] = {}
 

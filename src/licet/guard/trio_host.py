@@ -1,7 +1,7 @@
 """Runs licet under trio: coroutines that need asyncio run in an asyncio loop in a thread of its own.
 
 trio is not imported here: a host that uses it has imported it. A trio task waits for its coroutine in the thread, and
-cancelling the task cancels the coroutine.
+cancelling the task cancels the coroutine. `wait_for` does the same for code without any event loop.
 """
 
 import asyncio
@@ -70,6 +70,35 @@ async def _in_asyncio_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
+def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in the asyncio thread, and block this thread until it has ended.
+
+    An exception here, such as Ctrl-C, cancels the coroutine and waits for its end, so that its receipt is written.
+    """
+    loop, ended = _thread.loop(), threading.Event()
+    if _thread.is_this_thread():
+        coroutine.close()
+        raise RuntimeError("this thread runs the event loop of licet: await the call instead of waiting for it")
+    task: asyncio.Task[T] | None = None
+
+    def begin() -> None:
+        nonlocal task
+        task = loop.create_task(coroutine)
+        task.add_done_callback(lambda _: ended.set())
+
+    loop.call_soon_threadsafe(begin, context=_context())
+    try:
+        ended.wait()
+    except BaseException:
+        loop.call_soon_threadsafe(lambda: task is not None and task.cancel())
+        ended.wait()
+        raise
+    assert task is not None  # noqa: S101 - it has ended
+    if task.cancelled():
+        raise RuntimeError("the asyncio task of this call was cancelled, and not by its caller")
+    return task.result()
+
+
 def _context() -> contextvars.Context:
     """The context variables of the waiting task, without sniffio's, which names its loop."""
     context = contextvars.copy_context()
@@ -96,6 +125,10 @@ class _Thread:
                 thread.start()
                 self._running = thread, started.result()
             return self._running[1]
+
+    def is_this_thread(self) -> bool:
+        """Whether the code that asks runs in the thread of the loop."""
+        return self._running is not None and self._running[0] is threading.current_thread()
 
     def _run(self, started: "Future[asyncio.AbstractEventLoop]") -> None:
         runner = asyncio.Runner()

@@ -32,6 +32,7 @@ from licet.policy_files.pins import with_pin
 from licet.policy_files.policy_paths import WORKSPACE_FILE, policy_paths, policy_root
 from licet.policy_files.public_suffix import suffix_problems
 from licet.policy_files.schema import SHAPES
+from licet.policy_files.server_tools import with_server_tools
 from licet.policy_files.syntax import MOST_BYTES
 from licet.policy_files.tool_files import tool_files
 from licet.policy_files.trust_list import trusted_paths
@@ -83,7 +84,7 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
         problems += (*quorum_problems(manifest), *pair_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     if manifest is not None and sound:
-        manifest = with_pin(manifest, path)
+        manifest = with_server_tools(with_pin(manifest, path))
         problems += [manifest.lock_problem] if manifest.lock_problem is not None else []
     return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
 

@@ -31,6 +31,7 @@ from licet.policy_files.fields import (
     record,
     stated,
 )
+from licet.policy_files.server_reader import server_places, server_problems
 from licet.policy_files.shapes import did_you_mean
 from licet.policy_files.workspace_reader import (
     app_problems,
@@ -39,7 +40,6 @@ from licet.policy_files.workspace_reader import (
     declarations,
     read_connectors,
     read_definitions,
-    server_problems,
     workspace_layer,
 )
 
@@ -91,7 +91,11 @@ def _read_ceiling(
     tools, sources = declarations(shared, problems)
     native = ceiling.listed("native")
     for item in native:
-        if item.value not in admissions and item.value not in unassigned:
+        if (
+            item.value not in admissions
+            and item.value not in unassigned
+            and item.value not in record(shared, "servers")
+        ):
             hint = did_you_mean(item.value, admissions, problems)
             problems.append(Problem(item.origin, f"`{item.value}`", "a tool that this agent has", hint, "warning"))
     approvals, budget = record(ceiling.keys, "approvals"), record(ceiling.keys, "budget")
@@ -117,7 +121,12 @@ def _read_ceiling(
         connectors=connectors,
         definitions=definitions,
         approvals=Approvals(
-            plain(approvals, "write", "session"), plain(approvals, "expires_seconds", 300), quorum, keys
+            plain(approvals, "write", "session"),
+            plain(approvals, "expires_seconds", 300),
+            quorum,
+            keys,
+            plain(approvals, "delete", "call"),
+            plain(approvals, "through_client", False),
         ),
         budget=Budget(**{key: value.value for key, value in budget.items()}),
         limits=numbers(ceiling.keys.get("limits")),
@@ -125,8 +134,10 @@ def _read_ceiling(
         record=plain(ceiling.keys, "record", "digests"),
         places={key: key_origin(located) for key, located in (*budget.items(), *ceiling.keys.items())}
         | {f"approvals.{key}": key_origin(located) for key, located in approvals.items()}
-        | {f"limits.{key}": key_origin(located) for key, located in record(ceiling.keys, "limits").items()},
+        | {f"limits.{key}": key_origin(located) for key, located in record(ceiling.keys, "limits").items()}
+        | dict(server_places(shared)),
         servers={name: data(server) for name, server in record(shared, "servers").items()},
+        gateway_names=plain(record(shared, "gateway"), "names", ""),
     )
     problems += _cost_warnings(manifest)
     return manifest

@@ -8,11 +8,21 @@ from collections.abc import Callable
 
 from licet.core.algebra.capability import Capability, destination
 from licet.core.algebra.domains import STORAGE_KINDS
-from licet.core.algebra.scope import NAME_PATTERN, Malformed, binary, path_key, secret_key, secret_reference, variable
-from licet.core.algebra.use import Use
+from licet.core.algebra.scope import (
+    NAME_PATTERN,
+    Malformed,
+    binary,
+    name,
+    path_key,
+    secret_key,
+    secret_reference,
+    variable,
+)
+from licet.core.algebra.use import InvalidUse, Use, use_of_url
 from licet.core.canonical import checked_key
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
 from licet.core.policy.effects import CLASSES, LEVELS
+from licet.core.policy.servers import CLIENT_ASKS, EVERY, SERVER_NAME
 from licet.core.policy.terms import WRITE_APPROVALS
 from licet.policy_files.containers import Either, Field, ListOf, MappingOf, Record
 from licet.policy_files.shapes import AnyJson, Flag, Integer, Money, OneOf, Shape, TextShape
@@ -24,6 +34,18 @@ def cidr(text: str) -> str:
         return str(ipaddress.ip_network(text))
     except ValueError:
         raise Malformed(text, "an address range such as `10.0.0.0/8`, without host bits") from None
+
+
+def server_url(text: str) -> str:
+    """Check the address of a server: one that `ctx.fetch` could use, without query and fragment."""
+    expected = "an `https` or `http` address such as `https://mcp.example.com/mcp`, without query and fragment"
+    try:
+        use_of_url("POST", text)
+    except InvalidUse:
+        raise Malformed(text, expected) from None
+    if "?" in text or "#" in text:
+        raise Malformed(text, expected)
+    return text
 
 
 def _or_star(parse: Callable[[str], str]) -> Callable[[str], str]:
@@ -136,22 +158,74 @@ DECLARATION = Record(
         "cost_usd": Field(Money(), description="the most that one call costs"),
     }
 )
+SECRETS_BY_NAME = MappingOf(
+    TextShape(expected="the name of an environment variable", parse=variable),
+    TextShape(expected="a secret reference", parse=secret_reference),
+)
+ARGUMENT_RULES = Field(
+    MappingOf(TextShape(expected="the name of an argument"), AnyJson()),
+    description="JSON Schema per argument; `scope` ties a value to the grant",
+)
+SERVER_TOOL = Record(
+    {
+        "needs": _several(RULE, "what it touches; left out, all that its server holds"),
+        "optional": _several(RULE),
+        "effect": Field(
+            EFFECT, description="what its calls do to the world; annotations of the server only tighten it"
+        ),
+        "args": ARGUMENT_RULES,
+        "approval": Field(OneOf(WRITE_APPROVALS)),
+        "limits": Field(LIMITS),
+        "cost_usd": Field(Money(), description="the most that one call costs"),
+        "hidden": Field(
+            OneOf(("keep", "show")), description="hidden characters in its results: passed on, or written out"
+        ),
+    }
+)
+SERVER_CLIENT = Record(
+    {
+        "sampling": Field(OneOf(CLIENT_ASKS), description="whether the server may have the client ask its model"),
+        "elicitation": Field(OneOf(CLIENT_ASKS), description="whether the server may ask the client's user"),
+        "roots": _several(PATH, "directories of the client that the server may be told of"),
+        "logging": Field(Flag(), description="whether its log messages are passed on"),
+    },
+    description="what the server may ask of the client; what is left out is denied",
+)
+_ALL = OneOf((EVERY,))
 SERVER = Record(
     {
-        "command": Field(ListOf(TextShape(expected="a command word"), least=1), required=True),
-        "connector": Field(CONNECTOR, description="the connector it is; its grants must fit the definition"),
-        "grants": _several(RULE, "what the server process may touch"),
-        "env": _several(VARIABLE, "variables passed on to it"),
-        "secrets": Field(
+        "command": Field(ListOf(TextShape(expected="a command word"), least=1), description="the program to start"),
+        "url": Field(
+            TextShape(expected="an address such as `https://mcp.example.com/mcp`", parse=server_url),
+            description="a server on another machine, instead of a command",
+        ),
+        "headers": Field(
             MappingOf(
-                TextShape(expected="the name of an environment variable", parse=variable),
+                TextShape(expected="the name of a header", pattern=r"[A-Za-z][A-Za-z0-9-]{0,63}"),
                 TextShape(expected="a secret reference", parse=secret_reference),
             ),
-            description="variables set to secrets",
+            description="headers set to secrets, for a `url`",
         ),
+        "connector": Field(CONNECTOR, description="the connector it is; its grants must fit the definition"),
+        "grants": _several(RULE, "what the server process may touch"),
+        "env": _several(TextShape(expected="the name of an environment variable", parse=variable), "passed on to it"),
+        "secrets": Field(SECRETS_BY_NAME, description="variables set to secrets"),
         "tools": Field(
-            MappingOf(NAME, Record({"needs": _several(RULE), "optional": _several(RULE), "effect": Field(EFFECT)})),
-            description="its tools, declared here",
+            MappingOf(TextShape(expected='the name of a tool, or `"*"`', parse=_or_star(name)), SERVER_TOOL),
+            description='its tools; `"*"` is for those without an entry, and a tool without either is refused',
+        ),
+        "resources": Field(
+            Either((_ALL, ListOf(TextShape(expected="the beginning of a URI, such as `file:///srv/data`")))),
+            description="resources that may be read, by whole segments; none if left out",
+        ),
+        "prompts": Field(
+            Either((_ALL, ListOf(TextShape(expected="the name of a prompt")))),
+            description="prompts that may be used; none if left out",
+        ),
+        "client": Field(SERVER_CLIENT),
+        "limits": Field(LIMITS, description="of its process; a call has the limits of its tool"),
+        "sandbox": Field(
+            OneOf(("isolated", "native")), description="native: without walls, if the manifest's `native` names it too"
         ),
     }
 )
@@ -163,6 +237,13 @@ APPROVALS = Record(
         ),
         "expires_seconds": Field(Integer(1)),
         "quorum": Field(Integer(1)),
+        "delete": Field(
+            OneOf(WRITE_APPROVALS),
+            description="when deletes and renames of files need approval: each, once a session, or never if pinned",
+        ),
+        "through_client": Field(
+            Flag(), description="whether a yes of the gateway's client approves; false if left out"
+        ),
         "keys": _several(
             TextShape(
                 expected="a public key `ed25519:…`",
@@ -204,7 +285,21 @@ DESTINATIONS = Record(
 )
 WORKSPACE_FIELDS = {
     "tools": Field(MappingOf(NAME, DECLARATION), description="what each tool declares"),
-    "servers": Field(MappingOf(NAME, SERVER), description="MCP servers behind the gateway"),
+    "servers": Field(
+        MappingOf(
+            TextShape(
+                expected="a name of 1 to 32 lower-case letters, digits or `-` that starts with a letter",
+                pattern=SERVER_NAME,
+                examples=("files",),
+            ),
+            SERVER,
+        ),
+        description="MCP servers behind the gateway",
+    ),
+    "gateway": Field(
+        Record({"names": Field(OneOf(("plain", "prefixed")), description="`tool`, or `server__tool`")}),
+        description="how clients of the gateway see names; left out, plain if there is one server",
+    ),
     "bundles": Field(MappingOf(NAME, BUNDLE), description="tools that are governed together"),
     "connectors": Field(
         Record(
@@ -226,10 +321,7 @@ TOOL_ENTRY = Record(
     {
         "sandbox": Field(LEVEL),
         "side_effect_class": Field(EFFECT),
-        "args": Field(
-            MappingOf(TextShape(expected="the name of an argument"), AnyJson()),
-            description="JSON Schema per argument; `scope` ties a value to the grant",
-        ),
+        "args": ARGUMENT_RULES,
         "approval": Field(OneOf(WRITE_APPROVALS)),
         "max_calls": Field(Integer(0), description="calls of this tool in a session"),
         "max_cost_usd": Field(Money(), description="money of this tool in a session"),

@@ -1,13 +1,10 @@
-"""Reads the parts of a workspace that all agents share: declarations, connectors, servers and destinations."""
+"""Reads the parts of a workspace that all agents share: declarations, connectors and destinations."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator
 
-from licet.core.algebra.capability import Capability
-from licet.core.algebra.set import CapabilitySet
 from licet.core.origin import Origin, Problem
-from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors, Versions, version_range
+from licet.core.policy.connector import ConnectorRule, Connectors, Versions, version_range
 from licet.core.policy.connector_definition import Definition
-from licet.core.policy.effects import class_fits
 from licet.core.policy.layer import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer
 from licet.core.policy.tool import ToolSpec, spec_of
 from licet.policy_files.fields import Fields, Lists, Problems, Value, key_origin, plain, record, stated
@@ -103,34 +100,6 @@ def read_definitions(shared: Fields) -> dict[str, Definition]:
         about = Versions(name, place, versions, version, plain(given, "distribution", ""))
         definitions[name] = Definition(about, layer, stated(given, "side_effect_class"))
     return definitions
-
-
-def server_problems(shared: Fields, definitions: Mapping[str, Definition]) -> Iterator[Problem]:
-    """Check the grants, secrets and classes of each server against the definition of its connector."""
-    for name, located in record(shared, "servers").items():
-        given: Fields = located.value
-        ref: ConnectorRef | None = plain(given, "connector", None)
-        definition = definitions.get(ref.name) if ref is not None else None
-        if ref is None or definition is None:
-            continue
-        lists = Lists(given, f"servers.{name}.", key_origin(located))
-        secrets = [(Capability(f"secret:read:{one.value}"), one.origin) for one in record(given, "secrets").values()]
-        rules = [(rule.capability, rule.origin) for rule in lists.capability_rules("grants")] + secrets
-        for rule, origin in rules:
-            layer = definition.layer
-            if layer is not None and rule.domain not in layer.silent and not CapabilitySet((rule,)) <= layer.allowed:
-                found, expected = f"`{rule}` of server `{name}`", f"what `{layer.title}` allows"
-                yield Problem(origin, found, expected, "narrow it, or add it to the definition")
-        for effect, most in ((one, most) for one in _effects(given) for most, _ in definition.effects):
-            if not class_fits(effect.value, most):
-                found = f"class {effect.value} of server `{name}`"
-                yield Problem(effect.origin, found, f"at most {most}, as its connector `{ref.name}` is defined")
-
-
-def _effects(server: Fields) -> Iterator[Value]:
-    for tool in record(server, "tools").values():
-        if (effect := tool.value.get("effect")) is not None:
-            yield effect
 
 
 def connector_lines(located: Value | None) -> tuple[ConnectorRule, ...]:

@@ -10,7 +10,7 @@ import socket
 from licet.core.algebra.scope import is_address
 from licet.core.algebra.use import InvalidUse, Use
 from licet.guard.grant import Grant
-from licet.guard.handles.fetch import checked_addresses
+from licet.guard.handles.dial import checked_addresses
 from licet.guard.ports import Http
 
 CONNECT_SECONDS = 10.0  # for one address: a silent one must not use up the time of the others

@@ -22,7 +22,7 @@ from licet.core.decision.reach import Reach
 from licet.core.policy.layer import SECOND_CODE
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import Grant
-from licet.guard.handles.files import HeldPaths, held_paths
+from licet.guard.held_paths import HeldPaths, held_paths
 from licet.guard.links import changeable, followed
 from licet.sandbox.kernel import landlock
 from licet.sandbox.shared_inodes import second_names
@@ -59,11 +59,10 @@ def kernel_paths(grant: Grant, *, private_root: bool, execute: bool = False) -> 
     mount point: if one leads to a closed path, nothing in its directory can be removed or renamed.
     """
     reach = grant.reach
-    held = held_paths(reach.grant)
     granted = _granted(reach)
     reads, writes, deletes = granted.reads, granted.writes, granted.deletes
     unread, unwritten = granted.unread, granted.unwritten
-    undeleted = tuple({*unwritten, *held.denied("delete"), *unread})
+    undeleted = tuple({*unwritten, *granted.undeleted, *unread})
     links = _links_to(undeleted) if deletes else []
     readable = landlock.READ | (landlock.EXECUTE if execute else 0)
     if not private_root:
@@ -79,7 +78,7 @@ def kernel_paths(grant: Grant, *, private_root: bool, execute: bool = False) -> 
     there = (path for path in unwritten if path not in unread and os.path.lexists(path))
     kept = tuple(path for path in there if inside(path, everywhere))
     plantable = _plantable(reach, unwritten)
-    lasting = [path for path in held.denied("delete") if path not in unwritten and path not in hide]
+    lasting = [path for path in granted.undeleted if path not in unwritten and path not in hide]
     rules = (
         *_rules(reads.values(), readable, ()),
         *_rules(writes.values(), landlock.WRITE, plantable, (*unwritten, *unread)),
@@ -106,17 +105,19 @@ class _Granted(Struct, frozen=True):
     deletes: Mapping[str, str]
     unread: tuple[str, ...]
     unwritten: tuple[str, ...]
+    undeleted: tuple[str, ...]
 
 
 def _granted(reach: Reach) -> _Granted:
     held, effect = held_paths(reach.grant), reach.effect
     reads = _roots(reach, held, "read")
     writes = _roots(reach, held, "write") if effect not in (None, "read_only") else {}
-    # Other classes ask an approver before each delete, which the kernel cannot do.
-    deletes = _roots(reach, held, "delete") if effect == "destructive" else {}
+    # Any other delete asks an approver when it happens, which the kernel cannot do.
+    deletable = held if effect == "destructive" else held_paths(reach.free_deletes)
+    deletes = _roots(reach, deletable, "delete")
     unread = _with_second_names(reads, held.denied("read"))
     unwritten = _with_second_names({**writes, **deletes}, held.denied("write"))
-    return _Granted(reads, writes, deletes, unread, unwritten)
+    return _Granted(reads, writes, deletes, unread, unwritten, deletable.denied("delete"))
 
 
 def search_ahead(reach: Reach) -> None:
@@ -162,13 +163,13 @@ def _roots(reach: Reach, held: HeldPaths, action: str) -> Mapping[str, str]:
     if "/" in allowed:
         allowed = tuple(os.path.join("/", name) for name in sorted(os.listdir("/")))
     for path in allowed:
-        if not inside(path, NEVER) and not inside(path, found) and (real := _led(reach, path, action)):
+        if not inside(path, NEVER) and not inside(path, found) and (real := _led(reach, held, path, action)):
             found[path] = real
     # A link to `/` would include the interfaces of the kernel.
     return {path: real for path, real in found.items() if real != "/" and not inside(real, NEVER)}
 
 
-def _led(reach: Reach, path: str, action: str) -> str | None:
+def _led(reach: Reach, held: HeldPaths, path: str, action: str) -> str | None:
     """The real path; None if it is missing or denied, or if a tool could have made a link on the way."""
     try:
         real, links = followed(path)
@@ -176,8 +177,8 @@ def _led(reach: Reach, path: str, action: str) -> str | None:
         return None
     if not os.path.exists(real) or any(changeable(link, reach.manifest.ceiling) for link in links):
         return None
-    held = held_paths(reach.grant)
-    return None if inside(real, (*held.denied("read"), *held.denied(action))) else real
+    closed = (*held_paths(reach.grant).denied("read"), *held.denied(action))
+    return None if inside(real, closed) else real
 
 
 def _rules(

@@ -125,6 +125,7 @@ ANSWERS: dict[Answer, tuple[bool, str]] = {
 
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("write", ["call", "session"])
+@pytest.mark.sampled(14)
 def test_each_answer_is_a_reason_of_its_own(tmp_path: Path, person: Person, write: str, answer: Answer) -> None:
     result = person.settle(asking(tmp_path, person, write), "s", answer)
     assert (result.ok, result.reason) == ANSWERS[answer]
@@ -184,6 +185,7 @@ def test_where_signatures_are_wanted_a_mere_yes_is_none(tmp_path: Path, person: 
 
 
 @pytest.mark.parametrize("used", [False, True])
+@pytest.mark.sampled(4)
 def test_reloading_a_manifest_voids_what_was_agreed_to_before(tmp_path: Path, person: Person, used: bool) -> None:
     clock = MemoryClock()
     at = asking(tmp_path, person, "session", clock=clock)

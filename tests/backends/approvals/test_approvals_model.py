@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from effort import LONG
 from guard.questions import question
 from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
 from licet.backends.keys import SigningKey, make_key
@@ -160,5 +161,7 @@ class Approvals(RuleBasedStateMachine):
         assert all(one.used <= 1 for one in self.known.values() if one.subject[0] != "session")
 
 
-Approvals.TestCase.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40)
+Approvals.TestCase.settings = settings(
+    max_examples=settings().max_examples // (2 if LONG else 4), stateful_step_count=40
+)
 TestApprovals = Approvals.TestCase

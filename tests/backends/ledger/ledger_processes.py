@@ -214,6 +214,8 @@ def call(folder: Path) -> dict[str, Any]:
 if __name__ == "__main__":
     what, place, *numbers = sys.argv[1:]
     (Path(place) / "agent.yaml").write_text(json.dumps(MANIFEST), encoding="utf-8")  # before anybody reads it
+    if what in ("kill", "many"):  # what takes long is loaded once, and not by each writer
+        asyncio.run(_once(Gate(load_manifest(Path(place) / "agent.yaml"), [add], Backends.memory())))
     ways: dict[str, Callable[..., dict[str, Any]]]
     ways = {"kill": kill, "many": many, "full": full, "fork": fork, "call": call}
     print(json.dumps(ways[what](Path(place), *map(int, numbers))))

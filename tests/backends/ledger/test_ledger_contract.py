@@ -343,6 +343,7 @@ PURPOSES: list[tuple[str | None, str | None]] = [
 
 
 @pytest.mark.parametrize(("purpose", "text"), PURPOSES, ids=range(len(PURPOSES)))
+@pytest.mark.sampled(8)
 def test_a_receipt_says_why_the_call_was_made(
     tmp_path: Path, kept: Kept, purpose: str | None, text: str | None
 ) -> None:

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -58,15 +59,24 @@ class Ticking:
         return self.moment
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A ledger with some calls, each covered by a checkpoint."""
-    made = tmp_path / "state" / "ledger.sqlite"
+@pytest.fixture(scope="module")
+def written(store_root: Path) -> Path:
+    """A ledger with some calls, each covered by a checkpoint. Tests change copies of it."""
+    folder = Path(tempfile.mkdtemp(dir=store_root))
+    made = folder / "state" / "ledger.sqlite"
     ledger = SqliteLedger(made, Ticking(1))
+    here = at(folder, ledger)
     for _ in range(20):
-        calls(tmp_path, ledger, 1)
+        assert call(here, "add", {"a": 1}).ok
         ledger.close()
     return made
+
+
+@pytest.fixture
+def path(tmp_path: Path, written: Path) -> Path:
+    """A copy of that ledger, with its key and its last checkpoint."""
+    shutil.copytree(written.parent, tmp_path / "state")
+    return tmp_path / "state" / written.name
 
 
 def rewrite(db: sqlite3.Connection) -> None:
@@ -206,16 +216,23 @@ def test_chains_that_were_changed_are_found_before_anything_follows_them(path: P
     assert "the table `chains` says" in finding.text
 
 
-@pytest.fixture
-def long_session(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def two_sessions(store_root: Path) -> Path:
     """A ledger of one session with several calls, and of another with one."""
-    made = tmp_path / "state" / "ledger.sqlite"
-    ledger = SqliteLedger(made)
-    for session, number in (("s", 4), ("other", 1)):
-        for _ in range(number):
-            assert call(at(tmp_path, ledger), "add", {"a": 1}, session=session).ok
+    folder = Path(tempfile.mkdtemp(dir=store_root))
+    ledger = SqliteLedger(folder / "state" / "ledger.sqlite")
+    here = at(folder, ledger)
+    for session in ("s", "s", "s", "s", "other"):
+        assert call(here, "add", {"a": 1}, session=session).ok
     ledger.close()
-    return made
+    return folder / "state"
+
+
+@pytest.fixture
+def long_session(tmp_path: Path, two_sessions: Path) -> Path:
+    """A copy of that ledger."""
+    shutil.copytree(two_sessions, tmp_path / "state")
+    return tmp_path / "state" / "ledger.sqlite"
 
 
 @pytest.mark.parametrize(
@@ -264,8 +281,7 @@ def test_a_long_tail_without_a_head_is_not_proven(path: Path) -> None:
 def test_a_tail_of_moments_is_only_noted(tmp_path: Path, seconds: float) -> None:
     path = tmp_path / "state" / "ledger.sqlite"
     ledger = SqliteLedger(path, Ticking(seconds))
-    for _ in range(3):
-        calls(tmp_path, ledger, 1)
+    calls(tmp_path, ledger, 3)
     ledger.close()
     change(path, without_heads)
     outcome = verified(path)

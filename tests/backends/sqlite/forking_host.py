@@ -1,6 +1,6 @@
 """A host whose threads fork while its calls write every store. A test runs it as a separate program.
 
-    python forking_host.py FOLDER WAY THREADS
+    python forking_host.py FOLDER WAY THREADS FORKS CALLS
 
 It prints one JSON object: the results of the calls in the parent, and how each child ended.
 """
@@ -23,7 +23,6 @@ from licet.backends.budgets import SqliteBudgets
 from licet.backends.kv import SqliteKv
 from licet.backends.ledger.writer import SqliteLedger
 
-CALLS, FORKS = 150, 6
 # `multiprocessing` waits for children of other threads too, and two such waits collide
 ONE_AT_A_TIME = threading.Lock()
 MANIFEST = """agent: forker
@@ -113,19 +112,20 @@ WAYS: dict[str, Callable[[Gate], int]] = {
 
 def main() -> None:
     warnings.simplefilter("ignore")  # Python warns of forks in processes with threads
-    folder, way, threads = Path(sys.argv[1]), WAYS[sys.argv[2]], int(sys.argv[3])
+    folder, way = Path(sys.argv[1]), WAYS[sys.argv[2]]
+    threads, forks, many = map(int, sys.argv[3:])
     gate, codes = gate_at(folder), list[int]()
     asyncio.run(calls(gate, "first", 1))
     start = threading.Barrier(threads)
 
     def fork_and_fork() -> None:
         start.wait()
-        codes.extend([way(gate) for _ in range(FORKS)])
+        codes.extend([way(gate) for _ in range(forks)])
 
     forking = [threading.Thread(target=fork_and_fork) for _ in range(threads)]
     for thread in forking:
         thread.start()
-    results = asyncio.run(calls(gate, "parent", CALLS))
+    results = asyncio.run(calls(gate, "parent", many))
     for thread in forking:
         thread.join()
     print(json.dumps({"calls": results, "codes": codes}))

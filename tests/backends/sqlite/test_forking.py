@@ -7,24 +7,27 @@ from pathlib import Path
 
 import pytest
 
+from effort import LONG
 from licet.backends.ledger.reader import LedgerReader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks beside threads")
 
 
+THREADS = 8
+FORKS, CALLS = (6, 150) if LONG else (3, 60)
 PROGRAM = Path(__file__).with_name("forking_host.py")
 
 
 @pytest.mark.parametrize("way", ["fork", "subprocess", "multiprocessing"])
 @pytest.mark.sampled(1)
-def test_any_number_of_threads_may_fork_while_calls_write(tmp_path: Path, way: str) -> None:
-    command = [sys.executable, str(PROGRAM), str(tmp_path), way, "8"]
+def test_any_number_of_threads_may_fork_while_calls_write(store_path: Path, way: str) -> None:
+    command = [sys.executable, str(PROGRAM), str(store_path), way, *map(str, (THREADS, FORKS, CALLS))]
     said = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=300).stdout)
-    assert said["calls"] == ["True"] * 150 + ["APPROVAL_REQUIRED"] * 15
-    assert said["codes"] == [0] * 8 * 6
-    with LedgerReader(tmp_path / "state" / "ledger.sqlite") as reader:
+    assert said["calls"] == ["True"] * CALLS + ["APPROVAL_REQUIRED"] * (CALLS // 10)
+    assert said["codes"] == [0] * THREADS * FORKS
+    with LedgerReader(store_path / "state" / "ledger.sqlite") as reader:
         kept = reader.list(session="parent", limit=-1)
-    assert len(kept) == 165
+    assert len(kept) == CALLS + CALLS // 10
 
 
 FORKS_DURING_A_WRITE = """
@@ -68,8 +71,8 @@ print(asyncio.run(file.read(lambda db: db.execute("SELECT count(*) FROM notes").
 """
 
 
-def test_threads_that_fork_during_a_write_leave_its_lock_free(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", FORKS_DURING_A_WRITE, str(tmp_path / "f")]
+def test_threads_that_fork_during_a_write_leave_its_lock_free(store_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKS_DURING_A_WRITE, str(store_path / "f")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("19\n", "")  # 1, and three times 1 + 4 + 1
 
@@ -98,7 +101,7 @@ signal.raise_signal(signal.SIGUSR1)
 """
 
 
-def test_a_fork_in_the_middle_of_a_transaction_refuses_in_the_child_alone(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", FORK_IN_A_SIGNAL_HANDLER, str(tmp_path / "f")]
+def test_a_fork_in_the_middle_of_a_transaction_refuses_in_the_child_alone(store_path: Path) -> None:
+    command = [sys.executable, "-c", FORK_IN_A_SIGNAL_HANDLER, str(store_path / "f")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("7\n0\n", "")

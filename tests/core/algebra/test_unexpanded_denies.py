@@ -13,7 +13,7 @@ from core.strategies import PlainSet
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use, use_of_path
-from licet.guard.handles.files import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import Escaped
 
 ROOTED = ("~", "~/a", "~/a/b", "${workdir}", "${workdir}/a")

@@ -185,7 +185,14 @@ def test_the_surface_shows_the_limits_of_a_bundle(tmp_path: Path) -> None:
             "max_cost_usd": "2",
             "max_cost_usd_per_day": None,
         },
-        "approvals": {"write": "call", "expires_seconds": 60, "quorum": 2, "keys": sorted([ONE, TWO])},
+        "approvals": {
+            "write": "call",
+            "expires_seconds": 60,
+            "quorum": 2,
+            "keys": sorted([ONE, TWO]),
+            "delete": "call",
+            "through_client": False,
+        },
         "connectors": {"github": [">=3"]},
         "private": ["10.0.0.0/8"],
     }

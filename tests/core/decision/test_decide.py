@@ -15,6 +15,7 @@ from core.liars import Broken, Liar
 from core.manifests import HERE, NAMES, admission, layer, manifest, manifests, tool
 from core.naive import DOMAINS
 from core.strategies import PlainSet, domains, rules_of, sets_of
+from effort import LONG
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
@@ -36,28 +37,31 @@ from licet.errors import Refused
 EVERY_USE = tuple(use for domain in DOMAINS for use in oracle.all_uses(domain))
 uses = st.integers(0, len(EVERY_USE) - 1).map(EVERY_USE.__getitem__)  # a list so long would be printed whole
 names = st.sampled_from(NAMES)
+STEP = 7 if LONG else 29  # between the uses of one domain, where the rules of a decision are looked at
 UNSHRUNK = settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))  # random manifests take minutes to shrink
 
 
-def layer_of(found: PlainSet, kind: str) -> Layer:
+def layer_of(found: PlainSet, kind: str, *, by_fs_reach: bool = False) -> Layer:
     """A layer with the rules and denies of a small set."""
-    return layer([rule.text for rule in found.allow], [rule.text for rule in found.deny], kind)
+    allows, denies = [rule.text for rule in found.allow], [rule.text for rule in found.deny]
+    return layer(allows, denies, kind, by_fs_reach=by_fs_reach)
 
 
 @st.composite
 def _callable(draw: st.DrawFn, personality: bool = True) -> tuple[Manifest, tuple[Use, ...]]:
     """A manifest with rules of one domain whose tool `one` can usually be called, and every use of that domain."""
     domain = draw(domains)
-    layers = [layer_of(draw(sets_of(domain)), "manifest")]
+    layers = [layer_of(draw(sets_of(domain)), "manifest", by_fs_reach=draw(st.booleans()))]
     if personality and draw(st.booleans()):
-        layers.append(layer_of(draw(sets_of(domain)), "personality"))
+        layers.append(layer_of(draw(sets_of(domain)), "personality", by_fs_reach=draw(st.booleans())))
     needs = draw(st.one_of(st.just([f"{domain}:*:*"]), st.lists(rules_of(domain).map(lambda rule: rule.text))))
     spec = tool("one", *needs, effect=draw(st.sampled_from(CLASSES)), sandbox=draw(st.sampled_from(LEVELS[:2])))
     policy = manifest(
         spec,
         layers=tuple(layers),
         max_effect=draw(st.sampled_from(("destructive", "destructive", *CLASSES))),
-        approvals=Approvals(draw(st.sampled_from(WRITE_APPROVALS))),
+        approvals=Approvals(draw(st.sampled_from(WRITE_APPROVALS)), delete=draw(st.sampled_from(WRITE_APPROVALS))),
+        pinned=draw(st.sampled_from(("licet.lock", ""))),
         budget=draw(st.sampled_from((Budget(5), Budget(5), Budget(0), Budget()))),
     )
     return policy, oracle.all_uses(domain)
@@ -81,6 +85,50 @@ def test_a_call_comes_to_what_the_design_says(questions: Questions) -> None:
     policy, several = questions
     for use, expected in oracle.verdicts(policy, "one", several).items():
         assert decide(Request("one", (use,)), policy).verdict == expected, use
+
+
+@st.composite
+def _deleting(draw: st.DrawFn) -> Manifest:
+    """A manifest whose tool `one` may delete files, by `fs_reach.write` and by `grants`, each with denies."""
+    path = st.sampled_from(("/a", "/a/b", "/a/b/a", "/b"))
+    ceilings = ("manifest", "personality")[: draw(st.integers(1, 2))]
+    layers = []
+    for kind in ceilings:
+        written, granted = draw(st.lists(path, max_size=2)), draw(st.lists(path, min_size=1, max_size=2))
+        denied = draw(st.lists(path, max_size=1))
+        own = layer([f"fs:delete:{path}" for path in written], kind=kind, by_fs_reach=True)
+        other = layer([f"fs:*:{path}" for path in granted], [f"fs:delete:{path}" for path in denied])
+        layers.append(replace(own, allows=(*own.allows, *other.allows), denies=other.denies))
+    return manifest(
+        tool("one", "fs:*:*", effect=draw(st.sampled_from(("full", "full", "full", *CLASSES))), sandbox="isolated"),
+        layers=tuple(layers),
+        max_effect="destructive",
+        approvals=Approvals("manifest", delete=draw(st.sampled_from(("manifest", *WRITE_APPROVALS)))),
+        pinned=draw(st.sampled_from(("licet.lock", "licet.lock", "licet.lock", ""))),
+        budget=Budget(5),
+    )
+
+
+FILES = tuple(use for use in oracle.all_uses("fs") if use.action != "read")
+
+
+@given(_deleting())
+def test_a_delete_comes_to_what_the_design_says(policy: Manifest) -> None:
+    for use, expected in oracle.verdicts(policy, "one", FILES).items():
+        assert decide(Request("one", (use,)), policy).verdict == expected, use
+
+
+@given(_deleting())
+def test_free_deletes_are_held_and_asked_about_at_most_once(policy: Manifest) -> None:
+    reach = reach_of(policy, "one")
+    assert reach is not None
+    assert reach.free_deletes <= reach.grant
+    assert not reach.free_deletes or reach.delete_approval in ("session", "manifest")
+    assert reach.delete_approval != "manifest" or policy.pinned
+    approved = Approval(policy.digest, "one", "s-1", deletes=True)
+    for use in filter(reach.free_deletes.has, FILES):
+        answer = decide(Request("one", (use,), "s-1"), policy, Usage(approved=frozenset({approved})))
+        assert answer.verdict == ("ask" if reach.effect == "destructive" else "allow")
 
 
 @given(manifests)
@@ -161,7 +209,7 @@ def test_an_equal_manifest_decides_alike(questions: Questions) -> None:
     policy, several = questions
     again = replace(policy, layers=tuple(replace(one) for one in policy.layers))
     assert again == policy
-    for use in several[::7]:
+    for use in several[::STEP]:
         assert as_values(decide(Request("one", (use,)), again)) == as_values(decide(Request("one", (use,)), policy))
 
 
@@ -328,7 +376,7 @@ def test_a_tool_name_of_a_lying_class_never_gets_another_tools_grant() -> None:
 @given(_callable())
 def test_every_denial_can_be_explained(questions: Questions) -> None:
     policy, several = questions
-    for use in several[::7]:
+    for use in several[::STEP]:
         decision = decide(Request("one", (use,)), policy)
         if isinstance(decision, Deny):
             assert_denial_can_be_explained(decision)

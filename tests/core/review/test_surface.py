@@ -497,7 +497,14 @@ def test_the_document_has_all_agent_wide_settings() -> None:
         "native": ["a", "b"],
         "private": ["10.1.0.0/16"],
         "connectors": {"github": [">=2.0"]},
-        "approvals": {"write": "call", "expires_seconds": 60, "quorum": 2, "keys": ["k1", "k2"]},
+        "approvals": {
+            "write": "call",
+            "expires_seconds": 60,
+            "quorum": 2,
+            "keys": ["k1", "k2"],
+            "delete": "call",
+            "through_client": False,
+        },
         "budget": {
             "max_calls_per_session": 100,
             "max_calls_per_day": 500,
@@ -510,7 +517,14 @@ def test_the_document_has_all_agent_wide_settings() -> None:
         "record": "full",
         "denies": [{"rule": "fs:*:${workdir}/.env", "origin": "agent.yaml:50:3"}],
         "servers": {
-            "files": {"command": ["serve"], "grants": ["fs:*:/b"], "env": [], "secrets": {}, "tools": {}},
+            "files": {
+                "kind": "isolated",
+                "command": ["serve"],
+                "grants": ["fs:*:/b"],
+                "env": [],
+                "secrets": {},
+                "tools": {},
+            },
         },
     }
 

@@ -1,13 +1,18 @@
-"""Deletes that need an approval: one is recorded as granted only if an approver agreed."""
+"""Deletes that need an approval, each or once a session: one is recorded as granted only if an approver agreed."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from guard.gates import call, checks, gate
 from licet import Backends, Context, Gate, tool
 from licet.backends.files.memory import MemoryFiles
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.decision import ApprovalAsked
+from licet.guard.held_paths import held_paths
+from licet.guard.people import Question
 from licet.guard.ports import Unavailable
 from licet.sandbox.native import InProcess
 
@@ -121,3 +126,105 @@ def test_explain_of_a_call_that_never_started_does_not_say_that_it_ran(tmp_path:
     result = call(desk(tmp_path, approver, sweep, approvals={"write": "call"}), "sweep")
     assert result.reason == "APPROVAL_DENIED"
     assert "it ran" not in result.explain()
+
+
+# approvals.delete -----------------------------------------------------------------------------------------------------
+
+
+@tool(needs=["fs:write:${workdir}", "fs:delete:${workdir}", "network:*:a.example"], effect="full", sandbox="restricted")
+async def sort(ctx: Context) -> None:
+    """Delete and rename."""
+    await ctx.fs.write("new.txt", "new")
+    await ctx.fs.rename("new.txt", "newer.txt")
+    await ctx.fs.delete("newer.txt")
+    await ctx.fs.delete("old.txt")
+
+
+class Asked:
+    """An approver that agrees, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.questions: list[Question] = []
+
+    async def ask(self, question: Question) -> Any:
+        self.questions.append(question)
+        return "approved"
+
+
+PINNED = {"write": "manifest", "delete": "manifest"}
+# What `approvals` says, whether the policy is pinned -> the questions of the first call, and of the second.
+MODES: dict[str, tuple[dict[str, str], bool, list[tuple[bool, str]], int]] = {
+    "each": ({"write": "manifest"}, True, [(False, "newer.txt"), (False, "new.txt"), (False, "old.txt")], 6),
+    "once a session": ({"write": "manifest", "delete": "session"}, True, [(True, "")], 1),
+    "once a session, with writes": ({"write": "session", "delete": "session"}, True, [(True, "")], 1),
+    "with each call": ({"write": "call", "delete": "session"}, True, [(True, "")], 2),
+    "in the pinned policy": (PINNED, True, [], 0),
+    "in a policy that is not pinned": (PINNED, False, [(True, "")], 1),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_deletes_ask_as_approvals_delete_says(tmp_path: Path, mode: str) -> None:
+    approvals, pinned, first, in_all = MODES[mode]
+    asked = Asked()
+    at = desk(tmp_path, asked, sort, approvals=approvals, destinations={"allow": ["a.example"]})
+    if not pinned:
+        at.reload(replace(at.manifest, pinned=""))
+    result = call(at, "sort")
+    assert result.ok, result.explain()
+    found = [(question.approval.deletes, question.approval.use.rpartition("/")[2]) for question in asked.questions]
+    assert sorted(found) == sorted(first)
+    deletes = [f"fs:delete:{tmp_path}"]
+    assert all([*question.deletes] == (deletes if question.approval.deletes else []) for question in asked.questions)
+    granted = {event.capability for event in checks(result.events) if event.capability.startswith("fs:delete:")}
+    assert granted == {f"fs:delete:{tmp_path}/{name}" for name in ("new.txt", "newer.txt", "old.txt")}
+    assert at.ports.files is not None
+    at.ports.files.write(f"{tmp_path}/old.txt", b"x", held_paths(CapabilitySet(("fs:*:*",))))
+    assert call(at, "sort").ok
+    assert len(asked.questions) == in_all
+    assert [agreed.approval.deletes for agreed in result.approvals] == [deletes for deletes, _ in first]
+
+
+@pytest.mark.parametrize("answer", STOPPED)
+def test_a_call_whose_deletes_nobody_approves_does_not_start(tmp_path: Path, answer: str) -> None:
+    word, reason = STOPPED[answer]
+
+    async def approver(question: Any) -> Any:
+        return word
+
+    result = call(desk(tmp_path, approver, sweep, approvals={"delete": "session"}), "sweep")
+    assert result.reason == reason
+    assert "it ran" not in result.explain()
+    asked = [event.rule for event in result.events if isinstance(event, ApprovalAsked)]
+    assert ["deletes inside `fs_reach.write` ask once a session" in rule for rule in asked] == [True]
+
+
+def test_a_delete_that_grants_allow_asks_although_deletes_were_approved(tmp_path: Path) -> None:
+    asked = Asked()
+    at = gate(
+        tmp_path,
+        tidy,
+        backends=Backends.memory(files=MemoryFiles({f"{tmp_path}/old.txt": "x"}), approver=asked, sandbox=Here()),
+        native=[],
+        max_side_effect_class="full",
+        fs_reach={"read": ["${workdir}"], "write": ["${workdir}/other"]},
+        grants=["fs:delete:${workdir}"],
+        approvals={"delete": "session"},
+        budget={"max_calls_per_session": 9},
+    )
+    assert call(at, "tidy").value == "gone"
+    assert [(one.approval.deletes, one.approval.use) for one in asked.questions] == [
+        (True, ""),
+        (False, f"fs:delete:{tmp_path}/old.txt"),
+    ]
+
+
+def test_a_receipt_says_how_deletes_were_approved(tmp_path: Path) -> None:
+    at = desk(tmp_path, Asked(), tidy, approvals={"delete": "session"})
+    result = call(at, "tidy")
+    ledger: Any = at.ports.ledger
+    entry = [one for one in ledger.entries if one.kind == "receipt"][-1]
+    assert [one.deletes for one in entry.approvals] == [True]
+    assert any("its deletes inside `fs_reach.write` are approved once a session" in rule for rule in entry.rules)
+    (granted,) = [event for event in checks(result.events) if event.capability.endswith("old.txt")]
+    assert "`approvals.delete: session`" in granted.rule

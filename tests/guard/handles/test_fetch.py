@@ -17,7 +17,8 @@ from licet.core.decision.decision import Event
 from licet.core.decision.request import Approval
 from licet.errors import Refused
 from licet.guard.grant import Grant
-from licet.guard.handles.fetch import FetchLimits, ScopedFetch
+from licet.guard.handles.dial import FetchLimits
+from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.handles.messages import BadStatus, Headers, Response
 from licet.guard.ports import Exchange, Unconnected, Unreached
 from licet.guard.redaction.redact import Redactor
@@ -323,11 +324,11 @@ def test_a_delete_asks_an_approver_and_the_timeout_is_paused_meanwhile() -> None
 
     async def slow(_: Approval, use: Use) -> None:
         asked.append(str(use))
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(0.4)
 
     held = grant(BOTH, effect="full", ask=slow)
     fetch, net = fetching(lambda _: page(), held=held)
-    assert run(fetch("https://a.test/x", "DELETE", timeout=1)).ok
+    assert run(fetch("https://a.test/x", "DELETE", timeout=0.3)).ok
     assert (asked, net.sent[0].method) == (["network:https:delete@a.test:443"], "DELETE")
 
 

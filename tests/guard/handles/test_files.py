@@ -16,7 +16,8 @@ from licet.core.decision.decision import Ask
 from licet.core.decision.request import Approval, Ground, Request
 from licet.errors import Refused
 from licet.guard.grant import Grant
-from licet.guard.handles.files import ScopedFiles, held_paths
+from licet.guard.handles.files import ScopedFiles
+from licet.guard.held_paths import held_paths
 from licet.guard.redaction.redact import Redactor
 
 FILES: dict[str, bytes | str] = {

@@ -51,6 +51,7 @@ def streamed(made: Redactor, *pieces: bytes, cut: bool = False) -> bytes:
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.sampled(5)
 def test_a_secret_split_into_two_pieces_is_found(form: str) -> None:
     text = b"<" + FORMS[form] + b">"
     whole = redactor().octets(text)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from licet import Backends, Gate, Result, Tool
+from licet import Gate, Result, Tool
 from licet.backends.http_memory import Answer, MemoryHttp
 from loopback import Server, authority_file, serving
 from sandbox import library_tools as tools
-from sandbox.levels import call, gate, needs_walls
+from sandbox.levels import call, gate, local_backends, needs_walls
 from sandbox.postgres import database
 
 NAMES = {"good.test": ["127.0.0.1"], "evil.test": ["127.0.0.1"]}
@@ -27,7 +27,7 @@ def page(_: object) -> Answer:
 
 def reaching(place: Path, server: Server, tool: Tool, level: str = "isolated") -> Gate:
     grants = [f"network:tcp:good.test:{server.port}", f"fs:read:{place}"]
-    backends = Backends.local(place / "state", http=MemoryHttp({}, NAMES))
+    backends = local_backends(place / "state", http=MemoryHttp({}, NAMES))
     return gate(place, level, tool, backends=backends, limits=PATIENCE, grants=grants, private=["127.0.0.0/8"])
 
 
@@ -42,7 +42,7 @@ def plain() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("library", tools.PAGES, ids=lambda tool: tool.name)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_a_library_reaches_what_is_granted_and_nothing_else(tmp_path: Path, plain: Server, library: Tool) -> None:
     at = reaching(tmp_path, plain, library)
     assert call(at, library.name, {"url": f"http://good.test:{plain.port}/"}).unwrap() == "a page"
@@ -92,6 +92,7 @@ def test_a_database_that_is_another_is_not_believed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("library", tools.PAGES, ids=lambda tool: tool.name)
+@pytest.mark.sampled(2)
 def test_at_restricted_no_library_connects(tmp_path: Path, plain: Server, library: Tool) -> None:
     at = reaching(tmp_path, plain, library, "restricted")
     result = call(at, library.name, {"url": f"http://good.test:{plain.port}/"})

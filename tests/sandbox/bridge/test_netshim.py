@@ -131,7 +131,7 @@ def page(exchange: Any) -> Answer:
 
 
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name != "socket"])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_a_library_reaches_what_is_granted_and_nothing_else(library: str) -> None:
     asked: list[str] = []
     with serving(page) as server:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from licet import Backends, Gate, Result
+from licet import Gate, Result
 from licet.sandbox.bridge import programs
 from licet.sandbox.workers import pool
 from sandbox import program_tools as tools
-from sandbox.levels import call, gate, needs_walls
+from sandbox.levels import call, gate, local_backends, needs_walls
 
 PROGRAMS = ("/bin/sh", "cat", "echo", "env", "pwd", "sleep", "no-such-program-anywhere")
 PATIENCE = {"wall_seconds": 120, "cpu_seconds": 100}
@@ -34,7 +34,7 @@ def starting(
     grants = [f"process:exec:{name}" for name in (*granted, str(own))]
     grants += [f"fs:read:{place}/in", f"fs:read:{own}", "env:read:GIVEN", "env:read:KEPT"]
     grants += [f"secret:read:{name}" for name in secrets]
-    backends = Backends.local(place / "state", environ={"KEPT": "of the host", "SECRET": "s"})
+    backends = local_backends(place / "state", environ={"KEPT": "of the host", "SECRET": "s"})
     every = (tools.start, tools.start_in_a_loop, tools.start_without, tools.start_again)
     return gate(
         place, level, *every, backends=backends, limits=PATIENCE, effect="read_only", grants=grants,
@@ -76,7 +76,7 @@ WORKS: dict[str, Any] = {
 
 @pytest.mark.parametrize("secrets", [(), ("KEY",)], ids=["", "that may hold secrets"])
 @pytest.mark.parametrize("way", WORKS)
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 def test_programs_that_are_granted_are_started(tmp_path: Path, way: str, secrets: tuple[str, ...]) -> None:
     before = children()
     result = call(starting(tmp_path, secrets=secrets), "start", {"way": way})
@@ -101,7 +101,7 @@ LOOP: dict[str, Any] = {
 
 @pytest.mark.parametrize("secrets", [(), ("KEY",)], ids=["", "that may hold secrets"])
 @pytest.mark.parametrize("way", LOOP)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_programs_are_started_from_a_loop(tmp_path: Path, way: str, secrets: tuple[str, ...]) -> None:
     assert call(starting(tmp_path, secrets=secrets), "start_in_a_loop", {"way": way}).unwrap() == LOOP[way]
 

@@ -43,6 +43,7 @@ def behind(body: str, **options: Any) -> Any:
     ],
     ids=["open files", "file size", "memory", "raised again", "no core files"],
 )
+@pytest.mark.sampled(3)
 def test_limits_hold(tmp_path: Any, limits: str, do: str, free: Any, walled: Any) -> None:
     code = f"""
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

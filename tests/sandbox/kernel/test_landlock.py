@@ -104,6 +104,7 @@ DELETES = {"delete", "delete directory"}
     ids=["no walls", "nothing", "read", "read file", "execute", "write", "read+write", "delete", "read+write+delete"],
 )
 @needs_abi(3)
+@pytest.mark.sampled(5)
 def test_each_right_allows_its_own_ways_alone(tmp_path: Path, access: int | None, works: set[str]) -> None:
     found = outcomes(tmp_path, access)
     if access is None:

@@ -118,6 +118,7 @@ def test_what_a_version_leaves_open_the_filter_closes(version: int, world: dict[
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.sampled(4)
 def test_moving_to_another_directory_is_never_allowed_by_too_little(version: int, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

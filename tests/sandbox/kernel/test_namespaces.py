@@ -166,6 +166,7 @@ return [sorted(os.listdir("/dev")), open("/dev/null", "w").write("x"), len(open(
 
 @pytest.mark.parametrize("name", ["granted", "granted/file"])
 @pytest.mark.parametrize("becomes", ["itself", "another file", "a link", "nothing"])
+@pytest.mark.sampled(4)
 def test_what_was_found_is_what_is_there_or_there_is_no_root(tmp_path: Path, name: str, becomes: str) -> None:
     where = tree(tmp_path)
     seen = (tmp_path / name).stat()

@@ -388,6 +388,7 @@ def limited(**limits: int) -> Grant:
 @pytest.mark.parametrize(
     "framing", ["Content-Length: 3\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]
 )
+@pytest.mark.sampled(5)
 def test_a_request_that_only_reads_has_no_body(method: str, framing: str) -> None:
     with serving(page) as server:
         where = f"http://good.test:{server.port}/"

@@ -41,12 +41,14 @@ from loopback import serving
 
 @both_kinds
 @pytest.mark.parametrize("code", [0, 1, 7, 125, 255])
+@pytest.mark.sampled(4)
 def test_a_program_ends_with_its_own_code(kind: str, code: int) -> None:
     assert Programs(kind).run("sh", "-c", f"exit {code}").exit_code == code
 
 
 @both_kinds
 @pytest.mark.parametrize("name", ["TERM", "KILL", "SEGV", "PIPE", "INT"])
+@pytest.mark.sampled(4)
 def test_a_program_ends_by_its_own_signal(kind: str, name: str) -> None:
     ended = Programs(kind).run("sh", "-c", f"kill -{name} $$; sleep 5")
     assert ended.exit_code == -getattr(signal, f"SIG{name}")
@@ -264,6 +266,7 @@ def test_orders_that_make_no_sense_start_nothing(orders: bytes, said: str) -> No
 
 
 @both_kinds
+@pytest.mark.sampled(1)
 def test_a_host_that_dies_takes_its_programs_along(kind: str, tmp_path: Path) -> None:
     where = place(tmp_path) / "in"
     code = f"""
@@ -334,16 +337,30 @@ def test_no_grant_of_files_means_the_windows_of_the_kernel(tmp_path: Path, leads
     assert not granted & {"/", "/proc", "/sys", "/dev"}
 
 
-def test_only_a_destructive_call_deletes_by_itself(tmp_path: Path) -> None:
+DELETES = {
+    "write_limited, and nothing settles deletes": ("write_limited", "call", True, False),
+    "write_limited has no deletes": ("write_limited", "manifest", True, False),
+    "full asks about each": ("full", "call", True, False),
+    "full asks about each delete that grants allow": ("full", "manifest", False, False),
+    "full, approved once a session": ("full", "session", True, True),
+    "full, approved in the policy": ("full", "manifest", True, True),
+    "destructive, approved with the call": ("destructive", "call", True, True),
+    "destructive, by grants": ("destructive", "call", False, True),
+}
+
+
+@pytest.mark.parametrize("case", DELETES)
+@pytest.mark.parametrize("private_root", [False, True])
+def test_which_calls_delete_by_themselves(tmp_path: Path, private_root: bool, case: str) -> None:
     from licet.sandbox.kernel import landlock
 
+    effect, deletes, written, expected = DELETES[case]
     rules = [f"fs:read:{tmp_path}", f"fs:write:{tmp_path}", f"fs:delete:{tmp_path}"]
-    for effect, expected in (("write_limited", False), ("full", False), ("destructive", True)):
-        held = grant(rules, effect=effect)  # type: ignore[arg-type]
-        access = 0
-        for rule in kernel_paths(held, private_root=False).rules:
-            access |= rule.access
-        assert bool(access & landlock.DELETE) is expected, effect
+    held = grant(rules, effect=effect, deletes=deletes, written=written)  # type: ignore[arg-type]
+    access = 0
+    for rule in kernel_paths(held, private_root=private_root).rules:
+        access |= rule.access
+    assert bool(access & landlock.DELETE) is expected
 
 
 def test_which_file_a_path_is_no_link_says(tmp_path: Path) -> None:

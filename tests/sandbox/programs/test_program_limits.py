@@ -54,7 +54,7 @@ ENDINGS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
 
 @both_kinds
 @pytest.mark.parametrize("how", ENDINGS)
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 def test_each_limit_has_its_reason(kind: str, how: str) -> None:
     command, given, limit = ENDINGS[how]
     walled = Programs(kind, **{"seconds": 60.0, **given})

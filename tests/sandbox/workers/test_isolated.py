@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from licet import Backends, Gate
+from licet import Gate
 from licet.backends.http_memory import Answer
 from loopback import serving
 from sandbox import net_tools as tools
-from sandbox.levels import call, gate, needs_walls
+from sandbox.levels import call, gate, local_backends, needs_walls
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def port() -> Iterator[int]:
 
 
 def reaching(place: Path, level: str, *grants: str, **more: object) -> Gate:
-    backends = Backends.local(place / "state")
+    backends = local_backends(place / "state")
     every = (tools.get_with_urllib, tools.get_with_streams, tools.touch)
     return gate(place, level, *every, backends=backends, grants=list(grants), **more)  # type: ignore[arg-type]
 
@@ -47,7 +47,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", FILES)
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 def test_files_are_reached_as_far_as_they_are_granted(tmp_path: Path, case: str) -> None:
     for name in ("in/file", "in/denied/file", "in/beside/file", "out/file", "work/file", "state/key"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

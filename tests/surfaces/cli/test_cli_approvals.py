@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import warm
 from licet.backends.approvals.store import SqliteApprovals
 from licet.surfaces.cli.app import licet
 from surfaces.messages import message
@@ -372,11 +373,7 @@ def test_a_broken_store_is_one_line(here: Path) -> None:
 
 
 # The first terminal that the leader of a session opens becomes its controlling terminal, which is `/dev/tty`.
-LEADER = """
-import os, sys
-os.close(os.open(os.ttyname(0), os.O_RDWR))
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
+LEADER = f"import os; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR)); {warm.PROGRAM}"
 
 
 def at_terminal(
@@ -384,8 +381,7 @@ def at_terminal(
 ) -> tuple[int, str]:
     """Run a command at a new terminal, and type when it asks."""
     ours, theirs = pty.openpty()
-    asked = [sys.executable, "-c", LEADER, str(SCRIPT), *words]
-    child = subprocess.Popen(asked, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    child = subprocess.Popen([*warm.command(LEADER), *words], stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown, answered = b"", False
     with suppress(OSError):  # the other end is closed when the command ends

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import warm
 from licet.surfaces.cli.app import licet
 from surfaces.messages import message
 from surfaces.terminals import read_all
@@ -226,7 +227,7 @@ def test_a_value_is_shown_for_people(words: list[str], shown: str) -> None:
 @pytest.mark.sampled(1)
 def test_no_text_of_a_tool_acts_on_the_terminal(tool: str) -> None:
     shown, terminal = os.openpty()
-    words = [str(SCRIPT), "call", "m.yaml", tool, "text=a\x1b[2J\u202eb\n\tc"]
+    words = [*warm.licet(), "call", "m.yaml", tool, "text=a\x1b[2J\u202eb\n\tc"]
     done = subprocess.run(words, check=False, stdout=terminal, stderr=terminal)
     os.close(terminal)
     said = read_all(shown)

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import licet as library
+import warm
 from licet.surfaces.cli.app import COMMANDS, FIRST, licet
 from surfaces.messages import message
 from surfaces.terminals import read_all
@@ -136,7 +137,7 @@ SPELLED = r"\u001b[2J\u202e\ufe0f\u000aError: fine"
 def test_no_word_of_the_command_line_acts_on_the_terminal(words: list[str], code: int, tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text("agent: a\n")
     shown, terminal = os.openpty()  # click leaves escapes out of what goes into a pipe
-    done = subprocess.run([SCRIPT, *words], check=False, cwd=tmp_path, stdout=terminal, stderr=terminal)
+    done = subprocess.run([*warm.licet(), *words], check=False, cwd=tmp_path, stdout=terminal, stderr=terminal)
     os.close(terminal)
     said = read_all(shown)
     os.close(shown)
@@ -156,7 +157,7 @@ def test_no_word_of_the_command_line_acts_on_the_terminal(words: list[str], code
 @pytest.mark.sampled(1)
 def test_a_word_that_is_refused_is_spelled_out(words: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text("agent: a\n")
-    done = subprocess.run([SCRIPT, *words], check=False, cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([*warm.licet(), *words], check=False, cwd=tmp_path, capture_output=True, text=True)
     assert said in done.stderr
 
 

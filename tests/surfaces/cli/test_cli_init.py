@@ -316,7 +316,7 @@ def test_connectors_are_allowed_at_the_versions_that_tools_name() -> None:
         (WRITER, "# `team/notes.write` can write. You are asked about that once a session"),
         (DEAR, "# A call costs up to 0.3 USD (`dear`). This is what a hundred of them cost"),
         (LOCAL, "# Addresses that are not public"),
-        (DESTRUCTIVE, "# In any case each delete asks"),
+        (DESTRUCTIVE, "# Each delete asks, unless `delete: session` is added here"),
         (DEFERRING, '# Add what it needs, such as `- "api.example.com"`'),
         (DEFERRING, "# `anything` takes whatever is listed here, and nothing while nothing is"),
         (SILENT, "# The class or level that `quiet` does not declare is the strictest one here"),

@@ -5,18 +5,17 @@ import os
 import re
 import shutil
 import subprocess
-import sysconfig
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import warm
 from kept_calls import make, receipts, run
-from licet.assemble.gate import state_directory
+from licet.assemble.state import state_directory
 from licet.backends.keys import generated_key
 from licet.surfaces.cli.app import licet
 
-SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 DESK = Path(__file__).parents[3] / "examples" / "desk"
 
 
@@ -339,7 +338,7 @@ def test_calls_of_the_command_line_leave_receipts_that_verify(tmp_path: Path) ->
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
 
     def licet_of(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([SCRIPT, *words], cwd=DESK, env=environment, capture_output=True, text=True, check=False)
+        return warm.run(warm.PROGRAM, words, cwd=DESK, env=environment)
 
     assert licet_of("call", "desk.yaml", "read_file", "path=notes/oslo.md").returncode == 0
     assert licet_of("call", "desk.yaml", "read_file", "path=/etc/passwd").returncode == 1

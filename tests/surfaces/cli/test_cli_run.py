@@ -55,8 +55,7 @@ def licet(
     environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state"), **(env or {})}
     with suppress(LicetError, OSError):  # a policy with errors cannot be trusted
         trust(desk / words[0], Path(environment["XDG_STATE_HOME"]))
-    code = "from licet.surfaces.cli import program; program()"
-    return warm.run(code, ["run", *words], cwd=desk, env=environment, stdin=stdin)
+    return warm.run(warm.PROGRAM, ["run", *words], cwd=desk, env=environment, stdin=stdin)
 
 
 def test_output_input_and_code_are_those_of_the_command(desk: Path) -> None:
@@ -213,10 +212,10 @@ def test_a_receipt_tells_of_walls_and_codes_only_where_something_ran(
 ) -> None:
     licet(desk, "agent.yaml", "--", *command)
     environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state")}
-    words = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "receipts"]
 
-    def receipts(*more: str) -> str:
-        done = subprocess.run([*words, *more], cwd=desk, env=environment, capture_output=True, text=True, check=True)
+    def receipts(*words: str) -> str:
+        done = warm.run(warm.PROGRAM, ["receipts", *words], cwd=desk, env=environment)
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     (receipt,) = json.loads(receipts("list", "--json"))["receipts"]

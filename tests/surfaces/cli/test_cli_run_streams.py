@@ -4,14 +4,15 @@ import fcntl
 import json
 import os
 import select
+import shlex
 import subprocess
-import sys
 import termios
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 from attacks.walled_programs import PYTHON, needs_walls
 from surfaces.messages import message
 
@@ -27,7 +28,12 @@ MANIFEST: dict[str, Any] = {
         "limits": {"wall_seconds": 300},
     },
 }
-LICET = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "run", "agent.yaml"]
+# The first terminal that the leader of a session opens becomes its controlling terminal.
+AT_TERMINAL = f"import os; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR)); {warm.PROGRAM}"
+
+
+def licet(*words: str, program: str = warm.PROGRAM) -> list[str]:
+    return [*warm.command(program), "run", "agent.yaml", *words]
 
 
 @pytest.fixture
@@ -39,12 +45,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*command: str, words: tuple[str, ...] = (), **given: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*LICET, *words, "--", *command], timeout=600, check=False, **given)
+    return subprocess.run(licet(*words, "--", *command), timeout=600, check=False, **given)
 
 
 def shell(line: str) -> subprocess.CompletedProcess[bytes]:
     """A line of a shell in which `licet run --` is `walled`."""
-    script = 'walled() { "$@"; }\n' + line.replace("walled ", f"walled {subprocess.list2cmdline(LICET)} -- ")
+    script = 'walled() { "$@"; }\n' + line.replace("walled ", f"walled {shlex.join(licet())} -- ")
     return subprocess.run(["bash", "-c", script], capture_output=True, timeout=600, check=False)
 
 
@@ -104,7 +110,7 @@ def test_output_is_taken_when_its_reader_takes_it(desk: Path) -> None:
     reading, writing = os.pipe()
     size = fcntl.fcntl(writing, 1032)  # F_GETPIPE_SZ
     code = f"import os; os.write(1, bytes({size + 50_000}))"
-    with subprocess.Popen([*LICET, "--", PYTHON, "-c", code], stdout=writing) as walled:
+    with subprocess.Popen(licet("--", PYTHON, "-c", code), stdout=writing) as walled:
         os.close(writing)
         found = 0
         while part := os.read(reading, 1 << 16):
@@ -132,7 +138,7 @@ class Terminal:
         termios.tcsetwinsize(self.far, (33, 77))
         self.before = termios.tcgetattr(self.far)
         self._walled = subprocess.Popen(
-            ["setsid", "--ctty", "--wait", *LICET, "--", *command], stdin=self.far, stdout=self.far, stderr=self.far
+            licet("--", *command, program=AT_TERMINAL), stdin=self.far, stdout=self.far, stderr=self.far
         )
         self.said = b""
 
@@ -161,7 +167,7 @@ def test_being_ended_leaves_the_terminal_as_it_was(desk: Path) -> None:
     near, far = os.openpty()
     before = termios.tcgetattr(far)
     line = "stty raw -echo; echo ready; sleep 200"
-    with subprocess.Popen([*LICET, "--", "sh", "-c", line], stdin=far, stdout=far, stderr=far) as walled:
+    with subprocess.Popen(licet("--", "sh", "-c", line), stdin=far, stdout=far, stderr=far) as walled:
         assert select.select([near], [], [], 300)[0]
         assert b"ready" in os.read(near, 1 << 16)
         walled.terminate()
@@ -170,17 +176,12 @@ def test_being_ended_leaves_the_terminal_as_it_was(desk: Path) -> None:
     os.close(far)
 
 
-needs_setsid = pytest.mark.skipif(not os.path.exists("/usr/bin/setsid"), reason="there is no setsid here")
-
-
-@needs_setsid
 def test_a_command_on_a_terminal_has_a_terminal(desk: Path) -> None:
     code = "import os; print(*map(os.isatty, range(3)), *os.get_terminal_size())"
     terminal = Terminal(PYTHON, "-c", code)
     assert (terminal.code(), terminal.said) == (0, b"True True True 77 33\r\n")
 
 
-@needs_setsid
 def test_a_line_that_is_typed_arrives(desk: Path) -> None:
     terminal = Terminal("sh", "-c", "echo ready; read line; echo got $line")
     terminal.until(b"ready")
@@ -188,7 +189,6 @@ def test_a_line_that_is_typed_arrives(desk: Path) -> None:
     assert (terminal.code(), terminal.said.split()[-3:]) == (0, [b"got", b"a", b"line"])
 
 
-@needs_setsid
 def test_control_c_ends_it(desk: Path) -> None:
     terminal = Terminal("sh", "-c", "echo ready; sleep 200")
     terminal.until(b"ready")
@@ -196,7 +196,6 @@ def test_control_c_ends_it(desk: Path) -> None:
     assert terminal.code() == 130
 
 
-@needs_setsid
 def test_settings_that_a_command_leaves_behind_are_undone(desk: Path) -> None:
     terminal = Terminal("sh", "-c", "stty raw -echo; echo ready; exit 5")
     assert (terminal.code(), terminal.said) == (5, b"ready\n")

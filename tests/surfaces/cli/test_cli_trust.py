@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import warm
 from attacks.walled_programs import needs_walls
 from licet.surfaces.cli.app import licet
 from surfaces.messages import message
@@ -54,8 +55,7 @@ def run(*words: str) -> Result:
 
 
 def real(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    return warm.run(warm.PROGRAM, words)
 
 
 def write(text: str, *names: str) -> None:
@@ -366,8 +366,8 @@ def test_accepted_policies_are_listed_and_removed() -> None:
 def test_a_person_at_a_terminal_is_asked(answer: str, code: int) -> None:
     write(POLICY)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "trust"]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    command = [*warm.command(f"import os; os.setsid(); {warm.PROGRAM}"), "trust"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     said, until = b"", time.monotonic() + 300
     while b"accept it? [y/N]" not in said and time.monotonic() < until:

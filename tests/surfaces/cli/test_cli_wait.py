@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import warm
 from licet.surfaces.cli.app import licet
 from sandbox.levels import needs_walls
 from surfaces.messages import message
 
-SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 APPROVE = re.compile(r"to approve\s+run `licet (approvals approve (a-[0-9a-f]{12}).*?)`")
 
 TOOLS = '''
@@ -69,7 +68,7 @@ def run(*words: str) -> Any:
 @contextmanager
 def waiting(*more: str) -> Iterator["subprocess.Popen[str]"]:
     """A call that waits for approval."""
-    command = [str(SCRIPT), "call", "m.yaml", "remove", "path=box/a", "--wait", "--json", *more]
+    command = [*warm.licet(), "call", "m.yaml", "remove", "path=box/a", "--wait", "--json", *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process

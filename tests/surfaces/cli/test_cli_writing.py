@@ -4,18 +4,17 @@ import json
 import os
 import shutil
 import subprocess
-import sysconfig
 import threading
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+import warm
 from kept_calls import make, run
 from licet.surfaces.cli.app import licet
 from surfaces.messages import message
 
-SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 WORDS = {
     "export": ["receipts", "export", "--session", "main", "--state", "state", "-o"],
     "surface": ["surface", "desk.yaml", "--svg"],
@@ -71,7 +70,7 @@ def test_a_link_to_a_device_stays(here: Path, command: str) -> None:
 def test_a_path_to_stdout_is_treated_as_stdout(here: Path, command: str, target: str) -> None:
     Path("linked-output").symlink_to("/proc/self/fd/1")  # as /dev/stdout is, and nothing of the machine is at stake
     with Path("out.txt").open("wb") as out:
-        subprocess.run([SCRIPT, *WORDS[command], target], cwd=here, stdout=out, check=True)
+        subprocess.run([*warm.licet(), *WORDS[command], target], cwd=here, stdout=out, check=True)
     text = Path("out.txt").read_text("utf-8")
     assert text.startswith(BEGINS[command])
     assert "\n" in text

@@ -282,6 +282,7 @@ def request_of(question: Question, now: int) -> ApprovalRequest:
         expires=now + question.expires_seconds * 1000,
         acts=question.acts,
         why=question.why,
+        deletes=question.deletes,
     )
 
 

@@ -22,7 +22,7 @@ from licet.core.canonical import canonical_json, digest, key_bytes, key_text
 FORMAT = 1
 UNSIGNED = "command"  # recorded as the approver of an answer without a signature
 
-_LATER = frozenset({"acts", "why"})  # fields that requests of earlier versions do not have
+_LATER = frozenset({"acts", "why", "deletes"})  # fields that requests of earlier versions do not have
 
 Scope = Literal["session", "call", "use"]  # any call of the tool in a session, this one call, one use inside this call
 Verify = Callable[[bytes, bytes, bytes], bool]  # takes public key, signature and signed bytes
@@ -48,6 +48,7 @@ class ApprovalRequest(Struct, frozen=True):
     expires: int
     acts: tuple[str, ...] = ()  # deletes that the call will make; the same answer approves each of them once
     why: str = ""  # the rules that require the approval, in words
+    deletes: tuple[str, ...] = ()  # rules: these deletes and renames do not ask again
 
     @property
     def subject(self) -> str:
@@ -94,7 +95,8 @@ def request_from(data: Mapping[str, Any]) -> ApprovalRequest:
     names = set(ApprovalRequest.__struct_fields__)
     if not names - _LATER <= data.keys() <= names:
         raise ValueError("a request with other fields")
-    return ApprovalRequest(**{**data, "stakes": tuple(data["stakes"]), "acts": tuple(data.get("acts", ()))})
+    lists = {name: tuple(data.get(name, ())) for name in ("stakes", "acts", "deletes")}
+    return ApprovalRequest(**{**data, **lists})
 
 
 class Yes(Struct, frozen=True):
@@ -164,6 +166,8 @@ def approval_lines(
     yield _line("manifest", request.manifest)
     for act in filter(None, (request.use, *request.acts)):
         yield _line("act", act)
+    for rule in request.deletes:
+        yield _line("deletes", f"{rule}, and renames there, without asking again")
     if request.why:
         yield _line("because", request.why)
     yield _line("effect", request.effect)

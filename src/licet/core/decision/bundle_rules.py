@@ -29,6 +29,8 @@ def approvals_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Approvals:
             min(approvals.expires_seconds, stated.get("expires_seconds", approvals.expires_seconds)),
             max(approvals.quorum, stated.get("quorum", approvals.quorum)),
             both_keys(approvals.keys, stated.get("keys")),
+            min(approvals.delete, stated.get("delete", approvals.delete), key=WRITE_APPROVALS.index),
+            approvals.through_client and stated.get("through_client", True),
         )
     return approvals
 

@@ -15,11 +15,12 @@ from licet.core.algebra.domains import METHODS
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
 from licet.core.decision.budget import NOTHING, overspent, overspent_bundle, spent_of
+from licet.core.decision.consent import approval_origin, delete_ground, deletes_ground
 from licet.core.decision.decision import Allow, Ask, Decision, Deny
 from licet.core.decision.fixes import settle
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import UNUSED, Approval, Ground, Request, Usage, is_sound
-from licet.core.policy.effects import deletes_ask
+from licet.core.policy.effects import delete_asks
 from licet.core.policy.layer import distinct
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import WRITE_APPROVALS, WriteApproval
@@ -84,8 +85,7 @@ def _bundle_overspent(request: Request, reach: Reach, usage: Usage, cost: Decima
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:
     """Ask for the first missing approval, and list the others; None if none is missing."""
     found = [*_call_asks(request, manifest, reach, reach.approval, usage)] if reach.approval else []
-    if reach.effect and deletes_ask(reach.effect):
-        found += _deletes_ask(request, manifest, reach, usage)
+    found += _deletes_ask(request, manifest, reach, usage)
     if not found:
         return None
     wanted, _, use = found[0]
@@ -97,19 +97,23 @@ def _call_asks(
     request: Request, manifest: Manifest, reach: Reach, approval: WriteApproval, usage: Usage
 ) -> Iterator[_Asking]:
     arguments = request.arguments if approval == "call" else ""
-    wanted = Approval(manifest.digest, request.tool, request.session, arguments)
+    wanted = Approval(manifest.digest, request.tool, request.session, arguments, deletes=reach.asks_deletes)
     # The approval of one call must name its arguments. Without them it would approve every call.
-    if wanted not in usage.approved or (approval == "call" and not request.arguments):
+    if wanted in usage.approved and (approval != "call" or request.arguments):
+        return
+    if not reach.approved_by:  # otherwise only the deletes ask
         when = "once a session" if approval == "session" else "before each call"
         modes = {admission.approval for admission in reach.admissions}
         if approval == "session" and "manifest" in modes and "session" not in modes:
             when += ", since a policy that is not pinned approves nothing by itself"
         # The class `destructive` always asks, so no edit of the approvals of writes would change that.
         fix = "" if reach.effect == "destructive" else settle(manifest, reach.admissions)
-        text, origin = f"class {reach.effect} asks {when}", reach.approval_origin(approval)
+        text, origin = f"class {reach.effect} asks {when}", approval_origin(reach, approval)
         yield wanted, Ground("APPROVAL_REQUIRED", text, origin, fix), None
         if reach.effect == "destructive" and (ground := _write_ground(manifest, reach)):
             yield wanted, ground, None  # the same approval covers it
+    if reach.asks_deletes:
+        yield wanted, deletes_ground(reach), None
 
 
 def _write_ground(manifest: Manifest, reach: Reach) -> Ground | None:
@@ -126,16 +130,10 @@ def _write_ground(manifest: Manifest, reach: Reach) -> Ground | None:
 
 def _deletes_ask(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
     for use in request.uses:
-        if use.effect == "delete":
+        if reach.effect and delete_asks(use, reach.effect, reach.free_deletes):
             wanted = Approval(manifest.digest, request.tool, request.session, request.arguments, str(use))
             if wanted not in usage.approved:
-                yield wanted, delete_ground(reach), use
-
-
-def delete_ground(reach: Reach) -> Ground:
-    """Why a delete needs an approval; the keys about writes do not change that."""
-    text, fix = f"each delete asks at class {reach.effect}", "approve each delete as it comes: no key settles that"
-    return Ground("APPROVAL_REQUIRED", text, reach.class_origin, fix)
+                yield wanted, delete_ground(reach, use), use
 
 
 # The JSON Schema keywords with the schemas of parts of a value. Other keywords only restrict the value itself.

@@ -183,6 +183,10 @@ class SandboxStopped(Happened, frozen=True):
     """Event: the tool was stopped by a limit, or because it did not respond."""
 
 
+class ResultNoted(Happened, frozen=True):
+    """Event: something in the result of a server was changed, or is worth a look; `rule` says what."""
+
+
 class SessionOpened(Happened, frozen=True):
     """Event: the first call of a session, or the first one after the session was opened again."""
 

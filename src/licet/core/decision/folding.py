@@ -112,6 +112,18 @@ class Common(Struct, frozen=True, eq=False):
             (effect, needs), lambda: self._counter.counted(needs & self._narrower & self._ceilings.most(effect))
         )
 
+    def file_deletes(self, needs: CapabilitySet, effect: EffectClass | None) -> CapabilitySet:
+        """The deletes in the grant of such a tool that every ceiling allows by `fs_reach.write`."""
+        return self._cached(
+            ("deletes", effect, needs), lambda: self._counter.counted(self.grant(needs, effect) & self._written())
+        )
+
+    def _written(self) -> CapabilitySet:
+        written: CapabilitySet | None = None
+        for deletes in (layer.written_deletes for layer in self.layers if layer.kind in CEILINGS):
+            written = deletes if written is None else written & deletes
+        return written if written is not None else _NOTHING
+
     def holds_part_of(self, need: Capability) -> bool:
         """Whether every layer allows at least a part of a need; the class is not considered."""
         return bool(CapabilitySet((need,)) & self._narrower & self._ceilings.ceiling)

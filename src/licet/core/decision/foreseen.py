@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.grid import TooManyPairs
 from licet.core.algebra.scope import TOP, host_ancestors, host_text, is_address
+from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.canonical import key_bytes
 from licet.core.decision.bundle_rules import approvals_of, private_of
@@ -24,13 +25,16 @@ from licet.core.decision.request import Ground
 from licet.core.decision.validate import argument_grounds, unmet_needs
 from licet.core.origin import Origin, Problem
 from licet.core.policy.addresses import address_kind, beyond, common_ranges, private_lists, refused_addresses
+from licet.core.policy.effects import ELEVATED
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import servers_of
 from licet.core.policy.terms import Approvals
 
 MOST_PARTS = (
     150_000  # the segments of all paths and names in the rules; each of them takes comparisons with other rules
 )
+_CHANGES = CapabilitySet(("fs:write:*", "fs:delete:*"))
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 # Names that have no address in the public DNS: RFC 6761 (localhost), RFC 6762 (local, and the private names of its
 # appendix G), RFC 8375 (home.arpa), and `internal`, which ICANN reserves for private use. Names without a dot have none
@@ -212,7 +216,7 @@ def _quorum_problems(approvals: Approvals, place: Callable[[str], Origin]) -> It
 
 
 def unpinned_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Warn about each line that approves writes in the file while nothing pins the file."""
+    """Warn about each line that approves writes or deletes in the file while nothing pins the file."""
     if manifest.pinned or manifest.lock_problem is not None:
         return
     stated = {
@@ -221,12 +225,36 @@ def unpinned_problems(manifest: Manifest) -> Iterator[Problem]:
         for admission in held
         if admission.approval == "manifest"
     }
-    if manifest.approvals.write == "manifest" and "approvals.write" in manifest.places:
-        stated.add(manifest.places["approvals.write"])
+    for key, value in (("write", manifest.approvals.write), ("delete", manifest.approvals.delete)):
+        if value == "manifest" and f"approvals.{key}" in manifest.places:
+            stated.add(manifest.places[f"approvals.{key}"])
     # One warning for each line, although the key and its value are two places.
     for origin in {(one.file, one.line): one for one in sorted(filter(None, stated))}.values():
         found, expected = "`manifest` as approval, and no pin", "a pin; without one it means `session`"
         yield Problem(origin, found, expected, f"{pin(manifest)}, or say `session`", "warning")
+
+
+def server_delete_problems(manifest: Manifest) -> Iterator[Problem]:
+    """Warn about each server whose tools may delete files while its process may not.
+
+    It starts before anybody is asked. So only a pinned policy can let it remove and rename files.
+    """
+    for server in servers_of(manifest.servers).values():
+        if server.kind != "isolated" or not server.holds & _CHANGES:
+            continue
+        names = (name for name in sorted(manifest.admissions) if name.startswith(f"{server.name}."))
+        known = [(name, reach) for name in names if (reach := reach_of(manifest, name)) and reach.effect in ELEVATED]
+        if known and not any(reach.delete_approval == "manifest" for _, reach in known):
+            name, reach = known[0]
+            stated = f"`approvals.delete: {reach.approvals.delete}`"
+            found = f"`{name}`, which is {reach.effect}, and {stated}{'' if manifest.pinned else ' without a pin'}"
+            fix = "set `approvals.delete: manifest`, and " if reach.approvals.delete != "manifest" else ""
+            hint = (
+                f"the process of `{server.name}` removes and renames no files, as git and editors do: a server starts"
+            )
+            hint = f"{hint} before anybody is asked; to allow it inside `fs_reach.write`, {fix}{pin(manifest)}"
+            origin = manifest.places.get(f"servers.{server.name}", manifest.origin)
+            yield Problem(origin, found, "`approvals.delete: manifest` in a pinned policy", hint, "warning")
 
 
 def on_this_machine(host: str) -> bool:

@@ -72,6 +72,8 @@ class Reach(Compared, frozen=True):
     max_cost_usd: Decimal | None
     approvals: Approvals  # of the manifest and the bundles together
     bundles: tuple[Bundle, ...]  # the bundles that admit it
+    delete_approval: WriteApproval | None  # when deletes inside `fs_reach.write` ask; None if its class has no deletes
+    free_deletes: CapabilitySet  # the deletes of files that do not ask one by one
     unlimited: bool  # neither a budget nor a limit of the tool applies
 
     def grounds_of(self, use: Use) -> tuple[Ground, ...]:
@@ -88,6 +90,8 @@ class Reach(Compared, frozen=True):
             grounds += [
                 Ground("ALLOWED", str(rule.capability), rule.origin) for rule in nearest_rules(layer.allows, use)
             ]
+        if self.free_deletes.has(use):
+            grounds.append(Ground("ALLOWED", f"`approvals.delete: {self.delete_approval}`", self.delete_origin))
         return tuple(grounds)
 
     def obstacles_of(self, use: Use) -> tuple[Ground, ...]:
@@ -130,25 +134,18 @@ class Reach(Compared, frozen=True):
         return connector_ground(self.manifest, self.bundles, self.spec, use.target)
 
     @property
-    def consent(self) -> str:
-        """How its writes are approved, and where this is written; empty if it needs no approval and has no writes."""
-        if self.approved_by:
-            origin = self.approval_origin("manifest")
-            return f"its writes are approved in the policy, pinned by `{self.approved_by}` ({origin})"
-        if self.approval is None:
-            return ""
-        when = "once a session" if self.approval == "session" else "before each call"
-        return f"it asks {when} ({self.approval_origin(self.approval)})"
+    def asks_deletes(self) -> bool:
+        """Whether the approval of a call covers deletes of files, which then do not ask one by one."""
+        return self.delete_approval == "session" and bool(self.free_deletes)
 
-    def approval_origin(self, mode: WriteApproval) -> Origin:
-        """Where a mode of approval is stated for this tool, or should be; an unpinned `manifest` means `session`."""
-        if self.effect == "destructive" and self.class_origin is not None:  # the class itself requires the approval
-            return self.class_origin
-        modes = (mode, "manifest") if mode == "session" else (mode,)
-        stated = (
-            admission.approval_origin for one in modes for admission in self.admissions if admission.approval == one
-        )
-        return next(filter(None, stated), self.manifest.places.get("approvals", self.manifest.origin))
+    @property
+    def delete_origin(self) -> Origin:
+        """Where the value of `approvals.delete` that counts is written, or should be."""
+        own, places = self.manifest.approvals.delete, self.manifest.places
+        for bundle in self.bundles if own != self.approvals.delete else ():
+            if bundle.approvals.get("delete") == self.approvals.delete:
+                return bundle.place("approvals.delete")
+        return places.get("approvals.delete", places.get("approvals", self.manifest.origin))
 
     def _wanted(self, use: Use) -> tuple[Capability, ...]:
         """The rules that each layer must allow before a use is possible: the needs for it, declared already or not."""
@@ -277,7 +274,14 @@ def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
     if write == "manifest" and not manifest.pinned:  # a file that anyone may have changed approves nothing
         write = "session"
     writes = common.writes(spec.touches, effect)
-    asks = effect == "destructive" or (write != "manifest" and writes)
+    approvals = approvals_of(manifest, bundles)
+    delete = _delete_approval(manifest, approvals, effect)
+    free = common.file_deletes(spec.touches, effect) if delete in ("session", "manifest") else CapabilitySet()
+    asked: list[WriteApproval] = (
+        ["call"] if effect == "destructive" else [write] if writes and write != "manifest" else []
+    )
+    approved_by = manifest.pinned if writes and not asked else ""
+    asked += ["session"] if free and delete == "session" else []
     max_calls: int | None = None
     max_cost: Decimal | None = None
     for admission in admissions:
@@ -293,14 +297,22 @@ def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
         permitted=common.permitted(effect),
         grant=grant,
         grounds=tuple(grounds),
-        approval=("call" if effect == "destructive" else write) if asks else None,
-        approved_by=manifest.pinned if writes and not asks else "",
+        approval=min(asked, key=WRITE_APPROVALS.index, default=None),
+        approved_by=approved_by,
         max_calls=max_calls,
         max_cost_usd=max_cost,
-        approvals=approvals_of(manifest, bundles),
+        approvals=approvals,
         bundles=bundles,
+        delete_approval=delete,
+        free_deletes=free,
         unlimited=unlimited and not any(bundle.budget for bundle in bundles),
     )
+
+
+def _delete_approval(manifest: Manifest, approvals: Approvals, effect: EffectClass | None) -> WriteApproval | None:
+    if effect not in ELEVATED:
+        return None
+    return "session" if approvals.delete == "manifest" and not manifest.pinned else approvals.delete
 
 
 def _elevated_grounds(

@@ -83,6 +83,7 @@ class Approval(Struct, frozen=True):
     session: str
     arguments: str = ""  # the digest of the arguments, if only calls with exactly these were approved
     use: str = ""  # if only this one use was approved
+    deletes: bool = False  # if the deletes of files inside `fs_reach.write` are approved with it
 
 
 class Request(Struct, frozen=True):

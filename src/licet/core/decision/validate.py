@@ -248,9 +248,12 @@ class Most(Struct, frozen=True):
     effect: EffectClass | None
     level: Level  # the loosest one that it could declare
     asks: WriteApproval | None  # the fewest approvals that it could need
+    approved_by: str  # what pins the file that approves its writes; empty if a person does
     max_calls: int | None
     max_cost_usd: Decimal | None
     grant: CapabilitySet
+    delete_approval: WriteApproval | None
+    free_deletes: CapabilitySet
 
 
 class Undeclared:
@@ -296,9 +299,12 @@ class Undeclared:
             effect=strongest.effect,
             level=max((level for _, level in fitting), key=LEVELS.index),
             asks=least_asking.approval,
+            approved_by=least_asking.approved_by,
             max_calls=strongest.max_calls,
             max_cost_usd=strongest.max_cost_usd,
             grant=strongest.grant,
+            delete_approval=strongest.delete_approval,
+            free_deletes=strongest.free_deletes,
         )
 
 

@@ -66,6 +66,7 @@ class ApprovalFact(Fact, frozen=True, kw_only=True):
     arguments: str | None  # digest, if the approval is only for these arguments
     request: str | None
     use: str | None
+    deletes: bool | UnsetType = UNSET  # true if deletes inside `fs_reach.write` were approved with it
 
 
 class EventFact(Fact, frozen=True, kw_only=True):

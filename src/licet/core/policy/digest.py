@@ -36,7 +36,11 @@ def document(manifest: ManifestFields) -> dict[str, Any]:
             "version": manifest.version,
             "app": manifest.app,
             "personality": manifest.personality,
-            "layers": [_layer(layer) for layer in manifest.layers if layer.kind != "protected paths"],
+            "layers": [
+                _layer(layer) | _written(layer, manifest)
+                for layer in manifest.layers
+                if layer.kind != "protected paths"
+            ],
             "tools": {
                 tool: [_admission(admission, layers) for admission in admissions]
                 for tool, admissions in manifest.admissions.items()
@@ -58,6 +62,10 @@ def document(manifest: ManifestFields) -> dict[str, Any]:
                 "expires_seconds": manifest.approvals.expires_seconds,
                 "quorum": manifest.approvals.quorum,
                 "keys": None if manifest.approvals.keys is None else sorted(set(manifest.approvals.keys)),
+                **_stated(
+                    delete=None if manifest.approvals.delete == "call" else manifest.approvals.delete,
+                    through_client=True if manifest.approvals.through_client else None,
+                ),
             },
             "budget": {
                 "max_calls_per_session": manifest.budget.max_calls_per_session,
@@ -70,6 +78,7 @@ def document(manifest: ManifestFields) -> dict[str, Any]:
             "allow_degraded": manifest.allow_degraded,
             "record": manifest.record,
             "servers": {name: server_document(server) for name, server in manifest.servers.items()},
+            **_stated(gateway_names=manifest.gateway_names or None),
             "examples": sorted({(example.tool, example.use, example.matches) for example in manifest.examples}),
         }
     )
@@ -83,6 +92,12 @@ def _layer(layer: Layer) -> dict[str, Any]:
         # At class `write_limited` a rule that names `tcp` allows more than `*` does, so it is part of the meaning.
         "tcp": [str(rule) for rule in named_tcp(layer).allow],
     }
+
+
+def _written(layer: Layer, manifest: ManifestFields) -> dict[str, object]:
+    """Which deletes are allowed by `fs_reach.write`: with `approvals.delete` these ask less than those by `grants`."""
+    matters = manifest.approvals.delete != "call" and layer.kind in ("manifest", "personality")
+    return _stated(fs_reach_write=list(map(str, layer.written_deletes.allow)) if matters else None)
 
 
 def _admission(admission: Admission, layers: dict[Layer, dict[str, Any]]) -> dict[str, Any]:
@@ -115,6 +130,8 @@ def _bundle(bundle: Bundle) -> dict[str, Any]:
         budget=_stated(**{key: getattr(bundle.budget, key) for key in BUDGET_KEYS}) or None,
         expires_seconds=stated.get("expires_seconds"),
         quorum=stated["quorum"] if stated.get("quorum", 1) > 1 else None,
+        delete=stated.get("delete"),
+        through_client=stated.get("through_client"),
         keys=None if keys is None else sorted(set(keys)),
         connectors=None if bundle.connectors is None else _lines(bundle.connectors),
         private=None if bundle.private is None else common_ranges([bundle.private]),
@@ -162,13 +179,27 @@ def _spec(spec: ToolSpec) -> dict[str, Any]:
     }
 
 
+# Values of a server that mean the same as a key that is left out.
+_SAYS_NOTHING: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("headers", "limits", "client"), ({},)),
+    **dict.fromkeys(("resources", "prompts"), ([],)),
+    "sandbox": ("isolated",),
+}
+
+
 def server_document(server: Mapping[str, Any]) -> dict[str, Any]:
     """The meaning of a server as JSON data: rules in normal form, names sorted, missing keys as empty values."""
-    data: dict[str, Any] = {"grants": [], "env": [], "secrets": {}, "tools": {}, **plain(server)}
+    stated = {key: value for key, value in plain(server).items() if value not in _SAYS_NOTHING.get(key, ())}
+    data: dict[str, Any] = {"grants": [], "env": [], "secrets": {}, "tools": {}, **stated}
     data["grants"] = list(map(str, CapabilitySet(data["grants"])))
     data["env"] = sorted(set(data["env"]))
+    for key in ("resources", "prompts"):
+        if isinstance(data.get(key), list):
+            data[key] = sorted(set(data[key]))
+    if "roots" in data.get("client", {}):
+        data["client"] = {**data["client"], "roots": sorted(set(data["client"]["roots"]))}
     for tool in data["tools"].values():
-        tool["needs"] = list(map(str, CapabilitySet(tool.get("needs", ()))))
+        tool.update(_stated(needs=list(map(str, CapabilitySet(tool["needs"]))) if "needs" in tool else None))
         tool.update(_stated(optional=list(map(str, CapabilitySet(tool.pop("optional", ())))) or None))
     return data
 

@@ -5,8 +5,8 @@
 | `read_only`     | reads: files, GET HEAD OPTIONS, secrets, environment; the storage of the tool and of the |
 |                 | session; tools and connectors; programs, behind walls that let them only read            |
 | `write_limited` | also writes: create, change, POST PUT PATCH; `tcp` where a rule names it. No delete      |
-| `full`          | everything; each delete needs an approval                                                |
-| `destructive`   | everything; each call needs an approval, and so does each delete                         |
+| `full`          | everything; each delete needs an approval, unless `approvals.delete` says otherwise      |
+| `destructive`   | the same, and each call needs an approval                                                |
 """
 
 from typing import Literal, get_args
@@ -74,11 +74,11 @@ def weakest_class(use: Use, *, tcp_named: bool = False) -> EffectClass:
     raise AssertionError(f"no class permits {use}")
 
 
-def delete_asks(use: Use, effect: EffectClass) -> bool:
-    """Whether a use is a delete that needs its own approval at a class."""
-    return use.effect == "delete" and deletes_ask(effect)
+def delete_asks(use: Use, effect: EffectClass, free: CapabilitySet = CapabilitySet()) -> bool:  # noqa: B008
+    """Whether a use is a delete that needs its own approval at a class; `free` are deletes that need none."""
+    return use.effect == "delete" and deletes_ask(effect) and not free.has(use)
 
 
 def deletes_ask(effect: EffectClass) -> bool:
-    """Whether each delete needs its own approval at a class."""
+    """Whether deletes may need their own approval at a class."""
     return not class_fits(effect, "write_limited")

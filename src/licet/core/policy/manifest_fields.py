@@ -17,6 +17,7 @@ from licet.core.policy.connector import Connectors
 from licet.core.policy.connector_definition import Definition
 from licet.core.policy.effects import CLASSES, EffectClass
 from licet.core.policy.layer import Layer, Rule, meet_layers
+from licet.core.policy.lock import Lock
 from licet.core.policy.terms import Admission, Approvals, Budget, Example, MaxEffect, Natives
 from licet.core.policy.tool import ToolSpec
 
@@ -25,7 +26,7 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
     """Everything that the policy files of one agent state."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset(
-        {"installed", "pinned", "lock_problem", "places", "roots", "loaded"}
+        {"installed", "pinned", "lock", "lock_problem", "places", "roots", "loaded"}
     )
 
     agent: str
@@ -53,8 +54,10 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
     limits: Mapping[str, int] = field(default_factory=dict)
     allow_degraded: bool = False
     record: Literal["digests", "full"] = "digests"
-    servers: Mapping[str, Any] = field(default_factory=dict)
+    servers: Mapping[str, Any] = field(default_factory=dict)  # as plain data; `servers_of` makes values of them
+    gateway_names: str = ""  # how clients see names, `plain` or `prefixed`; empty if no file says
     pinned: str = ""  # what pins this digest, such as `licet.lock`; empty if nothing does
+    lock: Lock | None = None  # the `licet.lock` next to it
     lock_problem: Problem | None = None  # set if the lock has another digest; every gate then refuses the manifest
     examples: tuple[Example, ...] = ()
     places: Mapping[str, Origin] = field(default_factory=dict)  # key -> where it is written, for messages

@@ -57,6 +57,8 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
             min(one.approvals.expires_seconds, two.approvals.expires_seconds),
             max(one.approvals.quorum, two.approvals.quorum),
             both_keys(one.approvals.keys, two.approvals.keys),
+            min(one.approvals.delete, two.approvals.delete, key=WRITE_APPROVALS.index),
+            one.approvals.through_client and two.approvals.through_client,
         ),
         "budget": Budget(**{key: least(getattr(one.budget, key), getattr(two.budget, key)) for key in BUDGET_KEYS}),
         "limits": least_limits(one.limits, two.limits),

@@ -56,6 +56,8 @@ class Approvals(Struct, frozen=True):
     expires_seconds: int = 300
     quorum: int = 1
     keys: tuple[str, ...] | None = None  # whose signatures count; None requires none, an empty list accepts none
+    delete: WriteApproval = "call"  # when deletes and renames of files are asked about
+    through_client: bool = False  # whether a yes of the gateway's client approves
 
 
 class Budget(Struct, frozen=True):

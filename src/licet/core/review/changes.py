@@ -126,7 +126,7 @@ def server_changes(
         before, after = was.get(name, {}), now.get(name, {})
         if not before or not after:
             side: Side = "grown" if after else "shrunk"
-            yield from places.only_on(side, "server", f"server `{name}`", _text((after or before)["command"]))
+            yield from places.only_on(side, "server", f"server `{name}`", _text(_started_by(after or before)))
         else:
             for key in sorted((before.keys() | after.keys()) - _COMPARED_BY_PART):
                 if before.get(key) != after.get(key):
@@ -134,6 +134,10 @@ def server_changes(
                     words = _text(before.get(key)), _text(after.get(key))
                     yield from places.value_changed("grown", "server", f"{key} of server `{name}`", *words)
         yield from _part_changes(f"server `{name}`", before, after, places)
+
+
+def _started_by(server: dict[str, Any]) -> Any:
+    return server.get("command") or server.get("url", "")
 
 
 def definition_changes(

@@ -41,6 +41,7 @@ _APPROVAL_TEXT: dict[WriteApproval, str] = {
     "session": "once a session",
     "manifest": "never (the file approves them)",
 }
+_DELETE_TEXT: dict[WriteApproval, str] = {**_APPROVAL_TEXT, "call": "about each"}
 _PERSONAL = CapabilitySet(("storage:*:personality",))
 
 
@@ -81,7 +82,8 @@ class _Version:
 
     def write_approval(self, tool: ToolSurface) -> WriteApproval | None:
         """How often the tool needs approval for writes; None if it cannot write."""
-        return tool.asks or ("manifest" if tool.grant in self._writing else None)
+        asks = tool.asks if tool.asks_writes else None
+        return asks or ("manifest" if tool.grant in self._writing else None)
 
 
 class _ExtraReach:
@@ -189,6 +191,7 @@ def _callable_tool_changes(was: ToolSurface, now: ToolSurface, old: _Version, ne
     asked, asks = old.write_approval(was), new.write_approval(now)
     if asked and asks and (asked, asks) != (old.surface.approvals.write, new.surface.approvals.write):
         yield from _write_approval_changes(places, asked, asks)
+    yield from _delete_changes(was, now, old, new, places)
     theirs = dict(old.surface.limits), dict(new.surface.limits)
     for key, before, after in _keyed(was.limits, now.limits):
         if (before, after) != (theirs[0].get(key), theirs[1].get(key)):  # otherwise the agent's own line reports it
@@ -212,6 +215,29 @@ def _write_approval_changes(places: ChangePlaces, before: WriteApproval, after: 
         yield side, replace(change, text=f"asks about writes: {_APPROVAL_TEXT[before]} → {_APPROVAL_TEXT[after]}")
 
 
+def _delete_changes(
+    was: ToolSurface, now: ToolSurface, old: _Version, new: _Version, places: ChangePlaces
+) -> SidedChanges:
+    """Compare when the deletes of a tool ask: how often, and which ones do not ask one by one."""
+    asked, asks = was.deletes or "call", now.deletes or "call"
+    if (asked, asks) != (old.surface.approvals.delete, new.surface.approvals.delete):
+        yield from _delete_approval_changes(places, asked, asks)
+    if "call" in (asked, asks):
+        return
+    sides: tuple[tuple[Side, ToolSurface, ToolSurface], ...] = (("grown", now, was), ("shrunk", was, now))
+    for side, mine, other in sides:
+        # What the other version does not reach at all is reported as reach.
+        for piece in (mine.free_deletes & other.grant) - other.free_deletes:
+            text = f"does not ask for each delete: {piece_text(piece)}"
+            yield from places.only_on(side, "approval", text, piece_text(piece))
+
+
+def _delete_approval_changes(places: ChangePlaces, before: WriteApproval, after: WriteApproval) -> SidedChanges:
+    for side, change in places.rank_changed("approval", "", before, after, WRITE_APPROVALS.index):
+        words = _DELETE_TEXT[before], _DELETE_TEXT[after]
+        yield side, replace(change, text=f"asks about deletes inside `fs_reach.write`: {words[0]} → {words[1]}")
+
+
 def _name_changes(old: _Version, new: _Version) -> SidedChanges:
     places = ChangePlaces(old.manifest.origin, new.manifest.origin)
     for what in ("agent", "version", "app", "personality"):
@@ -231,6 +257,8 @@ def _ordered_changes(old: _Version, new: _Version) -> SidedChanges:
     yield from _write_approval_changes(places, asked.write, asks.write)
     yield from places.rank_changed("approval", "expires_seconds", asked.expires_seconds, asks.expires_seconds, int)
     yield from places.rank_changed("approval", "quorum", asked.quorum, asks.quorum, lambda quorum: -quorum)
+    yield from places.rank_changed("approval", "through_client", asked.through_client, asks.through_client, int)
+    yield from _delete_approval_changes(places, asked.delete, asks.delete)
     for key in BUDGET_KEYS:
         before, after = getattr(was.budget, key), getattr(now.budget, key)
         yield from _places_of(old, new, key).rank_changed("budget", key, before, after, limit_rank)

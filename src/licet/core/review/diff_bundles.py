@@ -43,6 +43,9 @@ def _changes(was: Terms, now: Terms, own: tuple[Terms, Terms], places: ChangePla
         yield from places.rank_changed("budget", f"{prefix}{key}", *limits, limit_rank)
     if (was.approvals, now.approvals) != (own[0].approvals, own[1].approvals):
         yield from _approvals(was.approvals, now.approvals, places, prefix)
+        if (was.approvals.delete, now.approvals.delete) != (own[0].approvals.delete, own[1].approvals.delete):
+            deletes = was.approvals.delete, now.approvals.delete
+            yield from places.rank_changed("approval", f"{prefix}approvals.delete", *deletes, WRITE_APPROVALS.index)
     if (was.private, now.private) != (own[0].private, own[1].private):
         for side, here, there in _both_ways(was.private, now.private):
             for text in beyond(here, there):
@@ -63,6 +66,7 @@ def _approvals(was: Approvals, now: Approvals, places: ChangePlaces, prefix: str
         "approval", f"{prefix}expires_seconds", was.expires_seconds, now.expires_seconds, int
     )
     yield from places.rank_changed("approval", f"{prefix}quorum", was.quorum, now.quorum, lambda quorum: -quorum)
+    yield from places.rank_changed("approval", f"{prefix}through_client", was.through_client, now.through_client, int)
     if was.keys != now.keys:
         # More keys let more people approve. Without a list, no signature is needed at all.
         wider = now.keys is None or (was.keys is not None and not {*now.keys} <= {*was.keys})

@@ -58,7 +58,10 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     connector: str
     cost_usd: Decimal | None
     asks: WriteApproval | None  # how often an approver must agree; None if no approval is needed
-    deletes_ask: bool
+    asks_writes: bool  # whether it needs an approval for more than its deletes
+    deletes_ask: bool  # whether it holds deletes that ask one by one
+    deletes: WriteApproval | None  # when `free_deletes` are approved: once a session, or by the file; None without any
+    free_deletes: CapabilitySet  # the deletes of files that do not ask one by one
     max_calls: int | None
     max_cost_usd: Decimal | None  # per session, like `max_calls`
     limits: tuple[tuple[str, int], ...]
@@ -95,6 +98,11 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
             "cost_usd": _money(self.cost_usd),
             "asks": self.asks,
             "deletes_ask": self.deletes_ask,
+            **(
+                {"deletes": self.deletes, "free_deletes": [str(rule) for rule in self.free_deletes.allow]}
+                if self.free_deletes
+                else {}
+            ),
             "max_calls": self.max_calls,
             "max_cost_usd": _money(self.max_cost_usd),
             "limits": dict(self.limits),
@@ -175,7 +183,7 @@ class Surface(Compared, frozen=True, kw_only=True):
                 for deny in self.denies
                 if not deny.by_licet
             ],
-            "servers": {name: json.loads(server) for name, server in self.servers},
+            "servers": {name: {"kind": kind_of(server), **json.loads(server)} for name, server in self.servers},
         }
 
 
@@ -224,7 +232,7 @@ class _Tools:
         self._undeclared = Undeclared(manifest)
         self._origins: dict[tuple[Layer, ...], RuleOrigins] = {}
         self._entries: dict[tuple[CapabilitySet, tuple[Layer, ...]], tuple[ReachEntry, ...]] = {}
-        self._deletes: dict[CapabilitySet, bool] = {}
+        self._deletes: dict[tuple[CapabilitySet, CapabilitySet], bool] = {}
 
     def surface_of(self, name: str) -> ToolSurface:
         manifest = self._manifest
@@ -235,11 +243,14 @@ class _Tools:
         grounds = (*grounds, *self._unfit(name))
         reach: Reach | Most | None = reach_of(manifest, name)
         level, asks = (reach.level, reach.approval) if isinstance(reach, Reach) else (None, None)
+        approved_by = reach.approved_by if reach else ""
         standing: Standing = "blocked" if grounds else "callable"
         denied = call_denials(manifest, name)
         if reach is None and not denied and (most := self._undeclared.most_of(name)) is not None:
             reach, level, asks, standing = most, most.level, most.asks, "undeclared"
+            approved_by = most.approved_by
         grant = _NOTHING if standing == "blocked" or reach is None else reach.grant
+        free = _NOTHING if standing == "blocked" or reach is None else reach.free_deletes
         spec = manifest.tools.get(name)
         return ToolSurface(
             name=name,
@@ -250,7 +261,10 @@ class _Tools:
             connector=str(spec.connector or "") if spec else "",
             cost_usd=spec.cost_usd if spec else None,
             asks=asks,
-            deletes_ask=reach is not None and reach.effect in ELEVATED and self._holds_deletes(grant),
+            asks_writes=asks is not None and not approved_by,
+            deletes_ask=reach is not None and reach.effect in ELEVATED and self._asks_deletes(grant, free),
+            deletes=reach.delete_approval if reach and free else None,
+            free_deletes=free,
             max_calls=reach.max_calls if reach else None,
             max_cost_usd=reach.max_cost_usd if reach else None,
             limits=_limits(manifest, admissions),
@@ -292,10 +306,11 @@ class _Tools:
             self._entries[key] = tuple(entry for entry in found if not never_dialled(entry.pieces[0].rule))
         return self._entries[key]
 
-    def _holds_deletes(self, grant: CapabilitySet) -> bool:
-        if grant not in self._deletes:
-            self._deletes[grant] = bool(grant & _DELETES)
-        return self._deletes[grant]
+    def _asks_deletes(self, grant: CapabilitySet, free: CapabilitySet) -> bool:
+        key = grant, free
+        if key not in self._deletes:
+            self._deletes[key] = not (grant & _DELETES) <= free
+        return self._deletes[key]
 
 
 def _limits(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[tuple[str, int], ...]:
@@ -340,6 +355,12 @@ def _reach_document(entries: tuple[ReachEntry, ...]) -> dict[str, Any]:
     for entry in entries:  # sorted by kind already
         kinds.setdefault(entry.kind, []).append(entry.document)
     return kinds
+
+
+def kind_of(server: str) -> str:
+    """How a server of a surface runs: isolated, native or remote."""
+    said = json.loads(server)
+    return "remote" if said.get("url") else str(said.get("sandbox", "isolated"))
 
 
 def _server_text(server: Mapping[str, Any]) -> str:

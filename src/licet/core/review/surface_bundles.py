@@ -89,7 +89,7 @@ def _versions(about: Connectors) -> tuple[str, ...]:
 
 def _sorted_keys(approvals: Approvals) -> Approvals:
     keys = None if approvals.keys is None else tuple(sorted(set(approvals.keys)))
-    return Approvals(approvals.write, approvals.expires_seconds, approvals.quorum, keys)
+    return replace(approvals, keys=keys)
 
 
 def approvals_document(approvals: Approvals) -> dict[str, Any]:
@@ -99,6 +99,8 @@ def approvals_document(approvals: Approvals) -> dict[str, Any]:
         "expires_seconds": approvals.expires_seconds,
         "quorum": approvals.quorum,
         "keys": None if approvals.keys is None else list(approvals.keys),
+        "delete": approvals.delete,
+        "through_client": approvals.through_client,
     }
 
 

@@ -10,15 +10,12 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, NoReturn
 
-from msgspec import Struct
-
 from licet.core.algebra.use import Destination, InvalidUse, Use, destination, redirected
-from licet.core.decision.decision import Deny
-from licet.core.decision.obstacles import address_grounds
 from licet.core.policy.seconds import seconds
 from licet.errors import Refused
 from licet.guard.deadline import Deadline
 from licet.guard.grant import Grant
+from licet.guard.handles.dial import FetchLimits, first_reply
 from licet.guard.handles.messages import (
     BadRequest,
     BodyTooLarge,
@@ -33,46 +30,13 @@ from licet.guard.handles.messages import (
 )
 from licet.guard.handles.secrets import Placeholders, redacted_refusal
 from licet.guard.meter import Exceeded
-from licet.guard.ports import LOOKED_UP_FOR, Exchange, Http, Reply, Unconnected, Unreached, Unresolved
+from licet.guard.ports import Http, Reply, Unconnected
 from licet.guard.redaction.redact import Redactor, in_turn
-
-_MOST_ADDRESSES = 4  # that are tried, one after the other
-
-
-async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ...]:
-    """Resolve the host of a use, and return the addresses to try; `Refused` if any address is not allowed."""
-    before = LOOKED_UP_FOR.set(f"{grant.request.session}@{grant.reach.manifest.agent}")
-    try:
-        addresses = tuple(map(str, await http.resolve(use.target, use.port or 0)))
-    except Unresolved as unknown:
-        grant.refuse("RESOLVE_FAILED", str(unknown), use)
-    except Exception as error:
-        grant.refuse("RESOLVE_FAILED", f"the backend failed: {type(error).__name__}", use)
-    finally:
-        LOOKED_UP_FOR.reset(before)
-    if not addresses:
-        grant.refuse("RESOLVE_FAILED", "the name has no address", use)
-    grounds = address_grounds(use, addresses, grant.reach)
-    if grounds:
-        grant.deny(Deny(grant.request, grounds, use))
-    return addresses[:_MOST_ADDRESSES]
-
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _BLOCK = 1 << 20  # bytes; smaller pieces of a body are joined
 _DRAINED = 16 * 1024  # bytes of a redirect's body that are read, so that its connection can be reused
 _GROWN = 64 * 1024  # bytes that redaction may add to a body
-
-
-class FetchLimits(Struct, frozen=True):
-    """The limits of one request. A caller may set `seconds`, and `body_bytes` up to `most_body_bytes`."""
-
-    seconds: float = 30.0  # in total, with redirects and body
-    body_bytes: int = 10 * 1024 * 1024  # after decoding
-    header_bytes: int = 64 * 1024
-    header_lines: int = 256
-    redirects: int = 5
-    most_body_bytes: int = 256 * 1024 * 1024
 
 
 class Streamed:
@@ -280,42 +244,12 @@ class ScopedFetch:
         self, stack: AsyncExitStack, http: Http, there: Destination, message: Outgoing, seconds: float
     ) -> Reply:
         """Send a request to the first address that can be connected to, and return the head of the answer."""
-        use, text = there.use, ""
         try:
             await stack.enter_async_context(self._grant.meter.files(1))
         except Exceeded as over:
-            self._grant.exceeded(over, use)
-        for address in await checked_addresses(self._grant, http, use):
-            exchange = Exchange(
-                there.method,
-                there.url,
-                use.target,
-                use.port or 0,
-                address,
-                message.lines,
-                message.body,
-                seconds + 1,  # the deadline of the request ends first
-            )
-            try:
-                reply = await stack.enter_async_context(http.send(exchange))
-            except Unreached as failed:
-                text = str(failed)
-            except Unconnected as broken:
-                self._grant.refuse("CONNECT_FAILED", str(broken), use)
-            except Exception as error:  # its text may contain anything, so only the type is shown
-                self._grant.refuse("CONNECT_FAILED", f"the backend failed: {type(error).__name__}", use)
-            else:
-                self._measure(reply, use)
-                return reply
-        self._grant.refuse("CONNECT_FAILED", text, use)
-
-    def _measure(self, reply: Reply, use: Use) -> None:
-        """Refuse an answer with too many or too long headers."""
-        limits = self._limits
-        if len(reply.headers) > limits.header_lines:
-            self._grant.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_lines} headers", use)
-        if sum(len(name) + len(value) for name, value in reply.headers) > limits.header_bytes:
-            self._grant.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_bytes} bytes of headers", use)
+            self._grant.exceeded(over, there.use)
+        # The deadline of the request ends before the one of the connection.
+        return await first_reply(stack, self._grant, http, there, message, seconds + 1, self._limits)
 
     def _follow(
         self, there: Destination, message: Outgoing, status: int, location: str

@@ -29,8 +29,8 @@ from licet.guard.execution import (
     limit_name,
 )
 from licet.guard.grant import Grant
-from licet.guard.handles.files import held_paths
 from licet.guard.handles.secrets import Placeholders
+from licet.guard.held_paths import held_paths
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Unavailable
 from licet.guard.redaction.redact import Redactor, in_turn

@@ -117,6 +117,7 @@ def private_root(
     *,
     found: Mapping[str, tuple[int, int]] = MappingProxyType({}),
     hide: Sequence[str] = (),
+    over: Sequence[str] = (),
     hold: Sequence[str] = (),
     scratch: tuple[str, int] | None = None,
     devices: Iterable[str] = DEVICES,
@@ -129,6 +130,7 @@ def private_root(
 
     - `found`: more readable paths, without links, with the device and inode that were checked; another file is an error
     - `hide`: paths in these that look empty and cannot be opened
+    - `over`: paths of `found` that can be opened although they lie in a hidden directory, which cannot be listed
     - `hold`: directories in these that are mounted onto themselves, so that they cannot be renamed or removed
     - `scratch`: a directory in memory, and its size in bytes
     - `proc`: whether /proc shows the processes of this namespace, read-only and without `PROC_COVERED`. If the kernel
@@ -143,7 +145,9 @@ def private_root(
     kinds |= dict.fromkeys(_resolved(devices, links), _READ_ONLY | _NO_SUID | _NO_EXEC)
     hidden = sorted(_resolved(hide, {}))
     _mount(None, "/", None, _MS_RECURSIVE | _MS_PRIVATE)
-    trees = [_copied(path, flags, found.get(path)) for path, flags in kinds.items() if _outer(path, kinds) != flags]
+    shown = [_copied(path, kinds[path], found.get(path)) for path in over]
+    rest = {path: flags for path, flags in kinds.items() if path not in over}
+    trees = [_copied(path, flags, found.get(path)) for path, flags in rest.items() if _outer(path, rest) != flags]
     held = [path for path in _resolved(hold, {}) if path not in {tree.path for tree in trees}]
     trees += [_copied(path, _outer(path, kinds) or 0) for path in held]
     # These mounts are private: if this fails, they end with the process.
@@ -156,7 +160,7 @@ def private_root(
     for tree in sorted(trees, key=lambda tree: tree.path):
         _put(tree)
     for number, path in enumerate(hidden):
-        _cover(path, number)
+        _cover(path, number, [tree for tree in shown if tree.path.startswith(f"{path}/")])
     if proc:
         _put_proc()
     for path, target in links.items():
@@ -262,9 +266,12 @@ def _put_memory(path: str, data: str) -> None:
     _mount("tmpfs", _inside(path), "tmpfs", _NO_SUID | _NO_DEV, data)
 
 
-def _cover(path: str, number: int) -> None:
-    """Mount something empty over a path, if it is in the new root."""
+def _cover(path: str, number: int, shown: Sequence[_Tree]) -> None:
+    """Mount something empty over a path, if it is in the new root, or a directory with nothing but some trees."""
     place = _inside(path)
+    if shown:
+        _cover_around(place, shown)
+        return
     if not os.path.lexists(place):
         return
     if os.path.isdir(place):
@@ -274,6 +281,18 @@ def _cover(path: str, number: int) -> None:
     os.close(os.open(blank, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0))
     _attach(_copied(os.path.join(os.getcwd(), blank), _READ_ONLY | _NO_SUID | _NO_DEV).fd, place)
     os.unlink(blank)
+
+
+def _cover_around(place: str, shown: Sequence[_Tree]) -> None:
+    os.makedirs(place, exist_ok=True)
+    _mount("tmpfs", place, "tmpfs", _NO_SUID | _NO_DEV, "size=1m,mode=700")
+    for tree in shown:
+        os.makedirs(_inside(tree.path) if tree.directory else os.path.dirname(_inside(tree.path)), exist_ok=True)
+    for folder, _, _ in os.walk(place, topdown=False):
+        os.chmod(folder, 0o111)  # noqa: S103 - it can be walked through, and not listed
+    for tree in sorted(shown, key=lambda tree: tree.path):
+        _put(tree)
+    _set_flags(_AT_FDCWD, place, _READ_ONLY | _NO_SUID | _NO_DEV, recursive=False)
 
 
 def _put_proc() -> None:

@@ -11,7 +11,7 @@ from licet.core.algebra.scope import inside
 from licet.core.algebra.use import Use
 from licet.core.decision.reach import Reach
 from licet.guard.execution import Command, SandboxUnavailable
-from licet.guard.handles.files import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.links import FoundProgram, changeable
 from licet.sandbox.grant_paths import NEVER, Identity, identity
 
@@ -28,7 +28,7 @@ _BY_A_LINK = (
 
 
 def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:
-    """The binary, and the libraries next to it if it is not in a system directory; each with its identity.
+    """The binary, its runtime, and the libraries next to it outside of system directories; each with its identity.
 
     A file that replaces one of them later gets no rule. A link or library where a tool may write is not used: a program
     could choose with it what the next program reads.
@@ -45,7 +45,8 @@ def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:
         raise
     except OSError as wrong:
         raise SandboxUnavailable("the program was replaced by another file after it was found") from wrong
-    for path in _beside(binary, {str(binary), command.argv[0]} if sure else {str(binary)}, reach):
+    beside = _beside(binary, {str(binary), command.argv[0]} if sure else {str(binary)}, reach)
+    for path in (*beside, *command.runtime):
         if not inside(path, NEVER) and not changeable(path, ceiling):
             with suppress(OSError):  # a link, or missing
                 own[path] = identity(path)

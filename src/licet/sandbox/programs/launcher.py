@@ -146,6 +146,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         mounts["write"],
         found={path: (device, number) for path, (device, number) in mounts["found"]},
         hide=mounts["hide"],
+        over=mounts["over"],
         hold=mounts["hold"],
         scratch=tuple(orders["scratch"]),
         proc=True,

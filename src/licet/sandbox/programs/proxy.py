@@ -16,7 +16,7 @@ import h11
 from licet.core.algebra.use import Destination, InvalidUse, destination
 from licet.errors import Refused
 from licet.guard.grant import Grant
-from licet.guard.handles.fetch import checked_addresses
+from licet.guard.handles.dial import checked_addresses
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.sandbox.connect import connect

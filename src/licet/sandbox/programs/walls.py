@@ -22,7 +22,7 @@ from licet.core.decision.request import Reason
 from licet.core.policy.terms import least_limits
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
 from licet.guard.grant import Grant
-from licet.guard.handles.files import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import Http
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
@@ -117,7 +117,7 @@ class _CallWalls:
         scratch = _scratch_place((*own, *paths.read, *paths.write)) if self._spaces else _new_scratch()
         try:
             environment = {**command.environment, "TMPDIR": scratch, **(_proxy_variables() if self._http else {})}
-            common = tuple(self._rules(own, scratch, anything))
+            common = tuple(self._rules(own, command.runtime, scratch, anything))
             orders: dict[str, Any] = {
                 "binary": command.binary,
                 "argv": command.argv,
@@ -140,6 +140,7 @@ class _CallWalls:
                     "found": tuple(own.items()),
                     "write": paths.write,
                     "hide": paths.hide,
+                    "over": tuple(path for path in command.runtime if path in own and inside(path, paths.hide)),
                     "hold": paths.hold,
                 },
                 "rules": (*common, *paths.rules),
@@ -160,15 +161,20 @@ class _CallWalls:
 
         return Egress(self._grant, self._http)
 
-    def _rules(self, own: Mapping[str, Identity], scratch: str, anything: bool) -> Iterator[KernelRule]:
-        """The rules of every program: the system, its own files, some devices, and scratch."""
+    def _rules(
+        self, own: Mapping[str, Identity], runtime: Sequence[str], scratch: str, anything: bool
+    ) -> Iterator[KernelRule]:
+        """The rules of every program: the system, its own files, some devices, and scratch.
+
+        A runtime may lie in a directory that is closed otherwise, as the package of a server does.
+        """
         unread = held_paths(self._grant.capabilities).denied("read")
         usable = landlock.READ | landlock.EXECUTE
         for path in SYSTEM:
             for part in (path,) if self._spaces else around(os.path.realpath(path), unread):
                 yield KernelRule(part, usable)
         for path, found in own.items():
-            for part in (path,) if self._spaces else around(path, unread):
+            for part in (path,) if self._spaces or path in runtime else around(path, unread):
                 with suppress(OSError):  # removed meanwhile, or neither a file nor a directory
                     yield KernelRule(part, usable, found if part == path else identity(part))
         for device in DEVICES:

@@ -51,8 +51,11 @@ FIRST = (
 )
 FURTHER = (
     Command("trust", "accept the policy of this directory", "licet trust"),
+    Command("lock", "write down what was reviewed, so that anything else is refused", "licet lock"),
     Command("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
     Command("run", "run any command under a manifest", "licet run -- git log"),
+    Command("gateway", "govern MCP servers: an MCP server in front of them", "licet gateway research.yaml"),
+    Command("serve", "offer the tools of a workspace as an MCP server", "licet serve research.yaml"),
     Command("approvals", "list and answer the calls that wait for approval", "licet approvals list"),
     Command("receipts", "list, show, verify and export the records of calls", "licet receipts list --since 1d"),
     Command("doctor", "test which sandbox levels this machine supports", "licet doctor"),

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import replace
 
-from licet.assemble.gate import state_directory, stored_approvals
+from licet.assemble.gate import stored_approvals
+from licet.assemble.state import state_directory
 from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
 from licet.backends.keys import BadKey, make_key, read_approver_key
 from licet.core.algebra.scope import visible

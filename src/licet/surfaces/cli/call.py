@@ -19,12 +19,11 @@ from licet.assemble.gate import (
     Gate,
     run,
     secrets_file_problem,
-    state_directory,
-    state_option,
     terminal_approver,
     waiting_approver,
 )
 from licet.assemble.parts import LocalParts
+from licet.assemble.state import state_directory, state_option
 from licet.backends.approvals.store import StoredRequest
 from licet.backends.secrets import variables_of
 from licet.core.algebra.scope import Malformed, visible

@@ -1,5 +1,6 @@
 """`licet check`: every problem of every file in one run, as text, JSON, or a SARIF 2.1.0 log for code review."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import click
 from licet import __version__
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
-from licet.core.decision.foreseen import closed_address_problems, unpinned_problems
+from licet.core.decision.foreseen import closed_address_problems, server_delete_problems, unpinned_problems
+from licet.core.decision.server_process import server_grant_problems
 from licet.core.origin import Problem
 from licet.core.review.wide import native_problems, unpermitted_problems
+from licet.policy_files.policy_paths import LOCK_FILE
 from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.options import (
     FILE,
@@ -32,6 +35,7 @@ from licet.surfaces.cli.output import counted, first_problems, problem_document,
 @click.command(name="check")
 @click.argument("files", metavar="[FILE]...", type=FILE, nargs=-1)
 @setting_options
+@click.option("--locked", is_flag=True, help="Fail if there is no licet.lock, or if anything differs from it.")
 @json_option
 @click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, for code review and editors.")
 @click.pass_context
@@ -39,6 +43,7 @@ def command(
     ctx: click.Context,
     files: tuple[Path, ...],
     setting: Setting,
+    locked: bool,
     as_json: bool,
     sarif: bool,
 ) -> None:
@@ -47,7 +52,8 @@ def command(
     FILE is a manifest, a workspace or a personality, in YAML or JSON; if left out, the policy in this directory:
     .licet/licet.yaml, or licet.yaml. Each problem is one line: its place, what was found, what was expected,
     and often how to fix it. Tools are read from source and never imported. A tool that declares more than its agent
-    is allowed is a problem too.
+    is allowed is a problem too. With --locked, so is a difference from the licet.lock next to the file: of a manifest,
+    a tool, its source or the command of a server. No server is started.
 
     \b
     Exit codes:
@@ -58,7 +64,9 @@ def command(
     if as_json and sarif:
         raise click.UsageError("--json and --sarif exclude each other")
     files = files or (named_or_found(None, "FILE...").path,)
-    problems = sorted({problem for file in files for problem in _problems(file, setting)}, key=_order)
+    if locked and (setting.workspace or setting.personality):
+        raise click.UsageError("--locked is about the policy alone, without --workspace and --personality")
+    problems = sorted({problem for file in files for problem in _problems(file, setting, locked=locked)}, key=_order)
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors
     first, rest = first_problems(problems)
@@ -80,11 +88,17 @@ def command(
     ctx.exit(1 if errors else 0)
 
 
-def _problems(file: Path, setting: Setting) -> list[Problem]:
+def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
     policy = read(file, setting)
     found = list(policy.problems)
+    if locked:
+        from licet.assemble.locking import lock_problems  # loads what starts servers
+
+        found = [problem for problem in found if os.path.basename(problem.origin.file) != LOCK_FILE]
+        found += lock_problems(file)
     if policy.manifest is not None:
-        closed = closed_to_grants(policy.manifest, Places.here(setting.workdir).workdir)
+        places = Places.here(setting.workdir)
+        closed = closed_to_grants(policy.manifest, places.workdir)
         found += misfit_problems(closed)
         found += argument_name_problems(policy.manifest)
         found += idle_problems(policy.manifest)
@@ -94,6 +108,8 @@ def _problems(file: Path, setting: Setting) -> list[Problem]:
         found += unpermitted_problems(policy.manifest)
         found += unpinned_problems(policy.manifest)
         found += closed_address_problems(policy.manifest)
+        found += server_delete_problems(policy.manifest)
+        found += server_grant_problems(policy.manifest, places.workdir, places.home)
     return found
 
 

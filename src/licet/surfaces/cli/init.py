@@ -13,31 +13,35 @@ import click
 from msgspec.structs import replace
 
 from licet.assemble import draft
-from licet.assemble.trust import PolicyMoved, accept_policy
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.scope import name as checked_name
 from licet.core.origin import Origin, Problem
 from licet.core.policy.tool import ToolSpec
-from licet.errors import LicetError
-from licet.policy_files.load import load_manifest
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.source.find import find_tool, read_tools
 from licet.surfaces.cli.discovery import PLACES
 from licet.surfaces.cli.init_manifest import Sourced, manifest_text
 from licet.surfaces.cli.init_proposal import Proposal, propose
+from licet.surfaces.cli.init_target import (
+    accept_written,
+    agent_name,
+    obstacles,
+    schema_folder,
+    schema_obstacles,
+    schema_path,
+)
 from licet.surfaces.cli.options import FILE, json_option, misfit_problems, refuse
 from licet.surfaces.cli.output import (
     counted,
     fail,
     is_output,
-    is_special,
     problem_document,
     show,
     show_json,
     show_problems,
     write_file,
 )
-from licet.surfaces.cli.schema import not_ours, write_schema
+from licet.surfaces.cli.schema import write_schema
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -70,7 +74,7 @@ _GUESSED = "review the guesses above, put them in with `licet init {0} --write`,
 
 
 @click.command(name="init")
-@click.argument("files", metavar="FILE.py...", type=FILE, nargs=-1, required=True)
+@click.argument("files", metavar="FILE.py...", type=FILE, nargs=-1)
 @click.option(
     "-o",
     "--output",
@@ -81,6 +85,9 @@ _GUESSED = "review the guesses above, put them in with `licet init {0} --write`,
 @click.option("--agent", metavar="NAME", help="The name of the agent.  [default: the name of the directory]")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @click.option("--write", is_flag=True, help="Write proposed declarations into files without tools.")
+@click.option("--mcp", is_flag=True, help="Put the gateway into the configurations of MCP clients instead.")
+@click.option("--undo", is_flag=True, help="With --mcp: take it out of them again.")
+@click.option("--yes", is_flag=True, help="With --mcp: do not ask. Needed without a terminal and with --json.")
 @json_option
 @click.pass_context
 def command(
@@ -90,6 +97,9 @@ def command(
     agent: str | None,
     force: bool,
     write: bool,
+    mcp: bool,
+    undo: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Write a manifest for the tools in some files.
@@ -103,12 +113,28 @@ def command(
     that its calls name. These are guesses for you to review. `--write` puts them into the file, and writes no
     manifest.
 
+    With `--mcp` it takes no files. It finds the configurations of Claude Desktop and Code, Cursor, VS Code, Codex,
+    Gemini and Zed, shows what it would change, and asks for each file: their MCP servers move into the policy, and
+    `licet gateway` takes their place. Tokens go to a file that only you can read.
+
+    \b
+      licet init tools.py
+      licet init --mcp
+      licet init --mcp --undo
+
     \b
     Exit codes:
-      0  written
+      0  written, or with --mcp shown
       1  nothing was written: sources have errors or declare no tool, or the file exists already
       2  bad command line
     """
+    if mcp:
+        _govern_clients(ctx, files, output, agent, force or write, undo, yes, as_json)
+        return
+    if undo or yes:
+        raise click.UsageError("--undo and --yes need --mcp", ctx)
+    if not files:
+        raise click.UsageError("Missing argument 'FILE.py...'.", ctx)
     printing = output is not None and is_output(output)
     target = files[0].parent / POLICY_DIRECTORY / WORKSPACE_FILE if output is None or printing else output
     if agent is not None:
@@ -121,18 +147,18 @@ def command(
     if proposals:
         _show_proposals(proposals, problems, as_json)
     if not printing:
-        problems += _obstacles(target, force) or _schema_obstacles(_schema_folder(target))
+        problems += obstacles(target, force) or schema_obstacles(schema_folder(target))
     text = manifest_text(
-        tools, agent or agent_name(policy_root(target)), [file.name for file in files], _schema(target)
+        tools, agent or agent_name(policy_root(target)), [file.name for file in files], schema_path(target)
     )
     if not _errors(problems):
         problems += _unfit(tools, text, target)
     if _errors(problems):
         refuse(problems, as_json)
     if not printing:
-        write_schema("manifest", _schema_folder(target))
+        write_schema("manifest", schema_folder(target))
         write_file(target, text, replace=force)
-        problems += _accept(target, text)
+        problems += accept_written(target, text)
     if as_json:
         names = [tool.spec.name for tool in tools]
         warnings = [problem_document(problem) for problem in problems]
@@ -144,6 +170,28 @@ def command(
     else:
         show(f"wrote {target} for {counted(len(tools), 'tool')}")
         show(f"next: licet surface{'' if target in PLACES else f' {target}'}")
+
+
+def _govern_clients(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    output: Path | None,
+    agent: str | None,
+    other: bool,
+    undo: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    from licet.surfaces.cli.init_mcp import Asking, set_up_clients, undo_clients  # not needed for tools
+
+    if files or other or (output is not None and is_output(output)):
+        raise click.UsageError("--mcp takes no FILE.py, --force, --write or `-o -`", ctx)
+    if agent is not None:
+        _check_agent(agent, ctx)
+    if undo:
+        undo_clients(output, Asking(yes, as_json))
+    else:
+        set_up_clients(output, agent, Asking(yes, as_json))
 
 
 def _without_tools(problems: list[Problem], files: tuple[Path, ...]) -> list[Path]:
@@ -192,12 +240,6 @@ def _check_agent(agent: str, ctx: click.Context) -> None:
         raise click.BadParameter(str(wrong), ctx, param_hint="--agent") from None
 
 
-def agent_name(folder: Path) -> str:
-    """The name of a directory as the name of an agent."""
-    words = re.findall(r"[A-Za-z0-9_.-]+", folder.resolve().name)
-    return "-".join(words)[:128] or "agent"
-
-
 def _read(files: tuple[Path, ...], root: Path) -> tuple[list[Sourced], list[Problem]]:
     """The tools of all files, each with the reference that a manifest in `root` finds it by."""
     tools: list[Sourced] = []
@@ -227,69 +269,6 @@ def _read(files: tuple[Path, ...], root: Path) -> tuple[list[Sourced], list[Prob
                 problems.append(found)
             tools.append(Sourced(spec, reference))
     return tools, problems
-
-
-def _obstacles(target: Path, force: bool) -> list[Problem]:
-    """The reasons why the file cannot be written."""
-    origin = Origin(str(target), 1, 1)
-    workspace = target.parent / WORKSPACE_FILE
-    inside = target.parent.name == POLICY_DIRECTORY  # it is made if it does not exist
-    if not (policy_root(target) if inside else target.parent).is_dir():
-        return [Problem(origin, f"no directory {target.parent}", "one that exists", "make it first")]
-    if is_special(target):  # the schema would be written to /dev as well
-        return [Problem(origin, "something that is not a file", "a new file", "-o - only prints")]
-    if target.exists() and not force:
-        return [Problem(origin, "a file that is there already", "a new one", "--force replaces it; -o - only prints")]
-    above = policy_root(target) / WORKSPACE_FILE
-    if inside and target.name == WORKSPACE_FILE and os.path.lexists(above):
-        expected = f"none, since commands would find {target} instead"
-        hint = f"move it there, or replace it with -o {above} --force; -o - only prints"
-        return [Problem(Origin(str(above), 1, 1), "a file that is there already", expected, hint)]
-    if target.name != WORKSPACE_FILE and workspace.exists():
-        hint = f"write to {workspace}, or into another directory"
-        return [Problem(origin, f"a {WORKSPACE_FILE} next to it, which would be its workspace", "none", hint)]
-    return []
-
-
-def _schema_folder(target: Path) -> Path:
-    return policy_root(target) / POLICY_DIRECTORY
-
-
-def _schema(target: Path) -> str:
-    """The path of the schema, relative to a policy file."""
-    name = "manifest.schema.json"
-    return name if target.parent.name == POLICY_DIRECTORY else f"{POLICY_DIRECTORY}/{name}"
-
-
-def _accept(target: Path, text: str) -> list[Problem]:
-    """Accept the policy that was just written, since its author has seen it; warn if that cannot be stored."""
-    try:
-        manifest = load_manifest(target)
-        if target.read_text(encoding="utf-8") != text:
-            raise PolicyMoved("it was changed at once")
-        accept_policy(target, manifest)
-    except (LicetError, OSError) as wrong:
-        hint = "commands use it where it is named, or once `licet trust` has accepted it"
-        return [
-            Problem(
-                Origin(str(target), 1, 1),
-                f"a policy that could not be accepted ({wrong})",
-                "one that is",
-                hint,
-                "warning",
-            )
-        ]
-    return []
-
-
-def _schema_obstacles(folder: Path) -> list[Problem]:
-    """The reasons why the schema cannot be written: a project from elsewhere may contain a link in its place."""
-    hint = "move it out of the way; -o - only prints the manifest"
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        found = "a link" if folder.is_symlink() else "something that is no directory"
-        return [Problem(Origin(str(folder), 1, 1), found, "a directory for the schema, or none", hint)]
-    foreign = not_ours("manifest", folder)
-    return [replace(foreign, hint=hint)] if foreign else []
 
 
 def _unfit(tools: list[Sourced], text: str, target: Path) -> list[Problem]:

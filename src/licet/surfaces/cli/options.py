@@ -14,13 +14,14 @@ import click
 from msgspec import Struct
 
 from licet.assemble import Places, review
-from licet.assemble.gate import state_directory
+from licet.assemble.state import state_directory
 from licet.core.algebra.scope import Malformed, path_key
 from licet.core.decision.admission import call_denials
 from licet.core.decision.reach import reach_of
 from licet.core.decision.validate import Misfit, validate_tools
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import tool_parts
 from licet.errors import ManifestError
 from licet.policy_files.documents import PolicyDocument
 from licet.policy_files.load import load_manifest
@@ -249,6 +250,13 @@ def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
     # A source that could not be read is a problem of its own.
     known = manifest.tools.keys() | manifest.sources.keys()
     unknown = [name for name in manifest.admissions if name not in known and not call_denials(manifest, name)]
+    served = [name for name in unknown if tool_parts(name, manifest.servers) is not None]
+    if served:
+        found = f"{'a tool' if len(served) == 1 else f'{len(served)} tools'} of servers that cannot be called"
+        hint = "`licet lock` takes what its server offers, and `servers.NAME.tools` says what a tool of it may do"
+        origin, expected = manifest.admissions[served[0]][0].origin, "a lock and an entry that have it"
+        yield Problem(origin, f"{found} ({_listed(served)})", expected, hint, "warning")
+    unknown = [name for name in unknown if name not in served]
     if unknown:
         number = "a tool" if len(unknown) == 1 else f"{len(unknown)} tools"
         found = f"{number} without a declaration ({_listed(unknown)})"

@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -18,7 +18,9 @@ from licet.assemble import Places
 from licet.core.algebra.scope import visible
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin, Problem
-from licet.guard.result import Result
+
+if TYPE_CHECKING:
+    from licet.guard.result import Result
 
 MOST_PROBLEMS = 1000  # shown in one run; a hostile file could have a million
 
@@ -120,7 +122,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def show_refusal(result: Result, state: str, ways_out: Iterable[str] = ()) -> None:
+def show_refusal(result: "Result", state: str, ways_out: Iterable[str] = ()) -> None:
     """Explain on stderr why a call was refused.
 
     `state` is the `--state` option that a command needs to find the receipt; empty if it needs none.
@@ -133,7 +135,7 @@ def show_refusal(result: Result, state: str, ways_out: Iterable[str] = ()) -> No
         show(f"  to see it     licet explain {result.receipt}{state}", err=True)
 
 
-def result_document(result: Result) -> dict[str, Any]:
+def result_document(result: "Result") -> dict[str, Any]:
     """The result of a call, as plain data."""
     around = result.programs
     return {
@@ -146,7 +148,12 @@ def result_document(result: Result) -> dict[str, Any]:
         "explanation": None if result.ok else result.explain(),
         "receipt": result.receipt,
         "approvals": [
-            {"by": list(one.by), "request": one.request or None, "use": one.approval.use or None}
+            {
+                "by": list(one.by),
+                "request": one.request or None,
+                "use": one.approval.use or None,
+                **({"deletes": True} if one.approval.deletes else {}),
+            }
             for one in result.approvals
         ],
         "cost_usd": str(result.cost_usd),

@@ -122,6 +122,7 @@ def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterat
 
 def _approval(one: Entry) -> str:
     what = one["use"] or ("exactly these arguments" if one["arguments"] else "the call")
+    what += ", with deletes inside `fs_reach.write`" if one.get("deletes") else ""
     request = f" ({one['request']})" if one["request"] else ""
     return f"{what}, by {', '.join(one['by']) or 'nobody'}{request}"
 

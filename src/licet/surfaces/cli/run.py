@@ -11,15 +11,16 @@ from typing import NoReturn
 
 import click
 
-from licet.assemble.gate import run, state_directory, state_option
+from licet.assemble.gate import run
 from licet.assemble.program import UnknownTool, program_gate
+from licet.assemble.state import state_directory, state_option
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
 from licet.core.policy.layer import POLICY
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import Finished, limit_name
-from licet.guard.handles.files import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.result import Result
 from licet.policy_files.policy_paths import policy_root
 from licet.sandbox.programs.attached import AttachedStreams
@@ -199,13 +200,30 @@ def _hints(reach: Reach | None, held: set[str], *, degraded: bool) -> Iterator[s
         return
     # Most programs fail for other reasons, so this is shown on a terminal and not in logs.
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if on_terminal and reach.effect != "destructive" and held_paths(reach.grant).allowed("write"):
-        yield f"programs of class {reach.effect} neither rename nor delete files; `git` and `sed -i` need destructive"
+    if on_terminal and (closed := _not_deleted(reach)):
+        names = ", ".join(f"`{visible(path)}`" for path in closed[:MOST_SHOWN])
+        yield f"nothing is renamed or deleted in {names}, as `git`, `sqlite3` and `sed -i` do: {_to_delete(reach)}"
     if held:
         more = f" and {len(held) - MOST_SHOWN} more" if len(held) > MOST_SHOWN else ""
         names = ", ".join(f"`{visible(path)}`" for path in sorted(held)[:MOST_SHOWN])
         yield f"closed files lie in {names}{more}: moves and hard links into or out of there fail, copies do not"
     yield from _without_new_names(reach, degraded=degraded)
+
+
+def _not_deleted(reach: Reach) -> list[str]:
+    """The directories that the program may write, and in which it may neither rename nor delete."""
+    if reach.effect == "destructive":
+        return []
+    free = held_paths(reach.free_deletes)
+    return [path for path in held_paths(reach.grant).allowed("write") if not free.overlaps("delete", path)]
+
+
+def _to_delete(reach: Reach) -> str:
+    if reach.effect != "full":
+        return f"its class is {reach.effect}; they need full, and `approvals.delete: session` or `manifest`"
+    if reach.free_deletes:
+        return "they are not inside `fs_reach.write`, or deletes in them are denied"
+    return f"they need `approvals.delete: session` or `manifest` ({reach.delete_origin})"
 
 
 def _without_new_names(reach: Reach, *, degraded: bool) -> Iterator[str]:

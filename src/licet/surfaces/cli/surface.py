@@ -3,9 +3,11 @@
 The table is drawn by rich; in a pipe it is plain and 80 columns wide.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 from rich import box
@@ -19,11 +21,11 @@ from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.scope import visible
 from licet.core.canonical import money_text
 from licet.core.review.entries import ReachEntry
-from licet.core.review.surface import Surface, ToolSurface, surface
+from licet.core.review.surface import Surface, ToolSurface, kind_of, surface
 from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
 from licet.surfaces.cli.output import is_output, is_special, shortened, show, show_json, write_file
-from licet.surfaces.map.cards import ANY_COMMAND, bundle_facts, spending
+from licet.surfaces.map.cards import ANY_COMMAND, DELETES, bundle_facts, spending
 
 
 @click.command(name="surface")
@@ -80,6 +82,12 @@ def command(
 Short = Callable[[str], str]
 
 _CLOSED = "no grant writes policy files, code of tools, interpreter, libraries or licet's state: --json lists them"
+_SERVER = {
+    "isolated": "one process behind walls that holds {}, as far as this agent may; "
+    "inside them, only needs and argument rules tell its tools apart",
+    "native": "unrestricted code of this user, without walls",
+    "remote": "remote, at {}: what it does there is not seen or limited here",
+}
 _STANDING = {"callable": "bold", "undeclared": "yellow", "blocked": "red"}
 
 
@@ -141,8 +149,10 @@ def _how_it_runs(tool: ToolSurface) -> Iterator[str]:
         yield f"in {', '.join(tool.bundles)}"
     if tool.asks:
         yield f"asks per {tool.asks}"
+    if tool.free_deletes:
+        yield f"deletes: {DELETES[tool.deletes]}"
     if tool.deletes_ask:
-        yield "asks per delete"
+        yield "other deletes: each asks" if tool.free_deletes else "asks per delete"
     if tool.max_calls is not None:
         yield f"{tool.max_calls} calls"
     if tool.max_cost_usd is not None:
@@ -189,11 +199,22 @@ def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
             yield "optional", short(f"{tool.name} can do without {', '.join(tool.optional)}")
     if surface.commands:
         yield ANY_COMMAND, f"what `{surface.commands.name}` starts can reach this, unless --tool names a tool"
+    for name, text in surface.servers:
+        server = json.loads(text)
+        used = any(tool.name.startswith(f"{name}.") for tool in surface.tools)
+        about = _SERVER[kind_of(text)].format(server.get("url") or _held(server))
+        yield f"server {name}", short(about if used else f"{about}; this agent has none of its tools")
     if surface.unadmitted:
         yield "left out", f"{', '.join(surface.unadmitted)}: declared, but not for this agent"
     if denied := list(_denied(surface)):
         yield "denied", short("\n".join(denied))
     yield "closed", _CLOSED
+
+
+def _held(server: dict[str, Any]) -> str:
+    held = [*server["grants"], *(f"env:read:{one}" for one in server["env"])]
+    held += [f"secret:read:{one}" for one in server["secrets"].values()]
+    return ", ".join(held) or "nothing"
 
 
 def _denied(surface: Surface) -> Iterator[str]:

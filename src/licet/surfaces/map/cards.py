@@ -15,7 +15,8 @@ from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.canonical import money_text
 from licet.core.policy.digest import command_text
-from licet.core.policy.terms import Budget
+from licet.core.policy.servers import host_rule
+from licet.core.policy.terms import Budget, WriteApproval
 from licet.core.review.entries import ReachEntry, entries_of, piece_text, target_of, ways_of
 from licet.core.review.surface import Surface, ToolSurface
 from licet.core.review.surface_bundles import Terms
@@ -34,6 +35,10 @@ from licet.surfaces.map.model import (
 )
 
 ANY_COMMAND = "any command"
+DELETES: dict[WriteApproval | None, str] = {"session": "once a session", "manifest": "approved in the policy"}
+
+
+_DELETES_ASK: dict[WriteApproval, str] = {"call": "one by one", "session": "once a session", "manifest": "nobody"}
 
 
 def bundle_facts(surface: Surface, bundle: Terms) -> Iterator[str]:
@@ -43,6 +48,8 @@ def bundle_facts(surface: Surface, bundle: Terms) -> Iterator[str]:
     asks, own = bundle.approvals, surface.approvals
     if asks.write != own.write:
         yield f"writes ask per {asks.write}"
+    if asks.delete != own.delete:
+        yield f"deletes ask {_DELETES_ASK[asks.delete]}"
     if asks.expires_seconds != own.expires_seconds:
         yield f"answers hold {asks.expires_seconds} s"
     if asks.quorum != own.quorum:
@@ -164,6 +171,13 @@ def _facts(surface: Surface) -> Iterator[str]:
         yield f"writes ask per {surface.approvals.write}"
     else:
         yield "writes ask nobody" if surface.pinned else "writes ask per session: not pinned"
+    if surface.approvals.delete != "call":
+        unpinned = surface.approvals.delete == "manifest" and not surface.pinned
+        yield (
+            "deletes ask once a session: not pinned"
+            if unpinned
+            else f"deletes ask {_DELETES_ASK[surface.approvals.delete]}"
+        )
     if not surface.budget:
         yield "no budget"
     yield from spending(surface.budget)
@@ -228,6 +242,7 @@ def _tool(tool: ToolSurface) -> Card:
         tool.name,
         tool.note,
         _joined((tool.effect or "no class", tool.level or "no level", asks)),
+        f"deletes and renames inside fs_reach.write: {DELETES[tool.deletes]}" if tool.free_deletes else "",
         f"connector {tool.connector}" if tool.connector else "",
         f"costs at most {money_text(tool.cost_usd)} USD a call" if tool.cost_usd is not None else "",
         f"at most {tool.max_calls} calls a session" if tool.max_calls is not None else "",
@@ -246,10 +261,13 @@ def _commands(commands: ToolSurface) -> Card:
 
 
 def _server(name: str, server: dict[str, Any]) -> tuple[Card, tuple[str, ...], tuple[ReachEntry, ...]]:
-    command = command_text(server["command"])
-    lines, height = _stacked(name, f"server · {command}")
+    url = server.get("url", "")
+    command = url or command_text(server["command"])
+    kind = "remote server" if url else "native server" if server.get("sandbox") == "native" else "server"
+    lines, height = _stacked(name, f"{kind} · {command}")
     rules = [*server["grants"], *(f"env:read:{variable}" for variable in server["env"])]
-    rules += [f"secret:read:{secret}" for secret in server["secrets"].values()]
+    rules += [f"secret:read:{secret}" for key in ("secrets", "headers") for secret in server.get(key, {}).values()]
+    rules += [host_rule(url)] if url else []
     card = Card(f"server:{name}", 2, "~servers", "tool", height, lines, (name, command))
     return card, ("~servers",), entries_of(CapabilitySet(rules))
 

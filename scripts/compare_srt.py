@@ -1,4 +1,4 @@
-"""Compares the time of `licet run -- true` with that of `srt true`, in turns: python scripts/peers.py SRT."""
+"""Compares the time of `licet run -- true` with that of `srt true`, in turns: python scripts/compare_srt.py SRT."""
 
 import os
 import statistics

@@ -1,0 +1,115 @@
+"""The gate behind the MCP gateway: its tools are those of servers, and running one asks its server.
+
+The guard knows nothing of MCP. It decides, asks, reserves and records a call of `files.read` as that of any tool; only
+the step that runs the tool is another one, `AsksServers`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from licet.core.decision.decision import ResultNoted
+from licet.core.policy.effects import Level
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import servers_of, tool_parts
+from licet.core.policy.tool import ToolSpec
+from licet.declare import Tool
+from licet.declare.arguments import InvalidArguments, checked_json
+from licet.declare.plain_json import data_again
+from licet.guard.execution import JsonText, Sandbox, ToolCall, Walls
+from licet.policy_files.server_schema import schema_check
+
+Note = Callable[[str], None]  # writes a line about a call into its receipt
+AskServer = Callable[[ToolCall, Note], Awaitable[JsonText]]  # the result of a call of a `ServerTool`, as JSON
+
+
+class ServerTool(Tool):
+    """A tool of an MCP server. Its arguments are checked against the schema in the lock."""
+
+    in_lock = False  # its definition is, below its server
+
+    server: str
+    tool: str
+
+    def __init__(self, spec: ToolSpec, server: str, tool: str) -> None:
+        super().__init__(_run_by_its_server, spec)
+        vars(self).update(server=server, tool=tool)
+
+    def validator(self) -> Callable[[object], dict[str, Any]]:
+        return _validator(dict(self.spec.schema or {}))
+
+    def parameter_names(self) -> dict[str, str | None]:
+        return {name: name for name in (self.spec.schema or {}).get("properties", {})}
+
+
+async def _run_by_its_server() -> None:
+    raise RuntimeError("a server's tool is run by its server")
+
+
+def server_tools(manifest: Manifest) -> list[Tool]:
+    """The tools of all servers of a manifest that the lock has and `servers:` declares."""
+    servers = servers_of(manifest.servers)
+    found: list[Tool] = []
+    for name, spec in manifest.tools.items():
+        parts = tool_parts(name, servers)
+        if parts is not None:
+            found.append(ServerTool(spec, *parts))
+    return found
+
+
+def _validator(schema: Mapping[str, Any]) -> Callable[[object], dict[str, Any]]:
+    """A function that checks arguments against a JSON Schema; a schema that cannot be used refuses every call."""
+    check = schema_check(schema)
+
+    def validate(given: object) -> dict[str, Any]:
+        arguments: dict[str, Any] = data_again(checked_json(given))
+        if wrong := check(arguments):
+            raise InvalidArguments(wrong)
+        return arguments
+
+    return validate
+
+
+class AsksServers:
+    """Runs tools of servers by asking the server, and every other tool as `inner` does."""
+
+    def __init__(self, inner: Sandbox, ask: AskServer) -> None:
+        self._inner, self._ask = inner, ask
+
+    def layers(self, level: Level) -> tuple[str, ...]:
+        """The walls of a level."""
+        return self._inner.layers(level)
+
+    def walls(self, held: Any) -> Walls:
+        """The walls of a child process."""
+        return self._inner.walls(held)
+
+    def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
+        """Run a tool."""
+        tool = call.tool
+        if isinstance(tool, ServerTool):
+            grant = context._grant if context is not None else None
+
+            def note(text: str) -> None:
+                if grant is not None:
+                    grant.note_of(ResultNoted, rule=text)
+
+            return self._ask(call, note)
+        return self._inner.run(level, call, context)
+
+    def forget(self) -> None:
+        """End idle workers."""
+        forget = getattr(self._inner, "forget", None)
+        if forget is not None:
+            forget()
+
+    def close(self) -> None:
+        """End all workers."""
+        close = getattr(self._inner, "close", None)
+        if close is not None:
+            close()
+
+
+def only_of(tools: Iterable[Tool], servers: Iterable[str]) -> list[Tool]:
+    """The tools of some servers."""
+    wanted = set(servers)
+    return [tool for tool in tools if isinstance(tool, ServerTool) and tool.server in wanted]

@@ -1,0 +1,177 @@
+"""The process of an MCP server: what it may touch, how it is started, and which secrets it was given.
+
+Its walls are made of `servers.NAME.grants` and the ceiling of the manifest. They are the walls of a whole process:
+inside them, only `needs` and rules on arguments tell one tool of the server from another.
+"""
+
+import os
+from base64 import b64decode
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from licet.backends.packages import Installed, LaunchError, PackageError, install, installed, launch_of
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+from licet.core.decision.reach import Reach
+from licet.core.decision.request import Approval, Request
+from licet.core.decision.server_process import process_name
+from licet.core.policy.lock import Resolved
+from licet.core.policy.servers import Server
+from licet.errors import LicetError
+from licet.guard.execution import Command, Layers, Running, SandboxUnavailable, Streams
+from licet.guard.grant import Grant
+from licet.guard.handles.messages import BadRequest, checked_value
+from licet.guard.ports import Ports, Unavailable
+from licet.guard.redaction.redact import Redactor
+from licet.policy_files.user_directories import data_root
+
+_FOREVER = 10 * 365 * 86400.0  # seconds: a server ends with its gateway, not by a clock
+_OUTPUT = 1 << 20
+
+
+class ServerError(LicetError):
+    """A server that cannot be started. The text has the reason and the fix."""
+
+
+class ServerPlan(Struct, frozen=True):
+    """All that is known about a server's process before it is started."""
+
+    server: Server
+    reach: Reach
+    program: Installed
+    command: tuple[str, ...]  # with real directories
+
+
+def packages_directory() -> Path:
+    """The package store of this user."""
+    root = data_root()
+    if not root:
+        raise ServerError("this user has no home directory to install servers in: set XDG_DATA_HOME")
+    return Path(root, "packages")
+
+
+def expanded_command(server: Server, workdir: str, home: str) -> tuple[str, ...]:
+    """The command with `${workdir}` and a leading `~/` replaced by real directories."""
+    words = (word.replace("${workdir}", workdir) for word in server.command)
+    return tuple(home + word[1:] if home and word.startswith("~/") else word for word in words)
+
+
+def find_program(server: Server, resolved: Resolved, workdir: str, home: str) -> Installed:
+    """How to start what the lock pins. A package that this machine does not have yet is installed."""
+    store = packages_directory()
+    try:
+        launch = launch_of(expanded_command(server, workdir, home))
+        if launch.kind == "docker" and server.kind == "native":
+            return Installed(expanded_command(server, workdir, home), ())
+        found = installed(resolved, store, launch=launch, directory=Path(workdir))
+        if found is None:
+            install(launch, resolved, store, progress=lambda _: None, directory=Path(workdir))
+            found = installed(resolved, store, launch=launch, directory=Path(workdir))
+    except (LaunchError, PackageError) as wrong:
+        raise ServerError(f"the server `{server.name}` cannot be started: {wrong}") from None
+    if found is None:
+        raise ServerError(f"the server `{server.name}` is not installed: run `licet lock`")
+    return replace(found, argv=(*found.argv, *launch.arguments))
+
+
+class PlacedSecrets(Struct, frozen=True):
+    """The environment of a server's process, and a redactor of the secrets in it."""
+
+    environment: Mapping[str, str]
+    redactor: Redactor
+
+
+async def placed_secrets(server: Server, reach: Reach, ports: Ports) -> PlacedSecrets:
+    """The variables that a server gets: those listed under `env`, and those set to secrets."""
+    redactor, environment = Redactor(), {}
+    for name in server.env:
+        if reach.grant.has(Use(f"env:read:{name}")) and name in (ports.environ or {}):
+            environment[name] = (ports.environ or {})[name]
+    for name, reference in server.secrets.items():
+        environment[name] = await secret(server, reach, ports, reference, redactor)
+    return PlacedSecrets(environment, redactor)
+
+
+async def secret(server: Server, reach: Reach, ports: Ports, reference: str, redactor: Redactor) -> str:
+    """The value of a secret that a server may have; it is redacted from everything that the server sends."""
+    if not reach.grant.has(Use(f"secret:read:{reference}")):
+        raise ServerError(f"the server `{server.name}` may not have the secret `{reference}` under this manifest")
+    source: Any = ports.secrets
+    try:
+        value: str | None = None if source is None else await getattr(source, "get", source)(reference)
+    except Unavailable as wrong:
+        raise ServerError(f"the secret `{reference}` of server `{server.name}` cannot be read: {wrong}") from None
+    if value is None:
+        raise ServerError(f"the secret `{reference}` of server `{server.name}` is not known here")
+    redactor.add(reference, value)
+    return value
+
+
+async def header_secrets(server: Server, reach: Reach, ports: Ports) -> tuple[tuple[tuple[str, str], ...], Redactor]:
+    """The headers that a remote server gets, and a redactor of the secrets in them."""
+    redactor, headers = Redactor(), []
+    for name, reference in server.headers.items():
+        value = await secret(server, reach, ports, reference, redactor)
+        try:
+            headers.append((name, checked_value(name, value)))
+        except BadRequest as wrong:
+            raise ServerError(f"the secret `{reference}` of server `{server.name}` cannot be sent: {wrong}") from None
+        # A server may repeat `Bearer TOKEN` without its first word, and `Basic` encodes a name and a password.
+        scheme, _, token = headers[-1][1].partition(" ")
+        redactor.add(reference, token.strip())
+        if scheme.lower() == "basic":
+            with suppress(ValueError):
+                redactor.add(reference, b64decode(token).decode().partition(":")[2])
+    return tuple(headers), redactor
+
+
+def server_grant(server: Server, reach: Reach) -> Grant:
+    """The grant that a server holds as long as it runs, or is connected to."""
+    return Grant(Request(process_name(server)), reach, reach.manifest.digest, (), _nobody_is_asked)
+
+
+async def _nobody_is_asked(approval: Approval, use: Use) -> None:
+    raise RuntimeError("a server's process asks nobody")
+
+
+@asynccontextmanager
+async def started(plan: ServerPlan, ports: Ports, secrets: PlacedSecrets, workdir: str) -> AsyncIterator[Running]:
+    """The running process of a server, with pipes for its three streams. It ends with the context."""
+    server, reach, program = plan.server, plan.reach, plan.program
+    grant = server_grant(server, reach)
+    if ports.processes is None or ports.sandbox is None:
+        raise ServerError("servers need backends that run programs: use `Backends.local()`")
+    binary = ports.processes.find(program.argv[0])
+    if binary is None:
+        raise ServerError(f"the program of server `{server.name}` is not there: {os.path.basename(program.argv[0])}")
+    environment = {**program.environment, **secrets.environment}
+    directory = workdir if reach.grant.has(Use(f"fs:read:{workdir}")) else "/"
+    command = Command(binary, program.argv, environment, directory, b"", _FOREVER, _OUTPUT, runtime=program.readable)
+    walls = _NoWalls() if server.kind == "native" else ports.sandbox.walls(grant)
+    try:
+        async with ports.processes.start(command, walls, Streams(stdin=True, stdout=True, stderr=True)) as running:
+            yield running
+    except (SandboxUnavailable, Unavailable) as wrong:
+        raise ServerError(f"the server `{server.name}` cannot be started: {wrong}") from None
+
+
+class _NoWalls:
+    """A native server has none."""
+
+    @property
+    def layers(self) -> Layers:
+        return Layers()
+
+    def around(self, command: Command) -> Command:
+        return command
+
+
+def runtime_rules(program: Installed) -> CapabilitySet:
+    """What a server reads without being granted it, as rules, for `licet surface`."""
+    return CapabilitySet(Capability(f"fs:read:{path}") for path in program.readable)

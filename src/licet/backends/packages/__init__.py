@@ -1,0 +1,95 @@
+"""The packages that MCP servers run from: installed once without running their code, pinned, and started offline.
+
+`launch_of` reads a command, `resolve` installs and pins what it asks for, `install` installs what a lock pins, and
+`installed` finds it again at each start, without a network.
+"""
+
+from pathlib import Path
+
+from licet.backends.packages.launchers import Launch, LaunchError, image_warning, launch_of
+from licet.backends.packages.npm import install_npm, installed_npm, resolve_npm
+from licet.backends.packages.programs import find_program, same_program
+from licet.backends.packages.pypi import install_pypi, installed_pypi, resolve_pypi
+from licet.backends.packages.store import Installed, PackageError, Progress, Resolved
+
+__all__ = [
+    "Installed",
+    "Launch",
+    "LaunchError",
+    "PackageError",
+    "Resolved",
+    "image_warning",
+    "install",
+    "installed",
+    "launch_of",
+    "resolve",
+]
+
+_NOT_IN_LOCK = (
+    "`docker run` is for servers with `sandbox: native` alone: Docker starts the server, outside of every wall"
+)
+
+
+def resolve(launch: Launch, store: Path, *, progress: Progress, directory: Path | None = None) -> Resolved:
+    """Pin what a command asks for, in the newest version that it allows; a package is installed.
+
+    Paths in the command are relative to `directory`, or else to the current one. Raises `LaunchError` or
+    `PackageError`.
+    """
+    match launch.kind:
+        case "npm":
+            return resolve_npm(launch, store, progress)
+        case "pypi":
+            return resolve_pypi(launch, store, progress)
+        case "file":
+            return find_program(launch, directory or Path.cwd()).resolved
+        case "docker":
+            raise LaunchError(f"{_NOT_IN_LOCK}; the lock then has the image as it is written")
+
+
+def install(
+    launch: Launch, resolved: Resolved, store: Path, *, progress: Progress, directory: Path | None = None
+) -> Resolved:
+    """Install exactly what a lock pins, and return it; a platform that the lock does not have yet is added.
+
+    This is for another machine than the one that wrote the lock. Raises `PackageError` if it is not to be had.
+    """
+    expected = launch.package.partition("[")[0]
+    if launch.kind in ("npm", "pypi") and (launch.kind, expected) != (resolved.kind, resolved.name):
+        raise PackageError(
+            f"the command starts {expected}, and the lock has {resolved.name}: `licet lock` pins it again"
+        )
+    match launch.kind:
+        case "npm":
+            return install_npm(launch, resolved, store, progress)
+        case "pypi":
+            return install_pypi(launch, resolved, store, progress)
+        case _:
+            return resolve(launch, store, progress=progress, directory=directory)
+
+
+def installed(
+    resolved: Resolved,
+    store: Path,
+    *,
+    launch: Launch | None = None,
+    directory: Path | None = None,
+    verify: bool = False,
+) -> Installed | None:
+    """Return how to start what a lock pins; `None` if it is not in the store, and `licet lock` would install it.
+
+    Nothing is asked of a network. `launch` is needed for files and distributions, because a lock has no paths. Raises
+    `PackageError` if the package, the version or the file was changed. `verify` reads every file of a package, and not
+    only its size and times.
+    """
+    match resolved.kind:
+        case "npm":
+            return installed_npm(resolved, store, verify=verify)
+        case "pypi":
+            return installed_pypi(resolved, store, verify=verify)
+        case "file" | "distribution":
+            if launch is None:
+                raise TypeError("a file or a distribution is found by its command: pass `launch`")
+            return same_program(resolved, launch, directory or Path.cwd())
+        case "docker":
+            raise PackageError(_NOT_IN_LOCK)

@@ -1,0 +1,95 @@
+"""Runs npm and pip, and finds the programs that servers run on. Never through a shell.
+
+The clients keep the configuration of this user for registries, proxies and certificates. They run in a directory of
+their own, so the `.npmrc` of a project is not read. Variables that load code into Node or Python are left out.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from licet.backends.packages.store import PackageError
+from licet.core.algebra.scope import visible
+
+__all__ = ["client_environment", "find_on_path", "has_module", "is_native", "native_program", "run_client"]
+
+_LOADS_CODE = re.compile(
+    r"PYTHON.*|NODE_OPTIONS|NODE_PATH|LD_PRELOAD|LD_AUDIT|npm_(lifecycle|package|node|exec).*", re.IGNORECASE
+)
+_NATIVE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
+_MOST_LINES = 12
+_OWN_PATH = {"node": ("-p", "process.execPath"), "python": ("-I", "-S", "-c", "import sys; print(sys.executable)")}
+
+
+def client_environment(without: str = "") -> dict[str, str]:
+    """The environment of a client; `without` is a pattern for further names to leave out."""
+    left_out = re.compile(f"{_LOADS_CODE.pattern}|{without}" if without else _LOADS_CODE.pattern, re.IGNORECASE)
+    return {name: value for name, value in os.environ.items() if not left_out.fullmatch(name)}
+
+
+def run_client(command: Sequence[str], directory: Path, environment: dict[str, str], doing: str) -> str:
+    """Run a client and return its output. Raises `PackageError` with its last lines if it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603 - npm or pip, and checked names
+            command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+    except OSError as wrong:
+        raise PackageError(f"{doing} failed: {command[0]} cannot be started: {wrong.strerror}") from wrong
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        text = "\n  ".join(visible(line) for line in lines[-_MOST_LINES:]) or f"it ended with {done.returncode}"
+        raise PackageError(f"{doing} failed:\n  {text}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def find_on_path(name: str) -> str | None:
+    """The absolute path of a program on PATH. Entries that depend on the current directory are not searched."""
+    places = [place for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
+    return shutil.which(name, path=os.pathsep.join(places))
+
+
+def native_program(name: str) -> str | None:
+    """The real interpreter behind `node` or `python3` on PATH.
+
+    Version managers put a script there that starts another program. Behind walls it would not work, so it is asked
+    here where its interpreter is.
+    """
+    found = find_on_path(name)
+    if found is None or is_native(found):
+        return found
+    question = _OWN_PATH["node" if name.startswith("node") else "python"]
+    try:
+        asked = subprocess.run(  # noqa: S603 - a program on PATH of this user
+            [found, *question],
+            env=client_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError, UnicodeDecodeError):
+        return None
+    answer = asked.stdout.strip()
+    return answer if os.path.isabs(answer) and is_native(answer) else None
+
+
+def is_native(path: str) -> bool:
+    """Whether a file is a program for the machine itself and no script."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4).startswith(_NATIVE)
+    except OSError:
+        return False
+
+
+@cache
+def has_module(python: str, name: str) -> bool:
+    """Whether an interpreter finds a module in its own libraries. The module is not imported."""
+    question = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({name!r}) is None)"
+    command = [python, "-I", "-c", question]
+    asked = subprocess.run(command, env=client_environment(), check=False, capture_output=True)  # noqa: S603 - our text
+    return asked.returncode == 0

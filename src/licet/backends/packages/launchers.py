@@ -1,0 +1,359 @@
+"""Reads what the command of an MCP server asks for: a package of a launcher (`npx`, `uvx`, `pipx run`), or a file.
+
+Nothing is looked up here, only the words are read. A flag that is not listed is an error: with a guess, the lock could
+pin something else than what runs. Packages have a name and a version in a registry. Paths, URLs and git repositories
+are refused, because no integrity of them is published.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from licet.core.algebra.scope import visible
+from licet.errors import LicetError
+
+__all__ = ["Launch", "LaunchError", "image_warning", "launch_of", "npm_package", "pip_requirement", "pypi_requirement"]
+
+
+class LaunchError(LicetError):
+    """A command that cannot be resolved. The text names the part of it and the fix."""
+
+
+class Launch(Struct, frozen=True):
+    """What a command line asks for.
+
+    `interpreter` has the words before a script (`python -u server.py`), before a module (`python -m server`), or before
+    the image of `docker run`; `program` is then the script or the module. `version` is as written, empty if it is not.
+    """
+
+    kind: Literal["npm", "pypi", "file", "docker"]
+    package: str = ""
+    version: str = ""
+    program: str = ""
+    arguments: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    interpreter: tuple[str, ...] = ()
+
+
+def launch_of(command: Sequence[str]) -> Launch:
+    """Return what a command asks for. Raises `LaunchError` if any word before the server's own is not understood."""
+    words = tuple(command)
+    if not words or not words[0]:
+        raise LaunchError("the command is empty: expected the program that starts the server")
+    if any("\0" in word for word in words):
+        raise LaunchError("the command has a NUL character, which no program can be given")
+    name = re.sub(r"\.(cmd|exe)$", "", words[0].rpartition("/")[2])
+    if reader := _LAUNCHERS.get(name):
+        return reader(words[1:])
+    if name in ("docker", "podman"):
+        return _docker(words)
+    if why := _STARTERS.get(name):
+        raise LaunchError(f"`{visible(name)}` {why}")
+    if flags := _interpreter(name):
+        return _script(words, name, flags)
+    return Launch("file", program=words[0], arguments=words[1:])
+
+
+def image_warning(launch: Launch) -> str:
+    """Say what is missing if a `docker run` names an image that can change; empty if it has a digest."""
+    if launch.kind != "docker" or re.search(r"@sha256:[0-9a-f]{64}$", launch.package):
+        return ""
+    return (
+        f"`{visible(launch.package)}` names whatever image has this tag at the time: write it with its digest, "
+        "`IMAGE@sha256:…`, or the lock pins nothing"
+    )
+
+
+# Flags ----------------------------------------------------------------------------------------------------------------
+
+
+class _Flags(Struct, frozen=True):
+    """The flags of a program that are understood.
+
+    `ignored` have no value and do not change what is started; `valued` have one, and this is the word for it;
+    `refused` have a reason.
+    """
+
+    program: str
+    ignored: frozenset[str] = frozenset()
+    valued: Mapping[str, str] = {}
+    refused: Mapping[str, str] = {}
+
+    def read(self, words: Sequence[str]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+        """Return the values of the flags, each with the word for it, and the words from the first that is no flag."""
+        found: list[tuple[str, str]] = []
+        left = list(words)
+        while left and left[0].startswith("-"):
+            word = left.pop(0)
+            if word == "--":
+                break
+            flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+            if why := self.refused.get(flag):
+                raise LaunchError(f"`{self.program} {visible(flag)}` {why}")
+            if flag in self.valued:
+                if not equals and not left:
+                    raise LaunchError(f"`{self.program} {flag}` has no value after it")
+                found.append((self.valued[flag], value if equals else left.pop(0)))
+            elif word not in self.ignored:
+                known = ", ".join(f"`{flag}`" for flag in sorted({*self.ignored, *self.valued})) or "none"
+                raise LaunchError(
+                    f"`{self.program} {visible(word)}` is not understood: of its flags, these are: {known}"
+                )
+        return found, tuple(left)
+
+
+# npx ------------------------------------------------------------------------------------------------------------------
+
+_IN_NPMRC = "is not followed: set it in the npm configuration of this user, where `licet lock` reads it"
+_NPX = _Flags(
+    "npx",
+    frozenset({"-y", "--yes", "-q", "--quiet", "--silent", "--ignore-scripts", "--prefer-offline", "--prefer-online"}),
+    {"-p": "package", "--package": "package"},
+    {
+        "-c": "runs a shell: name the package and its program instead",
+        "--call": "runs a shell: name the package and its program instead",
+        "--registry": _IN_NPMRC,
+        "--userconfig": _IN_NPMRC,
+        "--no-install": "starts a local package: name its script instead, `node node_modules/…`",
+        "--no": "starts a local package: name its script instead, `node node_modules/…`",
+    },
+)
+_NPM_PART = r"[A-Za-z0-9~][A-Za-z0-9._~-]*"
+_NPM_NAME = re.compile(rf"(@{_NPM_PART}/)?{_NPM_PART}")
+_NPM_VERSION = re.compile(r"[0-9A-Za-z*^~<>=|.+ -]*")
+_NPM_LONGEST = 214
+
+
+def npm_package(text: str) -> tuple[str, str]:
+    """Return the name and the version of `name@version`. Raises `LaunchError` for what no registry has."""
+    at = text.find("@", 1)
+    name, version = (text, "") if at < 0 else (text[:at], text[at + 1 :])
+    if not _NPM_NAME.fullmatch(name) or len(name) > _NPM_LONGEST or name == "node_modules":
+        raise _not_a_package(text, "npm", "name@version")
+    if not _NPM_VERSION.fullmatch(version):
+        raise _not_a_package(text, "npm", "name@version")
+    return name, version.strip()
+
+
+def _npx(words: Sequence[str]) -> Launch:
+    found, rest = _NPX.read(words)
+    if not rest:
+        raise LaunchError("`npx` has no package or program to start")
+    if not found:
+        name, version = npm_package(rest[0])
+        return Launch("npm", name, version, arguments=rest[1:])
+    (name, version), *extra = (npm_package(text) for _, text in found)
+    program = _plain_program(rest[0])
+    return Launch("npm", name, version, program, rest[1:], tuple(_at(*each) for each in extra))
+
+
+def _at(name: str, version: str) -> str:
+    return f"{name}@{version}" if version else name
+
+
+# uvx and pipx ---------------------------------------------------------------------------------------------------------
+
+_ONE_PYTHON = "is not followed: packages run on the Python that licet runs on; install licet with the one you want"
+_IN_PIP = "is not followed: set it in the pip configuration of this user, where `licet lock` reads it"
+_NO_BUILD = "is not followed: only wheels are installed, because building a package runs its code"
+_UVX = _Flags(
+    "uvx",
+    frozenset({"-q", "--quiet", "-v", "--verbose", "-n", "--no-cache", "--no-progress", "--isolated", "--no-config"})
+    | {"--refresh", "--offline", "-U", "--upgrade", "--no-build", "--no-env-file"},
+    {"--from": "from", "--with": "with", "-w": "with"},
+    {
+        "-p": _ONE_PYTHON,
+        "--python": _ONE_PYTHON,
+        "--index": _IN_PIP,
+        "--index-url": _IN_PIP,
+        "--extra-index-url": _IN_PIP,
+        "--default-index": _IN_PIP,
+        "--with-editable": _NO_BUILD,
+        "--with-requirements": "is not followed: name the packages with `--with`",
+        "--env-file": "is not followed: list the variables under `env` of the server",
+    },
+)
+_PIPX = _Flags(
+    "pipx run",
+    frozenset({"-q", "--quiet", "-v", "--verbose", "--no-cache"}),
+    {"--spec": "from", "--with": "with"},
+    {
+        "--python": _ONE_PYTHON,
+        "--path": "runs a file: name it instead, `python FILE`",
+        "--pip-args": _IN_PIP,
+        "--index-url": _IN_PIP,
+        "-i": _IN_PIP,
+        "--editable": _NO_BUILD,
+        "-e": _NO_BUILD,
+    },
+)
+
+
+def pypi_requirement(text: str) -> tuple[str, str]:
+    """Return the name, with its extras in brackets, and the version as written. Raises `LaunchError` for other text."""
+    name, at, version = text.partition("@")
+    try:
+        wanted = Requirement(name)
+        if at and version != "latest":
+            Version(version)
+    except (InvalidRequirement, InvalidVersion):
+        raise _not_a_package(text, "PyPI", "name==version") from None
+    if wanted.url or wanted.marker or (at and wanted.specifier) or wanted.name.endswith(".py"):
+        raise _not_a_package(text, "PyPI", "name==version")
+    extras = ",".join(sorted(canonicalize_name(extra) for extra in wanted.extras))
+    normal = str(canonicalize_name(wanted.name))
+    return f"{normal}[{extras}]" if extras else normal, version if at else str(wanted.specifier)
+
+
+def _uvx(words: Sequence[str]) -> Launch:
+    return _pypi(_UVX, words)
+
+
+def _uv(words: Sequence[str]) -> Launch:
+    if tuple(words[:2]) == ("tool", "run"):
+        return _pypi(_UVX, words[2:])
+    raise LaunchError("`uv run` may install at each start: name what it starts instead, `.venv/bin/python server.py`")
+
+
+def _pipx(words: Sequence[str]) -> Launch:
+    if not words or words[0] != "run":
+        raise LaunchError("`pipx` starts a server only as `pipx run PACKAGE`")
+    return _pypi(_PIPX, words[1:])
+
+
+def _pypi(flags: _Flags, words: Sequence[str]) -> Launch:
+    found, rest = flags.read(words)
+    if not rest:
+        raise LaunchError(f"`{flags.program}` has no package to start")
+    sources = [text for meaning, text in found if meaning == "from"]
+    with_texts = [part for meaning, text in found if meaning == "with" for part in _listed(text)]
+    extra = tuple(pip_requirement(*pypi_requirement(text)) for text in with_texts)
+    if len(sources) > 1:
+        raise LaunchError(f"`{flags.program}` names {len(sources)} packages to start from: expected one")
+    if sources:
+        name, version = pypi_requirement(sources[0])
+        return Launch("pypi", name, version, _plain_program(rest[0]), rest[1:], extra)
+    name, version = pypi_requirement(rest[0])
+    return Launch("pypi", name, version, "", rest[1:], extra)
+
+
+def _listed(text: str) -> list[str]:
+    """The packages of `--with a,b`; a comma before a comparison belongs to a version, as in `a>=1,<2`."""
+    return re.split(r",(?=\s*[A-Za-z0-9])(?![^\[]*\])", text)
+
+
+def pip_requirement(name: str, version: str) -> str:
+    """A name and a version as written, the way pip wants them; `1.2` and `latest` come from `name@1.2`."""
+    if not version or version == "latest":
+        return name
+    return f"{name}=={version}" if version[0].isalnum() else f"{name}{version}"
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+_INLINE = "runs a text and no file: put it into a script"
+_PRELOAD = "loads more code than the script that is pinned: load it from the script"
+_PYTHON = _Flags(
+    "python",
+    frozenset({"-u", "-B", "-E", "-I", "-s", "-S", "-P", "-O", "-OO", "-q", "-b", "-bb"}),
+    {"-X": "option", "-W": "warning"},
+    {"-c": _INLINE, "-": _INLINE},
+)
+_NODE = _Flags(
+    "node",
+    frozenset({"--no-warnings", "--enable-source-maps", "--no-deprecation", "--trace-warnings"}),
+    {"--max-old-space-size": "size"},
+    {
+        "-e": _INLINE,
+        "--eval": _INLINE,
+        "-p": _INLINE,
+        "--print": _INLINE,
+        "-": _INLINE,
+        **dict.fromkeys(("-r", "--require", "--import", "--loader", "--experimental-loader"), _PRELOAD),
+        "--env-file": "is not followed: list the variables under `env` of the server",
+    },
+)
+_SHELL = {"-c": _INLINE, "-e": _INLINE}
+_DOWNLOADS = "may install at each start: use `npx`, `uvx` or `pipx run`, or name the program that it starts"
+_WRAPS = "only starts another program: name that program"
+_STARTERS = {
+    **dict.fromkeys(("npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "deno", "rye", "hatch", "go", "cargo"), _DOWNLOADS),
+    **dict.fromkeys(("poetry", "pdm", "pixi", "conda", "mamba", "micromamba", "nix", "nix-shell"), _DOWNLOADS),
+    **dict.fromkeys(("cmd", "powershell", "pwsh", "sudo", "doas", "nohup", "timeout", "xargs", "nice", "mise"), _WRAPS),
+    **dict.fromkeys(("exec", "command", "setsid", "stdbuf", "busybox", "direnv", "dotenv"), _WRAPS),
+    "env": f"{_WRAPS}, and list the variables under `env` of the server",
+}
+
+
+def _interpreter(name: str) -> _Flags | None:
+    if re.fullmatch(r"python(\d(\.\d+)?)?", name):
+        return _PYTHON
+    if name in ("node", "nodejs"):
+        return _NODE
+    return _Flags(name, refused=_SHELL) if name in ("sh", "bash", "dash", "zsh", "ruby", "perl") else None
+
+
+def _script(words: tuple[str, ...], name: str, flags: _Flags) -> Launch:
+    module = words.index("-m", 1) if flags is _PYTHON and "-m" in words[1:] else 0
+    before = words[1:module]
+    if module and "--" not in before and not flags.read(before)[1]:  # otherwise `-m` is an argument of a script
+        if len(words) == module + 1:
+            raise LaunchError(f"`{visible(name)} -m` has no module after it")
+        program = words[module + 1]
+        if not re.fullmatch(r"\w+(\.\w+)*", program):
+            raise LaunchError(f"`{visible(program)}` is no name of a module")
+        return Launch("file", program=program, arguments=words[module + 2 :], interpreter=words[: module + 1])
+    _, rest = flags.read(words[1:])
+    if not rest:
+        raise LaunchError(f"`{visible(name)}` has no script to start")
+    before = words[: len(words) - len(rest)]
+    return Launch("file", program=rest[0], arguments=rest[1:], interpreter=before)
+
+
+# Docker ---------------------------------------------------------------------------------------------------------------
+
+_RUN_FLAGS = (
+    "--add-host --cap-add --cap-drop --cpus --device --dns --entrypoint --env --env-file --gpus --group-add --hostname "
+    "--ipc --label --log-driver --memory --mount --name --net --network --pid --platform --publish --pull --runtime "
+    "--security-opt --shm-size --stop-timeout --tmpfs --ulimit --user --userns --volume --workdir "
+    "-e -h -l -m -p -u -v -w"
+)
+_RUN = _Flags(
+    "docker run",
+    frozenset({"-i", "-t", "-it", "-ti", "--interactive", "--tty", "--rm", "--init", "--privileged", "--read-only"})
+    | {"-q", "--quiet"},
+    dict.fromkeys(_RUN_FLAGS.split(), "value"),
+    {"-d": "leaves the server without a pipe to speak through", "--detach": "leaves the server without a pipe"},
+)
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
+
+
+def _docker(words: tuple[str, ...]) -> Launch:
+    if words[1:2] != ("run",):
+        raise LaunchError(f"`{visible(words[0])}` starts a server only as `{visible(words[0])} run … IMAGE`")
+    _, rest = _RUN.read(words[2:])
+    if not rest or not _IMAGE.fullmatch(rest[0]):
+        raise LaunchError(f"`{visible(words[0])} run` has no image to start")
+    before = words[: len(words) - len(rest)]
+    return Launch("docker", rest[0], program=words[0], arguments=rest[1:], interpreter=before)
+
+
+_LAUNCHERS: Mapping[str, Callable[[Sequence[str]], Launch]] = {"npx": _npx, "uvx": _uvx, "uv": _uv, "pipx": _pipx}
+
+
+def _plain_program(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", name):
+        raise LaunchError(f"`{visible(name)}` is no name of a program: expected a word without `/`")
+    return name
+
+
+def _not_a_package(text: str, registry: str, expected: str) -> LaunchError:
+    return LaunchError(
+        f"`{visible(text)}` is no package of {registry} with a version: expected `{expected}`; paths, URLs and git "
+        "repositories have no published integrity, so they are not installed"
+    )

@@ -1,0 +1,220 @@
+"""Resolves commands that are no launchers: a program of an installed distribution, or a file.
+
+A console script or a module of a Python environment is pinned by its distribution and version, as that distribution's
+RECORD lists it. Any other file is pinned by its hash; of `python server.py` and `node index.js` that is the script. The
+interpreter is the machine's and is not pinned, and neither are the other files that a script loads.
+
+Only files are read: neither the program nor the interpreter of its environment is started. The one exception is a
+version manager on PATH, which is asked where its interpreter is.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from glob import escape, glob
+from importlib import metadata
+from pathlib import Path
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from licet.backends.packages.clients import find_on_path, is_native, native_program
+from licet.backends.packages.launchers import Launch, LaunchError
+from licet.backends.packages.store import Installed, PackageError, Resolved, file_digest
+from licet.core.algebra.scope import visible
+
+__all__ = ["FoundProgram", "find_program", "same_program"]
+
+_SHEBANG = re.compile(rb"#![ \t]*(?:\S*/env[ \t]+(?:-S[ \t]+)?)?(\S+)[ \t]*([^\n]*)\n")
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+_LINES = re.compile(rb"#!/bin/sh\n'''exec' \"?([^\"\n]+?)\"? \"\$0\" \"\$@\"\n")  # pip's form for long paths
+
+
+class FoundProgram(Struct, frozen=True):
+    """A program of this machine: what is pinned of it, and how it is started."""
+
+    resolved: Resolved
+    installed: Installed
+
+
+def find_program(launch: Launch, directory: Path) -> FoundProgram:
+    """Find the file or the distribution that a command starts. Paths in the command are relative to `directory`."""
+    if launch.interpreter and launch.interpreter[-1] == "-m":
+        return _module(launch, directory)
+    if launch.interpreter:
+        return _script(launch, directory)
+    return _program(launch, directory)
+
+
+def same_program(resolved: Resolved, launch: Launch, directory: Path) -> Installed:
+    """How to start a program that is still what the lock says. Raises `PackageError`, with what changed, if not."""
+    found = find_program(launch, directory)
+    if found.resolved != resolved:
+        raise PackageError(
+            f"`{visible(launch.program)}` is {_described(found.resolved)}, and the lock says {_described(resolved)}: "
+            "`licet lock --update` shows and accepts the difference"
+        )
+    return found.installed
+
+
+def _described(resolved: Resolved) -> str:
+    if resolved.kind == "file":
+        return f"the file `{visible(resolved.program)}` with {resolved.digest[:23]}…"
+    return f"`{visible(resolved.program)}` of {visible(resolved.name)} {visible(resolved.version)}"
+
+
+# The three kinds of commands ------------------------------------------------------------------------------------------
+
+
+def _module(launch: Launch, directory: Path) -> FoundProgram:
+    python = _interpreter(launch.interpreter[0], directory)
+    inner = launch.program.replace(".", "/")
+    for library in _libraries(python):
+        for relative in (f"{inner}/__main__.py", f"{inner}.py"):
+            if owner := _owner(os.path.join(library, relative), [library]):
+                name, version = owner
+                resolved = Resolved("distribution", name, version, launch.program)
+                argv = (python, *launch.interpreter[1:], launch.program)
+                return FoundProgram(resolved, Installed(argv, _runtime(python)))
+    raise LaunchError(
+        f"no distribution that is installed for `{visible(launch.interpreter[0])}` lists a module "
+        f"`{visible(launch.program)}` that can be started: install it, or name its script"
+    )
+
+
+def _script(launch: Launch, directory: Path) -> FoundProgram:
+    script = _regular(Path(os.path.realpath(directory / launch.program)), launch.program)
+    starter = _interpreter(launch.interpreter[0], directory)
+    resolved = Resolved("file", program=os.path.basename(launch.program), digest=_digest(script))
+    argv = (starter, *launch.interpreter[1:], script)
+    return FoundProgram(resolved, Installed(argv, (script, *_around(script), *_runtime(starter))))
+
+
+def _program(launch: Launch, directory: Path) -> FoundProgram:
+    name = launch.program
+    found = os.path.abspath(directory / name) if "/" in name else find_on_path(name)
+    if found is None:
+        raise LaunchError(f"`{visible(name)}` is not on PATH: install it, or name its path")
+    if os.path.basename(os.path.dirname(found)) == "shims":
+        raise LaunchError(f"`{visible(name)}` is only a shim of a version manager: name the program that it starts")
+    path = _regular(Path(os.path.realpath(found)), name)
+    starter, flags = _shebang(path)
+    argv: tuple[str, ...] = (path,)
+    readable: tuple[str, ...] = (path, *_around(path))
+    if starter is not None:
+        argv = (starter, *flags, path)
+        readable += _runtime(starter)
+        if _PYTHON.fullmatch(os.path.basename(starter)) and (owner := _owner(path, list(_libraries(starter)))):
+            resolved = Resolved("distribution", *owner, program=os.path.basename(path))
+            return FoundProgram(resolved, Installed(argv, readable))
+    resolved = Resolved("file", program=os.path.basename(path), digest=_digest(path))
+    return FoundProgram(resolved, Installed(argv, readable))
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def _regular(path: Path, written: str) -> str:
+    if not path.is_file():
+        raise LaunchError(f"`{visible(written)}` is no file: the command names what it starts")
+    return os.path.abspath(path)
+
+
+def _digest(path: str) -> str:
+    try:
+        return file_digest(path)
+    except OSError as wrong:
+        raise PackageError(f"{path} cannot be read: {wrong.strerror}") from wrong
+
+
+def _shebang(path: str) -> tuple[str | None, Sequence[str]]:
+    """The Python or Node that a script names in its first line, with flags; `None` for every other file."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(4096)
+    except OSError as wrong:
+        raise PackageError(f"{path} cannot be read: {wrong.strerror}") from wrong
+    match = _LINES.match(first) or _SHEBANG.match(first)
+    if match is None:
+        return None, ()
+    starter = os.fsdecode(match[1])
+    flags = os.fsdecode(match[2]).split() if match.re is _SHEBANG else []
+    name = os.path.basename(starter)
+    if not _PYTHON.fullmatch(name) and name not in ("node", "nodejs"):
+        return None, ()
+    return _interpreter(starter, Path("/")), flags
+
+
+def _interpreter(written: str, directory: Path) -> str:
+    """The path of an interpreter. Links stay: Python finds its virtual environment by the path it is started with."""
+    known = _PYTHON.fullmatch(written) or written in ("node", "nodejs")
+    if "/" in written:
+        found: str | None = os.path.abspath(directory / written)
+    else:
+        found = native_program(written) if known else find_on_path(written)
+    if found is None or not is_native(found):
+        raise LaunchError(f"`{visible(written)}` is no interpreter that can be started: install it, or name its path")
+    return found
+
+
+def _around(path: str) -> Iterator[str]:
+    """What a script for Node reads without naming it: `node_modules` above it, and the package that it belongs to."""
+    if not path.endswith((".js", ".mjs", ".cjs", ".ts")):
+        return
+    for folder in Path(path).parents:
+        described = folder / "package.json"
+        if described.is_file():
+            # An installed package reads itself. A project does not: it may have secrets next to its sources.
+            yield str(folder if "node_modules" in folder.parts else described)
+            break
+    for folder in Path(path).parents:
+        if (folder / "node_modules").is_dir():
+            yield str(folder / "node_modules")
+
+
+# Python environments --------------------------------------------------------------------------------------------------
+
+
+def _prefixes(python: str) -> tuple[str, str]:
+    """The directory of the virtual environment of an interpreter, empty if it has none, and that of Python itself."""
+    own = os.path.dirname(os.path.dirname(python))
+    base = os.path.dirname(os.path.dirname(os.path.realpath(python)))
+    return (own if os.path.isfile(os.path.join(own, "pyvenv.cfg")) else ""), base
+
+
+def _libraries(python: str) -> Iterator[str]:
+    """The directories that an interpreter has its distributions in, without those in the home of the user."""
+    environment, base = _prefixes(python)
+    roots = [environment] if environment else [base, *(["/usr/local"] if base == "/usr" else [])]
+    found = {
+        os.path.realpath(path)
+        for root in roots
+        for kind in ("site", "dist")
+        for path in glob(f"{escape(root)}/lib*/python3*/{kind}-packages")
+    }
+    yield from sorted(found)
+
+
+def _runtime(starter: str) -> tuple[str, ...]:
+    """What an interpreter itself reads: its file, its virtual environment, and its own libraries."""
+    real = os.path.realpath(starter)
+    if not _PYTHON.fullmatch(os.path.basename(starter)):
+        return (real,)
+    environment, base = _prefixes(starter)
+    return (*((environment,) if environment else ()), real, os.path.join(base, "lib"))
+
+
+def _owner(path: str, libraries: Sequence[str]) -> tuple[str, str] | None:
+    """The distribution, and its version, that lists a file in its RECORD; `None` if not exactly one does."""
+    name = os.path.basename(path)
+    owners = set()
+    for distribution in metadata.distributions(path=list(libraries)):
+        record = distribution.read_text("RECORD")
+        if record is None or name not in record:
+            continue
+        if any(os.path.realpath(str(distribution.locate_file(own))) == path for own in distribution.files or ()):
+            stated = distribution.metadata
+            if "Name" not in stated or "Version" not in stated:
+                return None
+            owners.add((str(canonicalize_name(stated["Name"])), stated["Version"]))
+    return owners.pop() if len(owners) == 1 else None

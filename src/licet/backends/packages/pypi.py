@@ -1,0 +1,283 @@
+"""Installs a package of PyPI into the store: a virtual environment of its own, from wheels alone.
+
+1. `pip download --only-binary :all:` chooses the versions and fetches the wheels. Nothing is built, so no code runs.
+2. The wheels are hashed and inspected (`wheels.py`).
+3. `pip install --no-index --no-deps --require-hashes` unpacks exactly those wheels into a new environment.
+
+A lock has the wheels of one platform each. On a platform that it has, step 1 fetches exactly those. On another one it
+chooses again, with the versions of the lock, and the platform is added.
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from packaging.tags import sys_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from licet.backends.packages.clients import client_environment, has_module, is_native, run_client
+from licet.backends.packages.launchers import Launch, pip_requirement, pypi_requirement
+from licet.backends.packages.store import (
+    Files,
+    Installed,
+    PackageError,
+    Progress,
+    Resolved,
+    Starter,
+    building,
+    file_digest,
+    kept,
+    place,
+    put,
+)
+from licet.backends.packages.wheels import check_wheel
+from licet.core.algebra.scope import visible
+
+__all__ = ["install_pypi", "installed_pypi", "platform_tag", "resolve_pypi"]
+
+_ENVIRONMENT = "environment"
+_PIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?==[0-9A-Za-z.!+]+")
+_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
+# Which packages are fetched, and for which Python, is not left to the configuration.
+_WHAT = r"PIP_(REQUIREMENT|EDITABLE|NO_DEPS|PYTHON|PYTHON_VERSION|PLATFORM|ABI|IMPLEMENTATION|REQUIRE_VIRTUALENV|SRC)"
+_NOT_BUILT = "only wheels are installed, because building a package runs its code"
+_NO_CODE = ("--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--quiet")
+
+
+def resolve_pypi(launch: Launch, store: Path, progress: Progress) -> Resolved:
+    """Choose versions at the index, install them, and return what is pinned."""
+    wanted = [pip_requirement(launch.package, launch.version), *launch.extra]
+    with building(store, "pypi", _name(launch)) as new:
+        progress(f"asking pip for {' and '.join(wanted)}")
+        _download(new, ["--", *wanted], wanted[0])
+        return _install(launch, {}, store, new, progress)
+
+
+def install_pypi(launch: Launch, resolved: Resolved, store: Path, progress: Progress) -> Resolved:
+    """Install what a lock pins, and add this platform to it if it is not there."""
+    _check_pins(resolved.integrity)
+    with building(store, "pypi", _name(launch)) as new:
+        pins = resolved.integrity.get(platform_tag())
+        if pins is not None:
+            progress(f"asking pip for the {len(pins)} wheels of {resolved.name} {resolved.version} in the lock")
+            lines = [f"{pin} --hash={sha256}" for pin, sha256 in pins.items()]
+            _write_lines(new / "requirements.txt", lines)
+            _download(new, ["--require-hashes", "--no-deps", "-r", "requirements.txt"], resolved.name)
+        else:
+            progress(f"asking pip for {resolved.name} {resolved.version} on {platform_tag()}")
+            _write_lines(new / "constraints.txt", _same_versions(resolved.integrity))
+            wanted = [pip_requirement(launch.package, resolved.version), *launch.extra]
+            _download(new, ["-c", "constraints.txt", "--", *wanted], wanted[0])
+        return _install(launch, resolved.integrity, store, new, progress)
+
+
+def installed_pypi(resolved: Resolved, store: Path, *, verify: bool) -> Installed | None:
+    """How to start a package that is in the store; `None` also if it was installed for another Python."""
+    tag = platform_tag()
+    if tag not in resolved.integrity:
+        return None
+    here = {tag: resolved.integrity[tag]}
+    target = place(store, "pypi", resolved.name, resolved.version, tag, here)
+    listed = kept(store, target, here, verify=verify)
+    python = target / _ENVIRONMENT / "bin" / "python"
+    if listed is None or not is_native(str(python)):  # that Python was removed
+        return None
+    if resolved.program not in listed.programs:
+        raise PackageError(f"{resolved.name} {resolved.version} has no program `{visible(resolved.program)}`")
+    starter, program = listed.programs[resolved.program]
+    # -I: nothing of the environment or the current directory is imported. -B: nothing is written next to the sources.
+    argv = (str(python), "-I", "-B", str(target / program)) if starter == "python" else (str(target / program),)
+    real = os.path.realpath(python)
+    return Installed(argv, (str(target), real, os.path.join(os.path.dirname(os.path.dirname(real)), "lib")))
+
+
+@cache
+def platform_tag() -> str:
+    """What wheels depend on, without the version of the system: `linux-x86_64-cp311`."""
+    tag = next(sys_tags())
+    match = re.fullmatch(r"(manylinux|musllinux|linux|macosx|[a-z]+)(?:_\d+)*_(\w+)", tag.platform)
+    system, machine = match.groups() if match else (tag.platform, "any")
+    system = {"manylinux": "linux", "musllinux": "musl", "macosx": "macos"}.get(system, system)
+    return f"{system}-{machine}-{tag.abi}"
+
+
+def _name(launch: Launch) -> str:
+    return launch.package.partition("[")[0]
+
+
+# Wheels ---------------------------------------------------------------------------------------------------------------
+
+
+def _download(new: Path, arguments: Sequence[str], wanted: str) -> None:
+    try:
+        command = [*_pip(new), "download", *_NO_CODE, "--dest", "wheels", *arguments]
+        run_client(command, new, client_environment(_WHAT), f"fetching the wheels of {wanted}")
+    except PackageError as wrong:
+        raise PackageError(f"{wrong}\n{_NOT_BUILT}") from None
+
+
+def _pip(new: Path) -> list[str]:
+    """The pip of this environment; or, where there is none, one that `ensurepip` puts into a temporary environment."""
+    own = [sys.executable, "-I", "-m", "pip"]
+    if has_module(sys.executable, "pip"):
+        return own
+    tools = new / "pip"
+    if not tools.exists():
+        run_client([sys.executable, "-I", "-m", "venv", str(tools)], new, client_environment("PIP_.*"), "finding pip")
+    return [str(tools / "bin" / "python"), "-I", "-m", "pip"]
+
+
+def _hashes(wheels: Path) -> dict[str, Path]:
+    """The pins of the wheels in a directory: `name==version`, each with its file."""
+    found = {}
+    for wheel in sorted(wheels.iterdir()):
+        try:
+            name, version, _, _ = parse_wheel_filename(wheel.name)
+        except InvalidWheelFilename:
+            raise PackageError(f"`{visible(wheel.name)}` is no wheel: {_NOT_BUILT}") from None
+        found[f"{name}=={version}"] = wheel
+    return found
+
+
+def _check_pins(integrity: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse text from a lock that pip could take for something else than a version and a hash."""
+    for pins in integrity.values():
+        for pin, sha256 in pins.items():
+            if not _PIN.fullmatch(pin) or not _SHA256.fullmatch(sha256):
+                raise PackageError(f"`{visible(pin)}` with `{visible(sha256)}` in the lock is no wheel of PyPI")
+
+
+def _same_versions(integrity: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The pins of all platforms, without the packages that have different versions on some."""
+    pins = {pin for each in integrity.values() for pin in each}
+    names = [pin.partition("==")[0] for pin in pins]
+    return sorted(pin for pin in pins if names.count(pin.partition("==")[0]) == 1)
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+# Environments ---------------------------------------------------------------------------------------------------------
+
+
+def _install(
+    launch: Launch, others: Mapping[str, Mapping[str, str]], store: Path, new: Path, progress: Progress
+) -> Resolved:
+    """Make the environment from the wheels that were downloaded. `others` is the integrity of the lock so far."""
+    wheels = _hashes(new / "wheels")
+    for wheel in wheels.values():
+        check_wheel(wheel)
+    pins = {pin: file_digest(wheel) for pin, wheel in wheels.items()}
+    name = _name(launch)
+    version = next((pin.partition("==")[2] for pin in pins if pin.startswith(f"{name}==")), None)
+    if version is None:
+        raise PackageError(f"pip fetched no wheel of {name}")
+    here = {platform_tag(): pins}
+    target = place(store, "pypi", name, version, platform_tag(), here)
+    progress(f"installing {name} {version} and {len(pins) - 1} packages that it needs, from wheels")
+    environment = new / _ENVIRONMENT
+    python = _make_environment(new, environment)
+    _write_lines(new / "requirements.txt", (f"{pin} --hash={sha256}" for pin, sha256 in pins.items()))
+    exactly = (
+        "--no-index",
+        "--find-links",
+        "wheels",
+        "--no-deps",
+        "--require-hashes",
+        "--no-compile",
+        "--no-cache-dir",
+    )
+    command = [*_pip(new), "--python", str(python), "install", *_NO_CODE, *exactly, "--no-warn-script-location"]
+    unconfigured = client_environment("PIP_.*") | {"PIP_CONFIG_FILE": os.devnull}
+    run_client([*command, "-r", "requirements.txt"], new, unconfigured, f"installing {name} {version}")
+    _compile(new, environment, target / _ENVIRONMENT)
+    _move_scripts(environment, target / _ENVIRONMENT)
+    _clear(new)
+    requested = [name, *(pypi_requirement(text)[0].partition("[")[0] for text in launch.extra)]
+    programs = {script: path for one in reversed(requested) for script, path in _scripts(new, one).items()}
+    program = launch.program or _default_program(_scripts(new, name), name)
+    if program not in programs:
+        names = ", ".join(f"`{visible(one)}`" for one in sorted(programs)) or "none"
+        raise PackageError(f"{name} {version} has no program `{visible(program)}`: it has {names}")
+    put(new, store, target, Files(platform=platform_tag(), integrity=here, programs=programs))
+    return Resolved("pypi", name, version, program, {**others, **here})
+
+
+def _make_environment(new: Path, environment: Path) -> Path:
+    """A virtual environment without pip, whose Python is a link to the real file."""
+    base = os.path.realpath(sys.executable)
+    command = [sys.executable, "-I", "-m", "venv", "--without-pip", "--symlinks", str(environment)]
+    run_client(command, new, client_environment(), "making a virtual environment")
+    programs = environment / "bin"
+    for file in programs.iterdir():  # activation scripts have the path of this directory in them
+        file.unlink()
+    os.symlink(base, programs / "python")
+    for name in ("python3", f"python3.{sys.version_info.minor}"):
+        os.symlink("python", programs / name)
+    version = ".".join(map(str, sys.version_info[:3]))
+    stated = (f"home = {os.path.dirname(base)}", "include-system-site-packages = false", f"version = {version}")
+    _write_lines(environment / "pyvenv.cfg", stated)
+    return programs / "python"
+
+
+def _compile(new: Path, environment: Path, target: Path) -> None:
+    """Compile the sources, so that a start does not. Python parses the files for that and runs none of them."""
+    # The compiled files are part of the list of the package: Python need not compare them with the sources.
+    names = ("-s", str(environment), "-p", str(target), "--invalidation-mode", "unchecked-hash")
+    command = [sys.executable, "-I", "-S", "-m", "compileall", "-q", *names, str(_site(environment))]
+    try:
+        run_client(command, new, client_environment(), "compiling")
+    except PackageError:  # some packages ship templates, or tests of the parser, that do not compile
+        return
+
+
+def _move_scripts(environment: Path, target: Path) -> None:
+    """Write the final path of the environment into its scripts, in place of the temporary one."""
+    for file in (environment / "bin").iterdir():
+        if not file.is_symlink() and file.is_file():
+            data = file.read_bytes()
+            if data.startswith(b"#!"):
+                file.write_bytes(data.replace(os.fsencode(environment), os.fsencode(target)))
+
+
+def _clear(new: Path) -> None:
+    for path in list(new.iterdir()):
+        if path.name != _ENVIRONMENT:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _site(environment: Path) -> Path:
+    return environment / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+
+
+def _scripts(new: Path, name: str) -> dict[str, tuple[Starter, str]]:
+    """The programs that a distribution lists, each with what starts it."""
+    environment = new / _ENVIRONMENT
+    programs = os.path.realpath(environment / "bin")
+    found: dict[str, tuple[Starter, str]] = {}
+    for distribution in metadata.distributions(name=name, path=[str(_site(environment))]):
+        for file in distribution.files or ():
+            path = os.path.realpath(str(distribution.locate_file(file)))
+            if os.path.dirname(path) == programs and os.path.isfile(path):
+                found[os.path.basename(path)] = (_starter(path), os.path.relpath(path, os.path.realpath(new)))
+    return found
+
+
+def _starter(path: str) -> Starter:
+    with open(path, "rb") as file:
+        first = file.read(4096)
+    # pip writes the second form if the path is too long for the kernel.
+    by_python = re.match(rb"#![^\n]*/python[0-9.]*\s|#!/bin/sh\n'''exec' [^\n]*/python[0-9.]*\"? ", first)
+    return "python" if by_python else ""
+
+
+def _default_program(scripts: Mapping[str, object], name: str) -> str:
+    """The program that `uvx PACKAGE` starts: the one with the name of the package, or the only one."""
+    same = [script for script in scripts if canonicalize_name(script) == name]
+    return same[0] if same else next(iter(scripts)) if len(scripts) == 1 else name

@@ -1,0 +1,101 @@
+"""How the writes and deletes of a tool are approved: when a person is asked, where that is written, what changes it.
+
+`approvals.write` and `approvals.delete` share one approval. A call that asks about both asks once, and the approval of
+the call covers the deletes that `approvals.delete` does not leave to be asked one by one.
+"""
+
+from collections.abc import Iterator
+
+from licet.core.algebra.use import Use
+from licet.core.decision.fixes import pin
+from licet.core.decision.folding import CEILINGS
+from licet.core.decision.reach import Reach
+from licet.core.decision.request import Ground
+from licet.core.origin import Origin
+from licet.core.policy.terms import WRITE_APPROVALS, WriteApproval
+
+INSIDE = "inside `fs_reach.write`"
+_UNPINNED = ", since a policy that is not pinned approves nothing by itself"
+_NO_KEY = "approve each delete as it comes: no key settles that"
+
+
+def consent(reach: Reach) -> str:
+    """How writes and deletes are approved, and where this is written; empty if there are none and no call asks."""
+    return "; ".join((*_writes(reach), *_deletes(reach)))
+
+
+def _writes(reach: Reach) -> Iterator[str]:
+    if reach.approved_by:
+        origin = approval_origin(reach, "manifest")
+        yield f"its writes are approved in the policy, pinned by `{reach.approved_by}` ({origin})"
+    elif reach.approval is not None:
+        yield f"it asks {_when(reach.approval)} ({approval_origin(reach, reach.approval)})"
+
+
+def _deletes(reach: Reach) -> Iterator[str]:
+    if reach.asks_deletes:
+        yield f"its deletes {INSIDE} are approved {_with_call(reach)} ({reach.delete_origin})"
+    elif reach.free_deletes:
+        pinned = f"pinned by `{reach.manifest.pinned}`"
+        yield f"its deletes {INSIDE} are approved in the policy, {pinned} ({reach.delete_origin})"
+
+
+def _when(approval: WriteApproval) -> str:
+    return "once a session" if approval == "session" else "before each call"
+
+
+def approval_origin(reach: Reach, mode: WriteApproval) -> Origin:
+    """Where a mode of approval is stated for a tool, or should be; an unpinned `manifest` means `session`."""
+    if reach.effect == "destructive" and reach.class_origin is not None:  # the class itself requires the approval
+        return reach.class_origin
+    modes = (mode, "manifest") if mode == "session" else (mode,)
+    stated = (admission.approval_origin for one in modes for admission in reach.admissions if admission.approval == one)
+    return next(filter(None, stated), reach.manifest.places.get("approvals", reach.manifest.origin))
+
+
+def deletes_ground(reach: Reach) -> Ground:
+    """Why the call needs an approval for the deletes that it may make without asking again."""
+    text = f"deletes {INSIDE} ask {_with_call(reach)}"
+    if reach.approvals.delete == "manifest":
+        text += _UNPINNED
+    fix = "" if reach.effect == "destructive" else f"approve it, or {_settled(reach, 'manifest')}"
+    return Ground("APPROVAL_REQUIRED", text, reach.delete_origin, fix)
+
+
+def delete_ground(reach: Reach, use: Use) -> Ground:
+    """Why one delete needs an approval of its own."""
+    fix = f"approve each delete as it comes, or {_settled(reach, 'session')}" if _by_fs_reach(reach, use) else _NO_KEY
+    return Ground("APPROVAL_REQUIRED", f"each delete asks at class {reach.effect}", reach.class_origin, fix)
+
+
+def _by_fs_reach(reach: Reach, use: Use) -> bool:
+    ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
+    return bool(ceilings) and all(layer.written_deletes.has(use) for layer in ceilings)
+
+
+def _with_call(reach: Reach) -> str:
+    return "once a session" if reach.approval == "session" else "together with the call"
+
+
+def _settled(reach: Reach, wanted: WriteApproval) -> str:
+    """The edits after which deletes inside `fs_reach.write` ask no more than `wanted` says."""
+    manifest, places = reach.manifest, []
+    if _stricter(manifest.approvals.delete, wanted):
+        ceilings = [layer for layer in manifest.layers if layer.kind in ("manifest", "personality")]
+        places += [
+            f"`{'capabilities.' if layer.kind == 'manifest' else ''}approvals.delete: {wanted}` in {layer.origin.file}"
+            for layer in ceilings
+        ]
+    places += [
+        f"`bundles.{bundle.name}.approvals.delete: {wanted}` in {bundle.place('approvals.delete').file}"
+        for bundle in reach.bundles
+        if _stricter(bundle.approvals.get("delete", "manifest"), wanted)
+    ]
+    steps = [f"set {' and '.join(places)}"] if places else []
+    if wanted == "manifest":
+        steps.append(pin(manifest))
+    return ", and ".join(steps)
+
+
+def _stricter(one: WriteApproval, two: WriteApproval) -> bool:
+    return WRITE_APPROVALS.index(one) < WRITE_APPROVALS.index(two)

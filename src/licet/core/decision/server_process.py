@@ -1,0 +1,100 @@
+"""What the process of an MCP server holds under a manifest: `servers.NAME.grants`, as far as the ceiling allows it."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import use_of_url
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Deny
+from licet.core.decision.foreseen import foreseen
+from licet.core.decision.reach import Reach, reach_of
+from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Request
+from licet.core.decision.validate import misfit_grounds
+from licet.core.origin import Problem
+from licet.core.policy.commands import admit_commands
+from licet.core.policy.effects import EffectClass
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import Server, servers_of
+from licet.core.policy.terms import least_limits
+from licet.core.policy.tool import ToolSpec
+
+_CPU_SECONDS = 10**8  # a server ends with its gateway, not by its processor time
+
+
+def process_name(server: Server) -> str:
+    """The name of a server's process in decisions. No tool can have it, since names have no spaces."""
+    return f"server {server.name}"
+
+
+def process_reach(
+    manifest: Manifest, server: Server, tools: Iterable[Reach], directories: tuple[str, str] | None = None
+) -> Reach:
+    """What the process of a server holds: its grants, variables and secrets, as far as the manifest allows them.
+
+    `tools` are those of the server that this agent may call. `directories` are the working and the home directory, if
+    they are filled in in the manifest.
+
+    The process only reads if none of the tools writes. It removes and renames files inside `fs_reach.write` only if a
+    tool does and the pinned policy approves that: a server starts before anybody is asked.
+    """
+    tools = tuple(tools)
+    writes = any(tool.effect not in (None, "read_only") for tool in tools)
+    reach = _process_reach(manifest, server, "write_limited" if writes else "read_only", directories)
+    if not any(tool.delete_approval == "manifest" for tool in tools):
+        return reach
+    # Not its whole grant at this class: DELETE requests ask, and a server can ask nobody.
+    return replace(reach, free_deletes=_process_reach(manifest, server, "full", directories).free_deletes)
+
+
+def _process_reach(
+    manifest: Manifest, server: Server, effect: EffectClass, directories: tuple[str, str] | None
+) -> Reach:
+    name = process_name(server)
+    held = server.holds if directories is None else server.holds.expand(*directories)
+    origin = manifest.places.get(f"servers.{server.name}", manifest.origin)
+    spec = ToolSpec(name, held, effect, "isolated", origin=origin)
+    limits = {**least_limits(manifest.limits, server.limits), "cpu_seconds": _CPU_SECONDS}
+    admitted = admit_commands(replace(manifest, limits=limits), name).declare([spec])
+    reach = reach_of(admitted, name)
+    assert reach is not None  # noqa: S101 - it was admitted above
+    return reach
+
+
+def process_misfits(reach: Reach) -> tuple[Ground, ...]:
+    """Why a server is not started under a manifest: grants, variables or secrets that its ceiling does not cover.
+
+    The class of its tools only narrows what the process holds, and so does a deny of a part: neither is a misfit.
+    """
+    ceiling = reach.manifest.ceiling
+    allowed = CapabilitySet(ceiling.allow)
+    each = [(rule, CapabilitySet((rule,))) for rule in reach.spec.needs.allow]
+    uncovered = {str(rule): rule for rule, alone in each if not alone <= allowed or not alone & ceiling}
+    known = {ground.capability: ground for ground in misfit_grounds(reach)}
+    return tuple(known.get(text) or _uncovered(reach, text, rule.domain) for text, rule in uncovered.items())
+
+
+def _uncovered(reach: Reach, rule: str, domain: str) -> Ground:
+    text = f"`{reach.spec.name}` needs {rule}, which the manifest does not allow"
+    return Ground(REASON_OF_DOMAIN[domain], text, reach.manifest.origin, "", rule)
+
+
+def remote_misfits(server: Server, reach: Reach) -> tuple[Ground, ...]:
+    """Why a remote server cannot be reached under a manifest: its host, its address or a secret is not allowed."""
+    asked = Request(reach.spec.name, (use_of_url("GET", server.url),))
+    answer = foreseen(decide(asked, reach.manifest), reach.manifest)
+    return process_misfits(reach) or (answer.rules if isinstance(answer, Deny) else ())
+
+
+def server_grant_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Problem]:
+    """The misfits of each server of which this agent may call a tool, with real directories filled in."""
+    manifest = manifest.expand(workdir, home)
+    for server in servers_of(manifest.servers).values():
+        if server.kind != "isolated" or not any(name.startswith(f"{server.name}.") for name in manifest.admissions):
+            continue
+        reach = process_reach(manifest, server, (), (workdir, home))
+        for ground in process_misfits(reach):
+            place = manifest.places.get(f"servers.{server.name}", manifest.origin)
+            found = f"that the server `{server.name}` does not fit: {ground.text}"
+            yield Problem(place, found, f"a server whose grants fit `{manifest.agent}`", ground.fix)

@@ -1,0 +1,314 @@
+"""`licet.lock` as values: what was reviewed, so that anything else is refused.
+
+It has the digest of each manifest, the digest and source hashes of each tool, and for each MCP server its command, what
+the command resolved to, and every definition that the server offers. It has no fact of one machine: paths below the
+working directory and the home directory are written `${workdir}` and `~`.
+
+Clients are shown the locked definitions, never the live ones. A description or title that a server changes by itself is
+*volatile*: it is not compared. Names, schemas and annotations are always compared.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from licet.core.algebra.scope import UNSEEN
+from licet.core.canonical import data_json
+
+FORMAT: Final = 1
+KINDS = ("tools", "resources", "templates", "prompts")  # the lists of definitions of a server
+_KEY = {"tools": "name", "resources": "uri", "templates": "uriTemplate", "prompts": "name"}
+_TEXTS = ("description", "title")  # the only fields that may be volatile
+_VALUES = frozenset({"annotations", "const", "default", "enum", "examples"})  # nothing below these is a text about it
+_DEEPEST = 128  # of a lock; messages of servers may be nested 100 deep
+
+Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+Definition = dict[str, Any]
+Path = tuple[str, ...]  # of keys, into a definition
+
+
+class BadLock(ValueError):
+    """A lock that cannot be used. The message says what was found."""
+
+
+# A name, such as `${workdir}`, and the directory of this machine that it stands for, in one or more spellings.
+Places = Mapping[str, str | tuple[str, ...]]
+
+
+class Resolved(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the command of a server is: a package, a program of an installed distribution, or a file."""
+
+    kind: Literal["npm", "pypi", "distribution", "file", "docker"]
+    name: str = ""
+    version: str = ""
+    program: str = ""
+    integrity: Mapping[str, Mapping[str, str]] = {}  # platform -> package -> hash
+    digest: str = ""  # of a file
+
+
+class LockedServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one server was when it was locked."""
+
+    command: tuple[str, ...] = ()
+    url: str = ""
+    resolved: Resolved | None = None
+    version: str = ""  # of the protocol, as `2025-11-25`
+    announced: tuple[str, ...] = ()  # the client capabilities that the server was shown
+    tools: tuple[Definition, ...] = ()
+    resources: tuple[Definition, ...] = ()
+    templates: tuple[Definition, ...] = ()
+    prompts: tuple[Definition, ...] = ()
+    volatile: Mapping[str, tuple[str, ...]] = {}  # `tools/NAME` -> paths of texts that differ from start to start
+    hidden: tuple[str, ...] = ()  # definitions whose hidden characters were accepted, as `tools/NAME`
+    refused: Mapping[str, str] = {}  # `tools/NAME` or `prompts/NAME` that cannot be used, with the reason
+
+    def listed(self, kind: str) -> Mapping[str, Definition]:
+        """The definitions of one kind by name or URI."""
+        found: tuple[Definition, ...] = getattr(self, kind)
+        return {str(one[_KEY[kind]]): one for one in found}
+
+
+class LockedTool(Struct, frozen=True, forbid_unknown_fields=True):
+    """One tool of the workspace: the digest of its declaration, and the hashes of its source files."""
+
+    digest: Digest
+    sources: Mapping[str, Digest] = {}  # path from the root of the workspace -> hash
+
+
+class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The content of `licet.lock`."""
+
+    format: Literal[1]
+    manifests: Mapping[str, Digest] = {}  # file name -> digest
+    tools: Mapping[str, LockedTool] = {}
+    servers: Mapping[str, LockedServer] = {}
+
+
+def read_lock(data: bytes) -> Lock:
+    """Read a lock; `BadLock` if it is no JSON, has a key twice, or does not fit."""
+    try:
+        plain = _decoded(data)
+        msgspec.json.encode(plain)  # a lone surrogate can be read, and never written
+    except (ValueError, RecursionError):
+        raise BadLock("a lock that is no JSON, or has a key twice") from None
+    if not isinstance(plain, dict) or type(plain.get("format")) is not int or plain["format"] != FORMAT:
+        raise BadLock(f"a lock that has not format {FORMAT}")
+    if _is_deep(plain):
+        raise BadLock(f"a lock that is nested more than {_DEEPEST} deep")
+    try:
+        lock = msgspec.convert(plain, Lock)
+    except msgspec.ValidationError as wrong:
+        raise BadLock(f"a lock that does not fit: {wrong}") from None
+    for name, server in lock.servers.items():
+        if wrong_part := _wrong_part(server):
+            raise BadLock(f"a lock that does not fit: {wrong_part} of server `{name}`")
+    return lock
+
+
+def write_lock(lock: Lock) -> bytes:
+    """The bytes of a lock: canonical JSON and a newline. Definitions may hold floats, which RFC 8785 writes."""
+    return data_json(msgspec.to_builtins(lock)) + b"\n"
+
+
+def _decoded(data: bytes) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a key twice")
+        return found
+
+    def no_number(text: str) -> Any:
+        raise ValueError(f"{text} is no JSON")
+
+    return json.loads(data.decode(), object_pairs_hook=unique, parse_constant=no_number)
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [item for one in level if isinstance(one, dict | list) for item in _items(one)]
+    return bool(level)
+
+
+def _items(one: dict[str, Any] | list[Any]) -> Iterator[Any]:
+    return iter(one.values() if isinstance(one, dict) else one)
+
+
+def _wrong_part(server: LockedServer) -> str:
+    """What in the definitions of a server cannot be compared; empty if all can."""
+    for kind in KINDS:
+        names = [one.get(_KEY[kind]) for one in getattr(server, kind)]
+        if not all(isinstance(name, str) and name for name in names):
+            return f"`{kind}` with an entry without `{_KEY[kind]}`"
+        if len(set(names)) < len(names):
+            return f"`{kind}` with an entry twice"
+    for texts in server.volatile.values():
+        for text in texts:
+            if not _may_be_volatile(tuple(text.split("/"))):
+                return f"`{text}` under `volatile`, which is no description or title,"
+    return ""
+
+
+# Texts that change by themselves --------------------------------------------------------------------------------------
+
+
+def volatile_texts(one: Definition, two: Definition) -> Iterator[Path]:
+    """The paths of descriptions and titles that differ between two definitions of the same thing."""
+    yield from (path for path, old, new in differences(one, two) if _is_text(path, old, new))
+
+
+def fixed_differences(one: Definition, two: Definition) -> Iterator[Path]:
+    """The paths of everything else that differs."""
+    yield from (path for path, old, new in differences(one, two) if not _is_text(path, old, new))
+
+
+def _is_text(path: Path, old: Any, new: Any) -> bool:
+    return _may_be_volatile(path) and isinstance(old, str) and isinstance(new, str)
+
+
+def _may_be_volatile(path: Path) -> bool:
+    """Whether a path leads to a description or title, and not to a property of that name, a value or an annotation."""
+    if not path or path[-1] not in _TEXTS or path[-2:-1] == ("properties",):
+        return False
+    return _VALUES.isdisjoint(path) and not any("/" in key for key in path)  # `volatile` separates keys by slashes
+
+
+def differences(one: Any, two: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
+    """Every place where two values differ, with both values; a missing one is None."""
+    if isinstance(one, dict) and isinstance(two, dict):
+        for key in sorted(one.keys() | two.keys()):
+            if key not in one or key not in two:
+                yield (*path, key), one.get(key), two.get(key)
+            else:
+                yield from differences(one[key], two[key], (*path, key))
+    elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
+        for index, (old, new) in enumerate(zip(one, two, strict=True)):
+            yield from differences(old, new, (*path, str(index)))
+    elif type(one) is not type(two) or one != two:
+        yield path, one, two
+
+
+def without(definition: Definition, volatile: tuple[str, ...]) -> Definition:
+    """A definition without `_meta` and its volatile texts, for comparisons."""
+    copied: Definition = msgspec.json.decode(msgspec.json.encode(definition))
+    copied.pop("_meta", None)  # no client is shown it, and no lock has it
+    for text in volatile:
+        *way, last = text.split("/")
+        found: Any = copied
+        for key in way:
+            found = _below(found, key)
+        if isinstance(found, dict) and isinstance(found.get(last), str):
+            del found[last]
+    return copied
+
+
+def _below(value: Any, key: str) -> Any:
+    if isinstance(value, list):
+        return value[int(key)] if key.isdecimal() and int(key) < len(value) else None
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def path_text(path: Path) -> str:
+    """A path as it is written under `volatile`."""
+    return "/".join(path)
+
+
+# What changed ---------------------------------------------------------------------------------------------------------
+
+
+def changed(locked: LockedServer, live: LockedServer, kind: str = "tools") -> Mapping[str, str]:
+    """By name, what is different now about the definitions of one kind: added, removed, or the fields that changed."""
+    old, new, found = locked.listed(kind), live.listed(kind), {}
+    for name in sorted(old.keys() | new.keys()):
+        if name not in new:
+            found[name] = "is not there any more"
+        elif name not in old:
+            found[name] = "is new"
+        else:
+            texts = locked.volatile.get(f"{kind}/{name}", ())
+            fields = [
+                path_text(path) for path, _, _ in differences(without(old[name], texts), without(new[name], texts))
+            ]
+            if fields:
+                found[name] = f"has another {', '.join(fields)}"
+    return found
+
+
+# Hidden characters ----------------------------------------------------------------------------------------------------
+
+# Tag characters, bidirectional controls, zero-width and other characters without a glyph: a person who reviews a text
+# does not see them, and a model reads them. Line breaks and tabs are ordinary.
+_HIDDEN = re.compile(
+    "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    f"\ufff9-\ufffb{UNSEEN}\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
+)
+_EMOJI = "\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff"
+# What joins and colours emoji is ordinary next to one, and hidden anywhere else.
+_ORDINARY = re.compile(f"(?<=[{_EMOJI}])\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)|(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}])")
+
+
+def hidden_in(value: Any) -> tuple[str, ...]:
+    """The hidden characters in all texts of a value, keys included, each once, as `U+202E`."""
+    found = {char for text in _texts(value) for char in _HIDDEN.findall(_ORDINARY.sub("", text))}
+    return tuple(f"U+{ord(char):04X}" for char in sorted(found))
+
+
+def shown(value: Any) -> Any:
+    """A value with the hidden characters in its texts written visibly, as `\\u202e`."""
+    if isinstance(value, str):
+        return _HIDDEN.sub(lambda found: _escape(ord(found[0])), value)
+    if isinstance(value, dict):
+        return {shown(key): shown(item) for key, item in value.items()}
+    return [shown(item) for item in value] if isinstance(value, list) else value
+
+
+def _escape(number: int) -> str:
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+# Facts of one machine -------------------------------------------------------------------------------------------------
+
+
+def portable(value: Any, places: Places) -> Any:
+    """A value with the paths of this machine written by name, the longest first: one may lie in another."""
+    spelled = [(place, name) for name, given in places.items() for place in _spellings(given)]
+    named = sorted((one for one in spelled if one[0] not in ("", "/")), key=lambda one: -len(one[0]))
+    return _replaced(
+        value, [(re.compile(rf"(?<![\w.-]){re.escape(place)}(?![\w-]|\.\w)"), name) for place, name in named]
+    )
+
+
+def local(value: Any, places: Places) -> Any:
+    """The reverse of `portable`, for texts that a client is shown. A `~` stays: it may be an ordinary character."""
+    first = {name: _spellings(given)[0] for name, given in places.items() if name != "~" and given}
+    return _replaced(value, [(re.compile(re.escape(name)), place) for name, place in first.items()])
+
+
+def _spellings(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else given
+
+
+def _replaced(value: Any, pairs: list[tuple["re.Pattern[str]", str]]) -> Any:
+    if isinstance(value, str):
+        for pattern, text in pairs:
+            value = pattern.sub(lambda _, text=text: text, value)  # type: ignore[misc]
+        return value
+    if isinstance(value, dict):
+        return {_replaced(key, pairs): _replaced(item, pairs) for key, item in value.items()}
+    return [_replaced(item, pairs) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,156 @@
+"""What a new lock changes, as lines for a reviewer. Descriptions are shown word for word.
+
+Texts of servers are not made safe for a terminal here: whoever prints them does that.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from licet.core.canonical import data_json
+from licet.core.policy.lock import (
+    KINDS,
+    Definition,
+    Lock,
+    LockedServer,
+    LockedTool,
+    Resolved,
+    differences,
+    path_text,
+)
+
+_TITLES = {"tools": "tool", "resources": "resource", "templates": "resource template", "prompts": "prompt"}
+_LONG = 100  # characters of two texts together, from which on they are shown line by line
+_MOST_NAMED = 10  # packages that one line names
+
+
+def lock_changes(old: Lock, new: Lock) -> Iterator[str]:
+    """What a new lock would change: `+` is added, `-` removed, `~` changed; indented lines belong to the one above."""
+    for name, was, now in _pairs(old.manifests, new.manifests):
+        yield _sign(was, now, f"manifest {name}", f"{_short(was)} -> {_short(now)}")
+    for name, was, now in _pairs(old.tools, new.tools):
+        yield _sign(was, now, f"tool {name}", tool_difference(was, now) if now is not None else "")
+    for name, before, after in _pairs(old.servers, new.servers):
+        if before is None or after is None:
+            yield f"{'+' if before is None else '-'} server {name}"
+        yield from _server_changes(name, before or LockedServer(), after or LockedServer())
+
+
+def tool_difference(locked: LockedTool | None, now: LockedTool) -> str:
+    """What differs between a tool and its entry in the lock; empty if nothing does."""
+    if locked is None:
+        return "is not in the lock"
+    parts = ["declares something else"] if locked.digest != now.digest else []
+    for file, was, is_now in _pairs(locked.sources, now.sources):
+        parts.append(
+            f"{'no longer loads' if is_now is None else 'also loads' if was is None else 'has another'} {file}"
+        )
+    return " and ".join(parts)
+
+
+def _pairs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Each name whose value differs, with both values; a missing one is None."""
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name), new.get(name)
+        if was != now:
+            yield name, was, now
+
+
+def _sign(was: object, now: object, title: str, what: str) -> str:
+    if was is None or now is None:
+        return f"{'+' if was is None else '-'} {title}"
+    return f"~ {title}: {what}"
+
+
+def _short(digest: str | None) -> str:
+    return (digest or "").removeprefix("sha256:")[:12]
+
+
+def _server_changes(name: str, old: LockedServer, new: LockedServer) -> Iterator[str]:
+    for field in ("command", "url", "version", "announced"):
+        was, now = getattr(old, field), getattr(new, field)
+        if was != now:
+            yield f"~ server {name}: {field}: {_words(was)} -> {_words(now)}"
+    yield from _resolved_changes(name, old.resolved, new.resolved)
+    for kind in KINDS:
+        before, after = old.listed(kind), new.listed(kind)
+        for one in sorted(before.keys() | after.keys()):
+            title = f"{_TITLES[kind]} {name}.{one}" if kind == "tools" else f"{_TITLES[kind]} {one} of {name}"
+            yield from _definition_changes(title, before.get(one), after.get(one))
+        if before.keys() == after.keys() and list(before) != list(after):
+            yield f"~ server {name}: its {kind} are in another order"
+    for one, *texts in _pairs(old.volatile, new.volatile):
+        listed = " -> ".join(_words(paths or ()) for paths in texts)
+        yield f"~ server {name}: texts of {one} that change by themselves: {listed}"
+    if old.hidden != new.hidden:
+        yield f"~ server {name}: hidden characters accepted in: {_words(old.hidden)} -> {_words(new.hidden)}"
+    for tool, was, why in _pairs(old.refused, new.refused):
+        yield f"~ server {name}: `{tool}` {'is refused: ' + why if why else 'is no longer refused: ' + was}"
+
+
+def _words(value: str | tuple[str, ...]) -> str:
+    return (value if isinstance(value, str) else " ".join(value)) or "none"
+
+
+def _resolved_changes(name: str, old: Resolved | None, new: Resolved | None) -> Iterator[str]:
+    if old == new:
+        return
+    yield f"~ server {name}: starts: {_resolved(old)} -> {_resolved(new)}"
+    for platform, was, now in _pairs(old.integrity if old else {}, new.integrity if new else {}):
+        before, after = was or {}, now or {}
+        for sign, found in (
+            ("+", sorted(after.keys() - before.keys())),
+            ("-", sorted(before.keys() - after.keys())),
+            ("~", sorted(one for one in before.keys() & after.keys() if before[one] != after[one])),
+        ):
+            if found:
+                more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+                yield f"    {sign} {platform}: {', '.join(found[:_MOST_NAMED])}{more}"
+
+
+def _resolved(one: Resolved | None) -> str:
+    if one is None:
+        return "nothing"
+    if one.kind == "file":
+        return f"the file {one.program} ({_short(one.digest)})"
+    program = f" ({one.program})" if one.program else ""
+    return f"{one.kind} {one.name} {one.version}{program}".replace("  ", " ").rstrip()
+
+
+def _definition_changes(title: str, old: Definition | None, new: Definition | None) -> Iterator[str]:
+    if new is None:
+        yield f"- {title}"
+    elif old is None:
+        yield f"+ {title}"
+        for place, text in _described(new):
+            lines = text.splitlines() or [""]
+            yield f"    {place}: {lines[0]}"
+            yield from (f"      {line}" for line in lines[1:])
+    elif old != new:
+        yield f"~ {title}"
+        for path, was, now in differences(old, new):
+            yield from _value_changes(path_text(path), was, now)
+
+
+def _described(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """All descriptions and titles in a definition, each with its path."""
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        here = (*path, str(key))
+        if isinstance(item, str) and key in ("description", "title"):
+            yield "/".join(here), item
+        else:
+            yield from _described(item, here)
+
+
+def _value_changes(path: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, str) and isinstance(new, str) and ("\n" in old or "\n" in new or len(old) + len(new) > _LONG):
+        yield f"    {path}:"
+        lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1))
+        # The first two lines are a header. Lines of the texts begin with their sign, so only marks begin with `@@`.
+        yield from (f"      {line}" for line in lines[2:] if not line.startswith("@@"))
+    else:
+        texts = ("none" if one is None else data_json(one).decode() for one in (old, new))
+        yield f"    {path}: {' -> '.join(texts)}"

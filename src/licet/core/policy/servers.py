@@ -1,0 +1,186 @@
+"""MCP servers as values: what `servers.NAME` of a workspace says, and the declarations of a server's tools.
+
+A server's tool is an ordinary tool, `SERVER.TOOL`. Its description, argument schema and annotations come from
+`licet.lock`; what it needs, its class and the rules on its arguments come from `servers.SERVER.tools`. The server's
+process gets `grants`, `env` and `secrets`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType, convert
+
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import use_of_url
+from licet.core.canonical import plain
+from licet.core.policy.effects import CLASSES, EffectClass
+from licet.core.policy.terms import WriteApproval
+
+SERVER_NAME = r"[a-z][a-z0-9-]{0,31}"
+RESOURCES, PROMPTS = "resources", "prompts"  # the names of the tools that stand for reading resources and prompts
+EVERY = "*"
+CLIENT_ASKS = ("deny", "ask", "allow")
+
+ClientAsk = Literal["deny", "ask", "allow"]
+Names = tuple[str, ...] | Literal["*"]
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+# Headers that the transport to a remote server writes itself, besides all that begin with `mcp-` or `proxy-`.
+_OWN_HEADERS = frozenset(
+    {"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host"}
+    | {"http2-settings", "keep-alive", "last-event-id", "te", "trailer", "transfer-encoding", "upgrade"}
+    | {"x-http-method", "x-http-method-override", "x-method-override"}
+)
+
+
+class ServerTool(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a workspace says about one tool of a server, or with `"*"` about every other one."""
+
+    needs: tuple[str, ...] | UnsetType = UNSET  # left out: all that the server's process holds
+    optional: tuple[str, ...] = ()
+    effect: EffectClass | None = None
+    args: Mapping[str, Any] = {}
+    approval: WriteApproval | None = None
+    limits: Mapping[str, int] = {}
+    cost_usd: str | None = None
+    hidden: Literal["keep", "show"] = "keep"  # hidden characters in results: passed on, or written visibly
+
+
+class ClientTerms(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a server may ask of the client."""
+
+    sampling: ClientAsk = "deny"
+    elicitation: ClientAsk = "deny"
+    roots: tuple[str, ...] = ()
+    logging: bool = False
+
+    def allows(self, name: str) -> ClientAsk:
+        """What is said about `sampling`, `elicitation` or `roots`."""
+        listed: ClientAsk = "allow" if self.roots else "deny"
+        return {"sampling": self.sampling, "elicitation": self.elicitation, "roots": listed}.get(name, "deny")
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """The client capabilities that the server may be shown, if the client announced them too."""
+        named = {"sampling": self.sampling != "deny", "elicitation": self.elicitation != "deny"}
+        named["roots"] = bool(self.roots)
+        return {name: {} for name, announced in named.items() if announced}
+
+
+class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One MCP server: a command to start behind walls, or a URL."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str = ""
+    headers: Mapping[str, str] = {}  # name of the header -> secret reference
+    grants: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    secrets: Mapping[str, str] = {}  # variable -> secret reference
+    connector: str | None = None
+    tools: Mapping[str, ServerTool] = {}
+    resources: Names = ()
+    prompts: Names = ()
+    client: ClientTerms = ClientTerms()
+    limits: Mapping[str, int] = {}
+    sandbox: Literal["isolated", "native"] = "isolated"
+
+    @property
+    def kind(self) -> Literal["isolated", "native", "remote"]:
+        """How it runs: behind walls, as ordinary code of this user, or on another machine."""
+        return "remote" if self.url else self.sandbox
+
+    @property
+    def holds(self) -> CapabilitySet:
+        """All that its process may touch: grants, variables and secrets; of a remote server, its host and secrets."""
+        secrets = (*self.secrets.values(), *self.headers.values())
+        rules = (*self.grants, *(f"env:read:{name}" for name in self.env), *(f"secret:read:{one}" for one in secrets))
+        rules += (host_rule(self.url),) if self.url else ()
+        return CapabilitySet(map(Capability, rules))
+
+    def entry(self, tool: str) -> ServerTool | None:
+        """What is said about a tool: its own entry, or that of `"*"`; None if there is neither."""
+        return self.tools.get(tool) or self.tools.get(EVERY)
+
+    def shows_resource(self, uri: str) -> bool:
+        """Whether the resource with this URI may be read: an entry of `resources` is it, or a whole part before it."""
+        return self.resources == EVERY or any(below(uri, prefix) for prefix in self.resources)
+
+    def shows_prompt(self, name: str) -> bool:
+        """Whether the prompt with this name may be used."""
+        return self.prompts == EVERY or name in self.prompts
+
+
+def below(uri: str, prefix: str) -> bool:
+    """Whether a URI is `prefix` or lies below it, by whole segments.
+
+    A URI with `.` or `..` segments, encoded slashes or dots, or backslashes is below nothing: a server may read it as
+    another path.
+
+    >>> below("file:///srv/data/a.txt", "file:///srv/data"), below("file:///srv/database", "file:///srv/data")
+    (True, False)
+    """
+    if not _SCHEME.match(uri) or _LEAVES.search(uri):
+        return False
+    start = prefix if prefix.endswith(("/", ":")) else f"{prefix}/"
+    return uri == prefix or uri.startswith((start, f"{prefix}?", f"{prefix}#"))
+
+
+_LEAVES = re.compile(r"/\.{1,2}(?:[/?#]|$)|%2[eEfF]|%5[cC]|\\|[\x00-\x20\x7f]")
+
+
+def host_rule(url: str) -> str:
+    """What reaching a remote server needs. The POST that carries a call is no effect of a tool, so it is a GET.
+
+    >>> host_rule("https://mcp.example.com/mcp")
+    'network:https:get@mcp.example.com:443'
+    """
+    return str(use_of_url("GET", url))
+
+
+def is_own_header(name: str) -> bool:
+    """Whether the transport writes this header itself, so that no secret can be set as it."""
+    low = name.lower()
+    return low in _OWN_HEADERS or low.startswith(("mcp-", "proxy-"))
+
+
+def server_of(name: str, data: Mapping[str, Any]) -> Server:
+    """The value of a checked entry of `servers:` that is given as plain data."""
+    return convert({"name": name, **plain(data)}, Server)
+
+
+def servers_of(servers: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Server]:
+    """The servers of a workspace by name."""
+    return {name: server_of(name, data) for name, data in servers.items()}
+
+
+def annotated_effect(annotations: Mapping[str, Any]) -> EffectClass:
+    """The least class that a tool has by what its server says about it.
+
+    An annotation comes from the server and can only tighten: `readOnlyHint: true` therefore means nothing.
+    """
+    if annotations.get("destructiveHint") is True:
+        return "full"
+    return "write_limited" if annotations.get("readOnlyHint") is False else "read_only"
+
+
+def stricter(one: EffectClass, two: EffectClass) -> EffectClass:
+    """The class of the two that can do more, and is therefore asked about more."""
+    return max(one, two, key=CLASSES.index)
+
+
+def tool_parts(name: str, servers: Mapping[str, object]) -> tuple[str, str] | None:
+    """The server and the tool that a full name such as `files.read` names; None if it names no server's tool.
+
+    >>> tool_parts("files.read", {"files": 1}), tool_parts("a.b", {})
+    (('files', 'read'), None)
+    """
+    server, dot, tool = name.partition(".")
+    return (server, tool) if dot and tool and server in servers else None
+
+
+def resource_prefixes(server: Server) -> Iterator[str]:
+    """The entries of `resources` that can match nothing, because they have no scheme or a segment `..`."""
+    if server.resources != EVERY:
+        yield from (one for one in server.resources if not _SCHEME.match(one) or _LEAVES.search(one))

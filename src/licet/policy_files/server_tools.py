@@ -1,0 +1,124 @@
+"""The tools of MCP servers as declarations: what `licet.lock` says a server offers, and what `servers:` says about it.
+
+A tool that the lock has and no entry of `servers.NAME.tools` covers is not declared, so every call of it is refused.
+The digest of a manifest does not depend on the lock: the lock pins the manifest, not the other way round.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from licet.core.algebra.scope import NAME_PATTERN
+from licet.core.origin import Origin
+from licet.core.policy.lock import Definition, LockedServer
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import (
+    EVERY,
+    PROMPTS,
+    RESOURCES,
+    Server,
+    ServerTool,
+    annotated_effect,
+    host_rule,
+    servers_of,
+    stricter,
+)
+from licet.core.policy.terms import Admission, Natives
+from licet.core.policy.tool import ToolSpec, spec_of
+
+_PSEUDO = {
+    RESOURCES: ("uri", "Read a resource of this server."),
+    PROMPTS: ("name", "Get a prompt of this server."),
+}
+
+
+def with_server_tools(manifest: Manifest) -> Manifest:
+    """The manifest with the tools of its locked servers declared and, where it names them, admitted."""
+    if manifest.lock is None or not manifest.servers:
+        return manifest
+    specs: dict[str, ToolSpec] = {}
+    admissions = dict(manifest.admissions)
+    natives: set[str] = set()
+    for server in servers_of(manifest.servers).values():
+        locked = manifest.lock.servers.get(server.name)
+        if locked is None or is_other_server(server, locked):
+            continue
+        for spec, entry in _specs(server, locked, manifest):
+            specs[spec.name] = spec
+            natives |= {spec.name} if server.kind == "native" else set()
+            if spec.name in admissions:
+                admissions[spec.name] = (*admissions[spec.name], _terms(entry, spec.origin or manifest.origin))
+    listed = tuple(
+        Natives(one.names | {name for name in natives if name.partition(".")[0] in one.names}, one.origin, one.key)
+        for one in manifest.natives
+    )
+    return replace(manifest.declare(specs.values()), admissions=admissions, natives=listed)
+
+
+def is_other_server(server: Server, locked: LockedServer) -> bool:
+    """Whether the lock is about another command or address than the workspace now has."""
+    return tuple(server.command) != locked.command or server.url != locked.url
+
+
+def _specs(server: Server, locked: LockedServer, manifest: Manifest) -> Iterator[tuple[ToolSpec, ServerTool]]:
+    for name, definition in locked.listed("tools").items():
+        entry = server.entry(name)
+        if entry is not None and f"tools/{name}" not in locked.refused and not refusal_of_name(server.name, name):
+            yield _spec(server, name, entry, definition, manifest), entry
+    for name, wanted in ((RESOURCES, server.resources), (PROMPTS, server.prompts)):
+        if wanted:
+            argument, description = _PSEUDO[name]
+            schema = {
+                "type": "object",
+                "properties": {argument: {"type": "string"}, "arguments": {"type": "object"}},
+                "required": [argument],
+                "additionalProperties": False,
+            }
+            entry = ServerTool(effect="read_only")
+            yield _spec(server, name, entry, {"description": description, "inputSchema": schema}, manifest), entry
+
+
+def refusal_of_name(server: str, tool: str) -> str:
+    """Why a server's tool cannot be used because of its name; empty if it can."""
+    if tool in (RESOURCES, PROMPTS):
+        return f"`{server}.{tool}` stands for reading the {tool} of the server"
+    if not tool or not re.fullmatch(NAME_PATTERN, f"{server}.{tool}"):
+        return "its full name is no valid name: 1 to 128 letters, digits, `_`, `.`, `/` or `-`"
+    return ""
+
+
+def _spec(server: Server, name: str, entry: ServerTool, definition: Definition, manifest: Manifest) -> ToolSpec:
+    places = manifest.places
+    ways = (f"servers.{server.name}.tools.{name}", f"servers.{server.name}.tools.{EVERY}", f"servers.{server.name}")
+    origin = next((places[way] for way in ways if way in places), manifest.origin)
+    annotations = definition.get("annotations")
+    least = annotated_effect(annotations if isinstance(annotations, Mapping) else {})
+    schema = definition.get("inputSchema")
+    return spec_of(
+        name=f"{server.name}.{name}",
+        needs=needs_of(server, entry),
+        optional=list(entry.optional),
+        effect=None if entry.effect is None else stricter(entry.effect, least),
+        sandbox="native" if server.kind == "native" else "isolated",
+        connector=server.connector,
+        cost_usd=entry.cost_usd,
+        description=str(definition.get("description", "")),
+        schema=schema if isinstance(schema, dict) else {"type": "object"},
+        origin=origin,
+    )
+
+
+def needs_of(server: Server, entry: ServerTool) -> list[str]:
+    """What one tool of a server touches. A tool of a remote server needs the host of the server."""
+    if server.url:
+        return [host_rule(server.url), *(entry.needs if entry.needs is not UNSET else ())]
+    return list(server.grants if entry.needs is UNSET else entry.needs)
+
+
+def _terms(entry: ServerTool, origin: Origin) -> Admission:
+    """What the workspace says about the calls of a tool, besides the manifest's own terms."""
+    args: Mapping[str, Any] = entry.args
+    return Admission(origin, args=args, approval=entry.approval, limits=entry.limits, approval_origin=origin)

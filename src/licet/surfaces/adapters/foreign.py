@@ -1,0 +1,159 @@
+"""`governed`: a function, or a tool that was written for an agent framework, as a licet tool at `native`.
+
+It is registered with a gate like any tool, and given back to the framework by that framework's adapter. It runs in this
+process, as trusted code of the operator: licet decides, asks and records, but puts no walls around it.
+"""
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from decimal import Decimal
+from importlib import import_module
+from itertools import islice
+from keyword import iskeyword
+from typing import Any, NoReturn
+
+from msgspec import Struct
+
+from licet.core.algebra.scope import visible
+from licet.core.algebra.set import Rules
+from licet.core.canonical import canonical_json
+from licet.core.origin import Origin
+from licet.core.policy.effects import EffectClass
+from licet.core.policy.tool import spec_of, summary
+from licet.declare import Tool, tool
+from licet.declare.arguments import MOST_COMPLAINTS, InvalidArguments
+
+# The packages of frameworks, and the adapter that takes their tools.
+_ADAPTERS = {
+    "pydantic_ai": "licet.surfaces.adapters.pydantic_ai",
+    "agents": "licet.surfaces.adapters.openai_agents",
+    "langchain_core": "licet.surfaces.adapters.langchain",
+    "claude_agent_sdk": "licet.surfaces.adapters.claude_agent_sdk",
+}
+
+
+class Foreign(Struct, frozen=True):
+    """A tool of a framework: how models see it, and how it is called with validated arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    run: Callable[[dict[str, Any]], Awaitable[Any]]
+
+
+class ForeignTool(Tool):
+    """A tool whose arguments are checked against a JSON Schema, because its function has no type hints of its own."""
+
+    def validator(self) -> Callable[[object], dict[str, Any]]:
+        """A function that checks the arguments of a call by the JSON Schema."""
+        import jsonschema_rs
+
+        bounded = super().validator()
+        schema = jsonschema_rs.validator_for(self.schema, retriever=_nothing_elsewhere)
+        defaults = {name for name, held in self.schema.get("properties", {}).items() if "default" in held}
+
+        def validate(given: object) -> dict[str, Any]:
+            filled = bounded(given)
+            assert isinstance(given, Mapping)  # noqa: S101 - otherwise `bounded` has raised
+            arguments = {name: value for name, value in filled.items() if name in given or name in defaults}
+            wrong = [_complaint(error) for error in islice(schema.iter_errors(arguments), MOST_COMPLAINTS)]
+            if wrong:
+                raise InvalidArguments("; ".join(wrong))
+            return arguments
+
+        return validate
+
+
+def governed(
+    given: Any,
+    *,
+    needs: Rules,
+    effect: EffectClass,
+    name: str | None = None,
+    description: str | None = None,
+    connector: str | None = None,
+    cost_usd: Decimal | str | float | None = None,
+) -> Tool:
+    """Declare what a function, or a tool of an agent framework, touches; it becomes a tool at `native`.
+
+        search = governed(search_docs, needs=["network:https:get@docs.example.com"], effect="read_only")
+        gate = Gate(load_manifest("agent.yaml"), tools=[search], backends=Backends.local())
+        agent = Agent(model, tools=licet.adapters.pydantic_ai.tools(gate, session="s-42"))
+
+    Give the framework only what the adapter returns: the original is not governed. See docs/adapters.md.
+    """
+    adapter = _adapter_of(given)
+    if adapter is None:
+        declared = tool(
+            name=name,
+            description=description,
+            needs=needs,
+            effect=effect,
+            sandbox="native",
+            connector=connector,
+            cost_usd=cost_usd,
+        )
+        return declared(given)
+    foreign: Foreign = import_module(adapter).taken(given)
+    schema = _own_copy(foreign)
+    run = _function(foreign, schema)
+    spec = spec_of(
+        name=foreign.name if name is None else name,
+        needs=needs,
+        effect=effect,
+        sandbox="native",
+        connector=connector,
+        cost_usd=cost_usd,
+        description=summary(foreign.description) if description is None else description,
+        schema=schema,
+        origin=Origin(f"{type(given).__module__}.{type(given).__qualname__}", 0, 0),
+    )
+    return ForeignTool(run, spec)
+
+
+def _adapter_of(given: Any) -> str | None:
+    packages = (kind.__module__.partition(".")[0] for kind in type(given).__mro__)
+    return next((_ADAPTERS[package] for package in packages if package in _ADAPTERS), None)
+
+
+def _own_copy(foreign: Foreign) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(canonical_json(dict(foreign.schema)))
+    if schema.get("type", "object") != "object":
+        raise TypeError(f"`{foreign.name}` takes one value without a name: licet tools take arguments by name")
+    return {"additionalProperties": False, "type": "object", "properties": {}, **schema}
+
+
+def _function(foreign: Foreign, schema: Mapping[str, Any]) -> Callable[..., Any]:
+    """A function with one parameter for each property of the schema, so that rules on arguments find it by name."""
+    required, properties = schema.get("required", ()), schema["properties"]
+
+    async def run(**arguments: Any) -> Any:
+        return await foreign.run(arguments)
+
+    for name in properties:
+        if not name.isidentifier() or iskeyword(name):
+            raise TypeError(f"`{foreign.name}` has an argument `{visible(name)}`, which is no name in Python")
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=Any,
+            default=inspect.Parameter.empty if name in required else held.get("default"),
+        )
+        for name, held in properties.items()
+    ]
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__name__ = run.__qualname__ = foreign.name
+    return run
+
+
+def _nothing_elsewhere(address: str) -> NoReturn:
+    raise ValueError(f"a schema refers to `{address}`: only what is in the schema itself is used")
+
+
+def _complaint(error: Any) -> str:
+    """What is wrong with an argument, without its value: the names of the argument and of the rule."""
+    where = ".".join(map(str, error.instance_path))
+    rule = str(list(error.schema_path)[-1]) if list(error.schema_path) else "schema"
+    return f"`{where[:200]}` does not fit `{rule}` of its schema" if where else f"the arguments do not fit `{rule}`"

@@ -1,0 +1,120 @@
+"""`licet gateway`: an MCP server over stdio, in front of the servers of a workspace, under one manifest."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from licet.assemble.state import state_directory
+from licet.core.algebra.scope import visible
+from licet.core.policy.manifest import Manifest
+from licet.declare import Tool
+from licet.errors import LicetError
+from licet.policy_files.policy_paths import policy_root
+from licet.surfaces.cli.discovery import check_setting, named_or_found, require_trust
+from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options, sound_manifest
+from licet.surfaces.cli.output import fail
+from licet.surfaces.gateway.build import InvalidSession, gateway_backend, new_session
+from licet.surfaces.gateway.names import Naming, naming
+from licet.surfaces.gateway.stdio import serve_stdio
+
+
+def serving_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the commands that serve a client."""
+    for option in reversed(
+        (
+            click.argument("manifest", type=FILE, required=False),
+            click.option("--session", metavar="ID", help="Continue this session: its budgets, approvals and receipts."),
+            click.option(
+                "--state", type=click.Path(path_type=Path, file_okay=False), help="Keep state in this directory."
+            ),
+            click.option("--secrets", type=FILE, help="Take secrets from this file of NAME=value lines first."),
+            setting_options,
+            json_option,
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@click.command(name="gateway")
+@serving_options
+def command(
+    manifest: Path | None,
+    session: str | None,
+    state: Path | None,
+    secrets: Path | None,
+    setting: Setting,
+    as_json: bool,
+) -> None:
+    """Serve the tools of MCP servers to one client, over standard input and output, under a manifest.
+
+    The servers are those of `servers:` in licet.yaml, as `licet lock` pinned them. Each runs behind walls made of its
+    `grants`. A client sees the tools that MANIFEST admits; every call is checked, recorded, and answered by its server.
+    Reports go to standard error. One connection is one session.
+
+    \b
+      licet gateway research.yaml
+      licet gateway research.yaml --session s-42
+
+    \b
+    In the configuration of a client:
+      {"mcpServers": {"governed":
+        {"command": "licet", "args": ["gateway", "/path/to/research.yaml"]}}}
+    """
+    policy, place = served_policy(manifest, state, setting, as_json)
+    if not policy.servers:
+        fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; `licet serve` offers tools", as_json)
+    names = naming(policy.servers, "prefixed" if policy.gateway_names == "prefixed" else _plain(policy))
+    serve(policy, place, names, session, secrets, setting, as_json)
+
+
+def _plain(policy: Manifest) -> Any:
+    return "plain" if policy.gateway_names == "plain" else ""
+
+
+def served_policy(manifest: Path | None, state: Path | None, setting: Setting, as_json: bool) -> tuple[Manifest, Path]:
+    """The manifest to serve under, and the state directory; exits if it cannot be used."""
+    named = named_or_found(manifest, "MANIFEST")
+    check_setting(named, setting)
+    policy = sound_manifest(named.path, setting, as_json)
+    require_trust(named, policy, as_json)
+    if policy.lock_problem is not None:
+        fail(str(policy.lock_problem), as_json)
+    return policy, state or state_directory(policy_root(named.path))
+
+
+def serve(
+    policy: Manifest,
+    state: Path,
+    names: Naming,
+    session: str | None,
+    secrets: Path | None,
+    setting: Setting,
+    as_json: bool,
+    own_tools: Sequence[Tool] | None = None,
+) -> None:
+    """Serve one client over standard input and output, until it closes its end."""
+    try:
+        backend = gateway_backend(
+            policy,
+            state,
+            session=new_session() if session is None else session,
+            report=report,
+            workdir=setting.workdir,
+            secrets_file=secrets,
+            own_tools=own_tools,
+        )
+        asyncio.run(serve_stdio(backend, names, report))
+    except InvalidSession as wrong:
+        raise click.BadParameter(str(wrong), param_hint="--session") from None
+    except LicetError as wrong:
+        fail(str(wrong), as_json)
+
+
+def report(line: str) -> None:
+    """Tell the operator something. Standard output belongs to the client."""
+    print(f"licet: {visible(line)}", file=sys.stderr, flush=True)

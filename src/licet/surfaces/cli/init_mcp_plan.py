@@ -1,0 +1,240 @@
+"""What `licet init --mcp` would do: which entries of which files move, which stay, and what the policy gets.
+
+Nothing is written here.
+"""
+
+import os
+import platform
+import shutil
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from licet.assemble import draft
+from licet.backends.packages import LaunchError, launch_of
+from licet.core.policy.servers import Server
+from licet.policy_files.user_directories import NoHome, home_directory
+from licet.surfaces.cli.init_servers import DraftedServer, drafted, server_lines, server_name
+from licet.surfaces.clients.entries import Entry, Stays, is_gateway, read_entry
+from licet.surfaces.clients.files import Seen, Unusable, read_own
+from licet.surfaces.clients.kept import EditedTable
+from licet.surfaces.clients.known import Client, Place, Surroundings, System, places
+from licet.surfaces.clients.secret_lines import secret_line
+from licet.surfaces.clients.spans import BadConfig, KeyPath, checked, swapped, table_of
+from licet.surfaces.clients.tokens import looks_secret
+
+GATEWAY = "licet"
+_SYSTEMS: dict[str, System] = {"Darwin": "darwin", "Windows": "windows"}
+
+
+class Policy(Struct, frozen=True):
+    """The policy that the servers are added to: its manifest, the file for `servers:`, and what that has already."""
+
+    manifest: Path  # absolute
+    file: Path
+    root: Path
+    is_new: bool
+    text: str
+    servers: Mapping[str, Server]
+    secrets_file: Path
+    known_secrets: Mapping[str, str]
+
+
+class Move(Struct, frozen=True):
+    """An entry of a client that becomes a server of the policy."""
+
+    name: str
+    entry: Entry
+    original: Any
+    server: DraftedServer
+
+
+class TablePlan(Struct, frozen=True):
+    """One table of servers in a file."""
+
+    table: KeyPath
+    moves: tuple[Move, ...]
+    stays: tuple[Stays, ...]
+    gateway: str
+    entry: Mapping[str, Any]
+
+
+class FilePlan(Struct, frozen=True):
+    """One configuration, and what is to become of it."""
+
+    place: Place
+    seen: Seen
+    tables: tuple[TablePlan, ...]
+    after: bytes
+    edited: tuple[EditedTable, ...]
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """All entries that move."""
+        return tuple(move for table in self.tables for move in table.moves)
+
+    @property
+    def stays(self) -> tuple[Stays, ...]:
+        """All entries that stay."""
+        return tuple(one for table in self.tables for one in table.stays)
+
+
+class Plan(Struct):
+    """Everything that was found."""
+
+    files: list[FilePlan] = field(default_factory=list)
+    refused: list[tuple[Place, str]] = field(default_factory=list)
+
+
+def surroundings(project: Path) -> Surroundings:
+    """Where to look on this machine, for this user."""
+    home = home_directory()
+    if not home:
+        raise NoHome
+    return Surroundings(_SYSTEMS.get(platform.system(), "linux"), os.environ, home, str(project))
+
+
+def plan_setup(here: Surroundings, policy: Policy) -> Plan:
+    """Read every configuration that exists, and decide about each of its entries."""
+    plan, names = Plan(), _Names(policy)
+    for place in places(here):
+        try:
+            seen = read_own(Path(place.path), Path(place.base))
+            if seen is not None and (made := _file_plan(place, seen, policy, names)) is not None:
+                plan.files.append(made)
+        except Unusable as wrong:
+            plan.refused.append((place, str(wrong)))
+        except BadConfig as wrong:
+            plan.refused.append((place, f"{place.path} cannot be edited: {wrong}"))
+    return plan
+
+
+def _file_plan(place: Place, seen: Seen, policy: Policy, names: "_Names") -> FilePlan | None:
+    form, text = place.client.form, seen.text
+    data = form.read(text)
+    tables, edited = [], []
+    for table in place.tables:
+        entries = table_of(data, table)
+        found = [names.decide(name, one, place) for name, one in entries.items()]
+        moves = tuple(one for one in found if isinstance(one, Move))
+        stays = tuple(one for one in found if isinstance(one, Stays))
+        if not found:
+            continue
+        entry = gateway_entry(policy, place.client, moves)
+        gateway = _gateway_name(entries, entry)
+        tables.append(TablePlan(table, moves, stays, gateway, entry))
+        if not moves:
+            continue
+        moved = [move.name for move in moves]
+        originals = form.originals(text, table, moved)
+        spans = form.swap(text, table, moved, gateway, entry)
+        text = checked(form, text, spans, table, swapped(entries, moved, gateway, entry))
+        edited.append(EditedTable(table, "" if gateway in entries else gateway, entry, originals))
+    return FilePlan(place, seen, tuple(tables), text.encode("utf-8"), tuple(edited)) if tables else None
+
+
+def _gateway_name(entries: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+    """The name of the gateway's entry: of the one that is there already, or one that is free."""
+    for name, found in entries.items():
+        if is_gateway(found) and found["args"] == entry["args"]:
+            return name
+    free = (f"{GATEWAY}-{number}" if number > 1 else GATEWAY for number in range(1, len(entries) + 2))
+    return next(name for name in free if name not in entries)
+
+
+def gateway_entry(policy: Policy, client: Client, moves: Iterable[Move]) -> dict[str, Any]:
+    """The entry that starts the gateway.
+
+    It names the working directory, since many clients start servers in `/`, and `${workdir}` would then be everything.
+    """
+    moves = list(moves)
+    args = ["gateway", str(policy.manifest), "--workdir", str(policy.root), "--secrets", str(policy.secrets_file)]
+    entry: dict[str, Any] = {**client.gateway_keys, "command": _program(), "args": args}
+    carried = {name: text for move in moves for name, text in move.entry.carried.items()}
+    listed = list(dict.fromkeys(name for move in moves for name in move.entry.listed))
+    return entry | ({"env": carried} if carried else {}) | ({"env_vars": listed} if listed else {})
+
+
+def _program() -> str:
+    """The path of this licet: a client that was not started from a shell often has a shorter PATH."""
+    installed = Path(sysconfig.get_path("scripts"), "licet")
+    return str(installed) if installed.is_file() else shutil.which("licet") or "licet"
+
+
+class _Names:
+    """Decides about entries, and gives each different server one name."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._drafts: dict[str, DraftedServer] = {}
+
+    def decide(self, name: str, data: Any, place: Place) -> Move | Stays:
+        """An entry as a server of the policy, or why it stays."""
+        policy = self._policy
+        is_here = place.scope == "project" and Path(place.base) == policy.root
+        entry = read_entry(name, data, place.client, str(policy.root) if is_here else "")
+        if isinstance(entry, Stays):
+            return entry
+        server = self._named(entry)
+        for reference, value in server.values.items():
+            if secret_line(reference, value) is None:
+                return Stays(name, f"the secrets file has no spelling for the value of `{_last(reference)}`")
+            if policy.known_secrets.get(reference, value) != value:
+                return Stays(name, f"{policy.secrets_file} has another value for `{reference}`: remove that line first")
+        if why := _problem(server):
+            return Stays(name, why)
+        self._drafts[server.name] = server
+        return Move(name, entry, data, server)
+
+    def _named(self, entry: Entry) -> DraftedServer:
+        start, number = server_name(entry.name), 1
+        while True:
+            server = drafted(start if number == 1 else f"{start}-{number}", entry)
+            known, there = self._drafts.get(server.name), self._policy.servers.get(server.name)
+            if known == server or (known is None and (there is None or _is_same(there, server))):
+                return server
+            number += 1
+
+
+def _last(reference: str) -> str:
+    return reference.rpartition("/")[2]
+
+
+def _is_same(there: Server, server: DraftedServer) -> bool:
+    """Whether the policy has this server already; its grants and tools are its own matter."""
+    said: dict[str, Any] = {"command": list(there.command), "url": there.url, "env": list(there.env)}
+    said |= {"secrets": dict(there.secrets), "headers": dict(there.headers)}
+    return {key: value for key, value in said.items() if value} == server.data
+
+
+def _problem(server: DraftedServer) -> str:
+    """Why policy cannot have this server; empty if it can."""
+    lines = "".join(f"  {line}\n" for line in server_lines([server]))
+    found = draft(f"agent: any\ncapabilities: {{}}\nservers:\n{lines}", "", ())
+    wrong = next((one for one in found.problems if one.severity == "error"), None)
+    # What was found may be a token in an address, so it is not repeated.
+    return f"policy cannot say it: expected {wrong.expected}" if wrong else ""
+
+
+def notes(move: Move) -> Iterator[str]:
+    """What a person should know about an entry that moves."""
+    entry, server = move.entry, move.server
+    plain = [name for name, value in entry.values.items() if not looks_secret(name, value)]
+    if plain:
+        listed = ", ".join(f"`{name}`" for name in plain)
+        yield f"{listed} may be no secret, but policy has no values of variables: kept in the secrets file too"
+    if entry.empty:
+        yield f"left out, since the value is empty: {', '.join(f'`{name}`' for name in entry.empty)}"
+    if entry.dropped:
+        yield f"not taken over, since the manifest decides: {', '.join(f'`{key}`' for key in entry.dropped)}"
+    if entry.url and not server.data.get("headers"):
+        yield "it is on another machine; if it asks you to log in (OAuth), the gateway cannot use it yet"
+    if entry.command:
+        try:
+            if launch_of(entry.command).kind == "docker":
+                yield "`docker run` needs `sandbox: native` on it, and its name under `native`: it has no walls then"
+        except LaunchError as wrong:
+            yield f"`licet lock` will refuse it: {wrong}"

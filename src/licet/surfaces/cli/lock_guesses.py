@@ -1,0 +1,119 @@
+"""Guesses for `licet lock --init`: what the tools of a server need, and their classes, from schemas and annotations.
+
+A server may say anything about itself, so each guess is marked for review. Inside walls a class that is too weak only
+stops more.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.domains import DOMAINS
+from licet.core.algebra.scope import Malformed
+from licet.core.policy.effects import EffectClass
+from licet.core.policy.lock import Definition, LockedServer
+from licet.core.policy.servers import Server
+
+_READING = (
+    "browse calculate check compare convert count current describe diff echo explain fetch find get grep head info "
+    "inspect list log lookup ls peek preview query read resolve retrieve search select show stat status tail tree "
+    "validate verify view"
+)
+_REMOVING = "clear delete destroy drop erase kill move prune purge remove rename reset rm truncate wipe"
+_READS, _REMOVES = frozenset(_READING.split()), frozenset(_REMOVING.split())
+_PATHS = re.compile(
+    r"(?i)(?:^|_|\b)(?:path|paths|file|files|filename|dir|directory|folder|root|repo|source|destination)$"
+)
+_URLS = re.compile(r"(?i)(?:^|_|\b)(?:url|urls|uri|host|hostname|domain|endpoint|link)$")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_SHOWN = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+_FS = DOMAINS["fs"].actions
+
+
+class Guess(Struct, frozen=True):
+    """What one tool probably needs, its class, and why; the texts hold nothing that a server could have worded."""
+
+    needs: tuple[str, ...]
+    needs_why: str
+    effect: EffectClass
+    effect_why: str
+
+
+def argument_grants(words: Iterable[str], workdir: str, home: str) -> list[str]:
+    """Rules to read the existing paths among the arguments of a command, as they are written there."""
+    found = []
+    for word in words:
+        path = word.rpartition("=")[2]
+        real = path.replace("${workdir}", workdir)
+        real = home + real[1:] if home and (real == "~" or real.startswith("~/")) else real
+        if "/" not in real and path != "." and not os.path.lexists(os.path.join(workdir, real)):
+            continue
+        place = os.path.normpath(os.path.join(workdir, real))
+        if place != "/" and os.path.lexists(place):
+            found.append(_rule("read", place, workdir, home))
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _rule(action: str, path: str, workdir: str, home: str) -> str:
+    for name, place in (("${workdir}", workdir), ("~", home)):
+        if place not in ("", "/") and (path == place or path.startswith(f"{place}/")):
+            path = name + path[len(place) :]
+            break
+    try:
+        return str(Capability(f"fs:{action}:{path}"))
+    except Malformed:
+        return ""
+
+
+def guesses(server: Server, locked: LockedServer) -> dict[str, Guess]:
+    """A guess for each tool that can be used, in the order of the server."""
+    usable = {name: one for name, one in locked.listed("tools").items() if f"tools/{name}" not in locked.refused}
+    return {name: _guess(server, name, definition) for name, definition in usable.items()}
+
+
+def _guess(server: Server, name: str, definition: Definition) -> Guess:
+    effect, why = _effect(name, definition)
+    needs, needs_why = _needs(server, definition, effect)
+    return Guess(tuple(needs), needs_why, effect, why)
+
+
+def _effect(name: str, definition: Definition) -> tuple[EffectClass, str]:
+    given = definition.get("annotations")
+    annotations: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    words = [word.lower() for word in _WORD.findall(name)]
+    if annotations.get("destructiveHint") is True or (_REMOVES & set(words) and not annotations.get("readOnlyHint")):
+        said = "the server says `destructiveHint`" if annotations.get("destructiveHint") is True else "by its name"
+        return "full", said
+    if annotations.get("readOnlyHint") is True:
+        return "read_only", "the server says `readOnlyHint`"
+    if annotations.get("readOnlyHint") is False:
+        return "write_limited", "the server says that it writes"
+    if _READS & set(words):
+        return "read_only", "by its name"
+    return "write_limited", "nothing says that it only reads"
+
+
+def _needs(server: Server, definition: Definition, effect: EffectClass) -> tuple[list[str], str]:
+    grants = [Capability(rule) for rule in server.grants]
+    if effect == "read_only":
+        grants = [one for one in grants if one.domain != "fs" or one.atoms & _FS["read"]]
+    names = _argument_names(definition)
+    paths, urls = ([name for name in names if kind.search(name)] for kind in (_PATHS, _URLS))
+    kinds = {kind for kind, found in (("fs", paths), ("network", urls)) if found}
+    held = [one for one in grants if not kinds or one.domain in kinds or one.domain not in ("fs", "network")]
+    shown = [f"`{name}`" for name in (*paths, *urls) if _SHOWN.fullmatch(name)][:3]
+    why = f"it takes {', '.join(shown)}" if shown else "all that its process may touch"
+    writable = any(one.domain == "fs" and one.atoms & _FS["write"] for one in held)
+    if effect != "read_only" and not writable and any(one.domain == "fs" for one in held):
+        why = f"{why}; to write files it needs `fs:write:…` too, here and in `grants`"
+    return [str(one) for one in held], why if held else "its process may touch nothing"
+
+
+def _argument_names(definition: Definition) -> list[str]:
+    schema = definition.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return [name for name in properties if isinstance(name, str)] if isinstance(properties, dict) else []

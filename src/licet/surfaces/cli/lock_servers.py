@@ -1,0 +1,98 @@
+"""What `licet lock` and `licet lock --init` share: their options, and starting servers to take their definitions."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import click
+from msgspec import Struct
+
+from licet.assemble import Places
+from licet.assemble.locking import lock_backends, machine_places
+from licet.core.origin import Origin, Problem
+from licet.core.policy.lock import LockedServer
+from licet.core.policy.servers import Server
+from licet.surfaces.cli.output import problem_document, show, show_json
+from licet.surfaces.gateway.taking import NotTaken, Setup, take
+
+_ENDINGS = (".yaml", ".yml", ".json")
+
+
+class Options(Struct, frozen=True):
+    """The options of one run."""
+
+    workdir: Path | None
+    secrets: Path | None
+    accepted: frozenset[str]
+    as_json: bool
+    update: bool = False
+    upgrade: bool = False
+    yes: bool = False
+    grants: tuple[str, ...] = ()
+
+
+def is_file(word: str) -> bool:
+    """Whether a word names a policy file, and not a server."""
+    return word.lower().endswith(_ENDINGS) or "/" in word
+
+
+def lock_setup(options: Options, *, degraded: bool = False, private: tuple[str, ...] = ()) -> Setup:
+    """What is the same for all servers of this run."""
+    places = Places.here(options.workdir)
+    return Setup(
+        lock_backends(options.secrets),
+        places.workdir,
+        places.home,
+        machine_places(places.workdir, places.home),
+        lambda text: show(text, err=True),
+        degraded,
+        private,
+    )
+
+
+def take_all(
+    servers: Mapping[str, Server],
+    origins: Mapping[str, Origin],
+    setup: Setup,
+    options: Options,
+    before: Mapping[str, LockedServer],
+) -> dict[str, LockedServer]:
+    """The entries of all servers for the lock. If one cannot be locked, print why and exit with 1."""
+
+    async def one_by_one() -> tuple[dict[str, LockedServer], dict[str, NotTaken]]:
+        found: dict[str, LockedServer] = {}
+        wrong: dict[str, NotTaken] = {}
+        for name, server in servers.items():
+            try:
+                found[name] = await take(
+                    server,
+                    origins[name],
+                    setup,
+                    before=before.get(name),
+                    newest=options.upgrade,
+                    accepted=options.accepted,
+                )
+            except NotTaken as not_taken:
+                wrong[name] = not_taken
+        return found, wrong
+
+    found, wrong = asyncio.run(one_by_one())
+    if wrong:
+        _refuse(origins, wrong, options.as_json)
+    return found
+
+
+def _refuse(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken], as_json: bool) -> NoReturn:
+    if as_json:
+        problems = [
+            Problem(origins[name], f"the server `{name}`: {one}", "a server that can be locked", "; ".join(one.lines))
+            for name, one in wrong.items()
+        ]
+        show_json({"problems": [problem_document(problem) for problem in problems]})
+    else:
+        for name, one in wrong.items():
+            show(f"{origins[name].full}: error: the server `{name}` cannot be locked: {one}", err=True, colour="red")
+            for line in one.lines:
+                show(f"  {line}", err=True)
+    click.get_current_context().exit(1)

@@ -1,0 +1,115 @@
+"""What stands behind a client's connection: `Backend`, and the values that pass between the two.
+
+A backend knows nothing of protocol versions. It decides, asks, records and runs; the connection only translates.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+from licet.surfaces.gateway.eras import Result
+from licet.surfaces.gateway.jsonrpc import INVALID_PARAMS
+from licet.surfaces.gateway.methods import Sender
+
+if TYPE_CHECKING:
+    from licet.surfaces.gateway.caller import CallerLink
+
+
+class ShownTool(Struct, frozen=True):
+    """A tool that this agent may call."""
+
+    name: str  # `server.tool`
+    definition: dict[str, Any]  # the locked one
+
+
+class Offered(Struct, frozen=True):
+    """A resource, template or prompt that this agent may use."""
+
+    server: str
+    definition: dict[str, Any]  # the locked one
+
+
+class Unforwarded(Struct, frozen=True):
+    """Something that was not passed on. Each name is reported once per connection."""
+
+    sender: Sender
+    kind: str  # request, notification, parameter, `_meta` key, result key, tool, answer …
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.sender}: {self.kind} `{self.name}`: {self.reason}"
+
+
+class Refusal(Exception):
+    """A request is refused: a reason code, and one line for the model that starts with it."""
+
+    def __init__(self, reason: str, line: str, code: int = INVALID_PARAMS) -> None:
+        self.reason = reason
+        self.line = line
+        self.code = code  # of the error, for methods whose results cannot say that they are errors
+        super().__init__(line)
+
+
+class Backend(Protocol):
+    """The policy, the ledger and the servers of one connection.
+
+    Each list is the same object until something in it changes, and is in a fixed order. Before `ready` returns, it may
+    have tools that a server turns out not to offer.
+    """
+
+    async def ready(self) -> None:
+        """Wait until the servers have said what they offer, or failed to."""
+
+    def instructions(self) -> str: ...
+
+    def tools(self) -> Sequence[ShownTool]: ...
+
+    def resources(self) -> Sequence[Offered]: ...
+
+    def templates(self) -> Sequence[Offered]: ...
+
+    def prompts(self) -> Sequence[Offered]: ...
+
+    async def call(self, tool: str, arguments: dict[str, Any], client: "CallerLink") -> Result:
+        """The result of a tool call, refusals included. It may be JSON text, which is then not parsed again."""
+
+    async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
+        """Record a call of a tool that this client was not shown."""
+
+    async def read(self, server: str, uri: str, client: "CallerLink") -> Result:
+        """The contents of a resource. Raises `Refusal`, or `ProtocolError` for an error of the server."""
+
+    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: "CallerLink") -> Result:
+        """The messages of a prompt. Raises as `read` does."""
+
+    async def complete(
+        self,
+        server: str,
+        ref: dict[str, Any],
+        argument: dict[str, Any],
+        context: dict[str, Any],
+        client: "CallerLink",
+    ) -> Result:
+        """Completions for an argument of a prompt or template. Raises as `read` does."""
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """Want updates of a resource; asked again for each subscription of the client. Raises as `read` does."""
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """Want no more updates of it."""
+
+    def client_is(self, info: dict[str, Any], capabilities: dict[str, Any], version: str) -> None:
+        """Take what the client claims to be, when it starts and whenever it claims something else."""
+
+    def log_level(self, level: str) -> None:
+        """Take the level from which the client wants log messages outside of its calls. Never called in 2026."""
+
+    def roots_changed(self) -> None:
+        """Take note that the client's roots may have changed."""
+
+    def reported(self, event: Unforwarded) -> None:
+        """Record something that was not passed on."""
+
+    async def close(self) -> None: ...

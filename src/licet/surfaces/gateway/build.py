@@ -1,0 +1,225 @@
+"""Builds what `licet gateway` runs: the gate, the servers behind it, and the backend of one connection."""
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from licet.assemble.gate import Backends, CommandGate, stored_approvals
+from licet.assemble.gateway import AsksServers, server_tools
+from licet.assemble.review import Places
+from licet.assemble.servers import (
+    ServerError,
+    ServerPlan,
+    expanded_command,
+    find_program,
+    placed_secrets,
+    started,
+)
+from licet.backends.http import HttpClient
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse, use_of_path
+from licet.core.decision.reach import Reach
+from licet.core.decision.server_process import process_misfits, process_reach
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import Server, servers_of
+from licet.declare import Tool
+from licet.guard.execution import Sandbox
+from licet.guard.gate import BareGate
+from licet.guard.session import Session
+from licet.policy_files.server_tools import is_other_server
+from licet.sandbox.programs.walls import ProgramWalls
+from licet.surfaces.gateway.client_approvals import ClientApprover
+from licet.surfaces.gateway.governed import GovernedBackend
+from licet.surfaces.gateway.link import Link, PipeLink
+from licet.surfaces.gateway.remote import remote_link
+from licet.surfaces.gateway.running import RunningServer
+
+Report = Callable[[str], None]
+
+
+class InvalidSession(ValueError):
+    """A text that is no session id."""
+
+
+def new_session() -> str:
+    """The id of a session for one connection."""
+    return f"g-{secrets.token_hex(6)}"
+
+
+def gateway_backend(
+    manifest: Manifest,
+    state: Path,
+    *,
+    session: str,
+    report: Report,
+    workdir: Path | None = None,
+    secrets_file: Path | None = None,
+    own_tools: Sequence[Tool] | None = None,
+) -> GovernedBackend:
+    """The backend of one connection: the tools of servers or, if they are given, those of the workspace.
+
+    Raises `ServerError`, `RegistrationRefused` or `InvalidSession`.
+    """
+    places = Places.here(workdir)
+    servers = servers_of(manifest.servers) if own_tools is None else {}
+    check_locked(manifest, servers)
+    tools = server_tools(manifest) if own_tools is None else own_tools
+    holder: list[GovernedBackend] = []
+    walls = ProgramWalls(HttpClient())
+    asks = AsksServers(_inner(walls), lambda call, note: holder[0].ask_server(call, note))
+    approver = ClientApprover(stored_approvals(state), lambda tool: _through_client(gate, tool))
+    backends = Backends.local(state, secrets_file=secrets_file, sandbox=asks, approver=approver)
+    gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny")
+    reaches = {name: _reach(gate, server, places) for name, server in servers.items() if _is_admitted(gate, name)}
+    _report_misfits(gate, reaches, report)
+    servers = {name: _with_known_roots(server, reaches.get(name), places) for name, server in servers.items()}
+    backend = GovernedBackend(
+        gate,
+        _session(gate, session),
+        servers,
+        manifest.lock.servers if manifest.lock is not None else {},
+        places={"${workdir}": places.workdir, "~": places.home},
+        report=report,
+        may_know_root=lambda server, path: _may_know(servers[server], reaches.get(server), path),
+    )
+    holder.append(backend)
+    backend.add(
+        RunningServer(
+            server,
+            manifest.lock.servers.get(name) if manifest.lock is not None else None,
+            _links(gate, server, reaches[name], backends, places, report),
+            backend,
+            report,
+            places={"${workdir}": places.workdir, "~": places.home},
+            offers_changed=backend.offers_changed,
+        )
+        for name, server in servers.items()
+        if _is_used(gate, name)
+    )
+    return backend
+
+
+def _session(gate: BareGate, name: str) -> Session:
+    try:
+        return gate.session(name)
+    except ValueError as wrong:
+        raise InvalidSession(str(wrong)) from None
+
+
+def check_locked(manifest: Manifest, servers: Mapping[str, Server]) -> None:
+    """Raise `ServerError` unless the lock has every server as the workspace now states it."""
+    for name, server in servers.items():
+        locked = manifest.lock.servers.get(name) if manifest.lock is not None else None
+        if locked is None:
+            raise ServerError(f"the server `{name}` is not in licet.lock: run `licet lock`, review it, and start again")
+        if is_other_server(server, locked):
+            raise ServerError(
+                f"the server `{name}` has another command than in licet.lock: review it with `licet lock --update`"
+            )
+
+
+def _inner(walls: ProgramWalls) -> Sandbox:
+    from licet.sandbox.native import InProcess
+    from licet.sandbox.workers.engine import Workers
+
+    return Workers(InProcess(), walls)
+
+
+def _is_admitted(gate: BareGate, server: str) -> bool:
+    """Whether the manifest admits anything of a server."""
+    tools = gate.policy.tools.items()
+    return any(name.startswith(f"{server}.") and registered.reach is not None for name, registered in tools)
+
+
+def _report_misfits(gate: BareGate, reaches: Mapping[str, Reach], report: Report) -> None:
+    """Report the tools that are not shown because they do not fit; raise `ServerError` for a server that does not."""
+    for name, reach in reaches.items():
+        if missing := process_misfits(reach):
+            raise ServerError(f"the server `{name}` cannot be started: {'; '.join(map(str, missing))}")
+    for misfit in gate.policy.misfits:
+        report(str(misfit))
+    for name, registered in gate.policy.tools.items():
+        if registered.reach is not None and registered.unavailable:
+            report(f"{name}: {registered.unavailable}")
+
+
+def _is_used(gate: BareGate, server: str) -> bool:
+    """Whether this agent may call anything of a server; otherwise it is not started."""
+    tools = gate.policy.tools.items()
+    return any(name.startswith(f"{server}.") and registered.ready for name, registered in tools)
+
+
+def _reach(gate: BareGate, server: Server, places: Places) -> Reach:
+    tools = (one for name, one in gate.policy.tools.items() if name.startswith(f"{server.name}."))
+    reaches = [one.reach for one in tools if one.ready and one.reach is not None]
+    return process_reach(gate.policy.manifest, server, reaches, (places.workdir, places.home))
+
+
+def _through_client(gate: BareGate, tool: str) -> bool:
+    """Whether a yes of the client approves calls of a tool: a bundle of it may say that it does not."""
+    registered = gate.policy.tools.get(tool)
+    if registered is None or registered.reach is None:  # what a server asks of the client
+        return gate.policy.manifest.approvals.through_client
+    return registered.reach.approvals.through_client
+
+
+def _links(
+    gate: BareGate, server: Server, reach: Reach, ports: Backends, places: Places, report: Report
+) -> Callable[[], AbstractAsyncContextManager[Link]]:
+    def schema_of(tool: str) -> Mapping[str, Any]:
+        lock = gate.policy.manifest.lock
+        locked = lock.servers.get(server.name) if lock is not None else None
+        schema = locked.listed("tools").get(tool, {}).get("inputSchema") if locked is not None else None
+        return schema if isinstance(schema, dict) else {}
+
+    if server.url:
+        tell = lambda line: report(f"{server.name}: {line}")  # noqa: E731
+        return lambda: remote_link(server, reach, ports, report=tell, schema_of=schema_of)
+
+    @asynccontextmanager
+    async def link() -> AsyncIterator[Link]:
+        manifest = gate.policy.manifest
+        locked = manifest.lock.servers.get(server.name) if manifest.lock is not None else None
+        if locked is None or locked.resolved is None:
+            raise ServerError(f"the server `{server.name}` is not in licet.lock: run `licet lock`")
+        program = find_program(server, locked.resolved, places.workdir, places.home)
+        command = expanded_command(server, places.workdir, places.home)
+        placed = await placed_secrets(server, reach, ports)
+        plan = ServerPlan(server, reach, program, command)
+        async with started(plan, ports, placed, places.workdir) as running:
+            streams = running.handed()
+            pipes = PipeLink(
+                *streams,
+                filter=placed.redactor.json if placed.redactor else None,
+                log=lambda line: report(f"{server.name}: {line}"),
+            )
+            try:
+                yield pipes
+            finally:
+                await pipes.close()
+
+    return link
+
+
+def _with_known_roots(server: Server, reach: Reach | None, places: Places) -> Server:
+    """A server whose `client.roots` are real directories that it may read; none of them if it may read none."""
+    listed = CapabilitySet(f"fs:read:{root}" for root in server.client.roots).expand(places.workdir, places.home)
+    held = (listed & reach.grant).allow if reach is not None else ()
+    return replace(server, client=replace(server.client, roots=tuple(rule.scope for rule in held)))
+
+
+def _may_know(server: Server, reach: Reach | None, path: str) -> bool:
+    """Whether a server may be told of a directory: it is in `client.roots`, and the server may read it."""
+    if reach is None or not path.startswith("/") or os.path.normpath(path) != path:
+        return False
+    if not any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in server.client.roots):
+        return False
+    try:
+        return reach.grant.has(use_of_path("read", path))
+    except InvalidUse:
+        return False

@@ -1,0 +1,354 @@
+"""Reads and writes open files from the event loop without ever blocking it.
+
+Pipes and sockets are polled. Files and terminals, and pipes that cannot be opened again, are read and written in a
+thread. The mode of an open file that other processes may share is never changed.
+"""
+
+import asyncio
+import os
+import socket
+import stat
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+_CHUNK = 1 << 16  # bytes of one read: what a pipe holds
+_ROOM = 1 << 18  # bytes that wait to be written before a writer has to wait
+
+
+class Gone(Exception):
+    """The other side has ended, or can no longer be reached; the text says why."""
+
+
+class Source(Protocol):
+    """Bytes that come in. One task at a time reads."""
+
+    async def read(self) -> bytes:
+        """Some bytes, or none at the end."""
+
+    def close(self) -> None:
+        """End a read that waits."""
+
+
+class Sink(Protocol):
+    """Bytes that go out, in the order of the calls. Each call is written whole or not at all, also if cancelled."""
+
+    async def write(self, data: bytes) -> None:
+        """Write data, or wait first if much of what came before is still unwritten. Raises `Gone`."""
+
+    async def flushed(self) -> None:
+        """Wait until all of it is written, or nobody reads any more."""
+
+    def close(self) -> None:
+        """Drop what is unwritten."""
+
+
+def pipe_source(fd: int) -> Source:
+    """A source that owns the reading end of a pipe."""
+    return _source(fd) if _polls() and _unblock(fd) else ThreadedSource(fd)
+
+
+def pipe_sink(fd: int) -> Sink:
+    """A sink that owns the writing end of a pipe."""
+    return _sink(fd) if _polls() and _unblock(fd) else ThreadedSink(fd)
+
+
+def shared_source(fd: int) -> Source:
+    """A source that owns this descriptor, while other processes may share its open file."""
+    if _polls() and (own := _own_pipe(fd, os.O_RDONLY)) is not None:
+        return _source(own)
+    if _polls() and stat.S_ISSOCK(os.fstat(fd).st_mode):
+        end = socket.socket(fileno=fd)
+        return PolledSource(fd, lambda size: end.recv(size, socket.MSG_DONTWAIT), end.close)
+    return ThreadedSource(fd)
+
+
+def shared_sink(fd: int) -> Sink:
+    """A sink that owns this descriptor, while other processes may share its open file."""
+    if _polls() and (own := _own_pipe(fd, os.O_WRONLY)) is not None:
+        return _sink(own)
+    if _polls() and stat.S_ISSOCK(os.fstat(fd).st_mode):
+        end = socket.socket(fileno=fd)
+        return PolledSink(fd, lambda data: end.send(data, socket.MSG_DONTWAIT), end.close)
+    return ThreadedSink(fd)
+
+
+def _source(fd: int) -> Source:
+    return PolledSource(fd, lambda size: os.read(fd, size), lambda: os.close(fd))
+
+
+def _sink(fd: int) -> Sink:
+    return PolledSink(fd, lambda data: os.write(fd, data), lambda: os.close(fd))
+
+
+def _polls() -> bool:
+    return sys.platform != "win32"
+
+
+def _unblock(fd: int) -> bool:
+    """Make a pipe non-blocking; anything else is left as it is. The two ends of a pipe have a mode each."""
+    if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+        return False
+    os.set_blocking(fd, False)
+    return True
+
+
+def _own_pipe(fd: int, access: int) -> int | None:
+    """Open a pipe again in place of a descriptor, so that its mode is ours alone; None if that is not possible."""
+    if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+        return None
+    try:
+        own = os.open(f"/proc/self/fd/{fd}", access | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # no /proc, another user's pipe, or nobody reads it
+        return None
+    os.close(fd)
+    return own
+
+
+# Polled ---------------------------------------------------------------------------------------------------------------
+
+
+class PolledSource:
+    """Reads when the event loop says that there is something."""
+
+    def __init__(self, fd: int, read: Callable[[int], bytes], close: Callable[[], None]) -> None:
+        self._fd, self._read, self._close = fd, read, close
+        self._is_open = True
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def read(self) -> bytes:
+        """Some bytes, or none at the end."""
+        while self._is_open:
+            try:
+                return self._read(_CHUNK)
+            except BlockingIOError:
+                await self._readable()
+            except OSError:  # a socket whose other end was reset
+                break
+        return b""
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        waiting = self._waiting = loop.create_future()
+        loop.add_reader(self._fd, _settle, waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting = None
+            if self._is_open:
+                loop.remove_reader(self._fd)
+
+    def close(self) -> None:
+        """End a read that waits."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self._waiting is not None:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            _settle(self._waiting)
+        self._close()
+
+
+class PolledSink:
+    """Writes at once what fits, and the rest when the event loop says that there is room."""
+
+    def __init__(self, fd: int, write: Callable[[memoryview], int], close: Callable[[], None]) -> None:
+        self._fd, self._write, self._close = fd, write, close
+        self._is_open = True
+        self._is_watched = False
+        self._unwritten: deque[memoryview] = deque()
+        self._size = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # until at most so many bytes are unwritten
+
+    async def write(self, data: bytes) -> None:
+        """Write data, or wait first if much of what came before is still unwritten. Raises `Gone`."""
+        while self._is_open and self._size > _ROOM:
+            await self._until(_ROOM)
+        if self._is_open:
+            self._unwritten.append(memoryview(data))
+            self._size += len(data)
+            if not self._is_watched:
+                self._flush()
+        if not self._is_open:
+            raise Gone("it does not read any more")
+
+    async def flushed(self) -> None:
+        """Wait until all of it is written, or nobody reads any more."""
+        while self._is_open and self._size:
+            await self._until(0)
+
+    def close(self) -> None:
+        """Drop what is unwritten."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._watch(False)
+        self._unwritten.clear()
+        self._size = 0
+        self._wake()
+        self._close()
+
+    def _flush(self) -> None:
+        try:
+            while self._unwritten:
+                head = self._unwritten[0]
+                written = self._write(head)
+                self._size -= written
+                if written == len(head):
+                    self._unwritten.popleft()
+                else:
+                    self._unwritten[0] = head[written:]
+        except BlockingIOError:
+            self._watch(True)
+        except OSError:  # nobody reads it any more
+            self.close()
+        else:
+            self._watch(False)
+        self._wake()
+
+    def _watch(self, is_wanted: bool) -> None:
+        if is_wanted == self._is_watched:
+            return
+        self._is_watched = is_wanted
+        loop = asyncio.get_running_loop()
+        if is_wanted:
+            loop.add_writer(self._fd, self._flush)
+        else:
+            loop.remove_writer(self._fd)
+
+    async def _until(self, most: int) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((most, waiting))
+        await waiting
+
+    def _wake(self) -> None:
+        for most, waiting in self._waiting:
+            if self._size <= most:
+                _settle(waiting)
+        self._waiting = [entry for entry in self._waiting if not entry[1].done()]
+
+
+def _settle(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+# In a thread ----------------------------------------------------------------------------------------------------------
+
+
+class _Worker:
+    """A thread that runs blocking calls one after another. The process may end while one of them blocks."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[Any] = SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def submit(self, job: Callable[[], bytes]) -> "asyncio.Future[bytes]":
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[bytes] = loop.create_future()
+        self._jobs.put((job, loop, done))
+        return done
+
+    def stop(self, last: Callable[[], None]) -> None:
+        """End the thread after the jobs that it has."""
+        self._jobs.put((last, None, None))
+
+    def _run(self) -> None:
+        while True:
+            job, loop, done = self._jobs.get()
+            if loop is None:
+                job()
+                return
+            value: bytes | OSError
+            try:
+                value = job()
+            except OSError as wrong:
+                value = wrong
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(_give, done, value)
+
+
+def _give(done: "asyncio.Future[bytes]", value: bytes | OSError) -> None:
+    if done.done():
+        return
+    if isinstance(value, OSError):
+        done.set_exception(value)
+    else:
+        done.set_result(value)
+
+
+class ThreadedSource:
+    """Reads in a thread. A terminal that nobody types at keeps the thread until the process ends."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._worker = _Worker("licet-gateway-input")
+        self._reading: asyncio.Future[bytes] | None = None
+        self._closed: asyncio.Future[bytes] | None = None
+        self._is_open = True
+
+    async def read(self) -> bytes:
+        """Some bytes, or none at the end."""
+        if not self._is_open:
+            return b""
+        if self._reading is None:
+            self._reading = self._worker.submit(lambda: os.read(self._fd, _CHUNK))
+        self._closed = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._reading, self._closed], return_when=asyncio.FIRST_COMPLETED)
+        if self._closed.done():
+            return b""
+        reading, self._reading = self._reading, None
+        try:
+            return reading.result()
+        except OSError:
+            return b""
+
+    def close(self) -> None:
+        """End a read that waits."""
+        if self._is_open:
+            self._is_open = False
+            if self._closed is not None and not self._closed.done():
+                self._closed.set_result(b"")
+            self._worker.stop(lambda: os.close(self._fd))  # in the thread: it may be using the file
+
+
+class ThreadedSink:
+    """Writes in a thread."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._worker = _Worker("licet-gateway-output")
+        self._last: asyncio.Future[bytes] | None = None
+        self._is_open = True
+
+    async def write(self, data: bytes) -> None:
+        """Write data after all that came before. Raises `Gone`."""
+        if not self._is_open:
+            raise Gone("it does not read any more")
+        self._last = self._worker.submit(lambda: self._write(data))
+        try:
+            await asyncio.shield(self._last)
+        except OSError:
+            self.close()
+            raise Gone("it does not read any more") from None
+
+    async def flushed(self) -> None:
+        """Wait until all of it is written, or nobody reads any more."""
+        if self._last is not None:
+            await asyncio.wait([self._last])
+
+    def close(self) -> None:
+        """Write nothing after what was begun."""
+        if self._is_open:
+            self._is_open = False
+            self._worker.stop(lambda: os.close(self._fd))
+
+    def _write(self, data: bytes) -> bytes:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._fd, left) :]
+        return b""

@@ -1,0 +1,373 @@
+"""`Connection`: all state of one client, whatever carries its messages.
+
+It takes messages (`receive`) and gives messages (`send`). It decides nothing: it finds the row of each message in the
+table of methods, asks the backend, and shapes the answer for the client's protocol version.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from licet.core.algebra.scope import visible
+from licet.surfaces.gateway import eras
+from licet.surfaces.gateway.backend import Backend, Offered, Refusal, ShownTool, Unforwarded
+from licet.surfaces.gateway.caller import CallerLink, Client
+from licet.surfaces.gateway.catalog import Catalog, ListKind
+from licet.surfaces.gateway.eras import LEVELS, Claims, Era, ProtocolError, Result
+from licet.surfaces.gateway.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Failure,
+    Id,
+    Message,
+    Notification,
+    Request,
+    Response,
+)
+from licet.surfaces.gateway.methods import ASKABLE, HANDSHAKE_VERSIONS, Method, Sender, find, kept
+from licet.surfaces.gateway.names import Clash, Naming
+from licet.surfaces.gateway.questions import Cancellable, CannotAsk, Timer
+from licet.surfaces.gateway.subscriptions import Changed, Subscriptions
+
+__all__ = [
+    "Backend",
+    "CallerLink",
+    "CannotAsk",
+    "Clash",
+    "Connection",
+    "Offered",
+    "ProtocolError",
+    "Refusal",
+    "ShownTool",
+    "Unforwarded",
+]
+
+MOST_RUNNING = 200  # requests at once
+MOST_REPORTS = 200  # different things that were not passed on
+_LONGEST_NAME = 200  # characters of a client's text in messages and reports
+
+Handler = Callable[[CallerLink, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class Connection:
+    """One client. Raises `Clash` if two tools or two prompts would be shown under one name.
+
+    `crowded` says that the transport is behind: progress, log messages and updates of resources are left out meanwhile,
+    so that a server cannot fill the memory. `later` is the timer for questions that the client does not answer.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        send: Callable[[Message], None],
+        *,
+        names: Naming,
+        crowded: Callable[[], bool] = lambda: False,
+        later: Timer | None = None,
+    ) -> None:
+        self.era: Era = ""
+        self._backend = backend
+        self._names = names
+        self._sink = send
+        self._closed = False
+        self._claims = Claims(HANDSHAKE_VERSIONS[-1], {}, {})
+        self._catalog = Catalog(backend, names, self._claims.version)
+        self._client = Client(self._send, partial(self._report, "server"), crowded, later or _call_later)
+        self._subscriptions = Subscriptions(backend, self._send, crowded, lambda uri: self._catalog.server_of(uri))
+        self._calls: dict[asyncio.Task[None], CallerLink] = {}  # also those that wait to be repeated
+        self._reported: set[tuple[str, ...]] = set()
+        self._at_once: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "initialize": self._initialize,
+            "server/discover": self._discover,
+            "ping": lambda _: {},
+            "logging/setLevel": self._set_level,
+        }
+        self._handlers: Mapping[str, Handler] = {
+            "tools/list": partial(self._list, "tools"),
+            "tools/call": self._call_tool,
+            "resources/list": partial(self._list, "resources"),
+            "resources/templates/list": partial(self._list, "resourceTemplates"),
+            "resources/read": self._read_resource,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "subscriptions/listen": self._listen,
+            "prompts/list": partial(self._list, "prompts"),
+            "prompts/get": self._get_prompt,
+            "completion/complete": self._complete,
+        }
+
+    # What the client sends --------------------------------------------------------------------------------------------
+
+    async def receive(self, message: Message) -> None:
+        """Take one message. Its answer is sent now or later; `receive` does not wait for it."""
+        if self._closed:
+            return
+        try:
+            match message:
+                case Request():
+                    self._take_request(message)
+                case Notification():
+                    self._take_notification(message)
+                case Response() | Failure():
+                    if not self._client.questions.answered(message):
+                        self._report("client", "answer", str(message.id), "nothing waits for it")
+        except Exception as error:
+            known = error if isinstance(error, ProtocolError) else self._crash(message, error)
+            if isinstance(message, Request):
+                self._send(_failure(known, message.id))
+        await asyncio.sleep(0)  # a burst of messages lets calls begin in between
+
+    async def close(self) -> None:
+        """End every call and the backend. Nothing is sent any more."""
+        self._closed = True
+        for call in self._calls.values():
+            call.stop()
+        self._client.waiting.clear()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._backend.close()
+
+    def _take_request(self, request: Request) -> None:
+        if request.id in self._client.running:
+            raise ProtocolError(INVALID_REQUEST, "a request with this `id` still runs")
+        claims, row = self._enter(request)
+        wishes = eras.read_wishes(request.params, self.era)
+        params, dropped = kept(request.params, row.params | {"_meta"})
+        params.pop("_meta", None)
+        for key in dropped:
+            self._report("client", "parameter", f"{row.name} {key}", "not in the table of methods")
+        for key in wishes.unknown:
+            self._report("client", "_meta", key, "not in the table of methods")
+        if row.name in self._at_once:
+            result = self._at_once[row.name](params)
+            self._send(Response(request.id, eras.for_version(row.name, result, self._claims.version)))
+            return
+        if sum(not call.waits for call in self._calls.values()) >= MOST_RUNNING:
+            raise ProtocolError(INTERNAL_ERROR, f"too many requests at once: at most {MOST_RUNNING}")
+        again = params.keys() & {"requestState", "inputResponses"} if row.name in ASKABLE else ()
+        if self.era == "2026" and any(params[key] is not None for key in again):
+            self._client.waiting.take(request).repeated(request, claims, wishes)
+            return
+        call = CallerLink(request, claims, wishes, self._client)
+        call.task = asyncio.create_task(self._run(call, params))
+        self._calls[call.task] = call
+        call.task.add_done_callback(self._calls.pop)
+
+    def _enter(self, request: Request) -> tuple[Claims, Method]:
+        """The client's claims and the row of a request. The first request that is accepted decides the era."""
+        method, params = request.method, request.params
+        enveloped = eras.has_envelope(params) and method != "initialize"
+        if self.era == "2025" and enveloped:
+            raise ProtocolError(INVALID_REQUEST, "this connection was initialized: it takes no requests of 2026-07-28")
+        if self.era == "2025" and method == "initialize":
+            raise ProtocolError(INVALID_REQUEST, "this connection was initialized already")
+        if self.era == "2026" and method == "initialize":
+            raise eras.unsupported(params.get("protocolVersion"))
+        if not self.era and (enveloped or method == "server/discover"):
+            self._start("2026", eras.read_envelope(params, also=HANDSHAKE_VERSIONS))
+        elif not self.era and method == "initialize":
+            self._start("2025", eras.read_initialize(params))
+        row = find(method, "request", "client", self._claims.version)
+        if row is None:
+            self._report("client", "request", method, "not in the table of methods: answered -32601")
+            raise ProtocolError(METHOD_NOT_FOUND, f"there is no method `{_shortened(method)}`")
+        if not self.era and method != "ping":
+            raise ProtocolError(INVALID_REQUEST, "expected `initialize` or `server/discover` first")
+        if self.era == "2026" and (claims := eras.read_envelope(params)) != self._claims:
+            self._backend.client_is(claims.info, claims.capabilities, claims.version)
+            self._claims = claims
+        return self._claims, row
+
+    def _start(self, era: Era, claims: Claims) -> None:
+        self._catalog = Catalog(self._backend, self._names, claims.version)
+        self._backend.client_is(claims.info, claims.capabilities, claims.version)
+        self.era = era
+        self._claims = claims
+
+    def _take_notification(self, notification: Notification) -> None:
+        method = notification.method
+        if not self.era or find(method, "notification", "client", self._claims.version) is None:
+            self._report("client", "notification", method, "not in the table of methods: dropped")
+        elif method == "notifications/cancelled":
+            cancelled = notification.params.get("requestId")
+            call = self._client.running.get(cancelled) if isinstance(cancelled, int | str) else None
+            if call and cancelled is not True:  # which equals 1
+                call.stop()
+        elif method == "notifications/initialized":
+            self._client.questions.start()
+            self._subscriptions.start()
+        elif method == "notifications/roots/list_changed":
+            self._backend.roots_changed()
+
+    # What comes from behind, outside of a call ------------------------------------------------------------------------
+
+    def log(self, params: Mapping[str, Any]) -> None:
+        """Pass on a log message that belongs to no call. A client of 2026 wants none."""
+        if self.era == "2025":
+            self._client.log(params, self._client.level)
+
+    def list_changed(self, kind: Changed) -> None:
+        """Tell the client that one of its lists is not what it was."""
+        self._subscriptions.list_changed(kind)
+
+    def resource_updated(self, server: str, uri: str) -> None:
+        """Tell the client that a resource was updated, if it subscribed to it."""
+        self._subscriptions.resource_updated(server, uri)
+
+    async def ask(self, request: Request) -> dict[str, Any]:
+        """Ask the client something that belongs to no call. Raises `CannotAsk`, for a client of 2026 always."""
+        if self.era != "2025":
+            raise CannotAsk("the client can be asked only during a call")
+        return await self._client.ask(request, self._claims)
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    async def _run(self, call: CallerLink, params: dict[str, Any]) -> None:
+        call.end(await self._outcome(call, params))
+
+    async def _outcome(self, call: CallerLink, params: dict[str, Any]) -> Callable[[Id], Message]:
+        """How a request is answered. A refusal of a tool call is a result: a protocol error would end some agents."""
+        try:
+            result = await self._handlers[call.method](call, params)
+            return partial(Response, result=result)
+        except ProtocolError as error:
+            return partial(_failure, error)
+        except Refusal as error:
+            refusal = error
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            refusal = Refusal("TOOL_NOT_AVAILABLE", "TOOL_NOT_AVAILABLE: the call was cut off", INTERNAL_ERROR)
+        except Exception as error:
+            failed = self._crash(call.request, error)
+            refusal = Refusal("DECISION_FAILED", f"DECISION_FAILED: {failed.message}", failed.code)
+        if call.method == "tools/call":
+            refused = eras.for_version(call.method, _refused(refusal.line), call.version)
+            return partial(Response, result=refused)
+        return partial(_failure, ProtocolError(refusal.code, refusal.line, {"reason": refusal.reason}))
+
+    def _from_server(self, call: CallerLink, result: Result) -> dict[str, Any]:
+        shaped, dropped = eras.from_server(call.method, result, call.version)
+        for key in dropped:
+            self._report("server", "result key", f"{call.method} {key}", "not in the table of methods")
+        return shaped
+
+    async def _list(self, kind: ListKind, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
+        await self._backend.ready()
+        return eras.for_version(call.method, self._catalog.page(kind, params.get("cursor")), call.version)
+
+    async def _call_tool(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
+        name, arguments = _text(params, "name"), _object(params, "arguments")
+        tool = self._catalog.tool(name)
+        if tool is None:
+            # Like most servers: a result, which a model can act on.
+            self._report("client", "tool", name, "not shown to this client: refused as UNKNOWN_TOOL")
+            await self._backend.unknown(name, arguments)
+            raise Refusal("UNKNOWN_TOOL", f"UNKNOWN_TOOL: there is no tool `{_shortened(name)}`")
+        return self._from_server(call, await self._backend.call(tool, arguments, call))
+
+    async def _read_resource(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
+        uri = _text(params, "uri")
+        await self._backend.ready()
+        return self._from_server(call, await self._backend.read(self._catalog.server_of(uri), uri, call))
+
+    async def _get_prompt(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
+        shown, arguments = _text(params, "name"), _object(params, "arguments")
+        await self._backend.ready()
+        server, name = self._catalog.prompt(shown)
+        return self._from_server(call, await self._backend.prompt(server, name, arguments, call))
+
+    async def _complete(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
+        argument, context = _object(params, "argument"), _object(params, "context")
+        await self._backend.ready()
+        match params.get("ref"):
+            case {"type": "ref/prompt", "name": str(shown)}:
+                server, name = self._catalog.prompt(shown)
+                ref = {"type": "ref/prompt", "name": name}
+            case {"type": "ref/resource", "uri": str(uri)}:
+                server, ref = self._catalog.server_of(uri), {"type": "ref/resource", "uri": uri}
+            case _:
+                raise ProtocolError(INVALID_PARAMS, "`ref` is neither a prompt nor a resource")
+        return self._from_server(call, await self._backend.complete(server, ref, argument, context, call))
+
+    async def _subscribe(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
+        await self._backend.ready()
+        await self._subscriptions.subscribe(params.get("uri"))
+        return {}
+
+    async def _unsubscribe(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
+        await self._subscriptions.unsubscribe(params.get("uri"))
+        return {}
+
+    async def _listen(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
+        await self._backend.ready()
+        await self._subscriptions.listen(call.request.id, params.get("notifications"))
+        return {}
+
+    # Answers at once --------------------------------------------------------------------------------------------------
+
+    def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
+        return eras.initialize_result(self._claims.version, self._offered(), self._backend.instructions())
+
+    def _discover(self, params: dict[str, Any]) -> dict[str, Any]:
+        return eras.discover_result(self._offered(), self._backend.instructions())
+
+    def _offered(self) -> dict[str, Any]:
+        return eras.capabilities(self._catalog.has_resources, self._catalog.has_prompts)
+
+    def _set_level(self, params: dict[str, Any]) -> dict[str, Any]:
+        if (level := params.get("level")) not in LEVELS:
+            raise ProtocolError(INVALID_PARAMS, f"`level` is none of {', '.join(LEVELS)}")
+        self._client.level = str(level)
+        self._backend.log_level(self._client.level)
+        return {}
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _send(self, message: Message) -> None:
+        if not self._closed:
+            self._sink(message)
+
+    def _crash(self, message: Message, error: Exception) -> ProtocolError:
+        """Report an error of the gateway itself. The client is told no more than that there was one."""
+        name = message.method if isinstance(message, Request | Notification) else str(message.id)
+        self._report("client", "message", name, f"the gateway failed: {type(error).__name__}: {error}")
+        return ProtocolError(INTERNAL_ERROR, "the gateway failed, and has reported why")
+
+    def _report(self, sender: Sender, kind: str, name: str, reason: str) -> None:
+        event = Unforwarded(sender, kind, _shortened(name), _shortened(reason))
+        seen = (sender, kind, event.name, event.reason)
+        if seen not in self._reported and len(self._reported) < MOST_REPORTS:
+            self._reported.add(seen)
+            self._backend.reported(event)
+
+
+def _call_later(seconds: float, action: Callable[[], object]) -> Cancellable:
+    return asyncio.get_running_loop().call_later(seconds, action)
+
+
+def _failure(error: ProtocolError, request_id: Id) -> Failure:
+    return Failure(request_id, error.code, error.message, error.data)
+
+
+def _refused(line: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": line}], "isError": True}
+
+
+def _text(params: dict[str, Any], key: str) -> str:
+    if not isinstance(value := params.get(key), str):
+        raise ProtocolError(INVALID_PARAMS, f"`{key}` is not a text")
+    return value
+
+
+def _object(params: dict[str, Any], key: str) -> dict[str, Any]:
+    value = params.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise ProtocolError(INVALID_PARAMS, f"`{key}` is not an object")
+    return value or {}
+
+
+def _shortened(text: str) -> str:
+    return visible(text[:_LONGEST_NAME])

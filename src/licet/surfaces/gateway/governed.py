@@ -1,0 +1,403 @@
+"""The backend of a connection: policy, ledger and servers together.
+
+Every tool call, every resource that is read and every prompt that is used is a call of the gate. What a server asks of
+the client is answered as `servers.NAME.client` says.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from licet.assemble.gateway import ServerTool
+from licet.core.ledger.entry import Caller
+from licet.core.policy.lock import LockedServer, local
+from licet.core.policy.servers import PROMPTS, RESOURCES, Server
+from licet.declare.plain_json import json_core
+from licet.guard.execution import JsonText, Raised, Stopped, ToolCall
+from licet.guard.gate import BareGate
+from licet.guard.result import Result
+from licet.guard.session import Session
+from licet.surfaces.gateway.backend import Offered, Refusal, ShownTool, Unforwarded
+from licet.surfaces.gateway.caller import CallerLink
+from licet.surfaces.gateway.client_approvals import CALLER
+from licet.surfaces.gateway.eras import Result as Shaped
+from licet.surfaces.gateway.exchange import TimedOut, UpstreamError
+from licet.surfaces.gateway.jsonrpc import Id, Notification, Request
+from licet.surfaces.gateway.link import Gone
+from licet.surfaces.gateway.own_tools import own_definition, own_result
+from licet.surfaces.gateway.questions import CannotAsk
+from licet.surfaces.gateway.refusals import refusal_line, refused_result
+from licet.surfaces.gateway.results import Note, checked_result
+from licet.surfaces.gateway.running import NotRunning, RunningServer
+from licet.surfaces.gateway.server_asks import RunningCall, RunningCalls, ServerAsks
+
+_T = TypeVar("_T")
+_MORE_SECONDS = 5.0  # so that the clock of the gate, which stands while a person is asked, ends a call first
+_MOST_NOTES = 50  # in the receipt of one call
+_LONGEST_CLAIM = 200  # characters of what a client says of itself
+
+Wanted = tuple[str, dict[str, Any]] | None  # a method and its parameters; None for a plain tool call
+
+# What is asked of a server for the request that the current task works on.
+_WANTED: ContextVar[Wanted] = ContextVar("licet_gateway_wanted", default=None)
+
+
+class Front:
+    """What the backend tells the client by itself; the connection has these methods."""
+
+    def log(self, params: Mapping[str, Any]) -> None:
+        """Pass on a log message."""
+
+    def list_changed(self, kind: Any) -> None:
+        """Say that a list changed."""
+
+    def resource_updated(self, server: str, uri: str) -> None:
+        """Say that a resource changed."""
+
+    async def ask(self, request: Request) -> dict[str, Any]:
+        """Ask the client outside of its calls."""
+        raise CannotAsk("there is no client")
+
+
+class GovernedBackend:
+    """Implements `Backend` for one connection, and `Peer` for its servers."""
+
+    def __init__(
+        self,
+        gate: BareGate,
+        session: Session,
+        servers: Mapping[str, Server],
+        locked: Mapping[str, LockedServer],
+        *,
+        places: Mapping[str, str],
+        report: Callable[[str], None],
+        may_know_root: Callable[[str, str], bool],
+        instructions: str = "",
+    ) -> None:
+        self._gate, self._session = gate, session
+        self._servers, self._locked = servers, locked
+        self._places, self._report, self._instructions = dict(places), report, instructions
+        self._calls = RunningCalls()
+        self._asks = ServerAsks(gate, session, servers, self._calls, may_know_root, report)
+        self.running: dict[str, RunningServer] = {}
+        self.front: Any = Front()
+        self._lists: dict[str, tuple[object, Sequence[Any]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, servers: Iterable[RunningServer]) -> None:
+        """Take the servers; they are started when the client has said what it is."""
+        self.running = {one.server.name: one for one in servers}
+
+    # Lists ------------------------------------------------------------------------------------------------------------
+
+    async def ready(self) -> None:
+        """Wait until every server has said what it offers, or failed to."""
+        first = asyncio.to_thread(json_core)  # the first call needs it, and servers take longer to start
+        await asyncio.gather(first, *(one.settled() for one in self.running.values()))
+
+    def instructions(self) -> str:
+        """A text for the model about this gateway."""
+        return self._instructions
+
+    def offers_changed(self) -> None:
+        """A server offers something else: lists are made again, and the client is told of those that changed."""
+        before = {kind: kept[1] for kind, kept in self._lists.items()}
+        self._lists.clear()
+        shown = {"tools": self.tools, "resources": self.resources, "templates": self.templates, "prompts": self.prompts}
+        changed = [kind for kind, found in before.items() if shown[kind]() != found]
+        for kind in dict.fromkeys("resources" if kind == "templates" else kind for kind in changed):
+            self.front.list_changed(kind)
+
+    def tools(self) -> Sequence[ShownTool]:
+        """The tools that this agent may call, with their locked definitions, by name."""
+        return self._listed("tools", self._tools)
+
+    def _tools(self) -> Sequence[ShownTool]:
+        found = []
+        for name, registered in sorted(self._gate.policy.tools.items()):
+            server, _, tool = name.partition(".")
+            if not registered.ready:
+                continue
+            if server not in self.running:
+                found.append(ShownTool(name, own_definition(registered.tool)))
+            elif tool not in (RESOURCES, PROMPTS) and self._is_offered(server, "tools", tool):
+                definition = self._definition(server, "tools", tool)
+                found.append(ShownTool(name, definition))
+        return found
+
+    def resources(self) -> Sequence[Offered]:
+        """The locked resources that this agent may read."""
+        return self._listed("resources", lambda: self._offered("resources", "uri", RESOURCES))
+
+    def templates(self) -> Sequence[Offered]:
+        """The locked templates of resources that this agent may read."""
+        return self._listed("templates", lambda: self._offered("templates", "uriTemplate", RESOURCES))
+
+    def prompts(self) -> Sequence[Offered]:
+        """The locked prompts that this agent may use."""
+        return self._listed("prompts", lambda: self._offered("prompts", "name", PROMPTS))
+
+    def _listed(self, kind: str, make: Callable[[], Sequence[_T]]) -> Sequence[_T]:
+        policy = self._gate.policy
+        kept = self._lists.get(kind)
+        if kept is None or kept[0] is not policy:
+            kept = self._lists[kind] = policy, make()
+        found: Sequence[_T] = kept[1]
+        return found
+
+    def _offered(self, kind: str, key: str, tool: str) -> Sequence[Offered]:
+        found = []
+        for name, one in sorted(self.running.items()):
+            if not self._may_call(f"{name}.{tool}"):
+                continue
+            for item in self._definitions(name, kind):
+                shown = one.server.shows_prompt if kind == "prompts" else one.server.shows_resource
+                if shown(_before_variables(str(item[key]))) and self._is_offered(name, kind, str(item[key])):
+                    found.append(Offered(name, local(item, self._places)))
+        return found
+
+    def _may_call(self, tool: str) -> bool:
+        registered = self._gate.policy.tools.get(tool)
+        return registered is not None and registered.ready
+
+    def _is_offered(self, server: str, kind: str, name: str) -> bool:
+        one = self.running[server]
+        return one.live is None or one.offers(kind, name)
+
+    def _definitions(self, server: str, kind: str) -> Sequence[dict[str, Any]]:
+        source = self._locked.get(server) or self.running[server].live
+        return getattr(source, kind) if source is not None else ()
+
+    def _definition(self, server: str, kind: str, name: str) -> dict[str, Any]:
+        source = self._locked.get(server) or self.running[server].live
+        found: dict[str, Any] = local(source.listed(kind).get(name, {}), self._places) if source is not None else {}
+        return {key: value for key, value in found.items() if key != "_meta"}
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    async def call(self, tool: str, arguments: dict[str, Any], client: CallerLink) -> Shaped:
+        """Call a tool through the gate. A refusal is a result that the model can act on."""
+        result = await self._governed(tool, arguments, client, None)
+        if not result.ok:
+            return refused_result(result)
+        value = result.value
+        if tool.partition(".")[0] not in self.running:
+            return own_result(value)
+        if result.truncated or not isinstance(value, dict):
+            text = f"LIMIT_OUTPUT: the result was cut: {value if isinstance(value, str) else ''}"
+            return {"content": [{"type": "text", "text": text}], "isError": True}
+        return Raw(msgspec.json.encode(value))
+
+    async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
+        """Let the gate refuse and record a call of a tool that the client was not shown."""
+        known = name in self._gate.policy.tools  # by its full name, which no client is shown
+        await self._session.call(f"{name} (not shown)" if known else name, arguments)
+
+    async def read(self, server: str, uri: str, client: CallerLink) -> Shaped:
+        """Read a resource; it is a call of `SERVER.resources`."""
+        return await self._read(server, RESOURCES, {"uri": uri}, client, ("resources/read", {"uri": uri}))
+
+    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: CallerLink) -> Shaped:
+        """Get a prompt; it is a call of `SERVER.prompts`."""
+        wanted = {"name": name, **({"arguments": arguments} if arguments else {})}
+        return await self._read(server, PROMPTS, wanted, client, ("prompts/get", wanted))
+
+    async def complete(
+        self, server: str, ref: dict[str, Any], argument: dict[str, Any], context: dict[str, Any], client: CallerLink
+    ) -> Shaped:
+        """Complete an argument; it is a call of the same tool as reading what it is about."""
+        is_prompt = ref.get("type") == "ref/prompt"
+        about = {"name": str(ref.get("name", ""))} if is_prompt else {"uri": str(ref.get("uri", ""))}
+        params = {"ref": ref, "argument": argument, **({"context": context} if context else {})}
+        wanted = ("completion/complete", params)
+        return await self._read(server, PROMPTS if is_prompt else RESOURCES, about, client, wanted)
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """Ask a server for updates of a resource; it is a call of `SERVER.resources`, as reading it is."""
+        await self._read(server, RESOURCES, {"uri": uri}, None, ("resources/subscribe", {"uri": uri}))
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """Ask for no more updates."""
+        try:
+            await self.running[server].unsubscribe(uri, seconds=30.0)
+        except (NotRunning, Gone, TimedOut, UpstreamError):
+            return
+
+    async def _read(
+        self, server: str, tool: str, arguments: dict[str, Any], client: CallerLink | None, wanted: Wanted
+    ) -> Shaped:
+        terms = self._servers[server]
+        name = arguments.get("uri", arguments.get("name", ""))
+        is_listed = terms.shows_prompt(name) if tool == PROMPTS else terms.shows_resource(_before_variables(name))
+        if not is_listed:
+            line = f"ARGUMENT_NOT_ALLOWED: `servers.{server}.{tool}` does not list it"
+            await self._session.call(f"{server}.{tool} (not listed)", arguments)  # refused and recorded
+            raise Refusal("ARGUMENT_NOT_ALLOWED", line)
+        result = await self._governed(f"{server}.{tool}", arguments, client, wanted)
+        if not result.ok:
+            raise Refusal(result.reason, refusal_line(result))
+        if result.truncated or not isinstance(result.value, dict):
+            raise Refusal("LIMIT_OUTPUT", "LIMIT_OUTPUT: the result is longer than this tool may return")
+        return Raw(msgspec.json.encode(result.value))
+
+    async def _governed(
+        self, tool: str, arguments: dict[str, Any], client: CallerLink | None, wanted: Wanted
+    ) -> Result:
+        CALLER.set(client)  # of this task alone: each request has one
+        _WANTED.set(wanted)
+        if one := self.running.get(tool.partition(".")[0]):
+            await one.settled()  # a client may call before it has seen a list; the start is not the call's time
+        return await self._session.call(tool, arguments)
+
+    async def ask_server(self, call: ToolCall, note: Note) -> JsonText:
+        """The result of a server's tool, for a call that the gate has allowed."""
+        assert isinstance(call.tool, ServerTool)  # noqa: S101 - no other tool is run by a server
+        server, tool = call.tool.server, call.tool.tool
+        caller, wanted, one, note = CALLER.get(), _WANTED.get(), self.running[server], _bounded(note)
+        method, params = wanted or ("tools/call", {"name": tool, "arguments": call.arguments})
+        if why := _changed(one, method, params):
+            raise Stopped("MANIFEST_CHANGED", why)
+        if not wanted and not self._is_offered(server, "tools", tool):
+            raise Stopped("TOOL_NOT_AVAILABLE", f"the server `{server}` does not offer `{tool}` to this client")
+        if wanted is not None and method not in ("resources/read", "prompts/get"):
+            note(f"for `{method}`")
+        try:
+            upstream = one.upstream()
+            if method == "resources/subscribe":
+                await one.subscribe(params["uri"], seconds=call.seconds)
+                return JsonText(b"{}")
+            if caller is None:
+                answer = await upstream.request(method, params, seconds=call.seconds)
+            else:
+                with self._calls.with_one(RunningCall(server, caller, note, call.deadline)) as number:
+                    answer = await upstream.request(
+                        method,
+                        params,
+                        seconds=call.seconds + _MORE_SECONDS,
+                        progress=caller.progress,
+                        level=caller.level if one.server.client.logging else "",
+                        caller=number,
+                    )
+        except NotRunning as wrong:
+            raise Stopped("TOOL_NOT_AVAILABLE", str(wrong)) from None
+        except Gone as wrong:
+            text = f"the server `{server}` ended during the call ({wrong}): whether the call had an effect is not known"
+            raise Stopped("TOOL_NOT_AVAILABLE", text) from None
+        except TimedOut:
+            raise Stopped("LIMIT_TIME", f"the server `{server}` gave no answer in {call.seconds:g} seconds") from None
+        except UpstreamError as error:
+            raise Raised(f"error {error.code} of the server", error.message) from None
+        definition = {} if wanted else self._definition(server, "tools", tool)
+        entry = one.server.entry(tool)
+        hidden = entry.hidden if entry is not None else "keep"
+        return checked_result(method, answer.text, answer.data, one.server, definition, hidden, note)
+
+    # The client -------------------------------------------------------------------------------------------------------
+
+    def client_is(self, info: dict[str, Any], capabilities: dict[str, Any], version: str) -> None:
+        """Take what the client says of itself, for receipts, and start the servers."""
+        self._asks.announced = capabilities
+        said = " ".join(str(info.get(key, "")) for key in ("name", "version"))
+        self._session.caller = Caller(client=f"{said.strip()[:_LONGEST_CLAIM]} (claimed)")
+        for one in self.running.values():
+            allowed = one.server.client.capabilities
+            one.start({name: value for name, value in allowed.items() if name in capabilities})
+
+    def log_level(self, level: str) -> None:
+        """Ask every server that may log for messages from this level on."""
+        for one in self.running.values():
+            if one.server.client.logging:
+                self._later(self._set_level(one, level))
+
+    async def _set_level(self, one: RunningServer, level: str) -> None:
+        try:
+            await one.upstream().set_level(level, seconds=30.0)
+        except (NotRunning, Gone, TimedOut, UpstreamError, ValueError) as wrong:
+            self._report(f"{one.server.name}: the log level was not set: {wrong}")
+
+    def roots_changed(self) -> None:
+        """Tell the servers that may know of roots."""
+        for one in self.running.values():
+            if one.server.client.roots:
+                self._later(self._tell_roots(one))
+
+    async def _tell_roots(self, one: RunningServer) -> None:
+        try:
+            await one.upstream().roots_changed()
+        except (NotRunning, Gone):
+            return
+
+    def _later(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def reported(self, *event: Any) -> None:
+        """Report something that was not passed on: from the connection as one event, from a server with its name.
+
+        What a server did during a call is noted in the receipt of the call, too.
+        """
+        if len(event) == 1 and isinstance(event[0], Unforwarded):
+            self._report(str(event[0]))
+            return
+        server, text = map(str, event)
+        self._report(f"{server}: {text}")
+        for call in self._calls.at(server)[:1]:
+            call.note(f"the server sent what was dropped: {text[:200]}")
+
+    async def close(self) -> None:
+        """End every server."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(one.close() for one in self.running.values()), return_exceptions=True)
+
+    # What servers ask and tell ----------------------------------------------------------------------------------------
+
+    async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
+        """Answer a server as `servers.NAME.client` says."""
+        return await self._asks.answer(server, request, during, self.front)
+
+    def told(self, server: str, notification: Notification) -> None:
+        """Pass on what a server may tell the client."""
+        match notification.method:
+            case "notifications/message" if self._servers[server].client.logging:
+                running = self._calls.at(server)
+                params = {
+                    **notification.params,
+                    "logger": f"{server}: {notification.params.get('logger', '')}".rstrip(": "),
+                }
+                (running[0].link if len(running) == 1 else self.front).log(params)
+            case "notifications/resources/updated":
+                uri = notification.params.get("uri")
+                if isinstance(uri, str) and self._servers[server].shows_resource(uri):
+                    self.front.resource_updated(server, uri)
+            case _:
+                pass
+
+
+def _before_variables(uri: str) -> str:
+    return uri.partition("{")[0]
+
+
+def _bounded(note: Note) -> Note:
+    """Writes so many notes into a receipt that a server cannot fill the ledger."""
+    left = iter(range(_MOST_NOTES))
+
+    def bounded(text: str) -> None:
+        if next(left, None) is not None:
+            note(text)
+
+    return bounded
+
+
+def _changed(one: RunningServer, method: str, params: dict[str, Any]) -> str:
+    """Why a tool or a prompt is not used because it is not as it was locked; empty if it is.
+
+    Resources are not compared: their sizes and dates change, and a client is shown what was locked.
+    """
+    kind = {"tools/call": "tools", "prompts/get": "prompts"}.get(method, "")
+    return one.refusal_of(kind, params["name"]) if kind else ""

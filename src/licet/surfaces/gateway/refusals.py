@@ -1,0 +1,23 @@
+"""Refusals of the gate as a model reads them."""
+
+from typing import Any
+
+from licet.errors import Refused
+from licet.guard.result import Result
+
+
+def refused_result(result: Result) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": refusal_line(result)}], "isError": True}
+
+
+def refusal_line(result: Result) -> str:
+    """One line for the model. If an approval is missing, it names the request that a person can answer."""
+    line = result.error or result.reason
+    if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
+        return line
+    try:
+        result.unwrap()
+    except Refused as refused:
+        last = refused.decision.rules[-1]
+        return f"{line}: {last.text}; then call again" if last.fix else line
+    return line

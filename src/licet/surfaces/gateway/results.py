@@ -1,0 +1,103 @@
+"""What the gateway does with a result of a server before anybody sees it.
+
+Links to resources that the agent may not read are removed, structured content must fit the locked schema, and hidden
+characters are noted, or written visibly. Everything else stays as it came.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from licet.core.policy.lock import Definition, hidden_in, shown
+from licet.core.policy.servers import Server
+from licet.guard.execution import JsonText, Stopped
+from licet.policy_files.server_schema import schema_check
+
+Note = Callable[[str], None]
+_KEYS = {
+    "tools/call": ("content", "structuredContent", "isError"),
+    "resources/read": ("contents",),
+    "prompts/get": ("description", "messages"),
+    "completion/complete": ("completion",),
+}
+_RESULT = ("resultType", "ttlMs", "cacheScope", "_meta")  # of the protocol; the connection writes its own
+
+
+def checked_result(
+    method: str, text: bytes, data: dict[str, Any], server: Server, definition: Definition, hidden: str, note: Note
+) -> JsonText:
+    """The JSON of a result as the client will get it. Raises `Stopped` if it does not fit the locked schema."""
+    changed = {key: value for key, value in data.items() if key in _KEYS[method]}
+    if dropped := sorted(data.keys() - changed.keys() - set(_RESULT)):
+        note(f"keys of the result that are not in the protocol were left out: {', '.join(dropped)[:200]}")
+    if method == "tools/call":
+        changed["content"] = _content(changed.get("content", []), server, note)
+        _check_structured(changed, definition, note)
+    elif method == "resources/read":
+        changed["contents"] = [one for one in _listed(changed.get("contents")) if _may_read(one, server, note)]
+    elif method == "prompts/get":
+        changed["messages"] = [_message(one, server, note) for one in _listed(changed.get("messages"))]
+    if found := hidden_in(changed):
+        note(f"hidden characters in the result: {', '.join(found[:20])}")
+        if hidden == "show":
+            changed = shown(changed)
+    return JsonText(text if changed == data else msgspec.json.encode(changed))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _content(value: Any, server: Server, note: Note) -> list[Any]:
+    return [_block(one, server, note) for one in _listed(value)]
+
+
+def _message(value: Any, server: Server, note: Note) -> Any:
+    if not isinstance(value, dict):
+        return value
+    content = value.get("content")
+    if isinstance(content, list):
+        return {**value, "content": _content(content, server, note)}
+    return {**value, "content": _block(content, server, note)} if isinstance(content, dict) else value
+
+
+def _block(block: Any, server: Server, note: Note) -> Any:
+    """One block of content; a text takes the place of a link to a resource that may not be read."""
+    if not isinstance(block, dict) or block.get("type") not in ("resource", "resource_link"):
+        return block
+    about = block.get("resource") if block["type"] == "resource" else block
+    uri = about.get("uri") if isinstance(about, Mapping) else None
+    if isinstance(uri, str) and server.shows_resource(uri):
+        return block
+    note(f"a link to a resource was removed: {str(uri)[:200]}")
+    return {"type": "text", "text": f"[removed: a resource that `servers.{server.name}.resources` does not list]"}
+
+
+def _may_read(content: Any, server: Server, note: Note) -> bool:
+    uri = content.get("uri") if isinstance(content, Mapping) else None
+    if isinstance(uri, str) and server.shows_resource(uri):
+        return True
+    note(f"contents of another resource were removed: {str(uri)[:200]}")
+    return False
+
+
+def _check_structured(result: dict[str, Any], definition: Definition, note: Note) -> None:
+    schema, failed = definition.get("outputSchema"), result.get("isError") is True
+    if not isinstance(schema, dict) or (failed and "structuredContent" not in result):
+        return
+    if "structuredContent" not in result:
+        raise Stopped("TOOL_CRASHED", "the server's result has no structured content, which its locked schema demands")
+    check = _compiled(msgspec.json.encode(schema, order="sorted"))
+    wrong = check(result["structuredContent"])
+    if wrong and failed:
+        del result["structuredContent"]
+        note("structured content of an error, which does not fit the locked schema, was left out")
+    elif wrong:
+        raise Stopped("TOOL_CRASHED", f"the server's structured content does not fit its locked schema: {wrong}")
+
+
+@lru_cache(maxsize=1000)
+def _compiled(schema: bytes) -> Callable[[Any], str]:
+    return schema_check(msgspec.json.decode(schema))

@@ -1,0 +1,203 @@
+"""One server while the gateway runs: started, compared with its lock, restarted when it ends.
+
+A definition that differs from the lock refuses the calls of its tool. A tool that is not in the lock is reported, and
+neither shown nor called. Calls that are under way when a server ends fail once; the gateway repeats none of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
+
+from licet.core.policy.lock import KINDS, LockedServer, changed, portable
+from licet.core.policy.servers import Server
+from licet.errors import LicetError
+from licet.surfaces.gateway.exchange import TimedOut, UpstreamError
+from licet.surfaces.gateway.link import Gone, Link
+from licet.surfaces.gateway.listing import BadListing, Definitions, definitions
+from licet.surfaces.gateway.upstream import Opened, Peer, Upstream
+
+START_SECONDS = 60.0  # for a server to say what it offers
+PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before each further start
+HEALTHY_SECONDS = 60.0  # after which the pauses begin again
+LOOK_AGAIN = 5.0  # seconds until a server that did not say what changed is asked again
+
+Links = Callable[[], AbstractAsyncContextManager[Link]]
+Report = Callable[[str], None]
+
+
+class NotRunning(Exception):
+    """A server cannot be asked now; the text says why."""
+
+
+class RunningServer:
+    """Keeps one server running from `start` to `close`. `links` starts its process, or connects to it."""
+
+    def __init__(
+        self,
+        server: Server,
+        locked: LockedServer | None,
+        links: Links,
+        peer: Peer,
+        report: Report,
+        *,
+        places: Mapping[str, str] | None = None,
+        offers_changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.server = server
+        self.locked = locked  # None only while observing
+        self.opened: Opened | None = None
+        self.live: LockedServer | None = None  # what it offers now
+        self.different: Mapping[str, Mapping[str, str]] = {}  # kind -> name -> what changed
+        self._links, self._peer, self._report = links, peer, report
+        self._places = dict(places or {})
+        self._offers_changed = offers_changed
+        self._upstream: Upstream | None = None
+        self._problem = "it has not been started"
+        self._unclear = ""  # why its definitions are not known any more
+        self._subscribed: set[str] = set()  # URIs, also for its next process
+        self._settled = asyncio.Event()  # it said what it offers, or failed to
+        self._task: asyncio.Task[None] | None = None
+        self._told: set[str] = set()
+
+    def start(self, offers: dict[str, Any]) -> None:
+        """Start it, and show it these client capabilities."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep(offers), name=f"licet server {self.server.name}")
+
+    async def settled(self) -> None:
+        """Wait until it has said what it offers, or failed to."""
+        await self._settled.wait()
+
+    def upstream(self) -> Upstream:
+        """The connection to ask it with. Raises `NotRunning`."""
+        if self._upstream is None:
+            raise NotRunning(f"the server `{self.server.name}` is not running: {self._problem}")
+        return self._upstream
+
+    def refusal_of(self, kind: str, name: str) -> str:
+        """Why one of its tools, resources or prompts is not used as it is now; empty if it is."""
+        what = self.different.get(kind, {}).get(name)
+        if self._unclear:
+            return f"the server `{self.server.name}` says that its lists changed, but not how: {self._unclear}"
+        if what is None:
+            return ""
+        whose = f"`{name}` of the server `{self.server.name}`"
+        return f"{whose} {what}, unlike in licet.lock: review it with `licet lock --update`"
+
+    def offers(self, kind: str, name: str) -> bool:
+        """Whether it offers a tool, resource or prompt now."""
+        return self.live is not None and name in self.live.listed(kind)
+
+    async def subscribe(self, uri: str, *, seconds: float) -> None:
+        """Be told when a resource is updated, also by the processes after this one. Raises as `Upstream` does."""
+        await self.upstream().subscribe(uri, seconds=seconds)
+        self._subscribed.add(uri)
+
+    async def unsubscribe(self, uri: str, *, seconds: float) -> None:
+        """Be told no longer."""
+        self._subscribed.discard(uri)
+        await self.upstream().unsubscribe(uri, seconds=seconds)
+
+    async def close(self) -> None:
+        """End it."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    # Its life ---------------------------------------------------------------------------------------------------------
+
+    async def _keep(self, offers: dict[str, Any]) -> None:
+        loop, tries = asyncio.get_running_loop(), 0
+        while True:
+            began = loop.time()
+            try:
+                await self._live_once(offers)
+            except (Gone, TimedOut, UpstreamError, BadListing, LicetError, OSError) as wrong:
+                self._problem = str(wrong) or type(wrong).__name__
+            finally:
+                self._upstream = None
+                self._settled.set()
+            tries = 0 if loop.time() - began > HEALTHY_SECONDS else tries + 1
+            pause = PAUSES[min(tries, len(PAUSES)) - 1] if tries else PAUSES[0]
+            self._report(f"{self.server.name}: {self._problem}; it is started again in {pause:g} s")
+            await asyncio.sleep(pause)
+
+    async def _live_once(self, offers: dict[str, Any]) -> None:
+        async with self._links() as link:
+            upstream = Upstream(self.server.name, link, self._peer, offers)
+            try:
+                version = self.locked.version if self.locked is not None else ""
+                era = "" if not version else "2026" if version >= "2026" else "2025"
+                self.opened = await upstream.open(era, seconds=START_SECONDS)  # type: ignore[arg-type]
+                await self._look(upstream)
+                self._unclear = ""
+                for uri in self._subscribed:
+                    with suppress(UpstreamError):
+                        await upstream.subscribe(uri, seconds=START_SECONDS)
+                self._upstream, self._problem = upstream, "it has ended"
+                self._settled.set()
+                watching = asyncio.create_task(self._watch(upstream))
+                try:
+                    self._problem = f"it has ended ({await upstream.ended()})"
+                finally:
+                    watching.cancel()
+            finally:
+                self._upstream = None
+                await upstream.close()
+
+    async def _watch(self, upstream: Upstream) -> None:
+        """Compare its definitions again whenever it says that they changed."""
+        while True:
+            await upstream.changed.wait()
+            upstream.changed.clear()
+            while not await self._is_clear(upstream):
+                await asyncio.sleep(LOOK_AGAIN)
+
+    async def _is_clear(self, upstream: Upstream) -> bool:
+        """Look at what it offers now. Its tools are refused as long as that is not known."""
+        try:
+            await self._look(upstream)
+        except (UpstreamError, TimedOut, BadListing) as wrong:
+            self._unclear = str(wrong)
+            self._tell(f"{self.server.name}: its lists changed, and cannot be read: {wrong}")
+            return False
+        except Gone:
+            return True
+        self._unclear = ""
+        return True
+
+    async def _look(self, upstream: Upstream) -> None:
+        assert self.opened is not None  # noqa: S101 - it was opened first
+        found = await definitions(upstream, self.opened, seconds=START_SECONDS)
+        live = live_server(found, self._places)
+        before, self.live = self.live, live
+        if self.locked is None:
+            self.different = {}
+        else:
+            all_changes = {kind: changed(self.locked, live, kind) for kind in KINDS}
+            self.different = {
+                kind: {name: what for name, what in found.items() if what != "is not there any more"}
+                for kind, found in all_changes.items()
+            }
+            for kind, found_changes in all_changes.items():
+                for name, what in found_changes.items():
+                    self._tell(f"{self.server.name}: {kind[:-1]} `{name}` {what}, unlike in licet.lock")
+        if before != live:
+            self._offers_changed()
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told and len(self._told) < 1000:
+            self._told.add(text)
+            self._report(text)
+
+
+def live_server(found: Definitions, places: Mapping[str, str]) -> LockedServer:
+    """The definitions that a server offers now, in the form of a lock."""
+    return LockedServer(
+        tools=tuple(portable(one, places) for one in found.tools),
+        resources=tuple(portable(one, places) for one in found.resources),
+        templates=tuple(portable(one, places) for one in found.templates),
+        prompts=tuple(portable(one, places) for one in found.prompts),
+    )

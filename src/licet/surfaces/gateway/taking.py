@@ -1,0 +1,378 @@
+"""Takes the definitions of a server for `licet.lock`: starts it three times behind walls, and compares what it offers.
+
+Its walls are made of its own grants, to read; a remote server is connected to three times. A description or title that
+differs from start to start is volatile. Any other difference is refused, and so are hidden characters that nobody
+accepted.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from licet.assemble.locking import ceiling_of_grants
+from licet.assemble.servers import (
+    PlacedSecrets,
+    ServerError,
+    ServerPlan,
+    expanded_command,
+    find_program,
+    packages_directory,
+    placed_secrets,
+    started,
+)
+from licet.backends.packages import (
+    LaunchError,
+    PackageError,
+    Resolved,
+    image_warning,
+    install,
+    installed,
+    launch_of,
+    resolve,
+)
+from licet.core.decision.reach import Reach
+from licet.core.decision.server_process import process_reach
+from licet.core.origin import Origin
+from licet.core.policy.lock import (
+    KINDS,
+    Definition,
+    LockedServer,
+    Places,
+    fixed_differences,
+    hidden_in,
+    path_text,
+    portable,
+    volatile_texts,
+)
+from licet.core.policy.servers import Server
+from licet.errors import LicetError
+from licet.guard.execution import Running
+from licet.guard.ports import Ports
+from licet.guard.redaction.redact import Redactor
+from licet.policy_files.server_tools import refusal_of_name
+from licet.surfaces.gateway.jsonrpc import METHOD_NOT_FOUND, Id, Notification, Request
+from licet.surfaces.gateway.link import Flood, Gone, Link, PipeLink
+from licet.surfaces.gateway.listing import BadListing, Definitions, definitions
+from licet.surfaces.gateway.remote import remote_link
+from licet.surfaces.gateway.start_failures import likely_causes
+from licet.surfaces.gateway.upstream import Opened, Refusal, TimedOut, Upstream, UpstreamError
+
+TIMES = 3
+SECONDS = 60.0  # in which a server must open, and again in which it must list its definitions
+_LAST_LINES = 12  # of stderr, in messages
+_ENDING_SECONDS = 2.0
+_STARTS = ("first", "second", "third")
+
+Progress = Callable[[str], None]
+Era = Literal["2025", "2026", ""]
+Log = deque[str]  # the last lines that tell why a server cannot be asked
+
+
+class NotTaken(LicetError):
+    """A server whose definitions cannot be locked: what is wrong, and further lines, such as what it wrote."""
+
+    def __init__(self, text: str, lines: Iterable[str] = ()) -> None:
+        self.lines = tuple(lines)
+        super().__init__(text)
+
+
+class Setup(Struct, frozen=True):
+    """What is the same for all servers of one run: backends, directories, and how a person is told."""
+
+    ports: Ports
+    workdir: str
+    home: str
+    places: Places
+    progress: Progress
+    degraded: bool = False  # whether a machine without namespaces may start servers
+    private: tuple[str, ...] = ()  # addresses that are not public, at which a remote server may be
+
+
+class Taken(Struct, frozen=True):
+    """What a server said at one start."""
+
+    opened: Opened
+    definitions: Definitions
+
+
+async def take(
+    server: Server,
+    origin: Origin,
+    setup: Setup,
+    *,
+    before: LockedServer | None = None,
+    newest: bool = False,
+    accepted: frozenset[str] = frozenset(),
+) -> LockedServer:
+    """The entry of a server for the lock. Raises `NotTaken`.
+
+    A package stays at the version that the lock has `before`, unless `newest` or the command asks for another one.
+    `accepted` are names of definitions whose hidden characters are accepted; so are those of a definition that is in
+    `before` with them.
+    """
+    resolved = _resolved(server, setup, before, newest=newest) if server.kind != "remote" else None
+    try:
+        ceiling = ceiling_of_grants(
+            server,
+            origin,
+            setup.workdir,
+            setup.home,
+            kept=setup.ports.state,
+            private=setup.private,
+            degraded=setup.degraded,
+        )
+        reach = process_reach(ceiling, server, (), (setup.workdir, setup.home))
+        ask = _remote(server, reach, setup) if resolved is None else await _local(server, reach, resolved, setup)
+    except ServerError as wrong:
+        raise NotTaken(str(wrong)) from None
+    takes: list[Taken] = []
+    for start in _STARTS[:TIMES]:
+        setup.progress(f"{server.name}: {start} {'connection' if server.url else 'start'}")
+        takes.append(await _start(ask, takes[0].opened.era if takes else ""))
+    return agreed(server, resolved, takes, setup.places, before or LockedServer(), accepted)
+
+
+def _resolved(server: Server, setup: Setup, before: LockedServer | None, *, newest: bool) -> Resolved:
+    """What the command starts. A package is installed."""
+    store, directory = packages_directory(), Path(setup.workdir)
+
+    def progress(text: str) -> None:
+        setup.progress(f"{server.name}: {text}")
+
+    try:
+        launch = launch_of(expanded_command(server, setup.workdir, setup.home))
+        if launch.kind == "docker" and server.kind == "native":
+            if warning := image_warning(launch):
+                progress(warning)
+            return Resolved("docker", launch.package, program=launch.program)
+        pinned = before.resolved if before is not None and before.command == server.command and not newest else None
+        if pinned is None or launch.kind not in ("npm", "pypi"):
+            return resolve(launch, store, progress=progress, directory=directory)
+        if installed(pinned, store, launch=launch, directory=directory) is None:
+            return install(launch, pinned, store, progress=progress, directory=directory)
+    except (LaunchError, PackageError) as wrong:
+        raise NotTaken(str(wrong)) from None
+    return pinned
+
+
+# One start ------------------------------------------------------------------------------------------------------------
+
+
+class Asking(Struct, frozen=True):
+    """How one server is started or connected to, and asked for its definitions."""
+
+    ask: Callable[[Era, Log], Awaitable[Taken]]
+    further: Callable[[Log], Iterator[str]]  # what to say if that fails
+
+
+async def _local(server: Server, reach: Reach, resolved: Resolved, setup: Setup) -> Asking:
+    program = find_program(server, resolved, setup.workdir, setup.home)
+    secrets = await placed_secrets(server, reach, setup.ports)
+    plan = ServerPlan(server, reach, program, expanded_command(server, setup.workdir, setup.home))
+    return Asking(lambda era, log: _ask(plan, secrets, setup, era, log), lambda log: _further(log, plan))
+
+
+def _remote(server: Server, reach: Reach, setup: Setup) -> Asking:
+    async def ask(era: Era, log: Log) -> Taken:
+        async with remote_link(server, reach, setup.ports, report=log.append) as link:
+            return await _definitions(server, link, era)
+
+    return Asking(ask, lambda log: iter(log))
+
+
+async def _start(asking: Asking, era: Era) -> Taken:
+    log: Log = deque(maxlen=_LAST_LINES)
+    try:
+        try:
+            return await asking.ask(era, log)
+        except Gone:
+            if era:
+                raise
+            log.clear()  # a server of 2025 may end when it is asked something that it does not know
+            return await asking.ask("2025", log)
+    except ServerError as wrong:
+        raise NotTaken(str(wrong)) from None
+    except (Gone, Flood, OSError, UpstreamError, TimedOut, BadListing) as wrong:
+        raise NotTaken(f"it cannot be asked for its definitions: {_why(wrong)}", asking.further(log)) from None
+
+
+def _why(wrong: Exception) -> str:
+    if isinstance(wrong, TimedOut):
+        return f"no answer within {SECONDS:g} s"
+    if isinstance(wrong, OSError):
+        return f"it cannot be started ({wrong.strerror or wrong})"
+    return str(wrong)
+
+
+def _further(log: Sequence[str], plan: ServerPlan) -> Iterator[str]:
+    yield from (f"it wrote: {line}" for line in log)
+    yield from likely_causes(log, plan.server, plan.reach.grant, plan.command[1:])
+
+
+async def _definitions(server: Server, link: Link, era: Era) -> Taken:
+    upstream = Upstream(server.name, link, _Nobody(), server.client.capabilities)
+    try:
+        opened = await upstream.open(era, seconds=SECONDS)
+        return Taken(opened, await definitions(upstream, opened, seconds=SECONDS))
+    finally:
+        await upstream.close()
+
+
+async def _ask(plan: ServerPlan, secrets: PlacedSecrets, setup: Setup, era: Era, log: Log) -> Taken:
+    running = None
+    try:
+        async with started(plan, setup.ports, secrets, setup.workdir) as running:
+            link = PipeLink(*running.handed(), filter=line_filter(secrets.redactor), log=log.append)
+            try:
+                return await _definitions(plan.server, link, era)
+            except Gone:
+                await _ended(running)
+                raise
+    except Gone as gone:
+        raise Gone(_ending(running) or str(gone)) from None
+
+
+async def _ended(running: Running) -> None:
+    """Wait a little for the exit code of a server that closed its output."""
+    try:
+        async with asyncio.timeout(_ENDING_SECONDS):
+            await running.ended()
+    except TimeoutError:
+        return
+
+
+def _ending(running: Running | None) -> str:
+    ending = running.ending if running is not None else None
+    if ending is None:
+        return ""
+    return f"it ended with code {ending.returncode}" + (f" ({ending.limit})" if ending.limit else "")
+
+
+def line_filter(redactor: Redactor) -> Callable[[bytes], bytes] | None:
+    """A function that takes the secrets of a server out of a line that it wrote; None if it has none."""
+    if not redactor:
+        return None
+
+    def clean(line: bytes) -> bytes:
+        return redactor.json(line) if line.lstrip().startswith(b"{") else redactor.octets(line)
+
+    return clean
+
+
+class _Nobody:
+    """There is no client while a server is locked: it is told of no roots, and asked for nothing."""
+
+    async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
+        if request.method == "roots/list":
+            return {"roots": []}
+        raise Refusal(METHOD_NOT_FOUND, "there is no client: the server is being locked")
+
+    def told(self, server: str, notification: Notification) -> None:
+        """Nobody listens."""
+
+    def reported(self, server: str, text: str) -> None:
+        """What was dropped does not matter here."""
+
+
+# What the starts have in common ---------------------------------------------------------------------------------------
+
+
+def recorded(found: Definitions, places: Places) -> LockedServer:
+    """Definitions as a lock has them: without `_meta`, and with directories of this machine by name."""
+
+    def named(listed: Iterable[Definition]) -> tuple[Definition, ...]:
+        kept = ({key: value for key, value in one.items() if key != "_meta"} for one in listed)
+        return tuple(portable(one, places) for one in kept)
+
+    return LockedServer(
+        tools=named(found.tools),
+        resources=named(found.resources),
+        templates=named(found.templates),
+        prompts=named(found.prompts),
+    )
+
+
+def agreed(
+    server: Server,
+    resolved: Resolved | None,
+    takes: Sequence[Taken],
+    places: Places,
+    before: LockedServer,
+    accepted: frozenset[str],
+) -> LockedServer:
+    """The entry for the lock, or `NotTaken` with everything that speaks against it."""
+    first, *others = [recorded(one.definitions, places) for one in takes]
+    wrong: list[str] = []
+    if len({one.opened.version for one in takes}) > 1:
+        wrong.append("it wants another protocol version from start to start")
+    volatile: dict[str, tuple[str, ...]] = {}
+    for kind in KINDS:
+        for start, other in zip(_STARTS[1:], others, strict=False):
+            wrong += _differences(kind, first, other, start, volatile)
+    hidden, not_accepted = _hidden(server, [first, *others], before, accepted)
+    wrong += not_accepted
+    if wrong:
+        raise NotTaken("its definitions cannot be locked", wrong)
+    tools = first.listed("tools")
+    return replace(
+        first,
+        command=server.command,
+        url=server.url,
+        resolved=resolved,
+        version=takes[0].opened.version,
+        announced=tuple(sorted(server.client.capabilities)),
+        **{kind: _in_order(kind, [first, *others]) for kind in KINDS},
+        volatile=volatile,
+        hidden=hidden,
+        refused={f"tools/{name}": why for name in tools if (why := refusal_of_name(server.name, name))},
+    )
+
+
+def _differences(
+    kind: str, first: LockedServer, other: LockedServer, start: str, volatile: dict[str, tuple[str, ...]]
+) -> Iterator[str]:
+    """Differences that are refused. Texts that may differ are added to `volatile`."""
+    one, two = first.listed(kind), other.listed(kind)
+    for name in sorted(one.keys() ^ two.keys()):
+        yield f"{kind}: `{name}` is {'not ' if name in one else ''}there at the {start} start"
+    for name in sorted(one.keys() & two.keys()):
+        fixed = [path_text(path) for path in fixed_differences(one[name], two[name])]
+        if fixed:
+            yield f"{kind}: `{name}` has another {', '.join(fixed)} at the {start} start"
+        if texts := {path_text(path) for path in volatile_texts(one[name], two[name])}:
+            key = f"{kind}/{name}"
+            volatile[key] = tuple(sorted(texts | set(volatile.get(key, ()))))
+
+
+def _hidden(
+    server: Server, takes: Sequence[LockedServer], before: LockedServer, accepted: frozenset[str]
+) -> tuple[tuple[str, ...], list[str]]:
+    """The definitions with accepted hidden characters, and what to say about the others."""
+    found: dict[str, None] = {}
+    wrong: dict[str, None] = {}
+    for kind in KINDS:
+        for one in takes:
+            for name, definition in one.listed(kind).items():
+                chars = hidden_in(definition)
+                key = f"{kind}/{name}"
+                if not chars:
+                    continue
+                same = key in before.hidden and before.listed(kind).get(name) == definition
+                if same or f"{server.name}.{name}" in accepted:
+                    found[key] = None
+                else:
+                    fix = f"review it, and accept it with `--accept-hidden {server.name}.{name}`"
+                    wrong[f"{kind}: `{name}` has hidden characters ({', '.join(chars)}): {fix}"] = None
+    return tuple(sorted(found)), list(wrong)
+
+
+def _in_order(kind: str, takes: Sequence[LockedServer]) -> tuple[Definition, ...]:
+    """The definitions in the order of the server, or by name if that order differs from start to start."""
+    orders = {tuple(one.listed(kind)) for one in takes}
+    listed = takes[0].listed(kind)
+    return tuple(listed.values()) if len(orders) == 1 else tuple(listed[name] for name in sorted(listed))

@@ -1,0 +1,1 @@
+"""Tests of the path of a call and its handles."""

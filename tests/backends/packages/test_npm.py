@@ -1,0 +1,232 @@
+"""Packages of npm: installed by the real npm from a registry on a loopback address, if Node is here."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from licet.backends.packages import Launch, PackageError, Resolved, install, installed, launch_of, resolve
+from licet.backends.packages.npm import run_npm
+from licet.errors import LicetError
+
+from .made import Registry, needs_node, registry
+
+pytestmark = needs_node
+
+INDEX = """#!/usr/bin/env node
+console.log(require('left').version, require('right').left, process.argv.slice(2).join(' '))
+"""
+VERSION = "exports.version = require('./package.json').version\n"
+RIGHT = "exports.left = require('left').version\n"
+
+
+@pytest.fixture
+def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    with registry(tmp_path, monkeypatch) as made:
+        yield made
+
+
+def add_demo(npm: Registry) -> None:
+    """A package with two versions of one other, an alias, and optional packages for platforms and with scripts."""
+    npm.add("left", "1.0.0", {"index.js": VERSION}, main="index.js")
+    npm.add("left", "2.0.0", {"index.js": VERSION}, main="index.js")
+    npm.add("right", "1.0.0", {"index.js": RIGHT}, main="index.js", dependencies={"left": "^1.0.0"})
+    npm.add("@native/linux", "1.0.0", os=["linux"])
+    npm.add("@native/darwin", "1.0.0", os=["darwin"], dependencies={"only-darwin": "1.0.0"})
+    npm.add("only-darwin", "1.0.0")
+    npm.add("watcher", "1.0.0", scripts={"install": "touch $EVIDENCE"})
+    npm.add("wants-watcher", "1.0.0", dependencies={"watcher": "1.0.0", "lonely": "1.0.0"})
+    npm.add("lonely", "1.0.0")
+    optional = {"@native/linux": "1.0.0", "@native/darwin": "1.0.0", "wants-watcher": "1.0.0"}
+    needed = {"left": "^2.0.0", "right": "*", "other-name": "npm:left@2.0.0"}
+    bins = {"demo": "index.js", "second": "index.js"}
+    npm.add("demo", "1.1.0", {"index.js": INDEX}, bin=bins)
+    npm.add("demo", "1.2.0", {"index.js": INDEX}, bin=bins, dependencies=needed, optionalDependencies=optional)
+
+
+def started(resolved: Resolved, store: Path, *words: str) -> str:
+    how = installed(resolved, store, verify=True)
+    assert how is not None
+    return subprocess.run([*how.argv, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def silent(text: str) -> None:
+    pass
+
+
+def test_a_tree_is_pinned_installed_and_started(npm: Registry, tmp_path: Path) -> None:
+    add_demo(npm)
+    said: list[str] = []
+    launch, store = launch_of(["npx", "-y", "demo@^1.0"]), tmp_path / "store"
+    resolved = resolve(launch, store, progress=said.append)
+    assert (resolved.name, resolved.version, resolved.program) == ("demo", "1.2.0", "demo")
+    pinned = {platform: sorted(pins) for platform, pins in resolved.integrity.items()}
+    assert pinned["any"] == [
+        "demo@1.2.0", "left@2.0.0", "only-darwin@1.0.0", "other-name=left@2.0.0", "right > left@1.0.0", "right@1.0.0",
+    ]  # fmt: skip
+    assert pinned["linux"] == ["@native/linux@1.0.0"]
+    assert pinned["darwin"] == ["@native/darwin@1.0.0"]
+    sums = {npm.described["left"]["1.0.0"]["dist"]["integrity"], npm.described["left"]["2.0.0"]["dist"]["integrity"]}
+    assert {resolved.integrity["any"][key] for key in ("left@2.0.0", "right > left@1.0.0")} == sums
+    assert [text for text in said if text.startswith("left out")] == [
+        "left out watcher 1.0.0: it is optional, and its install script would run code"
+    ]
+    assert started(resolved, store, "a", "-b") == "2.0.0 1.0.0 a -b"
+    how = installed(replace(resolved, program="second"), store)
+    assert how is not None
+    package, node = how.readable
+    assert Path(package).parent == store / "npm" / "demo"
+    assert Path(node).is_file()
+    # The lock alone gives the same tree, although newer versions are out and nothing of the machine is known.
+    npm.add("left", "2.0.1", {"index.js": VERSION}, main="index.js")
+    npm.add("demo", "1.3.0", {"index.js": INDEX})
+    elsewhere = tmp_path / "elsewhere"
+    assert install(launch, resolved, elsewhere, progress=silent) == resolved
+    assert started(resolved, elsewhere) == "2.0.0 1.0.0"
+    assert list_of(elsewhere) == list_of(store)
+    changes(resolved, store, Path(how.argv[1]))
+
+
+def list_of(store: Path) -> Mapping[str, str]:
+    """The hashes of all files of the one package in a store."""
+    (listing,) = store.glob("npm/demo/*/files.json")
+    return {name: file[3] for name, file in json.loads(listing.read_bytes())["files"].items()}
+
+
+def changes(resolved: Resolved, store: Path, script: Path) -> None:
+    """A changed script is not started, and another lock does not find this package."""
+    script.chmod(0o644)
+    script.write_text("#!/usr/bin/env node\nconsole.log('evil')\n")
+    with pytest.raises(PackageError, match=r"index\.js` is different"):
+        installed(resolved, store)
+    other = {**resolved.integrity, "any": {**resolved.integrity["any"], "demo@1.2.0": f"sha512-{'A' * 86}=="}}
+    assert installed(replace(resolved, integrity=other), store) is None
+
+
+def test_a_registry_that_changed_a_version_is_noticed(npm: Registry, tmp_path: Path) -> None:
+    npm.add("demo")
+    launch = launch_of(["npx", "demo"])
+    resolved = resolve(launch, tmp_path / "store", progress=silent)
+    npm.add("demo", files={"index.js": "#!/usr/bin/env node\nconsole.log('evil')\n"}, bin="index.js")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NPM_CONFIG_CACHE", str(tmp_path / "another cache"))
+        with pytest.raises(PackageError, match="EINTEGRITY"):
+            install(launch, resolved, tmp_path / "elsewhere", progress=silent)
+
+
+# Refusals -------------------------------------------------------------------------------------------------------------
+
+
+def refused(launch: Launch, store: Path) -> str:
+    with pytest.raises(PackageError) as refusal:
+        resolve(launch, store, progress=silent)
+    assert {path.name for path in store.glob("npm/*/*")} == {".lock"}
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("script", ["preinstall", "install", "postinstall"])
+@pytest.mark.sampled(1)
+def test_an_install_script_is_not_run(
+    npm: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setenv("EVIDENCE", str(tmp_path / "ran"))
+    npm.add("inner", scripts={script: "touch $EVIDENCE"})
+    npm.add("demo", dependencies={"inner": "1.0.0"})
+    text = refused(launch_of(["npx", "demo"]), tmp_path / "store")
+    assert "inner 1.0.0 has an install script; licet runs none" in text
+    # A registry that hides the script: nothing runs either, and the file says what the registry did not.
+    npm.add("inner", "1.0.1", scripts={script: "touch $EVIDENCE"}, hide_scripts=True)
+    npm.add("demo", "1.0.1", dependencies={"inner": "1.0.1"})
+    text = refused(launch_of(["npx", "demo"]), tmp_path / "store")
+    assert f"inner@1.0.1 has `{script}`, which would run code" in text
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_install_script_runs_with_plain_npm_only(
+    npm: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVIDENCE", str(tmp_path / "ran"))
+    npm.add("demo", scripts={"postinstall": "touch $EVIDENCE"})
+    plain, ours = tmp_path / "plain", tmp_path / "ours"
+    plain.mkdir()
+    ours.mkdir()
+    run_npm(ours, ["install", "demo"], "installing")
+    assert (ours / "node_modules" / "demo").is_dir()
+    assert not (tmp_path / "ran").exists()
+    subprocess.run(["npm", "install", "--prefix", ".", "demo"], cwd=plain, check=True, capture_output=True)
+    assert (tmp_path / "ran").exists()
+
+
+UNPINNED = [
+    ("git+https://127.0.0.1:1/x.git", 'of type "git" have been disabled'),
+    ("file:../../..", "have been disabled"),
+    ("ORIGIN/inner/-/1.0.0.tgz", "demo needs inner 1.0.0, which is no package of the registry with a sha512"),
+]
+
+
+@pytest.mark.parametrize(("source", "reason"), UNPINNED, ids=["git", "file", "URL"])
+def test_a_dependency_that_is_not_in_the_registry_is_refused(
+    npm: Registry, tmp_path: Path, source: str, reason: str
+) -> None:
+    npm.add("inner")
+    npm.add("demo", dependencies={"inner": source.replace("ORIGIN", npm.origin)})
+    assert reason in refused(launch_of(["npx", "demo"]), tmp_path / "store")
+
+
+PROGRAMS = [
+    ({"bin": {"one": "index.js", "two": "other.js"}}, "has no program `demo`: it has `one`, `two`"),
+    ({"bin": {"demo": "../../outside.js"}}, "has no program `demo`: it has none"),
+    ({"bin": {"demo": "absent.js"}}, "has no program `demo`: it has none"),
+    ({"bin": {"demo": "shell"}}, "is no script for Node: it begins with `#!/bin/sh`"),
+    ({}, "has no program `demo`: it has none"),
+]
+
+
+@pytest.mark.parametrize(("described", "reason"), PROGRAMS)
+@pytest.mark.sampled(2)
+def test_a_program_that_node_cannot_start_is_refused(
+    npm: Registry, tmp_path: Path, described: dict[str, Any], reason: str
+) -> None:
+    files = {"index.js": "#!/usr/bin/env node\n", "other.js": "#!/usr/bin/env node\n", "shell": "#!/bin/sh\n"}
+    npm.add("demo", files=files, **described)
+    assert reason in refused(launch_of(["npx", "demo"]), tmp_path / "store")
+
+
+def test_a_package_that_is_not_there_is_refused(npm: Registry, tmp_path: Path) -> None:
+    assert "404" in refused(launch_of(["npx", "absent"]), tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("demo@file:../x", f"sha512-{'A' * 86}=="),
+        ("demo@latest", f"sha512-{'A' * 86}=="),
+        ("../x@1.0.0", f"sha512-{'A' * 86}=="),
+        ("demo > ../../x@1.0.0", f"sha512-{'A' * 86}=="),
+        ("../x=demo@1.0.0", f"sha512-{'A' * 86}=="),
+        ("demo@1.0.0", "sha1-AAAA"),
+        ("demo@1.0.0", ""),
+    ],
+)
+def test_a_lock_cannot_give_npm_other_sources(npm: Registry, tmp_path: Path, key: str, value: str) -> None:
+    resolved = Resolved("npm", "demo", "1.0.0", "demo", {"any": {key: value}})
+    with pytest.raises(LicetError, match="is no package of npm"):
+        install(launch_of(["npx", "demo"]), resolved, tmp_path / "store", progress=silent)
+    assert npm.asked == []
+
+
+def test_a_bundled_dependency_comes_with_the_package_that_bundles_it(npm: Registry, tmp_path: Path) -> None:
+    files = {
+        "index.js": "#!/usr/bin/env node\nconsole.log(require('inside').version)\n",
+        "node_modules/inside/package.json": '{"name": "inside", "version": "7.0.0"}',
+        "node_modules/inside/index.js": VERSION,
+    }
+    needed = {"inside": "7.0.0"}
+    npm.add("demo", files=files, bin="index.js", dependencies=needed, bundleDependencies=["inside"])
+    resolved = resolve(launch_of(["npx", "-p", "demo", "demo"]), tmp_path / "store", progress=silent)
+    assert list(resolved.integrity["any"]) == ["demo@1.0.0"]
+    assert started(resolved, tmp_path / "store") == "7.0.0"

@@ -1,0 +1,226 @@
+"""openai-agents with its own scripted model."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("agents", reason="needs openai-agents: make test-peers")
+
+from agents import Agent, FunctionTool, RunContextWrapper, Runner, RunState, function_tool, set_tracing_disabled
+from agents.testing import ScriptedModel, assistant_message, function_call
+
+import licet.adapters
+from gates import DONE, WAITS, Behind, gate_of, policy, receipts, signed
+from licet import Gate
+
+NOTE = {"name": "a", "text": "Sun."}
+END = [assistant_message("done")]
+
+
+@pytest.fixture(autouse=True)
+def _no_traces() -> Iterator[None]:
+    set_tracing_disabled(True)
+    yield
+    set_tracing_disabled(False)
+
+
+def calls(*wanted: tuple[str, Any], first: int = 0) -> list[Any]:
+    return [function_call(name, given, call_id=f"c-{first + n}") for n, (name, given) in enumerate(wanted)]
+
+
+def agent_of(gate: Gate, *steps: Any, **more: Any) -> Agent[Any]:
+    tools = licet.adapters.openai_agents.tools(gate, session="s-42", **more)
+    return Agent(name="desk", model=ScriptedModel([*steps, END]), tools=list(tools))
+
+
+def outputs(run: Any) -> list[Any]:
+    return [item.output for item in run.new_items if item.type == "tool_call_output_item"]
+
+
+def test_the_model_is_shown_the_tools_of_this_agent_alone() -> None:
+    agent = agent_of(gate_of())
+    Runner.run_sync(agent, "hello")
+    model: Any = agent.model
+    shown = {one.name: one for one in model.calls[0].tools}
+    assert set(shown) == {"add", "desk_weather_today", "note", "read", "slow"}
+    assert shown["add"].params_json_schema["required"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "text"),
+    [
+        ("add", {"a": 1, "b": 2}, "3"),
+        ("desk_weather_today", {"city": "oslo"}, '{"city":"oslo","sky":"rain"}'),
+        ("add", {"a": "1"}, "INPUT_INVALID: `a` input should be a valid integer"),
+        ("read", {"path": "/etc/passwd"}, "PATH_NOT_REACHABLE: read not permitted for /etc/passwd"),
+    ],
+)
+def test_results_and_refusals_are_what_the_tool_returns(tool: str, given: Any, text: str) -> None:
+    assert outputs(Runner.run_sync(agent_of(gate_of(), calls((tool, given))), "go")) == [text]
+
+
+def test_arguments_that_are_no_json_run_nothing() -> None:
+    run = Runner.run_sync(agent_of(gate_of(), calls(("add", "{"))), "go")
+    if run.interruptions:  # the framework lets a person look at them
+        state = run.to_state()
+        state.approve(run.interruptions[0])
+        run = Runner.run_sync(run.last_agent, state)
+    assert outputs(run) == ["INPUT_INVALID: expected arguments by name, found str"]
+    assert DONE == []
+
+
+def test_parallel_calls_and_streams() -> None:
+    gate = gate_of()
+
+    async def streamed() -> list[Any]:
+        run = Runner.run_streamed(agent_of(gate, calls(*[("add", {"a": n}) for n in range(20)])), "go")
+        async for _ in run.stream_events():
+            pass
+        return outputs(run)
+
+    assert sorted(asyncio.run(streamed()), key=int) == [str(n + 1) for n in range(20)]
+    assert len(receipts(gate)) == 20
+
+
+def test_a_cancelled_run_cancels_the_call_which_leaves_a_receipt() -> None:
+    gate = gate_of()
+
+    async def cancelled() -> None:
+        WAITS["x"] = asyncio.Event()
+        run = asyncio.create_task(Runner.run(agent_of(gate, calls(("slow", {"name": "x"}))), "go"))
+        await WAITS["x"].wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        while not receipts(gate):  # the framework cancels its tool and does not wait for it
+            await asyncio.sleep(0)
+
+    asyncio.run(cancelled())
+    assert [one.reason for one in receipts(gate)] == ["TOOL_FAILED"]
+
+
+# Approvals ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_asks_stops_the_run_until_it_is_approved() -> None:
+    gate = gate_of(parts={"approver": Behind()})
+    agent = agent_of(gate, calls(("note", NOTE)), by="maria")
+    paused = Runner.run_sync(agent, "go")
+    assert [json.loads(one.raw_item.arguments) for one in paused.interruptions] == [NOTE]
+    assert DONE == []
+    state = paused.to_state()
+    state.approve(paused.interruptions[0])
+    done = Runner.run_sync(agent, state)
+    assert outputs(done)[-1:] == ["wrote a"]
+    assert [(one.by, bool(one.arguments)) for one in receipts(gate)[-1].approvals] == [(("maria",), True)]
+
+
+def test_the_state_goes_on_in_another_process() -> None:
+    kv = gate_of().ports.kv  # a store that two gates share, as two processes share a file
+    paused = Runner.run_sync(agent_of(gate_of(parts={"kv": kv}), calls(("note", NOTE))), "go")
+    text = paused.to_state().to_string()
+    agent = agent_of(gate_of(parts={"kv": kv}))
+
+    async def later() -> Any:
+        state = await RunState.from_string(agent, text)
+        state.approve(state.get_interruptions()[0])
+        return await Runner.run(agent, state)
+
+    assert outputs(asyncio.run(later()))[-1:] == ["wrote a"]
+
+
+def test_a_no_reaches_the_model_and_nothing_runs() -> None:
+    agent = agent_of(gate_of(), calls(("note", NOTE)))
+    paused = Runner.run_sync(agent, "go")
+    state = paused.to_state()
+    state.reject(paused.interruptions[0])
+    assert "not approved" in str(outputs(Runner.run_sync(agent, state)))
+    assert DONE == []
+
+
+def test_always_approve_says_nothing_about_other_arguments() -> None:
+    other = {"name": "b", "text": "Hail."}
+    agent = agent_of(gate_of(), calls(("note", NOTE)), calls(("note", other), first=1), calls(("note", NOTE), first=2))
+    paused = Runner.run_sync(agent, "go")
+    state = paused.to_state()
+    state.approve(paused.interruptions[0], always_approve=True)
+    done = Runner.run_sync(agent, state)
+    refused = "APPROVAL_REQUIRED: this call of note needs the approval of a person"
+    assert outputs(done)[-3:] == ["wrote a", refused, refused]
+    assert DONE == ["note a Sun."]
+
+
+def test_a_yes_after_another_manifest_was_loaded_runs_nothing() -> None:
+    gate = gate_of()
+    agent = agent_of(gate, calls(("note", NOTE)))
+    paused = Runner.run_sync(agent, "go")
+    gate.reload(policy())
+    state = paused.to_state()
+    state.approve(paused.interruptions[0])
+    assert outputs(Runner.run_sync(agent, state))[-1].startswith("APPROVAL_REQUIRED: ")
+    assert DONE == []
+
+
+@pytest.mark.parametrize("people", [1, 2])
+def test_a_policy_that_wants_signatures_does_not_ask_the_framework(people: int) -> None:
+    gate = gate_of(parts={"approver": (behind := Behind())}, approvals=signed(people))
+    run = Runner.run_sync(agent_of(gate, calls(("note", NOTE))), "go")
+    assert (run.interruptions, len(behind.asked), DONE) == ([], 1, [])
+    assert outputs(run) == ["APPROVAL_REQUIRED: this call of note needs the approval of a person"]
+
+
+@pytest.mark.parametrize("name", ["add", "note"])
+def test_an_error_in_the_guard_blocks_the_call(name: str) -> None:
+    gate = gate_of()
+    agent = agent_of(gate, calls((name, {"a": 1} if name == "add" else NOTE)))
+    gate.clock = None  # type: ignore[assignment]
+    run = Runner.run_sync(agent, "go")
+    if run.interruptions:  # nobody knows whether it asks, so it does
+        state = run.to_state()
+        state.approve(run.interruptions[0])
+        run = Runner.run_sync(agent, state)
+    assert outputs(run)[-1] == f"DECISION_FAILED: {name} could not be called: AttributeError in the guard"
+    assert DONE == []
+
+
+# Tools that were written for openai-agents ----------------------------------------------------------------------------
+
+
+@function_tool
+async def search(ctx: RunContextWrapper[str], query: str, most: int = 3) -> str:
+    """Search the documents.
+
+    Args:
+        query: What to look for.
+        most: How many results.
+    """
+    DONE.append(f"search {query} {most} for {ctx.context}")
+    return query * most
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"query": "x", "most": 2}, "xx"),
+        ({"query": 1, "most": 2}, "INPUT_INVALID: `query` does not fit `type` of its schema"),
+    ],
+)
+def test_a_tool_of_the_framework_runs_behind_the_gate_with_its_context(given: Any, text: str) -> None:
+    gate = gate_of([licet.adapters.governed(search, needs=[], effect="read_only")])
+    run = Runner.run_sync(agent_of(gate, calls(("search", given))), "go", context="maria")
+    assert outputs(run) == [text]
+    assert (["search x 2 for maria"] if text == "xx" else []) == DONE
+    assert [one.tool for one in receipts(gate)] == ["search"]
+
+
+@pytest.mark.parametrize("guard", [{"needs_approval": True}, {"is_enabled": False}, {"timeout_seconds": 1.0}])
+def test_guards_that_would_be_lost_are_an_error(guard: dict[str, Any]) -> None:
+    async def run(*_: Any) -> str:
+        return ""
+
+    given = FunctionTool("x", "", {"properties": {}}, run, strict_json_schema=False, **guard)
+    with pytest.raises(TypeError, match=next(iter(guard))):
+        licet.adapters.governed(given, needs=[], effect="read_only")

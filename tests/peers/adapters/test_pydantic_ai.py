@@ -1,0 +1,252 @@
+"""pydantic-ai agents with its own test models."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_ai", reason="needs pydantic-ai: make test-peers")
+
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelMessage,
+    ModelResponse,
+    RunContext,
+    TextPart,
+    Tool,
+    ToolApproved,
+    ToolCallPart,
+    ToolDenied,
+)
+from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+import licet.adapters
+from gates import DONE, WAITS, Behind, add, gate_of, policy, receipts, signed
+from licet import Gate
+
+TestModel.__test__ = False  # it is no test
+
+
+def says(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:
+    """A model that makes these calls at once, and then repeats what the tools answered."""
+
+    def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        answers = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        if answers:
+            return ModelResponse([TextPart(" | ".join(str(part.content) for part in answers))])
+        return ModelResponse([ToolCallPart(name, given, f"c-{n}") for n, (name, given) in enumerate(calls)])
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> Any:
+        whole = reply(messages, info)
+        for n, part in enumerate(whole.parts):
+            if isinstance(part, TextPart):
+                yield part.content
+            elif isinstance(part, ToolCallPart):
+                yield {n: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+
+    return FunctionModel(reply, stream_function=stream)
+
+
+def agent_of(gate: Gate, model: Any, **more: Any) -> Any:
+    tools = licet.adapters.pydantic_ai.tools(gate, session="s-42", **more)
+    return Agent(model, tools=tools, output_type=[str, DeferredToolRequests])
+
+
+def test_the_model_is_shown_the_tools_of_this_agent_alone() -> None:
+    model = TestModel(call_tools=[])
+    agent_of(gate_of(), model).run_sync("hello")
+    shown = {one.name: one for one in model.last_model_request_parameters.function_tools}
+    assert set(shown) == {"add", "desk_weather_today", "note", "read", "slow"}
+    assert shown["add"].parameters_json_schema["properties"]["a"] == {"type": "integer"}
+    assert shown["add"].description == "Add two numbers."
+
+
+def test_the_test_model_calls_every_tool_with_made_up_arguments() -> None:
+    gate = gate_of([add])
+    agent_of(gate, TestModel()).run_sync("go")
+    assert DONE == ["add 0 1"] or DONE == ["add 0 0"]
+    assert [one.code for one in receipts(gate)] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "text"),
+    [
+        ("add", {"a": 1, "b": 2}, "3"),
+        ("desk_weather_today", {"city": "oslo"}, '{"city":"oslo","sky":"rain"}'),
+        ("add", {"a": "1"}, "INPUT_INVALID: `a` input should be a valid integer"),
+        ("add", {"a": 1, "ctx": 2}, "INPUT_INVALID: `ctx` is not an argument of this tool"),
+        ("read", {"path": "/etc/passwd"}, "PATH_NOT_REACHABLE: read not permitted for /etc/passwd"),
+    ],
+)
+def test_results_and_refusals_are_what_the_tool_returns(tool: str, given: dict[str, Any], text: str) -> None:
+    assert agent_of(gate_of(), says((tool, given))).run_sync("go").output == text
+
+
+def test_parallel_calls_and_streams() -> None:
+    gate = gate_of()
+    agent = agent_of(gate, says(*[("add", {"a": n}) for n in range(20)]))
+
+    async def streamed() -> str:
+        async with agent.run_stream("go") as stream:
+            return str(await stream.get_output())
+
+    assert asyncio.run(streamed()) == " | ".join(str(n + 1) for n in range(20))
+    assert len(receipts(gate)) == 20
+
+
+def test_a_cancelled_run_cancels_the_call_which_leaves_a_receipt() -> None:
+    gate = gate_of()
+    agent = agent_of(gate, says(("slow", {"name": "x"})))
+
+    async def cancelled() -> None:
+        WAITS["x"] = asyncio.Event()
+        run = asyncio.create_task(agent.run("go"))
+        await WAITS["x"].wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(cancelled())
+    assert DONE == ["begin x"]
+    assert [one.reason for one in receipts(gate)] == ["TOOL_FAILED"]
+
+
+def test_a_call_that_asks_pauses_the_run_until_it_is_approved() -> None:
+    gate = gate_of(parts={"approver": Behind()})
+    agent = agent_of(gate, says(("note", {"name": "a", "text": "Sun."})), by="maria")
+    paused = agent.run_sync("go")
+    [asked] = paused.output.approvals
+    assert DONE == []
+    question = paused.output.metadata[asked.tool_call_id]
+    assert (question["tool"], question["arguments"]) == ("note", {"name": "a", "text": "Sun."})
+    assert "/desk/notes" in str(question["reaches"])
+
+    yes = DeferredToolResults(approvals={asked.tool_call_id: True})
+    done = agent.run_sync(message_history=paused.all_messages(), deferred_tool_results=yes)
+    assert done.output == "wrote a"
+    assert DONE == ["note a Sun."]
+    last = receipts(gate)[-1]
+    assert [(one.by, bool(one.arguments)) for one in last.approvals] == [(("maria",), True)]
+    # The same yes is not good for a second run.
+    for _ in range(2):
+        again = agent.run_sync(message_history=paused.all_messages(), deferred_tool_results=yes)
+        assert again.output.startswith("APPROVAL_REQUIRED: ")
+    assert DONE == ["note a Sun."]
+
+
+def asked(gate: Gate, **given: Any) -> tuple[Any, Any, str]:
+    """An agent, its paused run, and the id of the call that waits."""
+    agent = agent_of(gate, says(("note", {"name": "a", "text": "Sun.", **given})))
+    paused = agent.run_sync("go")
+    [waiting] = paused.output.approvals
+    return agent, paused, waiting.tool_call_id
+
+
+def answered(agent: Any, paused: Any, waiting: str, answer: Any) -> Any:
+    results = DeferredToolResults(approvals={waiting: answer})
+    return agent.run_sync(message_history=paused.all_messages(), deferred_tool_results=results).output
+
+
+def test_a_no_reaches_the_model_and_nothing_runs() -> None:
+    assert answered(*asked(gate_of()), ToolDenied("not today")) == "not today"
+    assert DONE == []
+
+
+def test_a_yes_with_other_arguments_asks_about_these_first() -> None:
+    agent, paused, waiting = asked(gate_of())
+    other = ToolApproved(override_args={"name": "b", "text": "Hail."})
+    output = answered(agent, paused, waiting, other)
+    assert isinstance(output, DeferredToolRequests)
+    assert output.metadata[waiting]["arguments"] == {"name": "b", "text": "Hail."}
+    assert DONE == []
+    assert answered(agent, paused, waiting, other) == "wrote b"
+
+
+def test_a_yes_after_another_manifest_was_loaded_asks_again() -> None:
+    gate = gate_of()
+    agent, paused, waiting = asked(gate)
+    gate.reload(policy())
+    assert isinstance(answered(agent, paused, waiting, True), DeferredToolRequests)
+    assert DONE == []
+
+
+@pytest.mark.parametrize("people", [1, 2])
+def test_a_policy_that_wants_signatures_takes_no_yes_from_the_framework(people: int) -> None:
+    behind = Behind()
+    gate = gate_of(parts={"approver": behind}, approvals=signed(people))
+    output = agent_of(gate, says(("note", {"name": "a", "text": "x"}))).run_sync("go").output
+    assert output == "APPROVAL_REQUIRED: this call of note needs the approval of a person"
+    assert len(behind.asked) == 1
+    assert DONE == []
+    assert "has no signature" in str(receipts(gate)[-1].rules)
+
+
+def test_an_error_in_the_guard_blocks_the_call() -> None:
+    gate = gate_of()
+    agent = agent_of(gate, says(("add", {"a": 1})))
+    gate.clock = None  # type: ignore[assignment] # every call fails before it is decided
+    output = agent.run_sync("go").output
+    assert output == "DECISION_FAILED: add could not be called: AttributeError in the guard"
+    assert DONE == []
+
+
+def test_a_closed_adapter_refuses() -> None:
+    gate = gate_of()
+    with licet.adapters.pydantic_ai.tools(gate, session="s-42") as tools:
+        agent = Agent(says(("add", {"a": 1})), tools=tools)
+        assert agent.run_sync("go").output == "2"
+    assert "SESSION_ENDED" in str(tools.gate_tools.call_blocking("add", {"a": 1}).text)
+
+
+# Tools that were written for pydantic-ai ------------------------------------------------------------------------------
+
+
+def search(ctx: RunContext[str], query: str, most: int = 3) -> list[str]:
+    """Search the documents.
+
+    Args:
+        query: What to look for.
+        most: How many results.
+    """
+    DONE.append(f"search {query} {most} for {ctx.deps}")
+    return [query] * most
+
+
+def governed_search(**policy: Any) -> Any:
+    tool = licet.adapters.governed(Tool(search), needs=[], effect="read_only")
+    gate = gate_of([tool], **policy)
+    return gate, licet.adapters.pydantic_ai.tools(gate, session="s-42")
+
+
+def test_a_tool_of_the_framework_runs_behind_the_gate_with_its_context() -> None:
+    gate, tools = governed_search()
+    model = says(("search", {"query": "rain", "most": 2}))
+    done = Agent(model, tools=tools, deps_type=str).run_sync("go", deps="maria")
+    assert done.output == '["rain","rain"]'
+    assert DONE == ["search rain 2 for maria"]
+    assert [one.tool for one in receipts(gate)] == ["search"]
+
+
+@pytest.mark.parametrize("given", [{"query": 1}, {}, {"query": "a", "more": 1}, {"query": "a", "most": "x"}])
+def test_its_arguments_are_checked_by_its_schema(given: dict[str, Any]) -> None:
+    _, tools = governed_search()
+    done = Agent(says(("search", given)), tools=tools, deps_type=str).run_sync("go", deps="x")
+    assert done.output.startswith("INPUT_INVALID: ")
+    assert DONE == []
+
+
+def test_the_manifest_has_rules_on_its_arguments() -> None:
+    rule = {"search": {"args": {"query": {"enum": ["rain"]}}}}
+    _, tools = governed_search(tools=rule)
+    done = Agent(says(("search", {"query": "keys"})), tools=tools, deps_type=str).run_sync("go", deps="x")
+    assert done.output.startswith("ARGUMENT_NOT_ALLOWED: ")
+    assert DONE == []
+
+
+def test_an_approval_that_would_be_lost_is_an_error() -> None:
+    with pytest.raises(TypeError, match="requires_approval"):
+        licet.adapters.governed(Tool(search, requires_approval=True), needs=[], effect="read_only")

@@ -1,0 +1,1 @@
+"""Tests of the gateway with MCP servers and clients of others."""

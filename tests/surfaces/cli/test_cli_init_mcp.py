@@ -1,0 +1,404 @@
+"""`licet init --mcp`: clients get the gateway, the policy gets their servers, and `--undo` gives everything back."""
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from licet.backends.secrets import FileSecrets
+from licet.policy_files.load import load_manifest
+from licet.surfaces.cli.app import licet
+from licet.surfaces.cli.init_servers import DraftedServer, NotWritten, server_name, with_servers
+from licet.surfaces.clients.jsonc import Jsonc
+from surfaces.terminals import read_all
+
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+CURSOR = f"""{{
+  // my servers
+  "mcpServers": {{
+    "files": {{
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-filesystem", "/srv/notes"],
+    }}, // notes
+    "GitHub": {{"command": "uvx", "args": ["gh-server"], "env": {{"GH_TOKEN": "{TOKEN}", "MODE": "fast"}}}},
+    "off": {{"command": "x", "disabled": true, "env": {{"KEY": "{TOKEN}-off"}}}},
+    "web": {{"url": "https://mcp.example.com/mcp", "headers": {{"Authorization": "Bearer {TOKEN}-web"}}}},
+  }},
+}}
+"""
+CODEX = f"""# codex
+model = "m"
+
+[mcp_servers.files]
+command = "npx"
+args = ["-y", "@modelcontextprotocol/server-filesystem", "/srv/notes"]
+
+[mcp_servers.db]
+command = "uvx"
+args = ["db-server"]
+
+[mcp_servers.db.env]
+DB_PASSWORD = "{TOKEN}-db"
+
+[tui]
+"""
+VS_CODE = (
+    '{"servers": {"git": {"command": "uvx", "args": ["git-server", "${workspaceFolder}"], '
+    '"env": {"GH": "${env:GH_TOKEN}"}}}}\r\n'
+)
+CLAUDE = {"projects": {"PROJECT": {"mcpServers": {"own": {"command": "own-server"}}}}, "mcpServers": {}, "oauth": TOKEN}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory and a project of nobody; the project is the current directory."""
+    home, project = tmp_path / "home", tmp_path / "project"
+    for path in (home, project):
+        path.mkdir()
+    monkeypatch.chdir(project)
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "APPDATA", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    return home
+
+
+@pytest.fixture
+def clients(home: Path) -> dict[Path, bytes]:
+    """Configurations of four clients, and their bytes."""
+    claude = json.dumps(CLAUDE).replace("PROJECT", os.getcwd())
+    texts = {
+        home / ".cursor" / "mcp.json": CURSOR,
+        home / ".codex" / "config.toml": CODEX,
+        home / ".claude.json": claude,
+        Path.cwd() / ".vscode" / "mcp.json": VS_CODE,
+    }
+    for path, text in texts.items():
+        write(path, text)
+    return {path: text.encode() for path, text in texts.items()}
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    return path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(licet, ["init", "--mcp", *words], catch_exceptions=False)
+
+
+def contents(paths: dict[Path, bytes]) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in paths}
+
+
+def secrets_file(home: Path) -> Path:
+    (found,) = (home / "state").rglob("mcp-secrets.env")
+    return found
+
+
+def every_file(*folders: Path) -> list[Path]:
+    return [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+
+
+def test_without_a_terminal_and_without_yes_it_only_shows(home: Path, clients: dict[Path, bytes]) -> None:
+    before = every_file(home, Path.cwd())
+    result = run()
+    assert result.exit_code == 0
+    assert "nothing was changed: add --yes" in result.output
+    assert '- "files": {"command": "npx"' in result.output
+    assert '+ "licet": {"command": ' in result.output
+    assert '"off" stays: it is switched off' in result.output
+    assert contents(clients) == clients
+    assert every_file(home, Path.cwd()) == before
+
+
+def test_clients_get_the_gateway_and_the_policy_their_servers(home: Path, clients: dict[Path, bytes]) -> None:
+    result = run("--yes")
+    assert result.exit_code == 0, result.output
+    here, manifest = Path.cwd(), Path.cwd() / ".licet" / "licet.yaml"
+    policy = load_manifest(manifest)
+    assert policy.servers == {
+        "own": {"command": ("own-server",)},
+        "files": {"command": ("npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv/notes")},
+        "github": {
+            "command": ("uvx", "gh-server"),
+            "secrets": {"GH_TOKEN": "mcp/github/GH_TOKEN", "MODE": "mcp/github/MODE"},
+        },
+        "web": {"url": "https://mcp.example.com/mcp", "headers": {"Authorization": "mcp/web/Authorization"}},
+        "db": {"command": ("uvx", "db-server"), "secrets": {"DB_PASSWORD": "mcp/db/DB_PASSWORD"}},
+        "git": {"command": ("uvx", "git-server", "${workdir}"), "secrets": {"GH": "GH_TOKEN"}},
+    }
+    args = ["gateway", str(manifest), "--workdir", str(here), "--secrets", str(secrets_file(home))]
+    cursor = Jsonc().read((home / ".cursor" / "mcp.json").read_text())["mcpServers"]
+    assert list(cursor) == ["licet", "off"]
+    assert cursor["licet"]["args"] == args
+    vs_code = json.loads((here / ".vscode" / "mcp.json").read_text())["servers"]["licet"]
+    assert (vs_code["type"], vs_code["args"], vs_code["env"]) == ("stdio", args, {"GH_TOKEN": "${env:GH_TOKEN}"})
+    claude = json.loads((home / ".claude.json").read_text())
+    assert list(claude["projects"][str(here)]["mcpServers"]) == ["licet"]
+    assert (claude["mcpServers"], claude["oauth"]) == ({}, TOKEN)
+    assert "// my servers" in (home / ".cursor" / "mcp.json").read_text()
+    assert "these clients had different servers" in result.output
+    assert f"licet lock --init --secrets {secrets_file(home)}: starts the servers" in result.output
+
+
+def test_secrets_are_in_the_secrets_file_and_nowhere_else(home: Path, clients: dict[Path, bytes]) -> None:
+    result = run("--yes")
+    file = secrets_file(home)
+    assert file.stat().st_mode & 0o777 == 0o600
+    found = {
+        name: asyncio.run(FileSecrets(file).get(name))
+        for name in ("mcp/github/GH_TOKEN", "mcp/github/MODE", "mcp/web/Authorization", "mcp/db/DB_PASSWORD")
+    }
+    assert list(found.values()) == [TOKEN, "fast", f"Bearer {TOKEN}-web", f"{TOKEN}-db"]
+    assert TOKEN not in result.output
+    assert "`MODE` may be no secret" in result.output
+    with_token = [path for path in every_file(Path.cwd()) if TOKEN.encode() in path.read_bytes()]
+    assert with_token == []
+    private = [path for path in every_file(home / "state") if path.stat().st_mode & 0o077]
+    assert private == []
+
+
+def test_the_json_has_no_value_either(home: Path, clients: dict[Path, bytes]) -> None:
+    shown = run("--json")
+    data = json.loads(shown.output)
+    assert (data["written"], contents(clients)) == ([], clients)
+    done = json.loads((result := run("--json", "--yes")).output)
+    assert sorted(done["written"]) == sorted(map(str, clients))
+    assert done["secrets"]["file"] == str(secrets_file(home))
+    assert TOKEN not in shown.output + result.output
+
+
+def test_undo_restores_every_byte(home: Path, clients: dict[Path, bytes]) -> None:
+    run("--yes")
+    assert contents(clients) != clients
+    assert run("--undo").exit_code == 0  # only shows
+    assert contents(clients) != clients
+    result = run("--undo", "--yes")
+    assert result.exit_code == 0, result.output
+    assert contents(clients) == clients
+    assert "is as it was before" in result.output
+    again = run("--undo", "--yes")
+    assert (again.exit_code, "nothing to undo" in again.output) == (1, True)
+
+
+def test_undo_of_a_changed_file_puts_back_the_entries_alone(home: Path, clients: dict[Path, bytes]) -> None:
+    run("--yes")
+    codex = home / ".codex" / "config.toml"
+    codex.write_text(codex.read_text().replace('"m"', '"new"') + 'theme = "dark"\n')
+    result = run("--undo", "--yes", "--json")
+    undone = {one["path"]: one for one in json.loads(result.output)["undone"]}
+    assert undone[str(codex)] == {"path": str(codex), "exact": False, "put_back": ["files", "db"], "skipped": []}
+    text = codex.read_text()
+    assert text == CODEX.replace('"m"', '"new"') + 'theme = "dark"\n'
+    assert (home / ".cursor" / "mcp.json").read_text() == CURSOR
+
+
+def test_a_second_run_moves_only_what_is_new(home: Path, clients: dict[Path, bytes]) -> None:
+    run("--yes")
+    again = run("--yes")
+    assert (again.exit_code, "it is a gateway already" in again.output) == (1, True)
+    cursor = home / ".cursor" / "mcp.json"
+    cursor.write_text(cursor.read_text().replace('"off"', '"more": {"command": "more-server"},\n    "off"'))
+    middle = contents(clients)
+    assert run("--yes").exit_code == 0
+    assert list(Jsonc().read(cursor.read_text())["mcpServers"]) == ["licet", "off"]
+    assert "more" in load_manifest(".licet/licet.yaml").servers
+    assert {path: data for path, data in contents(clients).items() if path != cursor} == {
+        path: data for path, data in middle.items() if path != cursor
+    }
+    run("--undo", "--yes")
+    servers = Jsonc().read(cursor.read_text())["mcpServers"]
+    assert sorted(servers) == ["GitHub", "files", "more", "off", "web"]
+
+
+def test_setting_up_again_after_undo_reuses_the_servers(home: Path, clients: dict[Path, bytes]) -> None:
+    run("--yes")
+    policy, secrets = Path(".licet/licet.yaml").read_bytes(), secrets_file(home).read_bytes()
+    run("--undo", "--yes")
+    assert run("--yes").exit_code == 0
+    assert Path(".licet/licet.yaml").read_bytes() == policy
+    assert secrets_file(home).read_bytes() == secrets
+
+
+def test_a_rotated_token_is_not_overwritten(home: Path, clients: dict[Path, bytes]) -> None:
+    run("--yes")
+    run("--undo", "--yes")
+    file = secrets_file(home)
+    file.write_text(file.read_text().replace(f"GH_TOKEN={TOKEN}", "GH_TOKEN=rotated"))
+    result = run()
+    assert '"GitHub" stays: ' in result.output
+    assert "has another value for `mcp/github/GH_TOKEN`: remove that line first" in result.output
+
+
+EXISTING = """# mine
+agent: me
+capabilities: {tools: []}
+
+servers:
+  # the notes
+  files: {command: [other]}  # mine too
+"""
+
+
+def test_an_existing_policy_keeps_all_that_it_says(home: Path, clients: dict[Path, bytes]) -> None:
+    write(Path("licet.yaml"), EXISTING)
+    result = run("--yes")
+    assert result.exit_code == 0, result.output
+    text = Path("licet.yaml").read_text()
+    assert [line for line in EXISTING.splitlines() if line not in text.splitlines()] == []
+    before, after = yaml.safe_load(EXISTING), yaml.safe_load(text)
+    assert after["servers"].pop("files") == before["servers"]["files"]
+    assert list(after["servers"]) == ["own", "files-2", "github", "web", "db", "git"]
+    assert {**after, "servers": 0} == {**before, "servers": 0}
+    assert "under `capabilities.secrets`: mcp/github/GH_TOKEN" in result.output
+    assert "under `capabilities.destinations.allow`: mcp.example.com" in result.output
+    assert not Path(".licet").exists()
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        ("agent: me\ncapabilities: {}\nservers: {a: {command: [x]}}\n", "its `servers` are written on one line"),
+        ("{agent: me, capabilities: {}}\n", "it is not written in lines"),
+        ("servers:\n  a: {command: [x]}\n", "is a workspace, and the gateway needs the manifest of an agent"),
+        ("agent: me\nagnet: you\n", "found the key `agnet`"),
+    ],
+)
+def test_a_policy_that_cannot_be_added_to_stops_everything(
+    home: Path, clients: dict[Path, bytes], policy: str, reason: str
+) -> None:
+    write(Path("licet.yaml"), policy)
+    result = run("--yes")
+    assert result.exit_code == 1
+    assert reason in result.output
+    assert contents(clients) == clients
+    assert Path("licet.yaml").read_text() == policy
+    assert [path for path in every_file(home) if path not in clients] == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        ("agent: me\nversion: |+\n  a\n", "the new entries would change what is there"),  # the blank line would count
+        ("agent: me\n...\n", "the new entries would break it"),
+    ],
+)
+def test_an_insertion_that_would_say_something_else_is_refused(policy: str, reason: str) -> None:
+    with pytest.raises(NotWritten, match=reason):
+        with_servers(policy, [DraftedServer("a", {"command": ["x"]}, {})])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("My GitHub_server", "my-github-server"), ("7zip", "s-7zip"), ("日本", "server"), ("a" * 40, "a" * 28)],
+)
+def test_names_of_entries_become_names_of_servers(name: str, expected: str) -> None:
+    assert server_name(name) == expected
+
+
+def test_servers_go_into_the_workspace_next_to_a_manifest(home: Path, clients: dict[Path, bytes]) -> None:
+    write(Path("licet.yaml"), "destinations: {allow: [a.example]}\r\nservers: {}  # none yet\r\n")
+    write(Path("research.yaml"), "agent: me\ncapabilities: {tools: []}\n")
+    result = run("--yes", "-o", "research.yaml")
+    assert result.exit_code == 0, result.output
+    assert Path("research.yaml").read_text() == "agent: me\ncapabilities: {tools: []}\n"
+    text = Path("licet.yaml").read_bytes()
+    assert text.startswith(b"destinations: {allow: [a.example]}\r\nservers:  # none yet\r\n  own:\r\n")
+    assert text.count(b"\n") == text.count(b"\r\n")
+    assert len(load_manifest("research.yaml").servers) == 6
+    args = Jsonc().read((home / ".cursor" / "mcp.json").read_text())["mcpServers"]["licet"]["args"]
+    assert args[1] == str(Path.cwd() / "research.yaml")
+
+
+def test_links_are_refused_and_the_rest_is_set_up(home: Path, clients: dict[Path, bytes]) -> None:
+    """A project could lead the edit to any other file of this user, such as another agent's configuration."""
+    target = write(home / "precious.json", '{"mcpServers": {"a": {"command": "x"}}}')
+    (Path.cwd() / ".mcp.json").symlink_to(target)
+    result = run("--yes")
+    assert result.exit_code == 0
+    assert "not touched: " in result.output
+    assert ".mcp.json is a link: edit the file that it leads to by hand" in result.output
+    assert target.read_text() == '{"mcpServers": {"a": {"command": "x"}}}'
+    assert "a" not in load_manifest(".licet/licet.yaml").servers
+
+
+def test_a_broken_configuration_is_left_and_named(home: Path, clients: dict[Path, bytes]) -> None:
+    broken = write(home / ".gemini" / "settings.json", '{"mcpServers": {"a": {}, "a": {}}}')
+    result = run("--yes")
+    assert result.exit_code == 0
+    assert f'{broken} cannot be edited: line 1: the key "a" is there twice' in result.output
+    assert broken.read_text() == '{"mcpServers": {"a": {}, "a": {}}}'
+
+
+def test_an_address_with_a_user_name_stays_and_is_not_repeated(home: Path) -> None:
+    write(home / ".cursor" / "mcp.json", json.dumps({"mcpServers": {"a": {"url": "https://hunter2@a.example/mcp"}}}))
+    result = run()
+    assert (result.exit_code, "stays: policy cannot say it" in result.output) == (1, True)
+    lines = [line for line in result.output.splitlines() if "stays" in line]
+    assert "hunter2" not in "".join(lines)
+
+
+def test_names_that_clash_are_told_apart(home: Path) -> None:
+    entries: dict[str, Any] = {"My Server": {"command": "a"}, "my-server": {"command": "b"}, "licet": {"command": "c"}}
+    path = write(home / ".cursor" / "mcp.json", json.dumps({"mcpServers": entries}))
+    write(home / ".gemini" / "settings.json", json.dumps({"mcpServers": {"my_server": {"command": "b"}}}))
+    assert run("--yes").exit_code == 0
+    servers = load_manifest(".licet/licet.yaml").servers
+    assert {name: server["command"] for name, server in servers.items()} == {
+        "my-server": ("a",),
+        "my-server-2": ("b",),
+        "licet": ("c",),
+    }
+    assert list(json.loads(path.read_text())["mcpServers"]) == ["licet-2"]
+
+
+def test_nothing_found_names_where_it_looked(home: Path) -> None:
+    result = run("--yes")
+    assert result.exit_code == 1
+    assert str(home / ".cursor" / "mcp.json") in result.output
+    assert every_file(home, Path.cwd()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--mcp", "tools.py"], "--mcp takes no FILE.py"),
+        (["--mcp", "--force"], "--mcp takes no FILE.py"),
+        (["--mcp", "-o", "-"], "--mcp takes no FILE.py"),
+        (["--mcp", "--agent", "a b"], "--agent"),
+        (["--undo"], "--undo and --yes need --mcp"),
+        (["tools.py", "--yes"], "--undo and --yes need --mcp"),
+        ([], "Missing argument 'FILE.py...'"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(home: Path, words: list[str], reason: str) -> None:
+    result = CliRunner().invoke(licet, ["init", *words])
+    assert (result.exit_code, reason in result.output) == (2, True)
+
+
+def test_a_person_at_a_terminal_is_asked_about_each_file(home: Path, clients: dict[Path, bytes]) -> None:
+    ours, theirs = pty.openpty()
+    # Claude Code: no; Cursor: yes; Codex: no; VS Code: no; the policy: yes; the secrets: no.
+    os.write(ours, b"n\ny\nn\nn\ny\nn\n")
+    command = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "init", "--mcp"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    said = read_all(ours)
+    assert process.wait(300) == 0, said
+    os.close(ours)
+    changed = [path.name for path, data in contents(clients).items() if data != clients[path]]
+    assert changed == ["mcp.json"]
+    assert sorted(load_manifest(".licet/licet.yaml").servers) == ["files", "github", "web"]
+    assert secrets_file(home).read_bytes() == b""
+    assert "yourself: mcp/github/GH_TOKEN, mcp/github/MODE, mcp/web/Authorization" in said
+    assert TOKEN not in said

@@ -1,0 +1,258 @@
+"""`licet lock --init`: the guesses it drafts, the file it writes them into, and what it never changes."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from attacks.walled_programs import needs_walls
+from licet.core.policy.lock import LockedServer
+from licet.core.policy.servers import Server
+from licet.policy_files.load import read_policy
+from licet.surfaces.cli.app import licet
+from licet.surfaces.cli.lock_guesses import Guess, argument_grants, guesses
+from licet.surfaces.cli.lock_init import Draft, keeps_lines, with_drafts
+from licet.surfaces.gateway import taking
+from pins import trust
+from surfaces.gateway.servers import SCRIPTED
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path.resolve() / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(taking, "TIMES", 1)
+    shutil.copy(SCRIPTED, folder / "server.py")
+    return folder
+
+
+def run(*words: str, code: int = 0) -> Result:
+    said = CliRunner().invoke(licet, words, catch_exceptions=False)
+    assert said.exit_code == code, said.output
+    return said
+
+
+# Guesses --------------------------------------------------------------------------------------------------------------
+
+GRANTS = ("fs:read:/srv", "fs:write:/srv/out", "network:https:get@a.example", "env:read:LANG")
+SERVER = Server(name="s", command=("x",), grants=GRANTS)
+
+
+def guess(name: str, *arguments: str, **annotations: Any) -> Guess:
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in arguments}}
+    definition = {"name": name, "inputSchema": schema, "annotations": annotations}
+    return guesses(SERVER, LockedServer(tools=(definition,)))[name]
+
+
+EFFECTS: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
+    ("read_only", "the server says `readOnlyHint`"): ("anything", {"readOnlyHint": True}),
+    ("full", "the server says `destructiveHint`"): ("read_file", {"destructiveHint": True, "readOnlyHint": True}),
+    ("write_limited", "the server says that it writes"): ("get", {"readOnlyHint": False}),
+    ("read_only", "by its name"): ("listFiles", {}),
+    ("full", "by its name"): ("delete_file", {}),
+    ("write_limited", "nothing says that it only reads"): ("git_commit", {"readOnlyHint": "yes"}),
+}
+
+
+@pytest.mark.parametrize(("expected", "given"), EFFECTS.items(), ids=map(str, EFFECTS))
+def test_a_class_is_guessed_from_annotations_and_the_name(
+    expected: tuple[str, str], given: tuple[str, dict[str, Any]]
+) -> None:
+    found = guess(given[0], **given[1])
+    assert (found.effect, found.effect_why) == expected
+
+
+def test_needs_are_guessed_from_arguments_and_are_never_more_than_the_grants() -> None:
+    assert guess("read", "path").needs == ("fs:read:/srv", "env:read:LANG")
+    assert guess("write", "file_path").needs == ("fs:read:/srv", "fs:write:/srv/out", "env:read:LANG")
+    assert guess("read", "url").needs == ("network:https:get@a.example", "env:read:LANG")
+    assert guess("read", "source_path", "url").needs == tuple(rule for rule in GRANTS if "write" not in rule)
+    assert guess("write", "text").needs == GRANTS
+    assert "it takes `path`" in guess("read", "path").needs_why
+
+
+def test_a_guess_holds_no_words_of_the_server() -> None:
+    found = guess("read", "x\n  evil: {effect: full}\n#path", "path")
+    assert found.needs_why == "it takes `path`"
+
+
+def test_existing_paths_among_arguments_are_granted(here: Path) -> None:
+    (here / "data").mkdir()
+    home = str(here.parent)
+    words = [
+        "-y",
+        "data",
+        "--db=data/x.db",
+        "${workdir}/data",
+        "missing/x",
+        "/",
+        "~/project",
+        "/etc/hosts",
+        "--root=data",
+    ]
+    assert argument_grants(words, str(here), home) == [
+        "fs:read:${workdir}/data",
+        "fs:read:${workdir}",
+        "fs:read:/etc/hosts",
+    ]
+
+
+# The text -------------------------------------------------------------------------------------------------------------
+
+READ = Guess(("fs:read:${workdir}",), "it takes `path`", "read_only", "by its name")
+
+
+def draft(name: str = "s", *, is_new: bool = True, **tools: Guess) -> Draft:
+    server = Server(name=name, command=("npx", "-y", "@a/b", "${workdir}", 'a "b"'), grants=("fs:read:${workdir}",))
+    return Draft(server, is_new, False, tools or {"read": READ}, {})
+
+
+TEXTS = {
+    "nothing": "",
+    "comments": """\
+# mine
+
+servers:
+  # one
+  s:
+    command: [x]   # why
+
+# end
+bundles:
+  b: {tools: [s.read]}  # all
+""",
+    "quotes": """\
+agent: 'a'
+version: "1.0"
+capabilities:
+  tools: ["a", 'b']
+  deny:
+  - "fs:*:/x"
+""",
+    "wide": "agent: a\ncapabilities:\n    tools: [a]\n    fs_reach:\n        read:\n            - /srv\n",
+    "a long line": f"agent: a\ncapabilities: {{tools: [{', '.join(f'a{number}' for number in range(60))}]}}\n",
+    "words that look like others": "agent: a\nversion: 'no'\ncapabilities: {env: [ON, 'yes']}\n",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_what_is_there_stays_as_it_is(text: str, here: Path) -> None:
+    new = with_drafts(text, [draft(is_new="  s:" not in text)])
+    assert keeps_lines(text, new, ["s"])
+    assert "# guesses: review every line" in new
+    assert "# guess: it takes `path`" in new
+    (here / "licet.yaml").write_text(new)
+    policy = read_policy(here / "licet.yaml")
+    assert [problem for problem in policy.problems if problem.severity == "error"] == []
+
+
+def test_an_entry_on_one_line_becomes_several(here: Path) -> None:
+    text = "servers:\n  s: {command: [x]}\n  t: {command: [y]}\n"
+    new = with_drafts(text, [draft(is_new=False)])
+    assert keeps_lines(text, new, ["s"])
+    assert "  t: {command: [y]}" in new
+    (here / "licet.yaml").write_text(new)
+    assert not read_policy(here / "licet.yaml").problems
+
+
+def test_a_changed_or_missing_line_is_noticed() -> None:
+    assert not keeps_lines("a: 1\n# kept\nb: 2\n", "a: 1\nb: 2\n", ["s"])
+    assert not keeps_lines("a: 1\nb: 2\n", "b: 2\na: 1\n", ["s"])
+    assert not keeps_lines("t: {command: [y]}\n", "t:\n  command: [y]\n", ["s"])
+    spaced = "agent: a\ncapabilities: {tools: [ 'a','b' ]}\n"  # written back, it would look otherwise
+    assert not keeps_lines(spaced, with_drafts(spaced, [draft()]), ["s"])
+    assert keeps_lines("a: 1  \nb: 2\n", "a: 1\nnew: 3\nb: 2\n", ["s"])
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+SCRIPT = json.dumps(
+    {
+        "tools": [
+            {
+                "name": "read",
+                "inputSchema": {"type": "object", "properties": {"path": {}}},
+                "annotations": {"readOnlyHint": True},
+            },
+            {"name": "on", "inputSchema": {"type": "object"}},
+            {"name": "resources", "inputSchema": {"type": "object"}},
+        ]
+    }
+)
+COMMAND = ("--", "python3", "server.py", SCRIPT)
+
+
+@needs_walls
+def test_a_server_given_on_the_command_line_is_drafted_into_a_new_file(here: Path) -> None:
+    said = run("lock", "--init", "files", *COMMAND)
+    assert "files: started with fs:read:${workdir}/server.py, and no network" in said.stderr
+    assert "tools/resources is refused" in said.stderr
+    assert "  tools: [files.read, files.on]" in said.stdout
+    text = (here / ".licet" / "licet.yaml").read_text()
+    assert "resources" not in text.partition("tools:")[2].partition("\n")[2]
+    policy = read_policy(here / ".licet" / "licet.yaml")
+    assert (policy.kind, policy.problems) == ("workspace", ())
+    assert not (here / "licet.lock").exists()
+
+    # It is not drafted twice, and another command takes another name.
+    assert "has `tools` already" in run("lock", "--init", "files", *COMMAND, code=1).stderr
+    assert "with another command" in run("lock", "--init", "files", "--", "python3", "x.py", code=1).stderr
+    assert (here / ".licet" / "licet.yaml").read_text() == text
+
+    # The draft can be locked as it is.
+    (here / ".licet" / "a.yaml").write_text(
+        'agent: a\ncapabilities: {tools: [files.read], fs_reach: {read: ["${workdir}"]}}\n'
+    )
+    run("lock", ".licet/a.yaml")
+    run("check", "--locked", ".licet/a.yaml")
+
+
+@needs_walls
+def test_servers_of_a_file_are_drafted_and_its_comments_stay(here: Path) -> None:
+    command = json.dumps(["python3", "server.py", SCRIPT])
+    servers = f"  s:  # first\n    command: {command}\n  t: {{command: [x], tools: {{}}}}\n"
+    text = f"# mine\nagent: a\nservers:\n{servers}# end\n"
+    (here / "licet.yaml").write_text(text)
+    assert "has not been accepted" in run("lock", "--init", code=1).stderr
+    trust(here / "licet.yaml")
+    document = json.loads(run("lock", "--init", "--grant", "network:https:get@a.example", "--json").stdout)
+    assert (document["written"], document["tools"]) == (True, ["s.read", "s.on"])
+    new = (here / "licet.yaml").read_text()
+    assert document["draft"] == new
+    assert all(line in new.splitlines() for line in text.splitlines())
+    assert '"network:https:get@a.example"' in new
+    assert "each server has `tools` already" in run("lock", "--init", "licet.yaml", code=1).stderr
+
+
+WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "no policy and no command": (("lock", "--init"), 2, "there is no policy here"),
+    "no name": (("lock", "--init", "--", "x"), 2, "one name before `--`"),
+    "a name of nothing": (("lock", "--init", "Files", "--", "x"), 2, "is no name of a server"),
+    "no rule": (("lock", "--init", "files", "--grant", "fs:fly:/", "--", "x"), 2, "fly"),
+    "a lock too": (("lock", "--init", "--update", "files", "--", "x"), 2, "writes no lock"),
+    "a command without init": (("lock", "a.yaml", "--", "x"), 2, "are for --init"),
+    "no such file": (("lock", "--init", "a.yaml"), 1, "there is no a.yaml"),
+    "no such program": (("lock", "--init", "s", "--", "there-is-no-such-program"), 1, "is not on PATH"),
+    "a shell": (("lock", "--init", "s", "--", "sh", "-c", "x"), 1, "runs a text"),
+}
+
+
+@pytest.mark.parametrize(("words", "code", "expected"), WRONG.values(), ids=WRONG)
+def test_nothing_is_written_for_what_cannot_be_drafted(
+    words: tuple[str, ...], code: int, expected: str, here: Path
+) -> None:
+    assert expected in run(*words, code=code).stderr
+    assert not (here / ".licet").exists()
+
+
+def test_files_with_errors_and_json_are_left_alone(here: Path) -> None:
+    (here / "a.json").write_text('{"agent": "a", "servers": {"s": {"command": ["x"]}}}')
+    assert "is JSON" in run("lock", "--init", "a.json", code=1).stderr
+    (here / "b.yaml").write_text("agent: a\nservers: {s: {comand: [x]}}\n")
+    assert "b.yaml:2:15: error" in run("lock", "--init", "b.yaml", code=1).stderr

@@ -1,0 +1,190 @@
+"""What three starts of a server have in common, which names clash, and what a failed start is put down to."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from licet.core.algebra.set import CapabilitySet
+from licet.core.policy.lock import LockedServer, Resolved
+from licet.core.policy.servers import ClientTerms, Server
+from licet.surfaces.gateway.listing import Definitions
+from licet.surfaces.gateway.locked_names import renamed, without_clashes
+from licet.surfaces.gateway.start_failures import likely_causes
+from licet.surfaces.gateway.taking import NotTaken, Taken, agreed
+from licet.surfaces.gateway.upstream import Opened
+
+SERVER = Server(name="files", command=("x",), client=ClientTerms(roots=("/srv",)))
+RESOLVED = Resolved("file", program="x", digest="sha256:" + "0" * 64)
+READ: dict[str, Any] = {"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}
+TAG = "\U000e0041"
+
+
+def started(*tools: dict[str, Any], version: str = "2025-11-25", **more: Any) -> Taken:
+    return Taken(Opened("2025", version, {}, {}, ""), Definitions(tools=tools, **more))
+
+
+def lock(*takes: Taken, before: LockedServer | None = None, accepted: tuple[str, ...] = ()) -> LockedServer:
+    return agreed(SERVER, RESOLVED, takes, {"${workdir}": "/srv/w"}, before or LockedServer(), frozenset(accepted))
+
+
+def refusal(*takes: Taken, **options: Any) -> str:
+    with pytest.raises(NotTaken) as refused:
+        lock(*takes, **options)
+    return "\n".join(refused.value.lines)
+
+
+def test_equal_starts_are_locked() -> None:
+    found = lock(*[started(READ, {**READ, "name": "a", "description": "in /srv/w", "_meta": {"x": 1}})] * 3)
+    assert found.tools == (READ, {**READ, "name": "a", "description": "in ${workdir}"})
+    assert (found.command, found.resolved, found.version, found.announced) == (
+        ("x",),
+        RESOLVED,
+        "2025-11-25",
+        ("roots",),
+    )
+    assert (found.volatile, found.hidden, found.refused) == ({}, (), {})
+
+
+def test_a_text_that_differs_is_volatile_and_the_first_is_kept() -> None:
+    nested = {**READ, "inputSchema": {"type": "object", "properties": {"a": {"description": "1"}}}}
+    other = {**nested, "inputSchema": {"type": "object", "properties": {"a": {"description": "2"}}}}
+    found = lock(started(nested), started(other), started({**nested, "description": "Third."}))
+    assert found.tools == (nested,)
+    assert found.volatile == {"tools/read": ("description", "inputSchema/properties/a/description")}
+
+
+DIFFERENT: dict[str, tuple[Taken, str]] = {
+    "a schema": (started({**READ, "inputSchema": {"type": "array"}}), "`read` has another inputSchema/type"),
+    "an annotation": (started({**READ, "annotations": {"readOnlyHint": True}}), "`read` has another annotations"),
+    "a title of an annotation": (started({**READ, "annotations": {"title": "x"}}), "`read` has another annotations"),
+    "another tool": (started(READ, {**READ, "name": "evil"}), "`evil` is there"),
+    "no tool": (started(), "`read` is not there"),
+    "another name": (started({**READ, "name": "evil"}), "`evil` is there"),
+    "a description that is new": (started({**READ, "title": "x"}), "`read` has another title"),
+    "a prompt": (started(READ, prompts=({"name": "p"},)), "prompts: `p` is there"),
+    "a version": (started(READ, version="2025-06-18"), "another protocol version"),
+}
+
+
+@pytest.mark.parametrize(("third", "expected"), DIFFERENT.values(), ids=DIFFERENT)
+def test_other_definitions_at_the_third_start_are_refused(third: Taken, expected: str) -> None:
+    told = refusal(started(READ), started(READ), third)
+    assert expected in told
+    assert "third start" in told or "version" in told
+
+
+def test_the_order_of_the_server_is_kept_unless_it_changes() -> None:
+    one, two = {**READ, "name": "b"}, {**READ, "name": "a"}
+    assert lock(*[started(one, two)] * 3).tools == (one, two)
+    assert lock(started(one, two), started(two, one), started(one, two)).tools == (two, one)
+
+
+HIDING: dict[str, dict[str, Any]] = {
+    "in a description": {**READ, "description": f"Reads.{TAG}"},
+    "in a schema": {**READ, "inputSchema": {"properties": {"a": {"anyOf": [{"description": TAG}]}}}},
+    "in the name of an argument": {**READ, "inputSchema": {"properties": {f"a{TAG}": {}}}},
+    "in an annotation": {**READ, "annotations": {"title": f"\u202e{TAG}"}},
+}
+
+
+@pytest.mark.parametrize("tool", HIDING.values(), ids=HIDING)
+def test_hidden_characters_are_refused_unless_they_are_accepted(tool: dict[str, Any]) -> None:
+    told = refusal(*[started(tool)] * 3)
+    assert "U+E0041" in told
+    assert "--accept-hidden files.read" in told
+    found = lock(*[started(tool)] * 3, accepted=("files.read",))
+    assert found.hidden == ("tools/read",)
+    assert lock(*[started(tool)] * 3, before=found).hidden == ("tools/read",)  # the same as was accepted
+    changed = {**tool, "title": f"new{TAG}"}
+    assert "U+E0041" in refusal(*[started(changed)] * 3, before=found)
+    refusal(*[started(tool)] * 3, accepted=("files.other", "read", "other.read"))
+
+
+def test_characters_that_are_hidden_at_one_start_only_are_found() -> None:
+    assert "U+E0041" in refusal(started(READ), started(READ), started({**READ, "description": f"Reads.{TAG}"}))
+
+
+def test_a_name_that_cannot_be_used_is_refused_and_the_others_work() -> None:
+    names = ("read", "resources", "prompts", "a b", "é", "x" * 128)
+    found = lock(*[started(*({**READ, "name": name} for name in names))] * 3)
+    assert sorted(found.refused) == sorted(f"tools/{name}" for name in names if name != "read")
+    assert len(found.tools) == len(names)
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+
+def offering(*tools: str, prompts: tuple[str, ...] = ()) -> LockedServer:
+    return LockedServer(
+        tools=tuple({"name": name} for name in tools), prompts=tuple({"name": name} for name in prompts)
+    )
+
+
+CLASHES: dict[str, tuple[dict[str, LockedServer], Any, dict[str, list[str]]]] = {
+    "none": ({"a": offering("x"), "b": offering("x")}, "", {}),
+    "within a server": ({"a": offering("x.y", "x_y", "z")}, "", {"a": ["tools/x.y", "tools/x_y"]}),
+    "within a server among several": (
+        {"a": offering("x/y", "x_y"), "b": offering("x_y")},
+        "",
+        {"a": ["tools/x/y", "tools/x_y"]},
+    ),
+    "between plain names": (
+        {"a": offering("x", "z"), "b": offering("x")},
+        "plain",
+        {"a": ["tools/x"], "b": ["tools/x"]},
+    ),
+    "prompts": ({"a": offering("x", prompts=("p.q", "p_q", "x"))}, "", {"a": ["prompts/p.q", "prompts/p_q"]}),
+}
+
+
+@pytest.mark.parametrize(("servers", "how", "expected"), CLASHES.values(), ids=CLASHES)
+def test_names_that_clash_are_all_refused(
+    servers: dict[str, LockedServer], how: Any, expected: dict[str, list[str]]
+) -> None:
+    found = without_clashes(servers, how)
+    assert {name: sorted(one.refused) for name, one in found.items() if one.refused} == expected
+    for name, one in found.items():
+        assert replace(one, refused={}) == servers[name]
+
+
+def test_a_refused_name_clashes_with_nothing() -> None:
+    servers = {"a": replace(offering("x.y", "x_y"), refused={"tools/x.y": "no"})}
+    assert without_clashes(servers, "")["a"].refused == {"tools/x.y": "no"}
+
+
+def test_a_second_server_renames_tools() -> None:
+    one, two = {"a": offering("x")}, {"a": offering("x"), "b": offering("y")}
+    assert list(renamed(one, two, "")) == ["! clients see a.x as `a__x`, no longer as `x`"]
+    assert list(renamed(two, one, "")) == ["! clients see a.x as `x`, no longer as `a__x`"]
+    assert not list(renamed(one, two, "plain"))
+    assert not list(renamed(one, two, "prefixed"))
+
+
+# Failed starts --------------------------------------------------------------------------------------------------------
+
+CAUSES = {
+    "PermissionError: [Errno 13] Permission denied: '/etc/hosts'": "add `fs:read:/etc/hosts` to `servers.files.grants`",
+    "Error: EACCES: permission denied, scandir '/etc'": "add `fs:read:/etc` to",
+    "ENOENT: no such file or directory, open '/etc/passwd'": "add `fs:read:/etc/passwd` to",
+    "Error: getaddrinfo EAI_AGAIN api.example.com": "add `network:https:get@api.example.com` to",
+    "requests.ConnectionError: https://a.example/x: connection refused": "add `network:https:get@a.example` to",
+    "GITHUB_TOKEN environment variable is required": "add `GITHUB_TOKEN` to `env` or `secrets`",
+    "OSError: [Errno 30] Read-only file system: '/usr/lib/x'": "",
+    "something else": "if a wall stops it, `servers.files.grants`",
+}
+
+
+@pytest.mark.parametrize(("line", "expected"), CAUSES.items())
+def test_a_failed_start_names_the_likely_wall(line: str, expected: str) -> None:
+    assert expected in "\n".join(likely_causes([line], SERVER, CapabilitySet(), []))
+
+
+def test_a_path_of_the_command_that_is_not_granted_is_named() -> None:
+    told = list(likely_causes(["unable to open database file"], SERVER, CapabilitySet(), ["--db=/etc/new.db", "-v"]))
+    assert told == [
+        "probably a wall: its command names /etc/new.db: add `fs:read:/etc/new.db` to `servers.files.grants`"
+    ]
+    granted = CapabilitySet(["fs:read:/etc"])
+    assert "its command" not in "\n".join(likely_causes(["unable to open"], SERVER, granted, ["/etc/new.db"]))
+    assert not list(likely_causes(["EACCES '/etc'"], replace(SERVER, sandbox="native"), CapabilitySet(), []))
