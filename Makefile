@@ -5,7 +5,8 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
 BIN := .venv/bin
-WORKERS ?= auto
+# One worker more than processors: many tests wait for a process or a deadline.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
 export PYTHON PYTHONNOUSERSITE := 1
 # A caller's PYTHONPATH or MYPYPATH would let other copies of a package in. Without compiled files pytest would rewrite all

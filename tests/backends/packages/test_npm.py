@@ -169,6 +169,7 @@ UNPINNED = [
 
 
 @pytest.mark.parametrize(("source", "reason"), UNPINNED, ids=["git", "file", "URL"])
+@pytest.mark.sampled(1)
 def test_a_dependency_that_is_not_in_the_registry_is_refused(
     npm: Registry, tmp_path: Path, source: str, reason: str
 ) -> None:

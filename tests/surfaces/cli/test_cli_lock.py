@@ -521,6 +521,7 @@ BAD_STARTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("script", "expected"), BAD_STARTS.values(), ids=BAD_STARTS)
+@pytest.mark.sampled(3)
 def test_a_server_that_cannot_be_asked_is_named_with_its_place(
     script: dict[str, Any], expected: str, here: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_a_client_that_cannot_be_asked_is_told_which_request_waits(tmp_path: Pat
 
 @both_eras
 @pytest.mark.parametrize("answer", [YES, NO, {"action": "accept", "content": {}}, {"action": "decline"}], ids=str)
+@pytest.mark.sampled(4)
 def test_by_default_the_answer_of_a_client_approves_nothing(
     tmp_path: Path, store_path: Path, era: str, answer: dict[str, Any]
 ) -> None:
@@ -127,6 +128,7 @@ THROUGH: list[tuple[Any, str, tuple[str, ...]]] = [
 
 @both_eras
 @pytest.mark.parametrize(("answer", "reason", "by"), THROUGH, ids=[f"{case[0]}" for case in THROUGH])
+@pytest.mark.sampled(6)
 def test_through_the_client_only_a_plain_yes_approves(
     tmp_path: Path, store_path: Path, era: str, answer: Any, reason: str, by: tuple[str, ...]
 ) -> None:
@@ -140,6 +142,7 @@ def test_through_the_client_only_a_plain_yes_approves(
 
 @both_eras
 @pytest.mark.parametrize("terms", ["keys", "quorum"])
+@pytest.mark.sampled(2)
 def test_a_yes_through_the_client_never_counts_where_signatures_do(
     tmp_path: Path, store_path: Path, era: str, terms: str
 ) -> None:

@@ -23,7 +23,7 @@ from .clients import Client, process_client, text_of
 from .test_stdio import LICET, servers_of
 from .workspaces import AGENT, Workspace
 
-SECONDS = 300 if LONG else 5
+SECONDS = 300 if LONG else 4
 IN_FLIGHT = 50
 GATEWAYS = 8 if LONG else 3
 MOST_GROWTH = 1.25  # of the memory of a gateway, after it has warmed up
@@ -86,7 +86,8 @@ async def killing(pids: list[int], until: float) -> int:
     return killed
 
 
-@pytest.mark.parametrize("gateways", [1, GATEWAYS])
+@pytest.mark.parametrize("gateways", [GATEWAYS, 1])
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(sys.platform != "linux", reason="finds servers and memory in /proc")
 def test_calls_survive_load_and_killed_servers(tmp_path: Path, store_path: Path, gateways: int) -> None:
     needs_walls()

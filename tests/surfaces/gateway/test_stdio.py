@@ -83,6 +83,7 @@ def test_one_connection_is_one_session_and_a_session_can_be_continued(workspace:
     ("more", "text"),
     [(("--session", "no spaces"), "expected a session id"), (("--session", ""), "expected a session id")],
 )
+@pytest.mark.sampled(1)
 def test_a_session_id_that_is_none_is_refused(workspace: Workspace, more: tuple[str, ...], text: str) -> None:
     async def steps(client: Client, process: "asyncio.subprocess.Process") -> None:
         async with asyncio.timeout(SECONDS):
@@ -132,7 +133,8 @@ def test_the_end_of_the_client_ends_calls_and_servers(workspace: Workspace) -> N
     assert [(one.tool, one.code) for one in workspace.receipts()] == [("s.echo", "ok"), ("s.stays", "execution_failed")]
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.sampled(2)
 def test_no_server_outlives_a_gateway_that_is_ended(workspace: Workspace, how: signal.Signals) -> None:
     async def steps(client: Client, process: "asyncio.subprocess.Process") -> list[int]:
         await client.say("echo")
