@@ -73,7 +73,7 @@ def opened(folder: Path, approvals: str = "manifest") -> Gate:
         backends=backends,
         fs_reach={"write": ["/srv"]},
         budget={"max_cost_usd": 50},
-        limits={"wall_seconds": 1},
+        limits={"wall_seconds": 2},
         approvals={"write": approvals},
     )
 
@@ -181,7 +181,7 @@ STUCK: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 def test_a_store_that_never_answers_does_not_hold_up_a_call(tmp_path: Path) -> None:
-    allowed = {"fs_reach": {"write": ["/srv"]}, "budget": {"max_cost_usd": 50}, "limits": {"wall_seconds": 1}}
+    allowed = {"fs_reach": {"write": ["/srv"]}, "budget": {"max_cost_usd": 50}, "limits": {"wall_seconds": 2}}
     gates = [
         gate(tmp_path, write, backends=Backends.memory(files={"/srv/b": b""}, **stores), **allowed)
         for stores, _, _ in STUCK.values()
