@@ -12,7 +12,7 @@ from licet.core.policy.effects import Level
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of, tool_parts
 from licet.core.policy.tool import ToolSpec
-from licet.declare import Tool
+from licet.declare import Context, Tool
 from licet.declare.arguments import InvalidArguments, checked_json
 from licet.declare.plain_json import data_again
 from licet.guard.execution import JsonText, Sandbox, ToolCall, Walls
@@ -41,7 +41,7 @@ class ServerTool(Tool):
         return {name: name for name in (self.spec.schema or {}).get("properties", {})}
 
 
-async def _run_by_its_server() -> None:
+async def _run_by_its_server(ctx: Context) -> None:  # with a context, so that what is noted gets into the receipt
     raise RuntimeError("a server's tool is run by its server")
 
 

@@ -47,6 +47,7 @@ from licet.guard.result import Result, interrupted
 from licet.guard.spending import reserve, spent
 
 if TYPE_CHECKING:
+    from licet.guard.observing import Observed
     from licet.guard.session import Session
 
 
@@ -67,6 +68,7 @@ class Call:
             "grant",
             "long_result",
             "bundle_reservations",
+            "observed",
             "policy",
             "ports",
             "purpose",
@@ -91,6 +93,7 @@ class Call:
         self.usage = UNUSED
         self.digest = ""  # of the arguments, once they are validated
         self.approvals: tuple[Agreement, ...] = ()  # with who agreed
+        self.observed: Observed | None = None  # what the policy would have said, if the session only observes
         self.registered: Registered | None = None
         self.grant: Grant | None = None
         self.reservation: Reservation | None = None
@@ -153,19 +156,9 @@ async def run_call(session: "Session", tool: str, arguments: object, purpose: st
 async def _run_call(call: Call, arguments: object) -> Result:
     try:
         check_session(call)
-        registered = call.registered = declare(call)
-        call.stores.until = monotonic() + registered.seconds
-        if registered.misfits:
-            deny_misfit(call, registered, arguments)
-        call.arguments = validate(call, registered, arguments)
-        call.digest = arguments_digest(call.arguments)  # before the tool runs: it could change its arguments
-        if registered.needs_approval:
-            await look_up_usage(call, registered)
-        grant = make_grant(call, registered)
-        while (objection := resolve(call)) is not None:  # call-time resolution
-            await refuse_or_ask(call, grant, objection)
-        if registered.budgeted:
-            await reserve(call, registered, grant)
+        observing = call.session.observing
+        steps = admit(call, arguments) if observing is None else observing.admit(call, arguments, admit)
+        registered, grant = await steps
         grant.begin()
         await record(call)
         if registered.tool.available is not None:
@@ -191,6 +184,24 @@ async def _run_call(call: Call, arguments: object) -> Result:
     except BaseException as error:  # a refusal, or any error of the tool
         result = outcome(call, error)
     return await close(call, result)
+
+
+async def admit(call: Call, arguments: object) -> tuple[Registered, Grant]:
+    """Declare, validate, decide, ask and reserve: every step that the policy decides."""
+    registered = call.registered = declare(call)
+    call.stores.until = monotonic() + registered.seconds
+    if registered.misfits:
+        deny_misfit(call, registered, arguments)
+    call.arguments = validate(call, registered, arguments)
+    call.digest = arguments_digest(call.arguments)  # before the tool runs: it could change its arguments
+    if registered.needs_approval:
+        await look_up_usage(call, registered)
+    grant = make_grant(call, registered)
+    while (objection := resolve(call)) is not None:  # call-time resolution
+        await refuse_or_ask(call, grant, objection)
+    if registered.budgeted:
+        await reserve(call, registered, grant)
+    return registered, grant
 
 
 def check_session(call: Call, use: Use | None = None) -> None:
@@ -296,6 +307,8 @@ async def refuse_or_ask(call: Call, grant: Grant, decision: Ask | Deny) -> None:
     """Raise the refusal of a denied call; otherwise ask the approver."""
     if isinstance(decision, Deny):
         grant.deny(decision)
+    if call.observed is not None:  # nobody is asked about what runs anyway
+        raise Refused(decision)
     asked = monotonic()
     agreed = await ask_approver(call, decision)
     call.stores.until += monotonic() - asked  # the time of the approver does not count

@@ -66,6 +66,7 @@ def decision_of(call: "Call") -> Entry:
         budget=_budget(call, cost, spent=True),
         cost_usd=money_text(cost),
         events=_events(call.grant.events if call.grant is not None else ()),
+        observed=call.observed.fact if call.observed is not None else UNSET,
         rules=_admission_rules(call),
         sandbox=_sandbox(call),
     )
@@ -90,6 +91,7 @@ def receipt_of(call: "Call", parts: ResultParts) -> Entry:
         duration_ms=f"{parts.duration_ms:.3f}",
         error=visible(parts.error) if refusal is not None and not _hides_error(parts, full) else None,
         events=_events(_happened(call, refusal)),
+        observed=call.observed.fact if call.observed is not None else UNSET,
         reason=parts.reason,
         result=data_digest(result) if refusal is None or withheld else None,
         rules=_rules(call, parts, full),

@@ -29,6 +29,7 @@ from licet.guard.trio_host import anywhere, under_trio
 
 if TYPE_CHECKING:
     from licet.guard.gate import BareGate
+    from licet.guard.observing import Observing
 
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _ENDED = "licet:ended"  # the scope that lists ended sessions; no tool can name it
@@ -59,6 +60,7 @@ class Session:
         self._closed = False
         self.reported_open = False  # whether observers have seen `SessionOpened`
         self.caller: Caller | None = None  # who calls, as a gateway reports it; a claim that decides nothing
+        self.observing: Observing | None = None  # set by `licet gateway --observe` alone
         self._requests: dict[str, Request] = {}
         self._claims: dict[str, tuple[Registered, int, Claim, dict[str, Claim]]] = {}
 

@@ -158,6 +158,15 @@ class BodiesFact(Fact, frozen=True, kw_only=True):
     result: str | None
 
 
+class ObservedFact(Fact, frozen=True, kw_only=True):
+    """What the policy would have said about a call of a gateway that only observes, and whether its walls stood."""
+
+    verdict: Literal["allow", "ask", "deny"]
+    reasons: Texts = ()
+    rules: Texts = ()
+    walls: bool = True
+
+
 class Entry(Fact, frozen=True, kw_only=True):
     """The facts of one call: a decision before the call runs, or a receipt after it."""
 
@@ -175,6 +184,7 @@ class Entry(Fact, frozen=True, kw_only=True):
     arguments: str | None = None  # digest
     bodies: BodiesFact | UnsetType = UNSET
     verdict: Literal["allow", "ask", "deny"] = "allow"
+    observed: ObservedFact | UnsetType = UNSET  # only if nothing was enforced: see `licet gateway --observe`
     reason: str = "ALLOWED"
     rules: Texts = ()
     approvals: tuple[ApprovalFact, ...] = ()

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from licet.declare import Tool
 from licet.errors import LicetError
 from licet.policy_files.policy_paths import policy_root
 from licet.surfaces.cli.discovery import check_setting, named_or_found, require_trust
-from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options, sound_manifest
+from licet.surfaces.cli.options import FILE, Setting, duration, json_option, setting_options, sound_manifest
 from licet.surfaces.cli.output import fail
 from licet.surfaces.gateway.build import InvalidSession, gateway_backend, new_session
 from licet.surfaces.gateway.names import Naming, naming
+from licet.surfaces.gateway.observe import Observation, observation, opening_lines
 from licet.surfaces.gateway.stdio import serve_stdio
+
+_LONGEST_OBSERVING = timedelta(hours=24)
 
 
 def serving_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,9 +44,33 @@ def serving_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+class _Duration(click.ParamType):  # type: ignore[type-arg]
+    """A time such as `30m`, above nothing and up to a day."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Parse a duration."""
+        try:
+            found = duration(value)
+        except (OverflowError, ValueError):  # more digits than a number may have
+            found = _LONGEST_OBSERVING * 2
+        if not found:
+            self.fail(f"`{value}` is no duration: expected 30m, 8h or 90s", param, ctx)
+        if found > _LONGEST_OBSERVING:
+            self.fail(f"`{value}` is longer than 24h: a gateway observes for a day at most", param, ctx)
+        return found
+
+
 @click.command(name="gateway")
+@click.option("--observe", is_flag=True, help="Let calls through that the policy refuses, and note them. Needs --for.")
+@click.option("--for", "observe_for", metavar="DURATION", type=_Duration(), help="Observe for so long: 30m, 8h.")
+@click.option("--open", "is_open", is_flag=True, help="With --observe: run the servers without walls, too.")
 @serving_options
 def command(
+    observe: bool,
+    observe_for: timedelta | None,
+    is_open: bool,
     manifest: Path | None,
     session: str | None,
     state: Path | None,
@@ -61,28 +89,53 @@ def command(
       licet gateway research.yaml --session s-42
 
     \b
+    To try out a policy (all receipts say so; walls stay unless --open is given too):
+      licet gateway research.yaml --observe --for 30m
+
+    \b
     In the configuration of a client:
       {"mcpServers": {"governed":
         {"command": "licet", "args": ["gateway", "/path/to/research.yaml"]}}}
     """
-    policy, place = served_policy(manifest, state, setting, as_json)
+    if observe and observe_for is None:
+        raise click.UsageError("--observe needs --for DURATION, such as `--for 30m`: it does not enforce the policy")
+    if not observe and (observe_for is not None or is_open):
+        raise click.UsageError("--for and --open are options of --observe")
+    policy, place = served_policy(manifest, state, setting, as_json, observe=observe)
     if not policy.servers:
         fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; `licet serve` offers tools", as_json)
     names = naming(policy.servers, "prefixed" if policy.gateway_names == "prefixed" else _plain(policy))
-    serve(policy, place, names, session, secrets, setting, as_json)
+    observed = None
+    if observe_for is not None:
+        seconds, where = observe_for.total_seconds(), {"workdir": setting.workdir, "secrets_file": secrets}
+        for line in opening_lines(policy.origin.file, _spelled(observe_for), is_open=is_open):
+            report(line)
+        observed = asyncio.run(observation(policy, seconds, is_open=is_open, report=report, **where))
+    serve(policy, place, names, session, secrets, setting, as_json, observed=observed)
+
+
+def _spelled(time: timedelta) -> str:
+    hours, seconds = divmod(int(time.total_seconds()), 3600)
+    parts = ((hours, "h"), (seconds // 60, "m"), (seconds % 60, "s"))
+    return " ".join(f"{number}{unit}" for number, unit in parts if number)
 
 
 def _plain(policy: Manifest) -> Any:
     return "plain" if policy.gateway_names == "plain" else ""
 
 
-def served_policy(manifest: Path | None, state: Path | None, setting: Setting, as_json: bool) -> tuple[Manifest, Path]:
-    """The manifest to serve under, and the state directory; exits if it cannot be used."""
+def served_policy(
+    manifest: Path | None, state: Path | None, setting: Setting, as_json: bool, *, observe: bool = False
+) -> tuple[Manifest, Path]:
+    """The manifest to serve under, and the state directory; exits if it cannot be used.
+
+    With `observe` it need not be as it was locked.
+    """
     named = named_or_found(manifest, "MANIFEST")
     check_setting(named, setting)
     policy = sound_manifest(named.path, setting, as_json)
     require_trust(named, policy, as_json)
-    if policy.lock_problem is not None:
+    if policy.lock_problem is not None and not observe:
         fail(str(policy.lock_problem), as_json)
     return policy, state or state_directory(policy_root(named.path))
 
@@ -96,6 +149,7 @@ def serve(
     setting: Setting,
     as_json: bool,
     own_tools: Sequence[Tool] | None = None,
+    observed: Observation | None = None,
 ) -> None:
     """Serve one client over standard input and output, until it closes its end."""
     try:
@@ -107,6 +161,7 @@ def serve(
             workdir=setting.workdir,
             secrets_file=secrets,
             own_tools=own_tools,
+            observed=observed,
         )
         asyncio.run(serve_stdio(backend, names, report))
     except InvalidSession as wrong:

@@ -6,7 +6,9 @@ are not declared, or are listed without effect.
 
 import functools
 import os
+import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -49,6 +51,16 @@ class _File(click.Path):
 
 
 FILE = _File(path_type=Path)
+
+
+_DURATION = re.compile(r"(\d+)([smhdw])", re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def duration(text: str) -> timedelta | None:
+    """A time such as `30m`, `2h` or `7d`; None if the text is none. `OverflowError` if it is too long."""
+    found = _DURATION.fullmatch(text)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
 
 
 class Setting(Struct, frozen=True):

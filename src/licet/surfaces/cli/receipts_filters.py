@@ -1,8 +1,7 @@
 """The options by which receipts are searched: agent, time, and checks inside calls, by pattern or by capability."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -15,11 +14,9 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.canonical import canonical_json
 from licet.core.ledger.denials import DENIED, UNLISTED, Checks, Tally
 from licet.core.ledger.entry import Row
-from licet.surfaces.cli.options import Command
+from licet.surfaces.cli.options import Command, duration
 from licet.surfaces.cli.receipts_text import Entry
 
-_AGO = re.compile(r"(\d+)([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 MOST_SHOWN = 5  # different uses below one line
 
 
@@ -31,8 +28,8 @@ class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer re
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Parse a time."""
         try:
-            if ago := _AGO.fullmatch(value):
-                return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            if (ago := duration(value)) is not None:
+                return datetime.now(UTC) - ago
             moment = datetime.fromisoformat(value)
         except (ValueError, OverflowError):
             self.fail(f"`{value}` is no time: expected 2026-01-31, 2026-01-31T12:00, or 30m, 2h, 7d ago", param, ctx)

@@ -57,6 +57,8 @@ def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
 
 def _cell(row: Entry, name: str) -> str:
     text = visible(str(listed(row)[name]))
+    if name == "reason" and "observed" in row:
+        text = f"{text} {_observed(row)}"
     return text[:19].replace("T", " ") + "Z" if name == "time" else text
 
 
@@ -64,7 +66,26 @@ def listed(entry: Entry) -> Entry:
     """The facts that a list shows about a receipt, or about a decision without one, as plain data."""
     names = ("id", "time", "agent", "session", "tool", "verdict", "code", "reason", "error", "cost_usd", "duration_ms")
     facts = {name: entry[name] for name in (*names, "number", "kind")}
+    if "observed" in entry:
+        facts["observed"] = entry["observed"]
     return facts if entry["kind"] == "receipt" else {**facts, "reason": _UNENDED}
+
+
+def _observed(entry: Entry) -> str:
+    """What a list adds to a call of a gateway that only observed."""
+    reasons = ", ".join(entry["observed"]["reasons"])
+    return f"(observed: {visible(reasons)})" if reasons else "(observed)"
+
+
+def _observation(entry: Entry) -> Iterator[tuple[str, str]]:
+    """That a gateway only observed a call, and what the policy would have said."""
+    if (found := entry.get("observed")) is None:
+        return
+    walls = "" if found["walls"] else ", and its server ran without walls"
+    would = {"allow": "allowed it", "ask": "asked a person", "deny": "refused it"}[found["verdict"]]
+    reasons = f": {', '.join(found['reasons'])}" if found["reasons"] else ""
+    yield "observed", f"the policy was not enforced{walls}; it would have {would}{reasons}"
+    yield from (("would say", rule) for rule in found["rules"])
 
 
 def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
@@ -96,6 +117,7 @@ def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterat
     if last["purpose"]:
         yield "purpose", last["purpose"]
     yield "reason", last["reason"]
+    yield from _observation(last)
     if last["error"]:
         yield "said", last["error"]
     yield from (("because", rule) for rule in last["rules"])
@@ -187,7 +209,7 @@ def explanation(entry: Entry) -> Iterator[str]:
     what = denied[-1]["capability"] if about_a_use else call
     ended = verdict == "deny" and began and what == call
     yield visible(f"{WORDS[verdict]}: `{tool}` {_may(entry, what, ended)}")
-    lines = [("because", rule) for rule in entry["rules"]]
+    lines = [*_observation(entry), *(("because", rule) for rule in entry["rules"])]
     if verdict == "allow" or ended:
         uses = checks[1:-1] if ended else checks[1:]  # the last check ended the call, and the first line reports it
         lines += [("refused" if event in denied else "held", _event(event)) for event in uses]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from licet.assemble.gate import Backends, CommandGate, stored_approvals
 from licet.assemble.gateway import AsksServers, server_tools
+from licet.assemble.observing import observed_policy
 from licet.assemble.review import Places
 from licet.assemble.servers import (
     ServerError,
@@ -30,12 +31,14 @@ from licet.core.policy.servers import Server, servers_of
 from licet.declare import Tool
 from licet.guard.execution import Sandbox
 from licet.guard.gate import BareGate
+from licet.guard.observing import Observing
 from licet.guard.session import Session
 from licet.policy_files.server_tools import is_other_server
 from licet.sandbox.programs.walls import ProgramWalls
 from licet.surfaces.gateway.client_approvals import ClientApprover
 from licet.surfaces.gateway.governed import GovernedBackend
 from licet.surfaces.gateway.link import Link, PipeLink
+from licet.surfaces.gateway.observe import Observation
 from licet.surfaces.gateway.remote import remote_link
 from licet.surfaces.gateway.running import RunningServer
 
@@ -60,14 +63,19 @@ def gateway_backend(
     workdir: Path | None = None,
     secrets_file: Path | None = None,
     own_tools: Sequence[Tool] | None = None,
+    observed: Observation | None = None,
 ) -> GovernedBackend:
     """The backend of one connection: the tools of servers or, if they are given, those of the workspace.
 
-    Raises `ServerError`, `RegistrationRefused` or `InvalidSession`.
+    With `observed`, of the same manifest, the policy is not enforced for a while. Raises `ServerError`,
+    `RegistrationRefused` or `InvalidSession`.
     """
     places = Places.here(workdir)
     servers = servers_of(manifest.servers) if own_tools is None else {}
-    check_locked(manifest, servers)
+    if observed is None:
+        check_locked(manifest, servers)
+    else:
+        manifest, servers = observed.manifest, {name: servers[name] for name in observed.offered}
     tools = server_tools(manifest) if own_tools is None else own_tools
     holder: list[GovernedBackend] = []
     walls = ProgramWalls(HttpClient())
@@ -75,14 +83,19 @@ def gateway_backend(
     approver = ClientApprover(stored_approvals(state), lambda tool: _through_client(gate, tool))
     backends = Backends.local(state, secrets_file=secrets_file, sandbox=asks, approver=approver)
     gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny")
-    reaches = {name: _reach(gate, server, places) for name, server in servers.items() if _is_admitted(gate, name)}
-    _report_misfits(gate, reaches, report)
+    is_admitted = _is_admitted if observed is None else _is_any
+    reaches = {name: _reach(gate, server, places) for name, server in servers.items() if is_admitted(gate, name)}
+    _report_misfits(gate, reaches, report, refuse=observed is None)
     servers = {name: _with_known_roots(server, reaches.get(name), places) for name, server in servers.items()}
+    locked = manifest.lock.servers if manifest.lock is not None else {}
+    opened = _session(gate, session)
+    if observed is not None:
+        opened.observing = _observing(gate, observed, servers, backends, workdir)
     backend = GovernedBackend(
         gate,
-        _session(gate, session),
+        opened,
         servers,
-        manifest.lock.servers if manifest.lock is not None else {},
+        locked if observed is None else observed.offered,
         places={"${workdir}": places.workdir, "~": places.home},
         report=report,
         may_know_root=lambda server, path: _may_know(servers[server], reaches.get(server), path),
@@ -91,17 +104,25 @@ def gateway_backend(
     backend.add(
         RunningServer(
             server,
-            manifest.lock.servers.get(name) if manifest.lock is not None else None,
-            _links(gate, server, reaches[name], backends, places, report),
+            locked.get(name),
+            _links(gate, server, reaches[name], backends, places, report, is_open=bool(observed and observed.is_open)),
             backend,
             report,
             places={"${workdir}": places.workdir, "~": places.home},
             offers_changed=backend.offers_changed,
         )
         for name, server in servers.items()
-        if _is_used(gate, name)
+        if (_is_used if observed is None else _is_any)(gate, name)
     )
     return backend
+
+
+def _observing(
+    gate: BareGate, observed: Observation, servers: Mapping[str, Server], backends: Backends, workdir: Path | None
+) -> Observing:
+    is_open = observed.is_open
+    instead = observed_policy(gate.manifest, servers, observed.offered, backends, workdir=workdir, is_open=is_open)
+    return Observing(instead, gate.clock.monotonic() + observed.seconds, is_open=is_open)
 
 
 def _session(gate: BareGate, name: str) -> Session:
@@ -136,11 +157,22 @@ def _is_admitted(gate: BareGate, server: str) -> bool:
     return any(name.startswith(f"{server}.") and registered.reach is not None for name, registered in tools)
 
 
-def _report_misfits(gate: BareGate, reaches: Mapping[str, Reach], report: Report) -> None:
-    """Report the tools that are not shown because they do not fit; raise `ServerError` for a server that does not."""
+def _is_any(gate: BareGate, server: str) -> bool:
+    """For a gateway that observes: every server is used."""
+    return True
+
+
+def _report_misfits(gate: BareGate, reaches: Mapping[str, Reach], report: Report, *, refuse: bool) -> None:
+    """Report the tools that are not shown because they do not fit. A server that does not raises `ServerError`.
+
+    Without `refuse` it is started, and holds only the part of its grants that the manifest allows.
+    """
     for name, reach in reaches.items():
         if missing := process_misfits(reach):
-            raise ServerError(f"the server `{name}` cannot be started: {'; '.join(map(str, missing))}")
+            text = "; ".join(map(str, missing))
+            if refuse:
+                raise ServerError(f"the server `{name}` cannot be started: {text}")
+            report(f"{name}: the manifest allows only a part of its grants: {text}")
     for misfit in gate.policy.misfits:
         report(str(misfit))
     for name, registered in gate.policy.tools.items():
@@ -169,7 +201,14 @@ def _through_client(gate: BareGate, tool: str) -> bool:
 
 
 def _links(
-    gate: BareGate, server: Server, reach: Reach, ports: Backends, places: Places, report: Report
+    gate: BareGate,
+    server: Server,
+    reach: Reach,
+    ports: Backends,
+    places: Places,
+    report: Report,
+    *,
+    is_open: bool = False,
 ) -> Callable[[], AbstractAsyncContextManager[Link]]:
     def schema_of(tool: str) -> Mapping[str, Any]:
         lock = gate.policy.manifest.lock
@@ -190,7 +229,7 @@ def _links(
         program = find_program(server, locked.resolved, places.workdir, places.home)
         command = expanded_command(server, places.workdir, places.home)
         placed = await placed_secrets(server, reach, ports)
-        plan = ServerPlan(server, reach, program, command)
+        plan = ServerPlan(replace(server, sandbox="native") if is_open else server, reach, program, command)
         async with started(plan, ports, placed, places.workdir) as running:
             streams = running.handed()
             pipes = PipeLink(

@@ -7,18 +7,20 @@ the client is answered as `servers.NAME.client` says.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from licet.assemble.gateway import ServerTool
 from licet.core.ledger.entry import Caller
-from licet.core.policy.lock import LockedServer, local
+from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server
 from licet.declare.plain_json import json_core
 from licet.guard.execution import JsonText, Raised, Stopped, ToolCall
 from licet.guard.gate import BareGate
+from licet.guard.observing import OBSERVED, Observing
+from licet.guard.registration import RegisteredTools
 from licet.guard.result import Result
 from licet.guard.session import Session
 from licet.surfaces.gateway.backend import Offered, Refusal, ShownTool, Unforwarded
@@ -28,14 +30,15 @@ from licet.surfaces.gateway.eras import Result as Shaped
 from licet.surfaces.gateway.exchange import TimedOut, UpstreamError
 from licet.surfaces.gateway.jsonrpc import Id, Notification, Request
 from licet.surfaces.gateway.link import Gone
-from licet.surfaces.gateway.own_tools import own_definition, own_result
+from licet.surfaces.gateway.observe import closing_lines
+from licet.surfaces.gateway.own_tools import own_result
 from licet.surfaces.gateway.questions import CannotAsk
 from licet.surfaces.gateway.refusals import refusal_line, refused_result
 from licet.surfaces.gateway.results import Note, checked_result
 from licet.surfaces.gateway.running import NotRunning, RunningServer
 from licet.surfaces.gateway.server_asks import RunningCall, RunningCalls, ServerAsks
+from licet.surfaces.gateway.shown_lists import ShownLists, before_variables
 
-_T = TypeVar("_T")
 _MORE_SECONDS = 5.0  # so that the clock of the gate, which stands while a person is asked, ends a call first
 _MOST_NOTES = 50  # in the receipt of one call
 _LONGEST_CLAIM = 200  # characters of what a client says of itself
@@ -79,18 +82,23 @@ class GovernedBackend:
         instructions: str = "",
     ) -> None:
         self._gate, self._session = gate, session
-        self._servers, self._locked = servers, locked
-        self._places, self._report, self._instructions = dict(places), report, instructions
+        self._servers, self._report, self._instructions = servers, report, instructions
         self._calls = RunningCalls()
         self._asks = ServerAsks(gate, session, servers, self._calls, may_know_root, report)
         self.running: dict[str, RunningServer] = {}
         self.front: Any = Front()
-        self._lists: dict[str, tuple[object, Sequence[Any]]] = {}
+        self._lists = ShownLists(self._shown_policy, locked, places, all_listed=session.observing is not None)
+        self._ending: asyncio.Task[None] | None = None  # of observing
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, servers: Iterable[RunningServer]) -> None:
         """Take the servers; they are started when the client has said what it is."""
         self.running = {one.server.name: one for one in servers}
+        self._lists.running = self.running
+
+    def _shown_policy(self) -> RegisteredTools:
+        observing = self._session.observing
+        return self._gate.policy if observing is None else observing.instead
 
     # Lists ------------------------------------------------------------------------------------------------------------
 
@@ -104,78 +112,25 @@ class GovernedBackend:
         return self._instructions
 
     def offers_changed(self) -> None:
-        """A server offers something else: lists are made again, and the client is told of those that changed."""
-        before = {kind: kept[1] for kind, kept in self._lists.items()}
-        self._lists.clear()
-        shown = {"tools": self.tools, "resources": self.resources, "templates": self.templates, "prompts": self.prompts}
-        changed = [kind for kind, found in before.items() if shown[kind]() != found]
-        for kind in dict.fromkeys("resources" if kind == "templates" else kind for kind in changed):
+        """A server offers something else: the client is told of the lists that changed."""
+        for kind in self._lists.changes():
             self.front.list_changed(kind)
 
     def tools(self) -> Sequence[ShownTool]:
         """The tools that this agent may call, with their locked definitions, by name."""
-        return self._listed("tools", self._tools)
-
-    def _tools(self) -> Sequence[ShownTool]:
-        found = []
-        for name, registered in sorted(self._gate.policy.tools.items()):
-            server, _, tool = name.partition(".")
-            if not registered.ready:
-                continue
-            if server not in self.running:
-                found.append(ShownTool(name, own_definition(registered.tool)))
-            elif tool not in (RESOURCES, PROMPTS) and self._is_offered(server, "tools", tool):
-                definition = self._definition(server, "tools", tool)
-                found.append(ShownTool(name, definition))
-        return found
+        return self._lists.tools()
 
     def resources(self) -> Sequence[Offered]:
         """The locked resources that this agent may read."""
-        return self._listed("resources", lambda: self._offered("resources", "uri", RESOURCES))
+        return self._lists.resources()
 
     def templates(self) -> Sequence[Offered]:
         """The locked templates of resources that this agent may read."""
-        return self._listed("templates", lambda: self._offered("templates", "uriTemplate", RESOURCES))
+        return self._lists.templates()
 
     def prompts(self) -> Sequence[Offered]:
         """The locked prompts that this agent may use."""
-        return self._listed("prompts", lambda: self._offered("prompts", "name", PROMPTS))
-
-    def _listed(self, kind: str, make: Callable[[], Sequence[_T]]) -> Sequence[_T]:
-        policy = self._gate.policy
-        kept = self._lists.get(kind)
-        if kept is None or kept[0] is not policy:
-            kept = self._lists[kind] = policy, make()
-        found: Sequence[_T] = kept[1]
-        return found
-
-    def _offered(self, kind: str, key: str, tool: str) -> Sequence[Offered]:
-        found = []
-        for name, one in sorted(self.running.items()):
-            if not self._may_call(f"{name}.{tool}"):
-                continue
-            for item in self._definitions(name, kind):
-                shown = one.server.shows_prompt if kind == "prompts" else one.server.shows_resource
-                if shown(_before_variables(str(item[key]))) and self._is_offered(name, kind, str(item[key])):
-                    found.append(Offered(name, local(item, self._places)))
-        return found
-
-    def _may_call(self, tool: str) -> bool:
-        registered = self._gate.policy.tools.get(tool)
-        return registered is not None and registered.ready
-
-    def _is_offered(self, server: str, kind: str, name: str) -> bool:
-        one = self.running[server]
-        return one.live is None or one.offers(kind, name)
-
-    def _definitions(self, server: str, kind: str) -> Sequence[dict[str, Any]]:
-        source = self._locked.get(server) or self.running[server].live
-        return getattr(source, kind) if source is not None else ()
-
-    def _definition(self, server: str, kind: str, name: str) -> dict[str, Any]:
-        source = self._locked.get(server) or self.running[server].live
-        found: dict[str, Any] = local(source.listed(kind).get(name, {}), self._places) if source is not None else {}
-        return {key: value for key, value in found.items() if key != "_meta"}
+        return self._lists.prompts()
 
     # Calls ------------------------------------------------------------------------------------------------------------
 
@@ -194,7 +149,7 @@ class GovernedBackend:
 
     async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
         """Let the gate refuse and record a call of a tool that the client was not shown."""
-        known = name in self._gate.policy.tools  # by its full name, which no client is shown
+        known = name in self._shown_policy().tools  # by its full name, which no client is shown
         await self._session.call(f"{name} (not shown)" if known else name, arguments)
 
     async def read(self, server: str, uri: str, client: CallerLink) -> Shaped:
@@ -230,19 +185,21 @@ class GovernedBackend:
     async def _read(
         self, server: str, tool: str, arguments: dict[str, Any], client: CallerLink | None, wanted: Wanted
     ) -> Shaped:
-        terms = self._servers[server]
-        name = arguments.get("uri", arguments.get("name", ""))
-        is_listed = terms.shows_prompt(name) if tool == PROMPTS else terms.shows_resource(_before_variables(name))
-        if not is_listed:
-            line = f"ARGUMENT_NOT_ALLOWED: `servers.{server}.{tool}` does not list it"
+        if (why := self._unlisted(server, tool, arguments)) and self._session.observing is None:
             await self._session.call(f"{server}.{tool} (not listed)", arguments)  # refused and recorded
-            raise Refusal("ARGUMENT_NOT_ALLOWED", line)
+            raise Refusal("ARGUMENT_NOT_ALLOWED", f"ARGUMENT_NOT_ALLOWED: {why}")
         result = await self._governed(f"{server}.{tool}", arguments, client, wanted)
         if not result.ok:
             raise Refusal(result.reason, refusal_line(result))
         if result.truncated or not isinstance(result.value, dict):
             raise Refusal("LIMIT_OUTPUT", "LIMIT_OUTPUT: the result is longer than this tool may return")
         return Raw(msgspec.json.encode(result.value))
+
+    def _unlisted(self, server: str, tool: str, arguments: dict[str, Any]) -> str:
+        """Why a resource or prompt may not be used, whatever the manifest admits; empty if it may."""
+        name, terms = arguments.get("uri", arguments.get("name", "")), self._servers[server]
+        is_listed = terms.shows_prompt(name) if tool == PROMPTS else terms.shows_resource(before_variables(name))
+        return "" if is_listed else f"`servers.{server}.{tool}` does not list it"
 
     async def _governed(
         self, tool: str, arguments: dict[str, Any], client: CallerLink | None, wanted: Wanted
@@ -259,9 +216,14 @@ class GovernedBackend:
         server, tool = call.tool.server, call.tool.tool
         caller, wanted, one, note = CALLER.get(), _WANTED.get(), self.running[server], _bounded(note)
         method, params = wanted or ("tools/call", {"name": tool, "arguments": call.arguments})
+        observed = OBSERVED.get()
         if why := _changed(one, method, params):
-            raise Stopped("MANIFEST_CHANGED", why)
-        if not wanted and not self._is_offered(server, "tools", tool):
+            if observed is None:
+                raise Stopped("MANIFEST_CHANGED", why)
+            observed.note("MANIFEST_CHANGED", why)
+        if wanted and observed is not None and (why := self._unlisted(server, tool, call.arguments)):
+            observed.note("ARGUMENT_NOT_ALLOWED", why)
+        if not wanted and not self._lists.is_offered(server, "tools", tool):
             raise Stopped("TOOL_NOT_AVAILABLE", f"the server `{server}` does not offer `{tool}` to this client")
         if wanted is not None and method not in ("resources/read", "prompts/get"):
             note(f"for `{method}`")
@@ -291,7 +253,7 @@ class GovernedBackend:
             raise Stopped("LIMIT_TIME", f"the server `{server}` gave no answer in {call.seconds:g} seconds") from None
         except UpstreamError as error:
             raise Raised(f"error {error.code} of the server", error.message) from None
-        definition = {} if wanted else self._definition(server, "tools", tool)
+        definition = {} if wanted or observed is not None else self._lists.definition(server, "tools", tool)
         entry = one.server.entry(tool)
         hidden = entry.hidden if entry is not None else "keep"
         return checked_result(method, answer.text, answer.data, one.server, definition, hidden, note)
@@ -306,6 +268,8 @@ class GovernedBackend:
         for one in self.running.values():
             allowed = one.server.client.capabilities
             one.start({name: value for name, value in allowed.items() if name in capabilities})
+        if self._session.observing is not None and self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._end_observing(self._session.observing))
 
     def log_level(self, level: str) -> None:
         """Ask every server that may log for messages from this level on."""
@@ -351,8 +315,17 @@ class GovernedBackend:
 
     async def close(self) -> None:
         """End every server."""
-        for task in self._tasks:
+        for task in (*self._tasks, *filter(None, [self._ending])):
             task.cancel()
+        if self._session.observing is not None:
+            for line in closing_lines(self._session.observing):
+                self._report(line)
+        await asyncio.gather(*(one.close() for one in self.running.values()), return_exceptions=True)
+
+    async def _end_observing(self, observing: Observing) -> None:
+        """End every server when the time for observing is over: one without walls must not outlive it."""
+        await asyncio.sleep(observing.until - self._gate.clock.monotonic())
+        self._report("the time for observing is over: no call runs any more, and the servers are ended")
         await asyncio.gather(*(one.close() for one in self.running.values()), return_exceptions=True)
 
     # What servers ask and tell ----------------------------------------------------------------------------------------
@@ -377,10 +350,6 @@ class GovernedBackend:
                     self.front.resource_updated(server, uri)
             case _:
                 pass
-
-
-def _before_variables(uri: str) -> str:
-    return uri.partition("{")[0]
 
 
 def _bounded(note: Note) -> Note:

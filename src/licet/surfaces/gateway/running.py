@@ -45,7 +45,7 @@ class RunningServer:
         offers_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.server = server
-        self.locked = locked  # None only while observing
+        self.locked = locked  # None if nothing is compared
         self.opened: Opened | None = None
         self.live: LockedServer | None = None  # what it offers now
         self.different: Mapping[str, Mapping[str, str]] = {}  # kind -> name -> what changed

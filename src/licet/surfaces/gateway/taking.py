@@ -108,8 +108,9 @@ async def take(
     before: LockedServer | None = None,
     newest: bool = False,
     accepted: frozenset[str] = frozenset(),
+    times: int = TIMES,
 ) -> LockedServer:
-    """The entry of a server for the lock. Raises `NotTaken`.
+    """The entry of a server for the lock, from so many starts. Raises `NotTaken`.
 
     A package stays at the version that the lock has `before`, unless `newest` or the command asks for another one.
     `accepted` are names of definitions whose hidden characters are accepted; so are those of a definition that is in
@@ -131,7 +132,7 @@ async def take(
     except ServerError as wrong:
         raise NotTaken(str(wrong)) from None
     takes: list[Taken] = []
-    for start in _STARTS[:TIMES]:
+    for start in _STARTS[:times]:
         setup.progress(f"{server.name}: {start} {'connection' if server.url else 'start'}")
         takes.append(await _start(ask, takes[0].opened.era if takes else ""))
     return agreed(server, resolved, takes, setup.places, before or LockedServer(), accepted)

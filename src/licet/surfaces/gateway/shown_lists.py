@@ -1,0 +1,105 @@
+"""The lists that a client is shown: what its agent may call, read and use, with the locked definitions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from licet.core.policy.lock import LockedServer, local
+from licet.core.policy.servers import PROMPTS, RESOURCES
+from licet.guard.registration import RegisteredTools
+from licet.surfaces.gateway.backend import Offered, ShownTool
+from licet.surfaces.gateway.own_tools import own_definition
+from licet.surfaces.gateway.running import RunningServer
+
+_T = TypeVar("_T")
+
+
+class ShownLists:
+    """Makes each list once, and again when the policy or what a server offers has changed.
+
+    With `all_listed`, resources and prompts are shown also if `servers.NAME` does not list them.
+    """
+
+    def __init__(
+        self,
+        policy: Callable[[], RegisteredTools],
+        locked: Mapping[str, LockedServer],
+        places: Mapping[str, str],
+        *,
+        all_listed: bool = False,
+    ) -> None:
+        self._policy, self._locked, self._places, self._all_listed = policy, locked, dict(places), all_listed
+        self.running: Mapping[str, RunningServer] = {}
+        self._lists: dict[str, tuple[object, Sequence[Any]]] = {}
+
+    def changes(self) -> list[str]:
+        """Make the lists again, and name those that are others now."""
+        before = {kind: kept[1] for kind, kept in self._lists.items()}
+        self._lists.clear()
+        shown = {"tools": self.tools, "resources": self.resources, "templates": self.templates, "prompts": self.prompts}
+        changed = [kind for kind, found in before.items() if shown[kind]() != found]
+        return list(dict.fromkeys("resources" if kind == "templates" else kind for kind in changed))
+
+    def tools(self) -> Sequence[ShownTool]:
+        """The tools that this agent may call, by name."""
+        return self._kept("tools", self._tools)
+
+    def resources(self) -> Sequence[Offered]:
+        """The resources that this agent may read."""
+        return self._kept("resources", lambda: self._offered("resources", "uri", RESOURCES))
+
+    def templates(self) -> Sequence[Offered]:
+        """The templates of resources that this agent may read."""
+        return self._kept("templates", lambda: self._offered("templates", "uriTemplate", RESOURCES))
+
+    def prompts(self) -> Sequence[Offered]:
+        """The prompts that this agent may use."""
+        return self._kept("prompts", lambda: self._offered("prompts", "name", PROMPTS))
+
+    def is_offered(self, server: str, kind: str, name: str) -> bool:
+        """Whether a server offers something now; one that has not said what it offers counts as locked."""
+        one = self.running[server]
+        return one.live is None or one.offers(kind, name)
+
+    def definition(self, server: str, kind: str, name: str) -> dict[str, Any]:
+        """A locked definition, with the directories of this machine."""
+        source = self._locked.get(server)
+        found: dict[str, Any] = local(source.listed(kind).get(name, {}), self._places) if source is not None else {}
+        return {key: value for key, value in found.items() if key != "_meta"}
+
+    def _kept(self, kind: str, make: Callable[[], Sequence[_T]]) -> Sequence[_T]:
+        policy = self._policy()
+        kept = self._lists.get(kind)
+        if kept is None or kept[0] is not policy:
+            kept = self._lists[kind] = policy, make()
+        found: Sequence[_T] = kept[1]
+        return found
+
+    def _tools(self) -> Sequence[ShownTool]:
+        found = []
+        for name, registered in sorted(self._policy().tools.items()):
+            server, _, tool = name.partition(".")
+            if not registered.ready:
+                continue
+            if server not in self.running:
+                found.append(ShownTool(name, own_definition(registered.tool)))
+            elif tool not in (RESOURCES, PROMPTS) and self.is_offered(server, "tools", tool):
+                found.append(ShownTool(name, self.definition(server, "tools", tool)))
+        return found
+
+    def _offered(self, kind: str, key: str, tool: str) -> Sequence[Offered]:
+        found = []
+        for name, one in sorted(self.running.items()):
+            registered, source = self._policy().tools.get(f"{name}.{tool}"), self._locked.get(name)
+            if registered is None or not registered.ready or source is None:
+                continue
+            listed = one.server.shows_prompt if kind == "prompts" else one.server.shows_resource
+            for item in getattr(source, kind):
+                is_listed = self._all_listed or listed(before_variables(str(item[key])))
+                if is_listed and self.is_offered(name, kind, str(item[key])):
+                    found.append(Offered(name, local(item, self._places)))
+        return found
+
+
+def before_variables(uri: str) -> str:
+    """A URI template up to its first variable."""
+    return uri.partition("{")[0]
