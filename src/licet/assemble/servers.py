@@ -33,6 +33,7 @@ from licet.policy_files.user_directories import data_root
 
 _FOREVER = 10 * 365 * 86400.0  # seconds: a server ends with its gateway, not by a clock
 _OUTPUT = 1 << 20
+_SHORTEST_LINE = 8  # characters of a secret's line that is redacted by itself
 
 
 class ServerError(LicetError):
@@ -110,6 +111,9 @@ async def secret(server: Server, reach: Reach, ports: Ports, reference: str, red
     if value is None:
         raise ServerError(f"the secret `{reference}` of server `{server.name}` is not known here")
     redactor.add(reference, value)
+    for line in value.splitlines():  # a server may log it line by line
+        if len(line.strip()) >= _SHORTEST_LINE:
+            redactor.add(reference, line.strip())
     return value
 
 

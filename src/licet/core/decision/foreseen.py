@@ -28,12 +28,13 @@ from licet.core.policy.addresses import address_kind, beyond, common_ranges, pri
 from licet.core.policy.effects import ELEVATED
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.servers import servers_of
+from licet.core.policy.servers import servers_of, tool_parts
 from licet.core.policy.terms import Approvals
 
 MOST_PARTS = (
     150_000  # the segments of all paths and names in the rules; each of them takes comparisons with other rules
 )
+_PER_SESSION = ("max_calls_per_session", "max_cost_usd")
 _CHANGES = CapabilitySet(("fs:write:*", "fs:delete:*"))
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 # Names that have no address in the public DNS: RFC 6761 (localhost), RFC 6762 (local, and the private names of its
@@ -232,6 +233,26 @@ def unpinned_problems(manifest: Manifest) -> Iterator[Problem]:
     for origin in {(one.file, one.line): one for one in sorted(filter(None, stated))}.values():
         found, expected = "`manifest` as approval, and no pin", "a pin; without one it means `session`"
         yield Problem(origin, found, expected, f"{pin(manifest)}, or say `session`", "warning")
+
+
+def session_budget_problems(manifest: Manifest) -> Iterator[Problem]:
+    """Warn if tools of servers are limited per session alone: each connection to a gateway is a new session."""
+    names = [name for name in manifest.admissions if tool_parts(name, manifest.servers) is not None]
+    admissions = [admission for name in names for admission in manifest.admissions[name]]
+    bundles = [manifest.bundles[one.bundle] for one in admissions if one.bundle in manifest.bundles]
+    budgets = [manifest.budget, *(bundle.budget for bundle in bundles)]
+    if any(one.max_calls_per_day is not None or one.max_cost_usd_per_day is not None for one in budgets):
+        return
+    places = [
+        manifest.places.get(key, manifest.origin) for key in _PER_SESSION if getattr(manifest.budget, key) is not None
+    ]
+    places += [one.place("budget") for one in bundles if one.budget]
+    places += [one.origin for one in admissions if one.max_calls is not None or one.max_cost_usd is not None]
+    if names and places:
+        expected = "a budget that a new connection does not begin again"
+        hint = "a client that connects again opens a new session: add `max_calls_per_day` or `max_cost_usd_per_day`"
+        found = "only budgets of a session, and tools of MCP servers"
+        yield Problem(places[0], found, expected, hint, "warning")
 
 
 def server_delete_problems(manifest: Manifest) -> Iterator[Problem]:

@@ -88,13 +88,18 @@ def remote_misfits(server: Server, reach: Reach) -> tuple[Ground, ...]:
 
 
 def server_grant_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Problem]:
-    """The misfits of each server of which this agent may call a tool, with real directories filled in."""
+    """The misfits of each server of which this agent may call a tool, with real directories filled in.
+
+    The host of a remote server is not among them: each of its tools needs it, so it is a misfit of the tools.
+    """
     manifest = manifest.expand(workdir, home)
     for server in servers_of(manifest.servers).values():
-        if server.kind != "isolated" or not any(name.startswith(f"{server.name}.") for name in manifest.admissions):
+        if not any(name.startswith(f"{server.name}.") for name in manifest.admissions):
             continue
         reach = process_reach(manifest, server, (), (workdir, home))
         for ground in process_misfits(reach):
+            if server.url and ground.reason in ("HOST_NOT_ALLOWED", "ADDRESS_NOT_ALLOWED"):
+                continue
             place = manifest.places.get(f"servers.{server.name}", manifest.origin)
             found = f"that the server `{server.name}` does not fit: {ground.text}"
             yield Problem(place, found, f"a server whose grants fit `{manifest.agent}`", ground.fix)

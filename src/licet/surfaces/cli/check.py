@@ -11,7 +11,12 @@ import click
 from licet import __version__
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
-from licet.core.decision.foreseen import closed_address_problems, server_delete_problems, unpinned_problems
+from licet.core.decision.foreseen import (
+    closed_address_problems,
+    server_delete_problems,
+    session_budget_problems,
+    unpinned_problems,
+)
 from licet.core.decision.server_process import server_grant_problems
 from licet.core.origin import Problem
 from licet.core.review.wide import native_problems, unpermitted_problems
@@ -109,6 +114,7 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         found += unpinned_problems(policy.manifest)
         found += closed_address_problems(policy.manifest)
         found += server_delete_problems(policy.manifest)
+        found += session_budget_problems(policy.manifest)
         found += server_grant_problems(policy.manifest, places.workdir, places.home)
     return found
 
