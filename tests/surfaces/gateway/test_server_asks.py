@@ -104,6 +104,34 @@ def test_what_is_allowed_is_passed_on_and_noted(
     assert notes(workspace.receipts()[0]) == [f"the server asked for {what}, and got an answer"]
 
 
+# What a server sends, and what the person reads.
+MESSAGES = [
+    (FORM, {"message": "your name?"}, "message", "The MCP server `s` asks: your name?"),
+    (FORM, {"message": "a\u202eb\nc"}, "message", "The MCP server `s` asks: a\\u202eb\nc"),
+    (FORM, {"message": "x" * 5000}, "message", f"The MCP server `s` asks: {'x' * 4000}…"),
+    (SAMPLING, {}, "systemPrompt", "This request comes from the MCP server `s`."),
+    (SAMPLING, {"systemPrompt": "Go."}, "systemPrompt", "This request comes from the MCP server `s`.\n\nGo."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "more", "key", "read"), MESSAGES)
+@pytest.mark.sampled(4)
+def test_a_question_says_which_server_asks(
+    tmp_path: Path, store_path: Path, method: str, more: dict[str, Any], key: str, read: str
+) -> None:
+    server = asking("2025", sampling="allow", elicitation="allow")
+    server["script"]["calls"]["form"] = [["ask", method, {**PARAMS[method], **more}]]
+    workspace = made(tmp_path, store_path, {"s": server})
+    seen: list[Any] = []
+
+    async def steps(client: Client) -> None:
+        await client.say("form")
+        seen.extend(client.asked)
+
+    played(workspace, "2025", steps)
+    assert [params[key] for _, params in seen] == [read]
+
+
 @all_eras
 def test_what_the_client_did_not_announce_is_not_announced_to_a_server(
     tmp_path: Path, store_path: Path, client_era: str, server_era: str
@@ -129,7 +157,8 @@ def test_ask_needs_an_approval_of_exactly_this_question(
         first = await client.say("sample")
         store = stored_approvals(workspace.state)
         [waiting] = await store.list()
-        assert (waiting.request.tool, waiting.arguments) == ("s.sampling", PARAMS[SAMPLING])
+        named = {**PARAMS[SAMPLING], "systemPrompt": "This request comes from the MCP server `s`."}
+        assert (waiting.request.tool, waiting.arguments) == ("s.sampling", named)
         await store.approve(waiting)
         return first, await client.say("sample"), await client.say("sample")
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from licet.core.canonical import data_digest
 from licet.core.decision.request import Approval
+from licet.core.policy.lock import shown
 from licet.core.policy.servers import Server
 from licet.core.policy.tool import spec_of
 from licet.declare.plain_json import plain_data, plain_json
@@ -30,6 +31,7 @@ from licet.surfaces.gateway.questions import CannotAsk
 from licet.surfaces.gateway.results import Note
 from licet.surfaces.gateway.upstream import Refusal
 
+_LONGEST_MESSAGE = 4000  # characters of a form's text
 _NAMES = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 
 
@@ -105,6 +107,7 @@ class ServerAsks:
         call = self._calls.find(server, during)
         if name == "roots":
             return self._known_roots(server, await _asked(call.link if call is not None else client, request))
+        request = _named(server, request)
         if call is None:
             raise Refusal(INTERNAL_ERROR, f"`{request.method}` is answered only during a call of this server")
         if call.deadline is not None:
@@ -181,6 +184,23 @@ class ServerAsks:
         if parts is None or parts.scheme != "file" or parts.netloc or parts.query or parts.fragment:
             return False
         return self._may_know_root(server, unquote(parts.path))
+
+
+def _named(server: str, request: Request) -> Request:
+    """A question that says which server asks it, so that a person who has several can tell.
+
+    The text of a form is cut to a length, and hidden characters in it are written visibly.
+    """
+    params = dict(request.params)
+    if request.method == "elicitation/create":
+        text = str(shown(params.get("message", "")))
+        cut = text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
+        params["message"] = f"The MCP server `{server}` asks: {cut}"
+    else:
+        told = params.get("systemPrompt")
+        first = f"This request comes from the MCP server `{server}`."
+        params["systemPrompt"] = f"{first}\n\n{told}" if isinstance(told, str) and told else first
+    return Request(request.id, request.method, params)
 
 
 async def _asked(client: CanAsk, request: Request) -> dict[str, Any]:
