@@ -9,6 +9,7 @@ from typing import Any
 
 from licet.core.decision.decision import ResultNoted
 from licet.core.policy.effects import Level
+from licet.core.policy.lock import Places, local
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of, tool_parts
 from licet.core.policy.tool import ToolSpec
@@ -29,13 +30,15 @@ class ServerTool(Tool):
 
     server: str
     tool: str
+    _schema: dict[str, Any]
 
-    def __init__(self, spec: ToolSpec, server: str, tool: str) -> None:
+    def __init__(self, spec: ToolSpec, server: str, tool: str, places: Places | None = None) -> None:
         super().__init__(_run_by_its_server, spec)
-        vars(self).update(server=server, tool=tool)
+        # A lock names directories, such as `${workdir}`. Clients are shown the real ones, and servers expect them.
+        vars(self).update(server=server, tool=tool, _schema=local(dict(spec.schema or {}), places or {}))
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
-        return _validator(dict(self.spec.schema or {}))
+        return _validator(self._schema)
 
     def parameter_names(self) -> dict[str, str | None]:
         return {name: name for name in (self.spec.schema or {}).get("properties", {})}
@@ -45,14 +48,17 @@ async def _run_by_its_server(ctx: Context) -> None:  # with a context, so that w
     raise RuntimeError("a server's tool is run by its server")
 
 
-def server_tools(manifest: Manifest) -> list[Tool]:
-    """The tools of all servers of a manifest that the lock has and `servers:` declares."""
+def server_tools(manifest: Manifest, places: Places | None = None) -> list[Tool]:
+    """The tools of all servers of a manifest that the lock has and `servers:` declares.
+
+    `places` are the directories of this machine, by the names that the lock has for them.
+    """
     servers = servers_of(manifest.servers)
     found: list[Tool] = []
     for name, spec in manifest.tools.items():
         parts = tool_parts(name, servers)
         if parts is not None:
-            found.append(ServerTool(spec, *parts))
+            found.append(ServerTool(spec, *parts, places))
     return found
 
 

@@ -377,6 +377,7 @@ async def run(call: Call, registered: Registered, grant: Grant, context: BoundCo
         call.running = False
         call.refuse("SANDBOX_UNAVAILABLE", str(missing))
     except Stopped as stopped:
+        call.running = stopped.ran
         grant.note_of(SandboxStopped, reason=stopped.reason)
         call.refuse(stopped.reason, str(stopped))
     finally:

@@ -220,10 +220,14 @@ class JsonText(bytes):
 
 
 class Stopped(Exception):
-    """A tool was ended from outside, or ended without an answer: the reason, and a text for the model."""
+    """A tool was ended from outside, or ended without an answer: the reason, and a text for the model.
 
-    def __init__(self, reason: Reason, text: str) -> None:
+    If it was not even begun, `ran` is false: the call then had no effect, and costs nothing.
+    """
+
+    def __init__(self, reason: Reason, text: str, *, ran: bool = True) -> None:
         self.reason: Reason = reason
+        self.ran = ran
         super().__init__(text)
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from licet.assemble.gate import Backends, CommandGate, stored_approvals
 from licet.assemble.gateway import AsksServers, server_tools
+from licet.assemble.locking import machine_places
 from licet.assemble.observing import observed_policy
 from licet.assemble.review import Places
 from licet.assemble.servers import (
@@ -76,7 +77,8 @@ def gateway_backend(
         check_locked(manifest, servers)
     else:
         manifest, servers = observed.manifest, {name: servers[name] for name in observed.offered}
-    tools = server_tools(manifest) if own_tools is None else own_tools
+    named = machine_places(places.workdir, places.home) if own_tools is None else {}
+    tools = server_tools(manifest, named) if own_tools is None else own_tools
     holder: list[GovernedBackend] = []
     walls = ProgramWalls(HttpClient())
     asks = AsksServers(_inner(walls), lambda call, note: holder[0].ask_server(call, note))
@@ -96,7 +98,7 @@ def gateway_backend(
         opened,
         servers,
         locked if observed is None else observed.offered,
-        places={"${workdir}": places.workdir, "~": places.home},
+        places=named,
         report=report,
         may_know_root=lambda server, path: _may_know(servers[server], reaches.get(server), path),
     )
@@ -108,7 +110,7 @@ def gateway_backend(
             _links(gate, server, reaches[name], backends, places, report, is_open=bool(observed and observed.is_open)),
             backend,
             report,
-            places={"${workdir}": places.workdir, "~": places.home},
+            places=named,
             offers_changed=backend.offers_changed,
         )
         for name, server in servers.items()

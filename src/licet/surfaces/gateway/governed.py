@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from licet.assemble.gateway import ServerTool
 from licet.core.ledger.entry import Caller
-from licet.core.policy.lock import LockedServer
+from licet.core.policy.lock import LockedServer, Places
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server
 from licet.declare.plain_json import json_core
 from licet.guard.execution import JsonText, Raised, Stopped, ToolCall
@@ -76,7 +76,7 @@ class GovernedBackend:
         servers: Mapping[str, Server],
         locked: Mapping[str, LockedServer],
         *,
-        places: Mapping[str, str],
+        places: Places,
         report: Callable[[str], None],
         may_know_root: Callable[[str, str], bool],
         instructions: str = "",
@@ -219,12 +219,13 @@ class GovernedBackend:
         observed = OBSERVED.get()
         if why := _changed(one, method, params):
             if observed is None:
-                raise Stopped("MANIFEST_CHANGED", why)
+                raise Stopped("MANIFEST_CHANGED", why, ran=False)
             observed.note("MANIFEST_CHANGED", why)
         if wanted and observed is not None and (why := self._unlisted(server, tool, call.arguments)):
             observed.note("ARGUMENT_NOT_ALLOWED", why)
         if not wanted and not self._lists.is_offered(server, "tools", tool):
-            raise Stopped("TOOL_NOT_AVAILABLE", f"the server `{server}` does not offer `{tool}` to this client")
+            text = f"the server `{server}` does not offer `{tool}` to this client"
+            raise Stopped("TOOL_NOT_AVAILABLE", text, ran=False)
         if wanted is not None and method not in ("resources/read", "prompts/get"):
             note(f"for `{method}`")
         try:
@@ -245,9 +246,11 @@ class GovernedBackend:
                         caller=number,
                     )
         except NotRunning as wrong:
-            raise Stopped("TOOL_NOT_AVAILABLE", str(wrong)) from None
+            note(str(wrong))  # for the operator: it may name paths, or what the server wrote
+            raise Stopped("TOOL_NOT_AVAILABLE", f"the server `{server}` is not running", ran=False) from None
         except Gone as wrong:
-            text = f"the server `{server}` ended during the call ({wrong}): whether the call had an effect is not known"
+            note(f"the server ended: {wrong}")
+            text = f"the server `{server}` ended during the call: whether the call had an effect is not known"
             raise Stopped("TOOL_NOT_AVAILABLE", text) from None
         except TimedOut:
             raise Stopped("LIMIT_TIME", f"the server `{server}` gave no answer in {call.seconds:g} seconds") from None

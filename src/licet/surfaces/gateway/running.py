@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
-from licet.core.policy.lock import KINDS, LockedServer, changed, portable
+from licet.core.policy.lock import KINDS, LockedServer, Places, changed, portable
 from licet.core.policy.servers import Server
 from licet.errors import LicetError
 from licet.surfaces.gateway.exchange import TimedOut, UpstreamError
@@ -41,7 +41,7 @@ class RunningServer:
         peer: Peer,
         report: Report,
         *,
-        places: Mapping[str, str] | None = None,
+        places: Places | None = None,
         offers_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.server = server
@@ -193,7 +193,7 @@ class RunningServer:
             self._report(text)
 
 
-def live_server(found: Definitions, places: Mapping[str, str]) -> LockedServer:
+def live_server(found: Definitions, places: Places) -> LockedServer:
     """The definitions that a server offers now, in the form of a lock."""
     return LockedServer(
         tools=tuple(portable(one, places) for one in found.tools),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from licet.core.policy.lock import LockedServer, local
+from licet.core.policy.lock import LockedServer, Places, local
 from licet.core.policy.servers import PROMPTS, RESOURCES
 from licet.guard.registration import RegisteredTools
 from licet.surfaces.gateway.backend import Offered, ShownTool
@@ -23,7 +23,7 @@ class ShownLists:
         self,
         policy: Callable[[], RegisteredTools],
         locked: Mapping[str, LockedServer],
-        places: Mapping[str, str],
+        places: Places,
         *,
         all_listed: bool = False,
     ) -> None:

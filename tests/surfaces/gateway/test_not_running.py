@@ -1,0 +1,65 @@
+"""A call of a server that does not run: what the model reads, what the operator reads, and what it costs."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from sandbox.levels import needs_walls
+
+from .clients import Client, text_of
+from .workspaces import Workspace, notes
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_a_server_that_does_not_start_had_no_effect_and_its_details_are_for_the_operator(
+    tmp_path: Path, store_path: Path, era: str
+) -> None:
+    needs_walls()
+    script = {"era": era, "start": [["stderr", "no such file: /srv/private/key"], ["exit", 3]]}
+    server = {"script": script, "tools": {"echo": {"effect": "read_only", "cost_usd": 0.5}}}
+    given = {"tools": ["s.echo"], "budget": {"max_cost_usd": 1}}
+    workspace = Workspace(tmp_path / "policy", store_path / "state", {"s": server}, given)
+
+    async def steps() -> str:
+        async with workspace.gateway(era) as client:
+            return text_of(await client.call("echo"))
+
+    assert asyncio.run(steps()) == "TOOL_NOT_AVAILABLE: the server `s` is not running"
+    [receipt] = workspace.receipts()
+    assert (receipt.code, receipt.cost_usd, receipt.sandbox.layers) == ("not_available", "0", ())
+    assert "BudgetRefunded" in [event.kind for event in receipt.events]
+    [note] = notes(receipt)
+    assert note.startswith("the server `s` is not running: ")
+    assert any("no such file: /srv/private/key" in line for line in workspace.reports)
+
+
+def test_directories_in_a_locked_schema_are_those_of_this_machine(tmp_path: Path, store_path: Path) -> None:
+    needs_walls()
+    place = (tmp_path / "my notes").resolve()
+    where = {"type": "string", "enum": [f"{place}/a"]}
+    opens = {
+        "name": "opens",
+        "description": f"below file://{str(place).replace(' ', '%20')}",
+        "inputSchema": {"type": "object", "properties": {"path": where}},
+    }
+    server = {"script": {"tools": [opens]}, "tools": {"opens": {"effect": "read_only"}}}
+    workspace = Workspace(place, store_path / "state", {"s": server}, {"tools": ["s.opens"]})
+    lock = place / "licet.lock"
+    # As `licet lock` writes it: also the spelling in URIs is no fact of one machine.
+    content = json.loads(lock.read_text())
+    content["servers"]["s"]["tools"][0]["description"] = "below file://${workdir}"
+    lock.write_text(json.dumps(content))
+
+    async def call(client: Client, path: str) -> str:
+        return text_of(await client.call("opens", {"path": path}))
+
+    async def steps() -> list[str]:
+        async with workspace.gateway() as client:
+            return [await call(client, f"{place}/a"), await call(client, "${workdir}/a")]
+
+    fine, wrong = asyncio.run(steps())
+    assert f"{place}/a" in fine
+    assert wrong.startswith("INPUT_INVALID")
+    assert not [line for line in workspace.reports if "unlike in licet.lock" in line]
