@@ -270,11 +270,13 @@ SHOWN: dict[str, tuple[Lock, Lock, list[str]]] = {
     ),
     "a command": (
         server(command=("a",), version="2025-11-25"),
-        server(command=("a", "b"), version="2026-07-28", announced=("roots",)),
+        server(command=("a", "b"), version="2026-07-28", announced=("roots",), instructions="Be kind."),
         [
             "~ server files: command: a -> a b",
             "~ server files: version: 2025-11-25 -> 2026-07-28",
             "~ server files: announced: none -> roots",
+            "~ server files: its instructions for models",
+            '    instructions: "" -> "Be kind."',
         ],
     ),
     "a package": (

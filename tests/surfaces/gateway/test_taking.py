@@ -20,8 +20,8 @@ READ: dict[str, Any] = {"name": "read", "description": "Reads.", "inputSchema": 
 TAG = "\U000e0041"
 
 
-def started(*tools: dict[str, Any], version: str = "2025-11-25", **more: Any) -> Taken:
-    return Taken(Opened("2025", version, {}, {}, ""), Definitions(tools=tools, **more))
+def started(*tools: dict[str, Any], version: str = "2025-11-25", instructions: str = "", **more: Any) -> Taken:
+    return Taken(Opened("2025", version, {}, {}, instructions), Definitions(tools=tools, **more))
 
 
 def lock(*takes: Taken, before: LockedServer | None = None, accepted: tuple[str, ...] = ()) -> LockedServer:
@@ -52,6 +52,20 @@ def test_a_text_that_differs_is_volatile_and_the_first_is_kept() -> None:
     found = lock(started(nested), started(other), started({**nested, "description": "Third."}))
     assert found.tools == (nested,)
     assert found.volatile == {"tools/read": ("description", "inputSchema/properties/a/description")}
+
+
+def test_the_instructions_of_the_first_start_are_kept() -> None:
+    found = lock(*(started(READ, instructions=text) for text in ("Look in /srv/w.", "second", "")))
+    assert (found.instructions, found.volatile) == ("Look in ${workdir}.", {})
+
+
+def test_hidden_characters_in_instructions_are_refused_unless_they_are_accepted() -> None:
+    plain, hiding = started(READ, instructions="Be kind."), started(READ, instructions=f"Be kind.{TAG}")
+    assert "--accept-hidden files.instructions" in refusal(plain, plain, hiding)
+    found = lock(*[hiding] * 3, accepted=("files.instructions",))
+    assert found.hidden == ("instructions",)
+    assert lock(*[hiding] * 3, before=found) == found
+    assert "U+E0041" in refusal(*[started(READ, instructions=f"Be mean.{TAG}")] * 3, before=found)
 
 
 DIFFERENT: dict[str, tuple[Taken, str]] = {

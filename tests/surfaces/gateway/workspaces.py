@@ -71,6 +71,7 @@ class Workspace:
             resolved=resolved,
             version=script.get("version", LEGACY[0]) if script.get("era") == "2025" else MODERN,
             volatile=script.get("volatile", {}),
+            instructions=script.get("instructions", ""),
             **_portable(lists, places),
         )
 

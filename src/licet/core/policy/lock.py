@@ -58,12 +58,13 @@ class LockedServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     resolved: Resolved | None = None
     version: str = ""  # of the protocol, as `2025-11-25`
     announced: tuple[str, ...] = ()  # the client capabilities that the server was shown
+    instructions: str = ""  # what it tells models; clients are shown this text, whatever it says later
     tools: tuple[Definition, ...] = ()
     resources: tuple[Definition, ...] = ()
     templates: tuple[Definition, ...] = ()
     prompts: tuple[Definition, ...] = ()
     volatile: Mapping[str, tuple[str, ...]] = {}  # `tools/NAME` -> paths of texts that differ from start to start
-    hidden: tuple[str, ...] = ()  # definitions whose hidden characters were accepted, as `tools/NAME`
+    hidden: tuple[str, ...] = ()  # as `tools/NAME` or `instructions`, whose hidden characters were accepted
     refused: Mapping[str, str] = {}  # `tools/NAME` or `prompts/NAME` that cannot be used, with the reason
 
     def listed(self, kind: str) -> Mapping[str, Definition]:

@@ -71,6 +71,9 @@ def _server_changes(name: str, old: LockedServer, new: LockedServer) -> Iterator
         was, now = getattr(old, field), getattr(new, field)
         if was != now:
             yield f"~ server {name}: {field}: {_words(was)} -> {_words(now)}"
+    if old.instructions != new.instructions:
+        yield f"~ server {name}: its instructions for models"
+        yield from _value_changes("instructions", old.instructions, new.instructions)
     yield from _resolved_changes(name, old.resolved, new.resolved)
     for kind in KINDS:
         before, after = old.listed(kind), new.listed(kind)

@@ -79,10 +79,9 @@ class GovernedBackend:
         places: Places,
         report: Callable[[str], None],
         may_know_root: Callable[[str, str], bool],
-        instructions: str = "",
     ) -> None:
         self._gate, self._session = gate, session
-        self._servers, self._report, self._instructions = servers, report, instructions
+        self._servers, self._report = servers, report
         self._calls = RunningCalls()
         self._asks = ServerAsks(gate, session, servers, self._calls, may_know_root, report)
         self.running: dict[str, RunningServer] = {}
@@ -108,8 +107,8 @@ class GovernedBackend:
         await asyncio.gather(first, *(one.settled() for one in self.running.values()))
 
     def instructions(self) -> str:
-        """A text for the model about this gateway."""
-        return self._instructions
+        """A text for the model: what the servers were locked with."""
+        return self._lists.instructions()
 
     def offers_changed(self) -> None:
         """A server offers something else: the client is told of the lists that changed."""

@@ -66,6 +66,14 @@ class ShownLists:
         found: dict[str, Any] = local(source.listed(kind).get(name, {}), self._places) if source is not None else {}
         return {key: value for key, value in found.items() if key != "_meta"}
 
+    def instructions(self) -> str:
+        """What the servers in use tell models, as it was locked; with several servers, each under its name."""
+        texts = {name: self._locked[name].instructions for name in sorted(self.running) if name in self._locked}
+        told = {name: local(text, self._places) for name, text in texts.items() if text}
+        if len(self.running) == 1:
+            return "".join(told.values())
+        return "\n\n".join(f"# Server {name}\n\n{text}" for name, text in told.items())
+
     def _kept(self, kind: str, make: Callable[[], Sequence[_T]]) -> Sequence[_T]:
         policy = self._policy()
         kept = self._lists.get(kind)

@@ -307,7 +307,10 @@ def agreed(
     accepted: frozenset[str],
 ) -> LockedServer:
     """The entry for the lock, or `NotTaken` with everything that speaks against it."""
-    first, *others = [recorded(one.definitions, places) for one in takes]
+    first, *others = [
+        replace(recorded(one.definitions, places), instructions=portable(one.opened.instructions, places))
+        for one in takes
+    ]
     wrong: list[str] = []
     if len({one.opened.version for one in takes}) > 1:
         wrong.append("it wants another protocol version from start to start")
@@ -356,20 +359,25 @@ def _hidden(
     """The definitions with accepted hidden characters, and what to say about the others."""
     found: dict[str, None] = {}
     wrong: dict[str, None] = {}
-    for kind in KINDS:
-        for one in takes:
-            for name, definition in one.listed(kind).items():
-                chars = hidden_in(definition)
-                key = f"{kind}/{name}"
-                if not chars:
-                    continue
-                same = key in before.hidden and before.listed(kind).get(name) == definition
-                if same or f"{server.name}.{name}" in accepted:
-                    found[key] = None
-                else:
-                    fix = f"review it, and accept it with `--accept-hidden {server.name}.{name}`"
-                    wrong[f"{kind}: `{name}` has hidden characters ({', '.join(chars)}): {fix}"] = None
+    known = _reviewed(before)
+    for key, what in (item for one in takes for item in _reviewed(one).items()):
+        chars = hidden_in(what)
+        if not chars:
+            continue
+        kind, _, name = key.partition("/")
+        name = name or kind
+        if (key in before.hidden and known.get(key) == what) or f"{server.name}.{name}" in accepted:
+            found[key] = None
+        else:
+            fix = f"review it, and accept it with `--accept-hidden {server.name}.{name}`"
+            wrong[f"{kind}: `{name}` has hidden characters ({', '.join(chars)}): {fix}"] = None
     return tuple(sorted(found)), list(wrong)
+
+
+def _reviewed(one: LockedServer) -> dict[str, Any]:
+    """Everything with a text of the server, by the key that `hidden` has for it."""
+    listed = {f"{kind}/{name}": definition for kind in KINDS for name, definition in one.listed(kind).items()}
+    return {**listed, "instructions": one.instructions}
 
 
 def _in_order(kind: str, takes: Sequence[LockedServer]) -> tuple[Definition, ...]:

@@ -1,4 +1,4 @@
-"""A call of a server that does not run: what the model reads, what the operator reads, and what it costs."""
+"""A server that does not run, and what clients see of one that differs from its lock: schemas and instructions."""
 
 import asyncio
 import json
@@ -33,6 +33,37 @@ def test_a_server_that_does_not_start_had_no_effect_and_its_details_are_for_the_
     [note] = notes(receipt)
     assert note.startswith("the server `s` is not running: ")
     assert any("no such file: /srv/private/key" in line for line in workspace.reports)
+
+
+# The servers with what was locked of each, and what the client is told. Every scripted server says "be kind".
+INSTRUCTIONS = [
+    ({"s": "Look in ${workdir}."}, "Look in {place}."),
+    ({"s": ""}, None),
+    ({"s": "One.", "t": "Two.", "u": ""}, "# Server s\n\nOne.\n\n# Server t\n\nTwo."),
+]
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize(("locked", "shown"), INSTRUCTIONS)
+@pytest.mark.sampled(4)
+def test_a_client_is_told_the_instructions_that_were_locked(
+    tmp_path: Path, store_path: Path, era: str, locked: dict[str, str], shown: str | None
+) -> None:
+    needs_walls()
+    servers = {
+        name: {"script": {}, "locked": {"instructions": text}, "tools": {"echo": {"effect": "read_only"}}}
+        for name, text in locked.items()
+    }
+    given = {"tools": [f"{name}.echo" for name in servers]}
+    workspace = Workspace(tmp_path / "policy", store_path / "state", servers, given)
+
+    async def steps() -> str | None:
+        async with workspace.gateway(era) as client:
+            found: str | None = client.opened.get("instructions")
+            return found
+
+    expected = None if shown is None else shown.replace("{place}", str(workspace.place))
+    assert asyncio.run(steps()) == expected
 
 
 def test_directories_in_a_locked_schema_are_those_of_this_machine(tmp_path: Path, store_path: Path) -> None:
