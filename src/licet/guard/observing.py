@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from licet.core.algebra.scope import visible
 from licet.core.decision.request import UNUSED, Reason
 from licet.core.ledger.entry import ObservedFact
@@ -102,8 +104,8 @@ class Observing:
             session.reported_open = reported_open  # by a grant that is dropped
             await self._start_again(call)
             return await admit(call, arguments)
-        if self.is_open:  # so that its receipt names no walls
-            registered = call.registered = self.instead.tools[call.tool]
+        if self.is_open:
+            registered = call.registered = _without_walls(registered, self.instead.tools[call.tool])
         return registered, grant
 
     async def _start_again(self, call: "Call") -> None:
@@ -113,3 +115,8 @@ class Observing:
         call.policy, call.registered, call.grant = self.instead, None, None
         call.reservation, call.bundle_reservations = None, {}
         call.request, call.usage, call.approvals = call.session.request(call.tool), UNUSED, ()
+
+
+def _without_walls(registered: Registered, instead: Registered) -> Registered:
+    """A tool with its own limits and cost, and without its walls: its server has none, and its receipt says so."""
+    return replace(registered, reach=instead.reach, layers=instead.layers, walls=instead.walls, unavailable="")

@@ -42,11 +42,11 @@ RESOURCES = [{"uri": "file:///data/a", "name": "x"}]
 
 
 def server(era: str, outside: Path) -> dict[str, Any]:
-    entries: dict[str, Any] = {"*": {"effect": "read_only"}} if era == "all" else {}
-    entries |= {name: {"effect": "read_only"} for name in (*ADMITTED, "unadmitted", "new")}
+    entries: dict[str, Any] = {name: {"effect": "read_only"} for name in (*ADMITTED, "unadmitted", "new")}
     entries["writes"] = {"effect": "write_limited", "approval": "call"}
     entries["opens"]["args"] = {"path": {"scope": "fs:read"}}
     entries["hangs"]["limits"] = {"wall_seconds": 1}
+    entries["reads"]["cost_usd"] = 0.25
     calls = {
         "reads": [["read", str(outside)]],
         "structured": [["result", {"content": [], "structuredContent": {"n": "one"}}]],
@@ -228,6 +228,7 @@ def test_a_server_gets_out_of_its_walls_only_if_they_are_open(tmp_path: Path, st
     for receipt in receipts:
         assert receipt.observed.walls is not is_open
         assert (receipt.sandbox.level == "native") is is_open
+    assert [receipt.cost_usd for receipt in receipts] == ["0", "0.25"]  # what the policy admits still has its cost
 
 
 # Servers without a lock -----------------------------------------------------------------------------------------------
@@ -331,16 +332,14 @@ def test_no_key_of_a_policy_file_observes(tmp_path: Path, keys: tuple[str, ...])
     assert "observe" in result.output
 
 
-def test_no_variable_of_the_environment_observes(tmp_path: Path, store_path: Path, monkeypatch: Any) -> None:
-    needs_walls()
-    workspace = workspace_of(tmp_path, store_path / "state")
+def test_no_variable_of_the_environment_observes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = {"agent": "a", "capabilities": {"tools": ["s.t"]}, "servers": {"s": {"command": ["x"]}}}
+    (tmp_path / AGENT).write_text(json.dumps(content))
     for name in ("LICET_OBSERVE", "LICET_GATEWAY_OBSERVE", "GATEWAY_OBSERVE", "OBSERVE"):
         monkeypatch.setenv(name, "1")
         monkeypatch.setenv(name.replace("OBSERVE", "FOR"), "1h")
-
-    async def steps(client: Client, _: Any) -> list[str]:
-        return sorted(await client.tools())
-
-    shown, errors, _ = played(workspace, steps)
-    assert shown == sorted({*ADMITTED} - {"new"})
-    assert "OBSERVING" not in errors
+    state = str(tmp_path / "state")
+    result = CliRunner().invoke(licet, ["gateway", str(tmp_path / AGENT), "--state", state])
+    assert result.exit_code == 1
+    assert "OBSERVING" not in result.output
+    assert "the server `s` is not in licet.lock: run `licet lock`" in result.output

@@ -110,7 +110,10 @@ def command(
         seconds, where = observe_for.total_seconds(), {"workdir": setting.workdir, "secrets_file": secrets}
         for line in opening_lines(policy.origin.file, _spelled(observe_for), is_open=is_open):
             report(line)
-        observed = asyncio.run(observation(policy, seconds, is_open=is_open, report=report, **where))
+        try:
+            observed = asyncio.run(observation(policy, seconds, is_open=is_open, report=report, **where))
+        except LicetError as wrong:
+            fail(str(wrong), as_json)
     serve(policy, place, names, session, secrets, setting, as_json, observed=observed)
 
 

@@ -17,6 +17,7 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
 from licet.guard.observing import Observing
 from licet.policy_files.server_tools import is_other_server, with_server_tools
+from licet.surfaces.gateway.locked_names import without_clashes
 from licet.surfaces.gateway.taking import NotTaken, Setup, take
 
 _MOST_LINES = 30  # of a summary
@@ -71,7 +72,11 @@ async def observation(
         except NotTaken as wrong:
             report("; ".join((f"{name}: {wrong}", *wrong.lines)))
         if found is not None:
-            locked[name], offered[name] = known or found, _with_others(known or found, found)
+            offered[name] = _with_others(known or found, found)
+        if known is not None:
+            locked[name] = known
+    offered = without_clashes(offered, manifest.gateway_names)  # type: ignore[arg-type]
+    locked = {name: locked.get(name, found) for name, found in offered.items()}
     lock = Lock(format=FORMAT, manifests=base.lock.manifests if base.lock is not None else {}, servers=locked)
     policy = with_server_tools(replace(base, lock=lock, lock_problem=None, loaded=base))
     return Observation(policy, offered, seconds, is_open)
