@@ -203,7 +203,7 @@ REFUSALS = [
     ("counts", {"n": 1, "m": 2}, "INPUT_INVALID", "input_invalid"),
     ("opens", {"path": "/etc/passwd"}, "ARGUMENT_NOT_ALLOWED", "denied"),
     ("opens", {"path": "{data}/../licet.yaml"}, "ARGUMENT_NOT_ALLOWED", "denied"),
-    ("changed", {}, "MANIFEST_CHANGED", "execution_failed"),
+    ("changed", {}, "MANIFEST_CHANGED", "denied"),
     ("misfits", {}, "TOOL_CRASHED", "execution_failed"),
     ("lacks", {}, "TOOL_CRASHED", "execution_failed"),
     ("error", {}, "TOOL_FAILED", "execution_failed"),
