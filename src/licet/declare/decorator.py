@@ -44,6 +44,7 @@ class Tool:
     context_parameter: str | None
     available: "Available | None"
     reuse: bool
+    cell: "CellSource | None" = None  # its text, if it was defined in a notebook cell and registered with a gate
     __name__: str
     __qualname__: str
     __wrapped__: Callable[..., Any]
@@ -142,6 +143,8 @@ def _like(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
+    from licet.declare.cell_source import CellSource
+
     # For type checkers a decorated function keeps its signature, and `Tool` alone stays a complete type.
     class Typed(Tool, Generic[P, R]):
         """A tool made of a function with these parameters and this result."""

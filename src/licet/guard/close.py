@@ -40,6 +40,12 @@ _USE_HANDLES = (
     "if a wall stopped this: declare what it touches, and use its handle (`ctx.fs`, `ctx.fetch`, `ctx.process`)"
 )
 
+_LOADED_AGAIN = (
+    "the module of a tool is loaded a second time, behind the walls, where no files, network, arguments or variables "
+    'of your program are: put what starts the program under `if __name__ == "__main__":`, and what the tool needs '
+    "into the tool (`ctx.fs`, `ctx.env`, arguments)"
+)
+
 
 async def succeeded(call: "Call", value: Any) -> ResultParts:
     """The result of a tool that returned: a copy of its data, redacted, and cut to its limit."""
@@ -168,11 +174,13 @@ def failed(call: "Call", error: BaseException) -> ResultParts:
     if call.running and (text := str(known)):
         told = f"{told}: {text}"
     told = told.strip()
+    if known.loading:
+        told = f"its module could not be loaded behind the walls: {told}"
     if call.redactor is not None:  # all lines: a secret may have several
         told = call.redactor.beginning_of(told, 4 * MOST_OF_AN_ERROR)
     told = visible(told.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
     at = known.origin or _raised_behind_walls(call, known)
-    fix = _wall_advice(call) if known.forbidden else ""
+    fix = _LOADED_AGAIN if known.loading else _wall_advice(call) if known.forbidden else ""
     refusal = Refused(Deny(call.request, (Ground(reason, told, at, fix),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 

@@ -235,16 +235,24 @@ class Raised(Exception):
     """What a tool raised: the name of the exception's type, its text, and where it was raised.
 
     All of it comes from the tool, and may be false. A worker reports only the line in the tool's file; for a tool in
-    this process there is an `origin`. `forbidden` marks a permission error, which a wall may have caused.
+    this process there is an `origin`. `forbidden` marks a permission error, which a wall may have caused; `loading` one
+    that was raised while the module of the tool was loaded behind walls, before the tool itself ran.
     """
 
     def __init__(
-        self, kind: str, text: str, line: int = 0, forbidden: bool = False, origin: Origin | None = None
+        self,
+        kind: str,
+        text: str,
+        line: int = 0,
+        forbidden: bool = False,
+        origin: Origin | None = None,
+        loading: bool = False,
     ) -> None:
         self.kind = kind
         self.line = line
         self.forbidden = forbidden
         self.origin = origin
+        self.loading = loading
         super().__init__(text)
 
 

@@ -27,6 +27,7 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import least_limits
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
+from licet.declare.cell_source import with_cell
 from licet.errors import RegistrationRefused
 from licet.guard.early_imports import load_code
 from licet.guard.execution import SandboxUnavailable
@@ -129,6 +130,7 @@ def register(
       something that it needs.
     - With `refuse`, misfits raise `RegistrationRefused`, which lists all of them.
     """
+    tools = [with_cell(tool) for tool in tools]
     installed, owners = packages(manifest, tools)
     manifest = replace(manifest, installed=installed, loaded=manifest.loaded or manifest)
     specs = [_as_declared(tool, manifest) if narrow else tool.spec for tool in tools]

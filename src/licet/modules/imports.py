@@ -103,10 +103,18 @@ def _names(file: str, name: str, is_package: bool, changed: int) -> tuple[str, .
     if file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
         return ()
     try:
-        tree = ast.parse(_text(file))
-    except (OSError, SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
+        text = _text(file)
+    except (OSError, ValueError, LookupError, SyntaxError):
         return ()
-    package = name if is_package else name.rpartition(".")[0]
+    return imports_of(text, name if is_package else name.rpartition(".")[0])
+
+
+def imports_of(text: str, package: str = "") -> tuple[str, ...]:
+    """The names that a source text imports anywhere, each preceded by its parent packages."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
     names = (dotted for dotted in _imports(tree, package) if len(dotted) <= _LONGEST_NAME)
     return tuple(dict.fromkeys(above for dotted in names for above in with_parents(dotted)))
 

@@ -370,7 +370,7 @@ def test_a_tool_that_no_other_process_can_find_is_refused_and_says_how_to_mend_i
     namespace: dict[str, object] = {"tool": tool, "__name__": "made_up"}
     exec("@tool(needs=[], effect='read_only')\ndef typed_in() -> int:\n    return 1\n", namespace)
     typed_in = namespace["typed_in"]
-    for which, said in ((closure, "inside a function"), (typed_in, "has no file")):
+    for which, said in ((closure, "inside a function"), (typed_in, "source was not kept")):
         at: Gate = gate(tmp_path, "restricted", which)  # type: ignore[arg-type]
         result = call(at, which.name)  # type: ignore[attr-defined]
         assert (result.code, result.reason) == ("not_available", "SANDBOX_UNAVAILABLE")

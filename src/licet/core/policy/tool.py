@@ -44,6 +44,7 @@ class ToolSpec(Compared, frozen=True, dict=True):
     parameters: tuple[str, ...] | None = None  # None if the source does not show them with certainty
     by_keys: bool = False  # written with `capabilities=`, not as rules with `needs=`
     package: Installed | None = None  # the distribution that its module belongs to
+    source: str = ""  # the hash of its text, if it was defined in a notebook cell
 
     def __hash__(self) -> int:
         return hash((self.name, self.needs, self.optional, self.origin))  # a schema is a dict, which has no hash
@@ -80,6 +81,7 @@ class ToolSpec(Compared, frozen=True, dict=True):
                 "cost_usd": self.cost_usd,
                 "schema": self.schema,
                 "storage_ttl_seconds": self.storage_ttl_seconds,
+                **({"source": self.source} if self.source else {}),
             }
         )
 

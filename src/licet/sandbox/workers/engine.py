@@ -17,6 +17,7 @@ from typing import Any
 from weakref import ref
 
 from licet.core.algebra.set import CapabilitySet
+from licet.core.origin import Origin
 from licet.core.policy.effects import Level
 from licet.declare import Tool
 from licet.guard.bind import BoundContext
@@ -34,8 +35,9 @@ _MOST_LINES = 10_000_000  # of a Python file: a larger line number is not believ
 _EXIT_SECONDS = 10.0  # seconds to learn how a worker ended: needed only on a very busy machine
 
 
-def value_of(outcome: WorkerOutcome, limits: Mapping[str, int]) -> Any:
+def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
     """The value that the tool returned. Raises what the tool raised."""
+    limits = prepared.limits
     if outcome.refusal is not None:
         raise outcome.refusal
     kind, text = outcome.head.get("error"), outcome.head.get("text")
@@ -55,7 +57,11 @@ def value_of(outcome: WorkerOutcome, limits: Mapping[str, int]) -> Any:
         raise Stopped("LIMIT_PROCESSES", "it started more threads than its memory holds")
     line = outcome.head.get("line")
     known = line if type(line) is int and 0 < line <= _MOST_LINES else 0
-    raise Raised(kind, text, known, number in (errno.EPERM, errno.EACCES))
+    loading = outcome.head.get("loading")
+    if loading is None:
+        raise Raised(kind, text, known, number in (errno.EPERM, errno.EACCES))
+    file, _ = prepared.fixed["modules"].get(str(loading), (None, None))  # a file that the host named, and no other
+    raise Raised(kind, text, origin=Origin(file, known, 1) if file and known else None, loading=True)
 
 
 async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limits: Mapping[str, int]) -> Exception:
@@ -164,7 +170,7 @@ class Workers:
                 zygote.end(worker)
                 with suppress(RuntimeError):  # the loop is closed
                     loop.call_soon(pool.park, prepared, zygote)
-        return value_of(outcome, prepared.limits)
+        return value_of(outcome, prepared)
 
     def forget(self) -> None:
         """End all parked workers: the grants that they were made for may have changed."""

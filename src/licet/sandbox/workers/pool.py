@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 from weakref import ref
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from licet.core.algebra.scope import TOP
 from licet.core.algebra.set import CapabilitySet
@@ -112,6 +112,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
         "qualname": source.qualname,
         "modules": {name: (place.file, place.directory) for name, place in source.modules.items()},
         "path": import_path(),
+        "cell": None if source.cell is None else to_builtins(source.cell),
         "bytecode": not any(changeable(path, _written_ceiling(reach.manifest)) for path in source.compiled),
         "async": tool.is_async,
         "context": tool.context_parameter,

@@ -17,10 +17,11 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import inside
 from licet.declare import Tool
+from licet.declare.cell_source import MODULE, CellSource, NoSource, cell_of
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.import_path import pth_entries
 from licet.modules.finder import KnownModules, ModulePlace
-from licet.modules.imports import followed, library_directories
+from licet.modules.imports import followed, imports_of, library_directories
 
 _LICET = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 _FIX = (
@@ -36,6 +37,7 @@ class ToolSource(Struct, frozen=True):
     module: str
     qualname: str
     modules: dict[str, ModulePlace]
+    cell: CellSource | None = None  # of a tool that has no file
 
     @property
     def files(self) -> list[str]:
@@ -60,8 +62,14 @@ def source_of(tool: Tool) -> ToolSource:
     """The code of a tool. Raises `SandboxUnavailable` if another process could not load it."""
     fn: Any = tool.fn
     file, qualname, name = fn.__code__.co_filename, fn.__qualname__, fn.__module__
+    if tool.cell is not None:
+        return ToolSource(MODULE, qualname, _reached_from_cell(tool.cell), tool.cell)
     if "<locals>" in qualname:
         raise SandboxUnavailable(f"`{tool.name}` is defined inside a function, where no other process finds it: {_FIX}")
+    try:
+        cell_of(fn)
+    except NoSource as missing:
+        raise SandboxUnavailable(f"`{tool.name}` cannot be sent to another process: {missing}. Or {_FIX}") from None
     if file.startswith("<") or not os.path.isfile(file):
         raise SandboxUnavailable(f"`{tool.name}` has no file that another process could load it from: {_FIX}")
     found = fn.__globals__.get(qualname)
@@ -84,6 +92,8 @@ def project_files(tools: Iterable[Tool]) -> Iterator[str]:
     for tool in tools:
         for fn in (*_unwrapped(tool.fn), *_unwrapped(tool.available)):
             code = getattr(fn, "__code__", None)
+            if tool.cell is not None:
+                yield from (path for place in _reached_from_cell(tool.cell).values() for path in (place.file,) if path)
             if code is None or code.co_filename.startswith("<"):  # from a prompt, or generated: it has no file
                 continue
             yield os.path.abspath(code.co_filename)
@@ -141,6 +151,12 @@ def _is_library(path: str) -> bool:
 def _reached(name: str, place: ModulePlace) -> dict[str, ModulePlace]:
     """A module, its packages, and the project modules that they import, by name."""
     return followed({name: place}, _place)
+
+
+def _reached_from_cell(cell: CellSource) -> dict[str, ModulePlace]:
+    """The project modules that a cell imports, and those that they import."""
+    names = imports_of(cell.text)
+    return followed({name: place for name in names if (place := _place(name)) is not None}, _place)
 
 
 def _place(name: str) -> ModulePlace | None:

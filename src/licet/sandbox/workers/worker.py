@@ -5,6 +5,7 @@ they leave reachable. A worker that cannot build one of its walls ends at once. 
 reachable, the tool is loaded when its call comes, so that nothing of the grant is used without a call.
 """
 
+import ast
 import asyncio
 import contextlib
 import errno
@@ -50,20 +51,32 @@ class GivenModules:
         return module_spec(name, file, None if directory is None else [directory], self._source)
 
 
-def load(
-    module: str, qualname: str, modules: Mapping[str, Sequence[str | None]], path: Sequence[str], *, bytecode: bool
-) -> Any:
+def load(spec: Mapping[str, Any]) -> Any:
     """Import the module of a tool, behind the walls, and return the tool's function.
 
-    Without `bytecode` files are compiled from their source, because a grant may write where compiled files lie.
+    Without `bytecode` in the specification, files are compiled from their source, because a grant may write where
+    compiled files lie.
     """
-    sys.path[:] = path
+    modules: Mapping[str, Sequence[str | None]] = spec["modules"]
+    sys.path[:], sys.argv[:] = spec["path"], [""]
     # The zygote may have another module under one of these names.
     for name in [name for name in modules if name in sys.modules]:
         del sys.modules[name]
-    sys.meta_path.insert(0, GivenModules(modules, bytecode=bytecode))
-    found = getattr(importlib.import_module(module), qualname)
+    sys.meta_path.insert(0, GivenModules(modules, bytecode=spec["bytecode"]))
+    cell, name = spec["cell"], spec["module"]
+    module = importlib.import_module(name) if cell is None else run_cell(cell, name)
+    found = getattr(module, spec["qualname"])
     return found.fn if isinstance(found, Tool) else found
+
+
+def run_cell(cell: Mapping[str, Any], name: str) -> ModuleType:
+    """Run the statements of a notebook cell, each with its own file name and line, as a module."""
+    module = sys.modules[name] = ModuleType(name)
+    for piece in cell["pieces"]:
+        file, text = piece["file"], piece["text"]
+        tree = ast.increment_lineno(ast.parse(text), piece["line"] - 1)
+        exec(compile(tree, file, "exec", cell["flags"], dont_inherit=True), vars(module))  # noqa: S102 (code of the tool)
+    return module
 
 
 OUT_OF_MEMORY, NO_WALLS = 77, 78  # reasons in an exit report
@@ -170,13 +183,13 @@ class _Worker:
         spec = self._spec
         self._reporter.close()
         try:
-            self._fn = load(spec["module"], spec["qualname"], spec["modules"], spec["path"], bytecode=spec["bytecode"])
+            self._fn = load(spec)
             if spec["async"]:
                 self._runner = asyncio.Runner()
                 self._runner.get_loop()
         except BaseException as error:
             self._reserve = b""
-            self._wrong = described(error)
+            self._wrong = {**described(error), **_stopped_at(error, spec["modules"])}
 
     def _connect(self, host: str, port: int) -> int:
         """A connection that the host made."""
@@ -263,6 +276,20 @@ async def _alone(fn: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     finally:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
+
+
+def _stopped_at(error: BaseException, modules: Mapping[str, Sequence[str | None]]) -> dict[str, Any]:
+    """Where loading stopped: the last line of a module of the tool that an exception came through."""
+    names = {file: name for name, (file, _) in modules.items() if file is not None}
+    found: dict[str, Any] = {"loading": "", "line": 0}
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename in names:
+            found = {"loading": names[step.tb_frame.f_code.co_filename], "line": step.tb_lineno}
+        step = step.tb_next
+    if isinstance(error, SyntaxError) and error.filename in names:
+        found = {"loading": names[error.filename], "line": error.lineno}
+    return found
 
 
 def _line(error: BaseException, fn: Callable[..., Any] | None) -> int:
