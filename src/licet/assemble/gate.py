@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from msgspec import field
 
@@ -25,6 +25,7 @@ from licet.backends.kv import SqliteKv
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger, SystemClock
 from licet.backends.secrets import ChainSecrets, EnvironmentSecrets
+from licet.core.decision.request import Ground
 from licet.core.policy.connector import Installed
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
@@ -247,13 +248,47 @@ class Gate(BareGate):
             Backends() if backends is None else backends,
             protect=protect_in(places.workdir),
             packages=_packages_in(places),
-            changed=changed_tools,
+            changed=_changed,
             workdir=places.workdir,
             home=places.home,
             pin=pin,
             on_misfit=on_misfit,
             observers=observers,
             imports="accept" if unchecked_imports else self._imports,
+        )
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        backends: Ports | None = None,
+        *,
+        workdir: str | Path | None = None,
+        pin: str | None = None,
+        on_misfit: OnMisfit = "refuse",
+        observers: Sequence[Observer] = (),
+        unchecked_imports: bool = False,
+    ) -> Self:
+        """Build a gate from a manifest file and the tools that its `from:` entries name, on this machine's backends.
+
+            gate = Gate.load("research.yaml")
+
+        The tools are imported here, as `licet call` imports them: each must declare what its source says, and what
+        the lock has, or `ManifestError` or `Refused` is raised.
+        """
+        from licet.assemble.importing import imported_tools
+        from licet.policy_files.load import load_manifest
+
+        manifest = load_manifest(path)
+        return cls(
+            manifest,
+            imported_tools(manifest),
+            Backends.local() if backends is None else backends,
+            workdir=workdir,
+            pin=pin,
+            on_misfit=on_misfit,
+            observers=observers,
+            unchecked_imports=unchecked_imports,
         )
 
 
@@ -269,6 +304,15 @@ def _packages_in(places: Places) -> Packages:
         return installed_versions(manifest, workdir, home), packages_of(tools, manifest, workdir, home)
 
     return packages
+
+
+def _changed(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[Ground]:
+    """Why a gate refuses its tools: they differ from the lock, or from the source that the policy files name."""
+    if not any(tool.name in manifest.sources for tool in tools):
+        return changed_tools(manifest, tools)
+    from licet.assemble.importing import differing_tools  # reading source is slow to load
+
+    return [*changed_tools(manifest, tools), *differing_tools(manifest, tools)]
 
 
 class CommandGate(Gate):

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from licet.assemble.locked_tools import refuse_changed
+from licet.core.decision.request import Ground
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
@@ -66,6 +67,24 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
         _placed(_imported(reference, roots, at, reviewed[name], project), roots)
         for name, (reference, at) in wanted.items()
     ]
+
+
+def differing_tools(manifest: Manifest, tools: Sequence[Tool]) -> list[Ground]:
+    """Why tools are refused that were handed to a gate: the source that `from:` names for them says something else."""
+    named = [tool for tool in tools if tool.name in manifest.sources and tool.name in manifest.admissions]
+    roots, modules = code_roots(manifest), Modules()
+    found: list[Ground] = []
+    for tool in named:
+        reference, at = manifest.sources[tool.name]
+        reviewed = find_tool(reference, roots, name=tool.name, origin=at, modules=modules)
+        fix = f"pass the tool that `{reference}` names, as `Gate.load` does, or change `from:`"
+        if isinstance(reviewed, Problem):
+            text = f"the source of `{tool.name}` cannot be compared with it: found {reviewed.found}"
+            found.append(Ground("MANIFEST_CHANGED", text, reviewed.origin, fix))
+        elif part := _difference(tool.spec, reviewed):
+            text = f"`{tool.name}` has another `{part}` than its source, which the policy names ({reviewed.origin})"
+            found.append(Ground("MANIFEST_CHANGED", text, at, fix))
+    return found
 
 
 def code_roots(manifest: Manifest) -> list[Path]:
