@@ -22,6 +22,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import licet
+import licet.events
 import licet.handles
 import licet.ports
 import licet.testing
@@ -353,7 +354,7 @@ def test_file_names_of_the_core_are_unique() -> None:
 
 
 def test_what_users_import_is_described() -> None:
-    assert list(undescribed((licet, licet.handles, licet.ports, licet.testing, licet.tools))) == []
+    assert list(undescribed((licet, licet.events, licet.handles, licet.ports, licet.testing, licet.tools))) == []
 
 
 def test_an_undescribed_public_method_is_noticed() -> None:

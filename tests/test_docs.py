@@ -68,7 +68,7 @@ def test_the_pages_hold_examples_of_both_kinds() -> None:
     assert len(COMMANDS) >= 4
 
 
-PUBLIC = {"licet", "licet.adapters", "licet.handles", "licet.ports", "licet.testing", "licet.tools"}
+PUBLIC = {"licet", "licet.adapters", "licet.events", "licet.handles", "licet.ports", "licet.testing", "licet.tools"}
 
 
 def internal_imports(source: str) -> list[str]:

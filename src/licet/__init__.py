@@ -2,9 +2,9 @@
 
 A tool declares what it touches, a manifest allows part of it, and each call holds exactly the overlap.
 
-`@tool` declares, `load_manifest` reads a policy, `Gate` runs calls. Besides this module, `licet.handles` and
-`licet.ports` (types), `licet.adapters`, `licet.testing` and `licet.tools` are public; everything else may change. See
-docs/calls.md.
+`@tool` declares, `load_manifest` reads a policy, `Gate` runs calls. Besides this module, `licet.events`,
+`licet.handles` and `licet.ports` (types), `licet.adapters`, `licet.testing` and `licet.tools` are public; everything
+else may change. See docs/calls.md.
 """
 
 from importlib import import_module

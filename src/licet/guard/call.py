@@ -36,7 +36,7 @@ from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
 from licet.guard.deadline import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time, was_cancelled
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall
-from licet.guard.grant import MOST_OF_A_GROUND, Grant
+from licet.guard.grant import MOST_OF_A_GROUND, CallIdentity, Grant
 from licet.guard.interrupts import is_from_operator
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, LedgerUnavailable, Reservation, Unavailable
@@ -104,6 +104,12 @@ class Call:
         self.running = False
         self.long_result = False
         self.purpose = purpose  # why the caller makes this call
+
+    @property
+    def identity(self) -> CallIdentity:
+        """Which call this is, for its events."""
+        session = self.session
+        return CallIdentity(session.agent, session.id, self.receipt, self.time, self.started, self.clock)
 
     @property
     def is_long(self) -> bool:
@@ -284,7 +290,9 @@ def make_grant(call: Call, registered: Registered) -> Grant:
     """Make the grant of this call. No handle gets it before the call is allowed."""
     assert registered.reach is not None  # noqa: S101
     observers, ask = call.session.gate.observers, call.ask if registered.asks else _unasked
-    grant = call.grant = Grant(call.request, registered.reach, call.policy.digest, observers, ask, registered.limits)
+    grant = call.grant = Grant(
+        call.request, registered.reach, call.policy.digest, observers, ask, registered.limits, call.identity
+    )
     if not call.session.reported_open:
         grant.note_of(SessionOpened)
         call.session.reported_open = True  # after every observer has seen the event

@@ -274,7 +274,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
             _unrecorded(call, parts, error)
     if cancelled is not None:
         raise cancelled
-    return parts.sealed(grant)
+    return parts.sealed(grant, call.identity)
 
 
 def _unrecorded(call: "Call", parts: ResultParts, error: BaseException) -> None:
@@ -302,7 +302,7 @@ def _notify_observers(call: "Call", parts: ResultParts) -> None:
     for observer in call.session.gate.observers:
         try:
             for event in all_events(parts._refusal):
-                observer(event)
+                observer(call.identity.stamped(event, call.clock.monotonic()))
         except Exception as error:
             text = f"an observer failed: {type(error).__name__}"
             parts.refuse("denied", Refused(Deny(call.request, (Ground("DECISION_FAILED", text),))))

@@ -7,7 +7,12 @@ another; checks beyond a quota are only counted.
 
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import chain, repeat
 from typing import Any, NoReturn, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use
@@ -21,6 +26,7 @@ from licet.errors import Refused
 from licet.guard.access import NO_PROGRAMS, Access
 from licet.guard.execution import Layers
 from licet.guard.meter import DEFAULTS, Exceeded, Meter
+from licet.guard.ports import Clock
 from licet.guard.redaction.redact import Redactor
 
 # Quotas in bytes, roughly. With the least size of one check that is about 4000 grants,
@@ -69,6 +75,29 @@ def _size(use: Use) -> int:
     return len(use.keys) * len(use.target) // 2  # the keys of a path are all of its ancestors
 
 
+class CallIdentity(Struct, frozen=True):
+    """Which call something belongs to."""
+
+    agent: str
+    session: str
+    receipt: str
+    time: datetime  # when it began
+    started: float  # the same, on the monotonic clock
+    clock: Clock
+
+    def stamped(self, event: Event, moment: float) -> Event:
+        """The event with the call that it belongs to, and when it happened."""
+        since = moment - self.started
+        return replace(
+            event,
+            time=self.time + timedelta(seconds=since),
+            agent=self.agent,
+            session=self.session,
+            receipt=self.receipt,
+            duration_ms=since * 1000,
+        )
+
+
 Observer = Callable[[Event], None]
 AskPerson = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, raises `Refused` if not
 
@@ -98,7 +127,7 @@ class Grant:
 
     __slots__ = (
         *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
-        *("_limits", "_meter", "_quotas", "access", "program_access", "request"),
+        *("_identity", "_limits", "_meter", "_moments", "_quotas", "access", "program_access", "request"),
     )
 
     def __init__(
@@ -109,8 +138,11 @@ class Grant:
         observers: Sequence[Observer],
         ask: AskPerson,
         limits: Mapping[str, int] = DEFAULTS,
+        identity: CallIdentity | None = None,
     ) -> None:
         self.request = request
+        self._identity = identity  # None where no call runs, such as for the walls of a process
+        self._moments: list[float] = []  # when each check was made
         self.reach = reach
         self.manifest_digest = manifest_digest
         self.over = False
@@ -134,14 +166,14 @@ class Grant:
 
     def begin(self) -> None:
         """Record that the call itself is granted."""
-        self._checks += (None, None)  # no use, no refusal
+        self._keep(None, None)  # no use, no refusal
         if self._observers:
             self._notify_observers(None, None)
 
     def note(self, happened: Happened, *, kept: bool = True) -> None:
         """Pass an event that is no check to the observers, and record it if `kept`."""
         if kept:
-            self._checks += (happened, None)
+            self._keep(happened, None)
         if self._observers:
             self._notify_observers(happened, None, kept=kept)
 
@@ -235,12 +267,19 @@ class Grant:
         """Record a check within the quota, and pass its event to the observers."""
         kept = self._quotas.take(use, refusal)
         if kept:
-            self._checks += (use, refusal)
+            self._keep(use, refusal)
         if self._observers:
             self._notify_observers(use, refusal, kept=kept)
 
+    def _keep(self, use: Check, refusal: Deny | Asked | None) -> None:
+        self._checks += (use, refusal)
+        if self._identity is not None:
+            self._moments.append(self._identity.clock.monotonic())
+
     def _notify_observers(self, use: Check, refusal: Deny | Asked | None, *, kept: bool = True) -> None:
         (event,) = self._redacted_events([self._event(use, refusal, {})])
+        if self._identity is not None:
+            event = self._identity.stamped(event, self._identity.clock.monotonic())
         for observer in self._observers:
             try:
                 observer(event)
@@ -255,6 +294,15 @@ class Grant:
     def is_long(self) -> bool:
         """Whether building the events would block the event loop for too long."""
         return len(self._checks) > 2 * _MANY
+
+    @property
+    def stamped_events(self) -> tuple[Event, ...]:
+        """The events so far, each with its call and its time."""
+        if self._identity is None:
+            return self.events
+        identity, last = self._identity, self._moments[-1:]
+        moments = chain(self._moments, repeat(last[0] if last else self._identity.started))
+        return tuple(identity.stamped(event, moment) for event, moment in zip(self.events, moments, strict=False))
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -13,7 +13,7 @@ from licet.core.decision.request import Ground, Reason, Request
 from licet.errors import Refused
 from licet.guard.access import NO_PROGRAMS, Access, ProgramAccess
 from licet.guard.execution import Layers
-from licet.guard.grant import Grant
+from licet.guard.grant import CallIdentity, Grant
 from licet.guard.people import Agreement
 
 Code = Literal["ok", "denied", "not_available", "input_invalid", "execution_failed", "timed_out"]
@@ -65,9 +65,9 @@ class ResultParts:
         self.code, self.reason, self.error, self._refusal = code, refusal.code, str(refusal), refusal.decision
         return self
 
-    def sealed(self, grant: Grant | None) -> "Result":
+    def sealed(self, grant: Grant | None, identity: CallIdentity | None = None) -> "Result":
         """The finished result."""
-        return Result(**vars(self), _grant=grant)
+        return Result(**vars(self), _grant=grant, _identity=identity)
 
 
 def interrupted(request: Request, running: bool) -> ResultParts:
@@ -96,7 +96,20 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
     program_access: ProgramAccess  # the same for its programs
     _refusal: Deny | Ask | None
     _grant: Grant | None = None
+    _identity: CallIdentity | None = None
     _carried: "_Carried | None" = None  # set in a result that was pickled and loaded
+
+    @property
+    def verdict(self) -> Literal["allow", "deny", "ask", "failed"]:
+        """`allow`: it ran and returned; `deny`: policy, a person or a budget; `ask`: a person must approve it first.
+
+        `failed` is everything else: it could not be called, or it was and did not return a value.
+        """
+        if self.ok:
+            return "allow"
+        if self.reason == "APPROVAL_REQUIRED":
+            return "ask"
+        return "deny" if self.code == "denied" else "failed"
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -104,8 +117,12 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         if self._carried is not None:
             return self._carried.events
         if self._grant is not None:
-            return self._grant.events
-        return all_events(self._refusal) if self._refusal is not None else ()
+            return self._grant.stamped_events
+        events = all_events(self._refusal) if self._refusal is not None else ()
+        identity = self._identity
+        if identity is None:
+            return events
+        return tuple(identity.stamped(event, identity.started + self.duration_ms / 1000) for event in events)
 
     def unwrap(self) -> Any:
         """The value, or raise `Refused`."""

@@ -4,11 +4,13 @@ There are events for checks, approvals, budgets, the sandbox and the session. Al
 receipt do not repeat what the receipt has in other fields.
 """
 
-from typing import NoReturn
+from datetime import datetime
+from typing import ClassVar, NoReturn
 
 from msgspec import Struct
 
 from licet.core.algebra.use import Use
+from licet.core.compared import Compared
 from licet.core.decision.reach import Reach, not_admitted_grounds
 from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
 from licet.core.policy.manifest import Manifest
@@ -100,22 +102,28 @@ class Ask(Struct, frozen=True):
 Decision = Allow | Deny | Ask
 
 
-class CapabilityGranted(Struct, frozen=True):
+class CallEvent(Compared, frozen=True):
+    """Base of all events: what happened in which call, and when. Two events are equal if the same happened."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"time", "agent", "session", "receipt", "duration_ms"})
+
+    capability: str  # the call, as `tool:call:NAME`, or one use inside it
+    tool_name: str
+    reason: str = ""  # the reason code of a refusal, or of what ended the call
+    rule: str = ""  # the deciding rules, or details in words
+    time: datetime | None = None
+    agent: str = ""
+    session: str = ""
+    receipt: str = ""  # the id of the call
+    duration_ms: float = 0.0  # since the call began
+
+
+class CapabilityGranted(CallEvent, frozen=True):
     """Event: a check allowed a use."""
 
-    capability: str
-    tool_name: str
-    reason: str
-    rule: str
 
-
-class CapabilityDenied(Struct, frozen=True):
+class CapabilityDenied(CallEvent, frozen=True):
     """Event: a check refused a use."""
-
-    capability: str
-    tool_name: str
-    reason: str
-    rule: str
 
 
 def events(decision: Decision) -> tuple[CapabilityGranted | CapabilityDenied, ...]:
@@ -138,13 +146,8 @@ def _rules_text(decision: Decision, use: Use) -> str:
     return "; ".join(map(str, decision.reach.grounds_of(use))) if isinstance(decision, Allow) else ""
 
 
-class Happened(Struct, frozen=True):
+class Happened(CallEvent, frozen=True):
     """Base of the events that are not checks."""
-
-    capability: str  # the call, as `tool:call:NAME`, or one use inside it
-    tool_name: str
-    reason: str = ""  # the reason code, if the event ended the call
-    rule: str = ""  # details in words
 
 
 class ApprovalAsked(Happened, frozen=True):
