@@ -91,6 +91,10 @@ def _listening(
 
     async def stop() -> None:
         listener.close()
+        for _ in range(100):  # a connection that was just accepted has a task that has not started yet
+            if not asyncio.all_tasks() - tasks - {asyncio.current_task()}:
+                break
+            await asyncio.sleep(0)
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
