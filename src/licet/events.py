@@ -18,6 +18,7 @@ from licet.core.decision.decision import (
     SandboxStopped,
     SessionEnded,
     SessionOpened,
+    ToolPrinted,
 )
 from licet.guard.grant import Observer
 
@@ -40,4 +41,5 @@ __all__ = [
     "SandboxStopped",
     "SessionEnded",
     "SessionOpened",
+    "ToolPrinted",
 ]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.scope import visible
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Ask, Deny, all_events
+from licet.core.decision.decision import Ask, Deny, ToolPrinted, all_events
 from licet.core.decision.request import Ground, Reason, Request
 from licet.core.origin import Origin
 from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_core, plain_json
@@ -17,6 +17,7 @@ from licet.errors import Refused
 from licet.guard.approvals import redacted_agreements
 from licet.guard.deadline import in_time, was_cancelled
 from licet.guard.execution import LIMIT_KEYS, JsonText, Raised, class_name, limit_name, raised
+from licet.guard.grant import Grant
 from licet.guard.handles.secrets import redacted_refusal
 from licet.guard.held_paths import held_paths
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from licet.guard.call import Call
 
 MOST_OF_AN_ERROR = 1000  # characters
+MOST_OF_LOGS = 48 << 10  # bytes of what a tool printed
 CLOSING_SECONDS = 2.0  # for the stores after a tool has ended, even if the time of its call is up
 _REASONS = frozenset(get_args(Reason))
 _LONG = 64 << 10  # bytes of a result; a longer one must not block the event loop
@@ -256,6 +258,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     if grant is not None:
         parts.programs, parts.program_access = grant.programs, grant.program_access
         parts.access = grant.access if call.running else None
+        parts.logs = _logs(call, grant)
     else:
         parts.programs = None
         _notify_observers(call, parts)
@@ -275,6 +278,22 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     if cancelled is not None:
         raise cancelled
     return parts.sealed(grant, call.identity)
+
+
+def _logs(call: "Call", grant: Grant) -> str:
+    """What the tool printed, as text without secrets. Observers get it as an event; the ledger does not keep it."""
+    if not grant.printed:
+        return ""
+    text = grant.printed.decode("utf-8", "replace")
+    cut = len(grant.printed) > MOST_OF_LOGS
+    if call.redactor is not None:
+        text = call.redactor.beginning_of(text, MOST_OF_LOGS)
+    text = "\n".join(visible(line.expandtabs(4)) for line in text[:MOST_OF_LOGS].split("\n"))
+    if cut:
+        text = f"{text}\n… (the tool printed more, which was not kept)\n"
+    with suppress(Refused):  # an observer failed; the call has ended, and its result stays
+        grant.note(ToolPrinted(f"tool:call:{call.tool}", call.tool, "", text), kept=False)
+    return text
 
 
 def _unrecorded(call: "Call", parts: ResultParts, error: BaseException) -> None:

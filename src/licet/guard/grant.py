@@ -127,6 +127,7 @@ class Grant:
 
     __slots__ = (
         *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
+        "printed",
         *("_identity", "_limits", "_meter", "_moments", "_quotas", "access", "program_access", "request"),
     )
 
@@ -149,6 +150,7 @@ class Grant:
         self.programs: Layers | None = None  # the walls around programs that this call started; None if it started none
         self.access: Access | None = None  # the kernel rules around the tool, if it runs behind walls
         self.program_access = NO_PROGRAMS  # the kernel rules around its programs
+        self.printed = b""  # by a tool in a worker
         self.ended: tuple[int, ...] = ()  # the exit codes of the first of its programs
         self.redactor: Redactor | None = None  # of the secrets that this call has seen; None until it asks for one
         self._observers = observers

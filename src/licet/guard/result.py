@@ -52,6 +52,7 @@ class ResultParts:
         self.cost_usd = NOTHING
         self.duration_ms = 0.0
         self.truncated = False
+        self.logs = ""
         self.layers: tuple[str, ...] = ()
         self.approvals: tuple[Agreement, ...] = ()
         self.programs: Layers | None = None
@@ -89,6 +90,7 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
     cost_usd: Decimal
     duration_ms: float
     truncated: bool
+    logs: str  # what a tool in a worker printed, and its traceback: for the operator; cut and without secrets
     layers: tuple[str, ...]  # the walls around the tool; empty if it did not run
     approvals: tuple[Agreement, ...]  # the approvals of the call, and who gave them
     programs: Layers | None  # the walls around its programs; None if it started none

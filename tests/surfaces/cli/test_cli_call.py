@@ -254,11 +254,21 @@ def test_the_whole_result_as_json() -> None:
     kinds = {"SessionOpened": None, "CapabilityGranted": None, "SandboxEntered": "native: handles"}
     about = {"capability": "tool:call:say", "tool_name": "say", "reason": None}
     events = [{**about, "kind": kind, "rule": rule} for kind, rule in kinds.items()]
+    for event in said["events"]:
+        assert event.pop("duration_ms") >= 0
+        assert event.pop("time").endswith("+00:00")
     assert said == {
-        "ok": True, "tool": "say", "value": "a", "code": "ok", "reason": "ALLOWED", "error": None,
+        "ok": True, "verdict": "allow", "logs": "", "tool": "say", "value": "a", "code": "ok", "reason": "ALLOWED", "error": None,
         "explanation": None, "cost_usd": "0", "truncated": False, "events": events, "approvals": [],
             "sandbox": {"access": None, "layers": ["handles"], "programs": None},
     }  # fmt: skip
+
+
+def test_without_a_tool_the_tools_are_listed_and_nothing_is_imported() -> None:
+    listed = run("m.yaml")
+    assert listed.exit_code == 0
+    assert "say" in [line.split()[0] for line in listed.stdout.splitlines()]
+    assert "say" in json.loads(run("m.yaml", "--json").stdout)["tools"]
 
 
 def test_a_refusal_as_json_ends_with_1_all_the_same() -> None:

@@ -142,8 +142,8 @@ def test_a_file_with_the_name_of_a_tool_is_ambiguous(command: str) -> None:
     assert run(command, INSIDE, "hello").exit_code == 0
 
 
-@pytest.mark.parametrize("words", [[INSIDE], ["name=x"], [INSIDE, "name=x"]], ids=" ".join)
-def test_a_call_without_a_tool_says_so(words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["name=x"], [INSIDE, "name=x"]], ids=" ".join)
+def test_a_call_with_arguments_and_no_tool_says_so(words: list[str]) -> None:
     write(POLICY)
     result = run("call", *words)
     assert result.exit_code == 2

@@ -186,6 +186,10 @@ class SandboxStopped(Happened, frozen=True):
     """Event: the tool was stopped by a limit, or because it did not respond."""
 
 
+class ToolPrinted(Happened, frozen=True):
+    """Event: a tool in a worker printed something, or raised an error; `rule` is the text. No receipt has it."""
+
+
 class ResultNoted(Happened, frozen=True):
     """Event: something in the result of a server was changed, or is worth a look; `rule` says what."""
 

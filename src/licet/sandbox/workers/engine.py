@@ -163,6 +163,7 @@ class Workers:
         except (BrokenWire, Closed) as wrong:
             raise await stopped(zygote, worker, wrong, prepared.limits) from None
         finally:
+            context._grant.printed = worker.printed()
             if kept:
                 zygote.unwatch(worker)
                 pool.give_back(prepared, zygote, worker)

@@ -258,7 +258,7 @@ class _Pool:
     def _drop(self) -> None:
         for waiting in self._parked.values():
             for worker in waiting:
-                worker.end.close()
+                worker.close()
         self._parked.clear()
         if self._zygote is not None:
             self._zygote.close()

@@ -11,12 +11,14 @@ import contextlib
 import errno
 import importlib
 import importlib.machinery
+import io
 import os
 import socket
 import struct
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import Any, NoReturn
@@ -81,6 +83,7 @@ def run_cell(cell: Mapping[str, Any], name: str) -> ModuleType:
 
 OUT_OF_MEMORY, NO_WALLS = 77, 78  # reasons in an exit report
 EXIT_REPORT = struct.Struct("=II")  # pid, reason
+_MOST_FRAMES = 50  # of a traceback
 _RESERVE = 1 << 20  # bytes that are freed to report that memory is used up
 _MOST_SAID = 2000  # characters of an error
 _WAYS_OUT = {
@@ -117,6 +120,7 @@ def live(end: socket.socket, parent: int, fd: int) -> NoReturn:
     try:
         host = HostClient(end)
         spec = host.wire.receive().head
+        _print_to(host.wire.file())
         try:
             wall_in(spec, {end.fileno(), fd}, parent)
         except (OSError, ValueError):
@@ -128,6 +132,34 @@ def live(end: socket.socket, parent: int, fd: int) -> NoReturn:
         reporter.exit(OUT_OF_MEMORY)
     finally:
         os._exit(1)
+
+
+class _Prints(io.RawIOBase):
+    """A standard stream that never blocks: what does not fit into the pipe to the host is dropped."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def write(self, data: Any) -> int:
+        with contextlib.suppress(OSError):
+            os.write(self._fd, data)
+        return len(data)
+
+
+def _print_to(pipe: int) -> None:
+    """Send standard output and error to the host, for its operator."""
+    for fd, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(pipe, fd)
+        stream = io.TextIOWrapper(_Prints(fd), "utf-8", "backslashreplace", line_buffering=True, write_through=True)  # type: ignore[type-var]
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    os.close(pipe)
 
 
 def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
@@ -170,6 +202,8 @@ class _Worker:
         self._spec = spec
         self._context: str | None = spec["context"]
         self._wrong: dict[str, Any] | None = None
+        cell = spec["cell"]["pieces"] if spec["cell"] is not None else ()
+        self._own_files = {*(file for file, _ in spec["modules"].values()), *(piece["file"] for piece in cell)}
         self._runner: asyncio.Runner | None = None
         if spec["connects"]:
             socket_shim.install(self._connect)
@@ -190,6 +224,7 @@ class _Worker:
         except BaseException as error:
             self._reserve = b""
             self._wrong = {**described(error), **_stopped_at(error, spec["modules"])}
+            _print_traceback(error, self._own_files)
 
     def _connect(self, host: str, port: int) -> int:
         """A connection that the host made."""
@@ -238,6 +273,7 @@ class _Worker:
         except BaseException as error:
             if isinstance(error, MemoryError):
                 self._reserve = b""
+            _print_traceback(error, self._own_files)
             return {**described(error), "line": _line(error, self._fn)}, b""
         return {}, text
 
@@ -300,6 +336,15 @@ def _line(error: BaseException, fn: Callable[..., Any] | None) -> int:
             found = step.tb_lineno
         step = step.tb_next
     return found
+
+
+def _print_traceback(error: BaseException, own: Collection[str]) -> None:
+    """Print the traceback of a tool's error, from the first frame in one of its own files."""
+    with contextlib.suppress(Exception):  # `__str__` of a tool's exception may raise
+        step = error.__traceback__
+        while step is not None and step.tb_frame.f_code.co_filename not in own:
+            step = step.tb_next
+        traceback.print_exception(type(error), error, step or error.__traceback__, limit=-_MOST_FRAMES)
 
 
 def described(error: BaseException) -> dict[str, Any]:

@@ -39,6 +39,7 @@ main(int(control), base)
 """
 _PATIENCE = 5.0  # seconds for the zygote to take a message; after that it counts as dead
 _TICK, _GLANCE = 0.1, 1.0  # seconds between two checks of what workers use: running and waiting ones
+MOST_PRINTED = 64 << 10  # bytes of what a worker prints: as much as a pipe holds
 _BUFFER = 1 << 20
 
 
@@ -62,8 +63,9 @@ class WorkerExit(Struct, frozen=True):
 class WorkerProcess:
     """One worker, as the host sees it: a socket, a number, and how it ended."""
 
-    def __init__(self, number: int, end: socket.socket, directory: str, watched: Watched) -> None:
+    def __init__(self, number: int, end: socket.socket, logs: int, directory: str, watched: Watched) -> None:
         self.number, self.end, self.scratch, self.watched = number, end, directory, watched
+        self._logs = logs  # a pipe that does not block: what the worker prints, and does not fit, is dropped
         self.pid = 0
         self.access: Access | None = None  # the kernel rules around it
         self.calls = 0
@@ -104,6 +106,21 @@ class WorkerProcess:
             return await asyncio.wait_for(ended, seconds)
         except TimeoutError:
             return None
+
+    def printed(self) -> bytes:
+        """What it has written to its standard output and error since the last time, as far as it was kept."""
+        pieces: list[bytes] = []
+        with contextlib.suppress(OSError):  # nothing more, or closed
+            while sum(map(len, pieces)) < MOST_PRINTED and (piece := os.read(self._logs, MOST_PRINTED)):
+                pieces.append(piece)
+        return b"".join(pieces)[:MOST_PRINTED]
+
+    def close(self) -> None:
+        """Close the connection to it."""
+        self.end.close()
+        if self._logs >= 0:
+            os.close(self._logs)
+            self._logs = -1
 
     def silent(self) -> bool:
         """Whether it has sent nothing unasked, and has not closed its socket."""
@@ -168,20 +185,22 @@ class Zygote:
         number = next(self._numbers)
         directory = os.path.join(self.base, str(number))
         ours, theirs = socket.socketpair()
-        worker = WorkerProcess(number, ours, directory, watched)
+        logs, prints = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        worker = WorkerProcess(number, ours, logs, directory, watched)
         try:
             os.mkdir(directory, 0o700)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
             ours.settimeout(_PATIENCE)
             self.workers[number] = worker
             self._tell({"number": number}, theirs.fileno())
-            send_all(ours, spec(directory))
+            send_all(ours, spec(directory), (prints,))
             ours.setblocking(False)
         except OSError as wrong:
-            ours.close()
+            worker.close()
             raise SandboxUnavailable(self._start_error() or f"no worker can be started: {wrong}") from wrong
         finally:
             theirs.close()
+            os.close(prints)
         return worker
 
     def watch(self, worker: WorkerProcess) -> None:
@@ -205,7 +224,7 @@ class Zygote:
         with contextlib.suppress(OSError):
             self._tell({"number": worker.number, "end": 1})
         if why is None:
-            worker.end.close()
+            worker.close()
 
     def _tell(self, order: dict[str, int], *files: int) -> None:
         with self._lock:
@@ -323,6 +342,7 @@ class Zygote:
         self.dead = True
         self._process.returncode = 0
         self._said.close()
-        for end in (self._control, self._woken, self._wake, *(worker.end for worker in self.workers.values())):
+        ends: list[socket.socket | WorkerProcess] = [self._control, self._woken, self._wake, *self.workers.values()]
+        for end in ends:
             with contextlib.suppress(OSError):
                 end.close()

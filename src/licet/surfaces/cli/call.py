@@ -36,7 +36,7 @@ from licet.guard.result import Result
 from licet.policy_files.policy_paths import policy_root
 from licet.regular_files import read_regular
 from licet.surfaces.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
-from licet.surfaces.cli.options import FILE, Setting, json_option, refuse, setting_options, sound_manifest
+from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, refuse, setting_options, sound_manifest
 from licet.surfaces.cli.output import fail, misfit_document, result_document, show, show_json, show_refusal
 
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?=)(.*)", re.DOTALL)
@@ -132,9 +132,7 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 
 
 @click.command(name="call")
-@click.argument(
-    "words", metavar="[MANIFEST] TOOL [KEY=VALUE]...", nargs=-1, required=True, shell_complete=complete_words
-)
+@click.argument("words", metavar="[MANIFEST] [TOOL] [KEY=VALUE]...", nargs=-1, shell_complete=complete_words)
 @click.option("--args", "file", metavar="FILE", help="Read arguments from a file with a JSON object; `-` is stdin.")
 @click.option("--session", metavar="ID", default="main", help="The session of the call.  [default: main]")
 @click.option("--purpose", metavar="TEXT", help="Why the call is made; the receipt keeps it.")
@@ -152,6 +150,7 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 )
 @click.option("--ask", is_flag=True, help="If the call needs approval, ask at this terminal.")
 @click.option("--wait", is_flag=True, help="If the call needs approval, wait until `licet approvals` answers it.")
+@click.option("--debug", is_flag=True, help="Also show what the tool printed, and its traceback, on stderr.")
 @setting_options
 @json_option
 @click.pass_context
@@ -165,6 +164,7 @@ def command(
     state: Path | None,
     ask: bool,
     wait: bool,
+    debug: bool,
     setting: Setting,
     as_json: bool,
 ) -> None:
@@ -175,6 +175,7 @@ def command(
     one with `licet trust`.
 
     \b
+      licet call                              # the tools that can be called
       licet call fetch_weather city=oslo
       licet call desk.yaml read_file path=notes/oslo.md
       licet call desk.yaml search_files pattern=rain ignore_case=true max_matches=5
@@ -198,11 +199,14 @@ def command(
       2  bad command line
     """
     manifest, words = named_first(words)
-    if not words or "=" in words[0]:
+    if words and "=" in words[0]:
         raise click.UsageError("Missing argument 'TOOL'.", ctx)
-    tool, *arguments = words
     named = named_or_found(manifest, "MANIFEST")
     check_setting(named, setting)
+    if not words:
+        _list_tools(named.path, setting, as_json)
+        return
+    tool, *arguments = words
     policy = sound_manifest(named.path, setting, as_json)
     require_trust(named, policy, as_json)
     if secrets is not None:
@@ -220,6 +224,9 @@ def command(
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
     result = run(gate, tool, given, session=session, purpose=purpose)
+    if debug and result.logs and not as_json:
+        for line in result.logs.rstrip("\n").split("\n"):
+            show(f"{visible(tool)} | {line}", err=True)
     if as_json:
         show_json(result_document(result))
     elif result.ok:
@@ -227,6 +234,21 @@ def command(
     else:
         show_refusal(result, state_option(kept), _ways_out(result, policy))
     ctx.exit(0 if result.ok else 1)
+
+
+def _list_tools(path: Path, setting: Setting, as_json: bool) -> None:
+    """Print the tools that this agent may call, from their source: nothing is imported."""
+    manifest = read_sound(path, setting, as_json)
+    admitted = {name: manifest.tools.get(name) for name in sorted(manifest.admissions)}
+    if as_json:
+        show_json({"tools": {name: spec.description if spec else None for name, spec in admitted.items()}})
+        return
+    width = max(map(len, admitted), default=0)
+    for name, spec in admitted.items():
+        says = spec.description.partition("\n")[0] if spec is not None else ""
+        show(f"{visible(name):<{width}}  {visible(says)}".rstrip())
+    if not admitted:
+        show(f"{visible(manifest.agent)} may call no tool")
 
 
 def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:

@@ -140,6 +140,7 @@ def result_document(result: "Result") -> dict[str, Any]:
     around = result.programs
     return {
         "ok": result.ok,
+        "verdict": result.verdict,
         "tool": result.tool,
         "value": result.value,
         "code": result.code,
@@ -159,6 +160,7 @@ def result_document(result: "Result") -> dict[str, Any]:
         "cost_usd": str(result.cost_usd),
         "duration_ms": round(result.duration_ms, 3),
         "truncated": result.truncated,
+        "logs": result.logs,
         "sandbox": {
             "access": result.access.document() if result.access is not None else None,
             "layers": list(result.layers),
@@ -177,6 +179,8 @@ def result_document(result: "Result") -> dict[str, Any]:
                 "tool_name": event.tool_name,
                 "reason": event.reason or None,
                 "rule": event.rule or None,
+                "time": event.time.isoformat(timespec="milliseconds") if event.time is not None else None,
+                "duration_ms": round(event.duration_ms, 3),
             }
             for event in result.events
         ],
