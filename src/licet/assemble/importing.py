@@ -40,6 +40,7 @@ _REVIEWED = (
     "connector",
     "cost_usd",
     "storage_ttl_seconds",
+    "reuse",
 )
 
 

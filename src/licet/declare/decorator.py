@@ -229,6 +229,7 @@ def tool(
                 description=summary(inspect.cleandoc(fn.__doc__ or "")) if description is None else description,
                 schema=ArgumentSchema(fn, context_parameter(fn)),
                 origin=origin,
+                reuse=reuse,
             )
         except (Malformed, TypeError) as error:
             error.add_note(f"in the declaration of `{fn.__qualname__}` ({origin})")

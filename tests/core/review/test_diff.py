@@ -107,8 +107,16 @@ COMMAND_CASES: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
             ]
         },
     ),
-    "what no program can use": (_WC, manifest(allows=["process:exec:wc", "fs:read:/srv", "secret:read:KEY"]), {}),
-    "without a binary nothing is reached": (manifest(allows=["fs:read:/srv"]), manifest(allows=["fs:read:/"]), {}),
+    "what no program can use": (
+        _WC,
+        manifest(allows=["process:exec:wc", "fs:read:/srv", "secret:read:KEY"]),
+        {"grown": ["the ceiling allows secret:read:KEY"]},
+    ),
+    "without a binary nothing is reached": (
+        manifest(allows=["fs:read:/srv"]),
+        manifest(allows=["fs:read:/"]),
+        {"grown": ["the ceiling allows fs:read:* except /srv"]},
+    ),
     "a class is said once, for the agent": (
         _WC,
         manifest(allows=["process:exec:wc", "fs:read:/srv"], max_effect="write_limited"),
@@ -155,9 +163,6 @@ RESPELT: dict[str, Manifest] = {
             layer(["fs:read:/srv", "network:*:*"]),
             layer(["fs:read:*", "network:https:*.x.test"], ["fs:read:/srv/key"], "workspace"),
         ),
-    ),
-    "what the class refuses anyway": manifest(
-        READER, allows=["fs:*:/srv", "network:https:*.x.test"], denies=["fs:read:/srv/key"]
     ),
     "other files": replace(BASE, files=("somewhere/else.yaml",), origin=Origin("else.yaml", 9, 9)),
     "another policy file that it protects": replace(
@@ -343,7 +348,7 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
         manifest(replace(BLOCKED, sandbox=None), allows=ALLOWED),
         {"changed": ["small: `small` cannot be called, as before"]},
     ),
-    "a tool that stays blocked": (manifest(BLOCKED, allows=ALLOWED), manifest(BLOCKED, allows=["fs:*:*"]), {}),
+    "a tool that stays blocked": (manifest(BLOCKED, allows=ALLOWED), manifest(BLOCKED, allows=ALLOWED), {}),
     "a blocked tool that is gone": (
         manifest(BLOCKED, allows=ALLOWED),
         NOBODY,
@@ -363,6 +368,43 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
         },
     ),
     "a tool in a bundle": (HELD, IN_BUNDLE, {"changed": ["small: bundle: none → desk"]}),
+    "another description": (
+        HELD,
+        manifest(replace(SMALL, description="Do as it says."), allows=ALLOWED),
+        {"changed": ["small: description: none → Do as it says."]},
+    ),
+    "other arguments": (
+        manifest(replace(SMALL, signature="path: str"), allows=ALLOWED),
+        manifest(replace(SMALL, signature="path: str, mode: str = 'r'"), allows=ALLOWED),
+        {"grown": ["small: takes: path: str → path: str, mode: str = 'r'"]},
+    ),
+    "another schema": (
+        manifest(replace(SMALL, schema={"type": "object"}), allows=ALLOWED),
+        manifest(replace(SMALL, schema={"type": "object", "required": ["a"]}), allows=ALLOWED),
+        {"grown": ['small: takes: {"type":"object"} → {"required":["a"],"type":"object"}']},
+    ),
+    "calls that share a worker": (
+        HELD,
+        manifest(replace(SMALL, reuse=True), allows=ALLOWED),
+        {"grown": ["small: reuse: false → true"]},
+    ),
+    "a ceiling beyond what tools need": (
+        HELD,
+        manifest(SMALL, allows=[*ALLOWED, "fs:write:/", "network:*:*", "secret:read:*", "env:read:HOME"]),
+        {
+            "grown": [
+                "the ceiling allows env:read:HOME",
+                "the ceiling allows fs:write:* except /a",
+                "the ceiling allows network:*:*",
+                "the ceiling allows secret:read:*",
+            ]
+        },
+    ),
+    "a ceiling that is cut to what tools need": (
+        manifest(SMALL, allows=[*ALLOWED, "network:*:x.test"]),
+        HELD,
+        {"shrunk": ["the ceiling allows network:*:x.test"]},
+    ),
 }
 
 
@@ -814,7 +856,14 @@ capabilities: {tools: [fetch], max_side_effect_class: write_limited, destination
 @pytest.mark.parametrize(
     ("module", "source", "expected"),
     [
-        ("old", SOURCE.replace("Fetch it.", "Fetch a page, and give it back.").replace("url", "link"), {}),
+        (
+            "old",
+            SOURCE.replace("Fetch it.", "Fetch a page.").replace("url", "link"),
+            {
+                "grown": ["fetch: takes: url: str → link: str"],
+                "changed": ["fetch: description: Fetch it. → Fetch a page."],
+            },
+        ),
         ("moved", SOURCE, {}),
         (
             "moved",
@@ -872,8 +921,9 @@ def test_every_change_is_of_a_known_kind() -> None:
     every = [diff(old, new) for old, new in pairs]
     found = {change.kind for one in every for change in (*one.grown, *one.shrunk, *one.changed)}
     assert found == {
-        "approval", "arguments", "budget", "bundle", "connector", "cost", "declaration", "deny", "effect", "level",
-        "limit", "native", "private", "reach", "record", "sandbox", "server", "tool",
+        "approval", "arguments", "budget", "bundle", "ceiling", "connector", "cost", "declaration", "deny",
+        "description", "effect", "level", "limit", "native", "private", "reach", "record", "reuse", "sandbox",
+        "server", "tool",
     }  # fmt: skip
 
 

@@ -244,6 +244,9 @@ def test_the_document_of_a_tool() -> None:
                 }
             ],
         },
+        "description": None,
+        "takes": None,
+        "reuse": False,
         "origin": "licet.yaml:7:3",
     }
 
@@ -516,6 +519,8 @@ def test_the_document_has_all_agent_wide_settings() -> None:
         "sandbox": {"allow_degraded": True},
         "record": "full",
         "denies": [{"rule": "fs:*:${workdir}/.env", "origin": "agent.yaml:50:3"}],
+        "ceiling": [],
+        "unused": [],
         "servers": {
             "files": {
                 "kind": "isolated",
@@ -587,3 +592,10 @@ def test_an_address_that_is_never_connected_to_is_left_out() -> None:
     ]
     (shown,) = surface(manifest(tool("t", "network:*:*"), allows=hosts)).tools
     assert [entry.target for entry in shown.entries] == ["10.0.0.5", "a.example"]
+
+
+def test_what_no_tool_of_today_can_reach_is_listed() -> None:
+    reader = tool("reader", "fs:read:/srv/data", effect="read_only")
+    shown = surface(manifest(reader, allows=["fs:read:/srv", "network:*:x.test"]))
+    assert list(map(str, shown.ceiling.allow)) == ["fs:read:/srv", "network:*:x.test"]
+    assert shown.unused == ("fs:read:/srv except /srv/data", "network:*:x.test")

@@ -28,7 +28,7 @@ from licet.core.policy.effects import CLASSES, LEVELS, EffectClass, Level
 class ToolSpec(Compared, frozen=True, dict=True):
     """A tool as policy sees it: everything that decides what a call of it may touch."""
 
-    _not_compared: ClassVar[frozenset[str]] = frozenset({"parameters", "by_keys", "package"})
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"parameters", "by_keys", "package", "signature"})
 
     name: str
     needs: CapabilitySet
@@ -44,6 +44,8 @@ class ToolSpec(Compared, frozen=True, dict=True):
     parameters: tuple[str, ...] | None = None  # None if the source does not show them with certainty
     by_keys: bool = False  # written with `capabilities=`, not as rules with `needs=`
     package: Installed | None = None  # the distribution that its module belongs to
+    signature: str = ""  # its arguments with their types, as written in the source
+    reuse: bool = False  # one worker may serve many calls, which can see what earlier ones left in memory
     source: str = ""  # the hash of its text, if it was defined in a notebook cell
 
     def __hash__(self) -> int:
@@ -81,7 +83,7 @@ class ToolSpec(Compared, frozen=True, dict=True):
                 "cost_usd": self.cost_usd,
                 "schema": self.schema,
                 "storage_ttl_seconds": self.storage_ttl_seconds,
-                **({"source": self.source} if self.source else {}),
+                **{key: value for key, value in (("source", self.source), ("reuse", self.reuse)) if value},
             }
         )
 
@@ -184,6 +186,7 @@ def spec_of(
     description: str = "",
     schema: Mapping[str, Any] | None = None,
     origin: Origin | None = None,
+    reuse: bool = False,
 ) -> ToolSpec:
     """Check a declaration: `Malformed` for a wrong value, `TypeError` unless exactly one of the two forms is given."""
     if not isinstance(name, str):
@@ -213,6 +216,7 @@ def spec_of(
         storage_ttl_seconds=declared.get("storage", {}).get("ttl_seconds_default"),
         optional=CapabilitySet() if optional is None else _rules_as_given(optional, "optional"),
         by_keys=capabilities is not None,
+        reuse=reuse,
     )
 
 

@@ -5,7 +5,7 @@
 - The paths of the policy files themselves, which every manifest closes for writing, are not compared.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from msgspec.structs import replace
@@ -42,6 +42,8 @@ _APPROVAL_TEXT: dict[WriteApproval, str] = {
     "manifest": "never (the file approves them)",
 }
 _DELETE_TEXT: dict[WriteApproval, str] = {**_APPROVAL_TEXT, "call": "about each"}
+_WRITE = Capability("fs:write:*").atoms
+_DELETE = Capability("fs:delete:*").atoms
 _PERSONAL = CapabilitySet(("storage:*:personality",))
 
 
@@ -104,6 +106,13 @@ class _ExtraReach:
         for piece in self._pieces[grants]:
             yield piece_text(piece), self._origin(tool, piece.rule)
 
+    def targets(self) -> set[tuple[str, str, int | None]]:
+        """The hosts that were found, and the paths that can be written, of all tools that were compared."""
+        rules = [piece.rule for pieces in self._pieces.values() for piece in pieces]
+        hosts = {("network", rule.key, rule.port) for rule in rules if rule.domain == "network"}
+        written = (rule for rule in rules if rule.domain == "fs" and rule.atoms & _WRITE)
+        return hosts | {("fs:write", rule.key, rule.port) for rule in written}
+
     def _origin(self, tool: str, rule: Capability) -> Origin | None:
         layers, others = both = self._mine.layers(tool), self._other.layers(tool)
         if both not in self._origins:
@@ -127,6 +136,7 @@ def diff(old: Manifest, new: Manifest) -> Changes:
         for side, change in (*_tool_changes(name, before, after), *_reach_changes(name, sides)):
             found[side].append(change)
     for side, change in (
+        *_ceiling_changes(before, after, dict(sides)),
         *_name_changes(before, after),
         *_ordered_changes(before, after),
         *_list_changes(before, after),
@@ -188,6 +198,7 @@ def _callable_tool_changes(was: ToolSurface, now: ToolSurface, old: _Version, ne
         # Its reach is compared elsewhere. Optional needs are those that the tool can do without.
         words = ", ".join(was.optional), ", ".join(now.optional)
         yield from places.value_changed("changed", "optional", "optional needs", *words)
+    yield from _definition_changes(places, was, now)
     asked, asks = old.write_approval(was), new.write_approval(now)
     if asked and asks and (asked, asks) != (old.surface.approvals.write, new.surface.approvals.write):
         yield from _write_approval_changes(places, asked, asks)
@@ -204,6 +215,15 @@ def _callable_tool_changes(was: ToolSurface, now: ToolSurface, old: _Version, ne
             words = " and ".join(rules or ()), " and ".join(kept or ())
             stated = _stated(now.name, old, new, lambda admission, key=key: key in admission.args)  # type: ignore[misc]
             yield from stated.value_changed(side, "arguments", f"rules on `{key}`", *words)
+
+
+def _definition_changes(places: ChangePlaces, was: ToolSurface, now: ToolSurface) -> SidedChanges:
+    """Compare what a model is told about a tool, what the tool takes, and whether calls share a worker."""
+    if was.description != now.description:
+        yield from places.value_changed("changed", "description", "description", was.description, now.description)
+    if was.takes != now.takes:  # which of the two takes more is not decided
+        yield from places.value_changed("grown", "arguments", "takes", was.takes, now.takes)
+    yield from places.rank_changed("reuse", "reuse", was.reuse, now.reuse, int)
 
 
 def _stated(tool: str, old: _Version, new: _Version, states: Callable[[Admission], object]) -> ChangePlaces:
@@ -236,6 +256,25 @@ def _delete_approval_changes(places: ChangePlaces, before: WriteApproval, after:
     for side, change in places.rank_changed("approval", "", before, after, WRITE_APPROVALS.index):
         words = _DELETE_TEXT[before], _DELETE_TEXT[after]
         yield side, replace(change, text=f"asks about deletes inside `fs_reach.write`: {words[0]} → {words[1]}")
+
+
+def _ceiling_changes(old: _Version, new: _Version, extra: Mapping[Side, _ExtraReach]) -> SidedChanges:
+    """Compare what the policy allows, also where no tool needs it today.
+
+    A rule that a tool reaches is reported as reach. So is a host that a tool reaches in some way, and a delete where it
+    writes: one entry of `destinations` or `fs_reach.write` allows all of these, and the class of the tool decides.
+    """
+    for side, mine, other in _both_ways(old, new):
+        reached = CapabilitySet(rule for grant in mine.grants for rule in grant.allow)
+        reported = extra[side].targets()
+        origins = RuleOrigins(mine.manifest.layers, other.manifest.layers)
+        for piece in mine.surface.ceiling - other.surface.ceiling:
+            rule, ways = piece.rule, {"network": "network", "fs": "fs:write"}
+            seen = (ways.get(rule.domain, ""), rule.key, rule.port) in reported
+            if CapabilitySet((rule,)) <= reached or (seen and (rule.domain == "network" or rule.atoms == _DELETE)):
+                continue
+            text, origin = piece_text(piece), origins.nearest(rule)
+            yield from ChangePlaces(origin, origin).only_on(side, "ceiling", f"the ceiling allows {text}", text)
 
 
 def _name_changes(old: _Version, new: _Version) -> SidedChanges:

@@ -30,6 +30,8 @@ from licet.core.policy.effects import ELEVATED, EffectClass, Level
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission, Approvals, Budget, WriteApproval, least_limits
+from licet.core.policy.tool import ToolSpec
+from licet.core.review.ceiling import unused_parts, written_ceiling
 from licet.core.review.entries import ReachEntry, RuleOrigins, entries_of
 from licet.core.review.surface_bundles import Terms, agent_terms, approvals_document, budget_document, bundle_terms
 
@@ -69,6 +71,9 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     entries: tuple[ReachEntry, ...]
     grant: CapabilitySet
     optional: tuple[str, ...]  # the needs it declares as optional, allowed or not
+    description: str
+    takes: str  # its arguments: as written in its source, or as the JSON Schema of a server
+    reuse: bool  # one worker may serve many calls
     grounds: tuple[Ground, ...]  # why it cannot be called, as far as files show it
     origin: Origin | None
 
@@ -109,6 +114,9 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
             "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
             "reach": _reach_document(self.entries),
             **({"optional": list(self.optional)} if self.optional else {}),
+            "description": self.description or None,
+            "takes": self.takes or None,
+            "reuse": self.reuse,
             "origin": self.origin.full if self.origin else None,
         }
 
@@ -126,7 +134,7 @@ class Denied(Compared, frozen=True):
 class Surface(Compared, frozen=True, kw_only=True):
     """Everything that one agent can reach, with the agent-wide settings that limit it."""
 
-    _not_compared: ClassVar[frozenset[str]] = frozenset({"unadmitted", "digest", "pinned", "files"})
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"unadmitted", "unused", "digest", "pinned", "files"})
 
     agent: str
     version: str
@@ -146,6 +154,8 @@ class Surface(Compared, frozen=True, kw_only=True):
     allow_degraded: bool
     record: str
     denies: tuple[Denied, ...]
+    ceiling: CapabilitySet  # what the policy allows to tools, whether they need it or not
+    unused: tuple[str, ...]  # of the ceiling: what no tool of today can reach
     servers: tuple[tuple[str, str], ...]  # name -> the server with its grants, as canonical JSON
     unadmitted: tuple[str, ...]  # tools that are declared, but not admitted for this agent
     digest: str
@@ -183,6 +193,8 @@ class Surface(Compared, frozen=True, kw_only=True):
                 for deny in self.denies
                 if not deny.by_licet
             ],
+            "ceiling": [str(rule) for rule in self.ceiling.allow],
+            "unused": list(self.unused),
             "servers": {name: {"kind": kind_of(server), **json.loads(server)} for name, server in self.servers},
         }
 
@@ -195,12 +207,14 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
     """
     admitted, manifest = manifest.admissions, with_commands(manifest)
     tools, terms = _Tools(manifest, judged), agent_terms(manifest)
+    each = tuple(map(tools.surface_of, sorted(admitted)))
+    ceiling = written_ceiling(manifest)
     return Surface(
         agent=manifest.agent,
         version=manifest.version,
         app=manifest.app,
         personality=manifest.personality,
-        tools=tuple(map(tools.surface_of, sorted(admitted))),
+        tools=each,
         commands=tools.commands(),
         max_effect=manifest.max_effect,
         native=tuple(sorted(manifest.native)),
@@ -216,6 +230,8 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
         allow_degraded=manifest.allow_degraded,
         record=manifest.record,
         denies=tuple(_denied(manifest)),
+        ceiling=ceiling,
+        unused=unused_parts(ceiling, {tool.grant for tool in each}),
         servers=tuple((name, _server_text(manifest.servers[name])) for name in sorted(manifest.servers)),
         unadmitted=tuple(sorted(manifest.tools.keys() - admitted.keys() - {COMMANDS})),
         digest=manifest.digest,
@@ -272,6 +288,9 @@ class _Tools:
             entries=self._reached(name, self._entries_of(grant, reach.layers)) if reach else (),
             grant=grant,
             optional=tuple(map(str, spec.optional.allow)) if spec else (),
+            description=spec.description if spec else "",
+            takes=_takes(spec) if spec else "",
+            reuse=spec.reuse if spec else False,
             grounds=grounds,
             origin=spec.origin if spec and spec.origin else admissions[0].origin,
         )
@@ -311,6 +330,10 @@ class _Tools:
         if key not in self._deletes:
             self._deletes[key] = not (grant & _DELETES) <= free
         return self._deletes[key]
+
+
+def _takes(spec: ToolSpec) -> str:
+    return spec.signature if spec.schema is None else canonical_json(dict(spec.schema)).decode()
 
 
 def _limits(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[tuple[str, int], ...]:

@@ -40,6 +40,8 @@ ARGUMENTS = tuple(
 )
 _NOT_EVALUATED = frozenset({"available"})  # a function, which is not part of what a tool touches
 
+_CONTEXTS = ("Context", "SyncContext")
+_LONGEST_SIGNATURE = 2000  # characters
 _PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
 
 
@@ -159,7 +161,8 @@ def _declared(text: SourceText, names: Names, node: Function, marks: list[ast.ex
     if not any(problem.severity == "error" for problem in problems):
         described = {"name": node.name, "description": summary(ast.get_docstring(node) or "")}
         try:
-            spec = replace(spec_of(**{**described, **given}, origin=origin), parameters=_parameters(node))
+            spec = spec_of(**{**described, **given}, origin=origin)
+            spec = replace(spec, parameters=_parameters(node), signature=_signature(node))
         except Malformed as error:
             problems.append(_malformed(origin, error))
     return DeclaredTool(node.name, spec, tuple(problems))
@@ -176,6 +179,21 @@ def _parameters(node: Function) -> tuple[str, ...] | None:
     return tuple(
         one.arg for one in every if not (isinstance(one.annotation, ast.Name) and one.annotation.id == "Context")
     )
+
+
+def _signature(node: Function) -> str:
+    """The arguments with their types and defaults, as text; the context is left out."""
+    given = node.args
+    positional = [*given.posonlyargs, *given.args]
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(given.defaults)) + [*given.defaults]
+    pairs = [*zip(positional, defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    words = [
+        ast.unparse(one) + (f" = {ast.unparse(default)}" if default is not None else "")
+        for one, default in pairs
+        if not (isinstance(one.annotation, ast.Name) and one.annotation.id in _CONTEXTS)
+    ]
+    more = [f"{sign}{ast.unparse(one)}" for sign, one in (("*", given.vararg), ("**", given.kwarg)) if one is not None]
+    return ", ".join((*words, *more))[:_LONGEST_SIGNATURE]
 
 
 def _plain(annotation: ast.expr) -> bool:
@@ -229,8 +247,8 @@ def _read_argument(
         return None
     try:
         value = names.value(keyword.value)
-        if key == "reuse":  # how the tool is run, not what it touches
-            return None if isinstance(value, bool) else Problem(origin, f"`reuse=` of `{node.name}`", "True or False")
+        if key == "reuse" and not isinstance(value, bool):
+            return Problem(origin, f"`reuse=` of `{node.name}`", "True or False")
         if isinstance(value, ToolCapabilities):
             value = value.as_mapping()
         if value is not None:

@@ -47,7 +47,8 @@ def command(
     """Show exactly what grew and what shrank between two versions of an agent.
 
     The command compares what tools and `licet run` can reach, and what decides about it: classes, levels, approvals,
-    budgets, limits, argument rules. Moving a rule to another file or writing it differently is no difference. Each
+    budgets, limits, argument rules, descriptions, schemas. What the policy allows and no tool needs today counts too,
+    as `the ceiling allows …`. Moving a rule to another file or writing it differently is no difference. Each
     version is read with the `licet.yaml` next to it. NEW is the policy in this directory if left out.
 
     \b

@@ -88,6 +88,7 @@ _SERVER = {
     "native": "unrestricted code of this user, without walls",
     "remote": "remote, at {}: what it does there is not seen or limited here",
 }
+_MOST_UNUSED = 10  # rules that the note about unused ones lists
 _STANDING = {"callable": "bold", "undeclared": "yellow", "blocked": "red"}
 
 
@@ -163,7 +164,8 @@ def _how_it_runs(tool: ToolSurface) -> Iterator[str]:
 
 def _reached(tool: ToolSurface, short: Short) -> Table | Text:
     if not tool.entries:
-        return Text("nothing" if tool.reachable else "cannot be called", style="dim")
+        nothing = "nothing through handles; it is trusted code" if tool.level == "native" else "nothing"
+        return Text(nothing if tool.reachable else "cannot be called", style="dim")
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", overflow="fold")
     grid.add_column(overflow="fold")
@@ -206,9 +208,19 @@ def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
         yield f"server {name}", short(about if used else f"{about}; this agent has none of its tools")
     if surface.unadmitted:
         yield "left out", f"{', '.join(surface.unadmitted)}: declared, but not for this agent"
+    if surface.unused:
+        yield "not used", short(f"allowed, and no tool of today can reach it: {_few(surface.unused)}")
+    if native := [tool.name for tool in surface.tools if tool.level == "native" and tool.reachable]:
+        verb = "is" if len(native) == 1 else "are"
+        yield "trusted", f"{', '.join(native)} {verb} trusted code of this program: nothing but its handles is checked"
     if denied := list(_denied(surface)):
         yield "denied", short("\n".join(denied))
     yield "closed", _CLOSED
+
+
+def _few(items: tuple[str, ...]) -> str:
+    more = f" and {len(items) - _MOST_UNUSED} more" if len(items) > _MOST_UNUSED else ""
+    return ", ".join(items[:_MOST_UNUSED]) + more
 
 
 def _held(server: dict[str, Any]) -> str:
