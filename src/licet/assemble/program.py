@@ -7,7 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from licet.assemble.gate import Backends, CommandGate, Gate
+from licet.assemble.parts import LocalParts
 from licet.backends.http import HttpClient
+from licet.core.algebra.scope import inside
+from licet.core.decision.reach import Reach
 from licet.core.policy.commands import COMMAND_NEEDS, admit_commands
 from licet.core.policy.effects import Level
 from licet.core.policy.manifest import Manifest
@@ -15,13 +18,16 @@ from licet.core.policy.tool import ToolSpec
 from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
-from licet.guard.execution import Command, Finished, SandboxUnavailable, ToolCall, Walls
+from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable, ToolCall, Walls
+from licet.guard.people import Approver
 from licet.sandbox.programs.attached import AttachedStreams
+from licet.sandbox.programs.files import SYSTEM
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.walls import ProgramWalls
 
 _NAME = "run"
+_FOR_EVER = 10 * 365 * 86_400  # seconds
 _SCHEMA = {
     "additionalProperties": False,
     "properties": {"command": {"items": {"type": "string"}, "type": "array"}},
@@ -44,17 +50,26 @@ def program_gate(
     workdir: Path | None = None,
     ready: Supervisor | None = None,
     held: set[str] | None = None,
+    approver: Approver | None = None,
+    secrets_file: Path | None = None,
+    endless: bool = False,
 ) -> Gate:
     """Make a gate whose one tool starts a `command`.
 
     The program may do all that the manifest allows; with `name`, only what that tool holds (`UnknownTool` if the
     manifest has no such tool). It uses the streams in `attached`. The results of programs are appended to `ended`. The
     first program uses the supervisor `ready`, if there is one. `held` collects the directories across which programs
-    cannot move files.
+    cannot move files. With `endless` there is no time limit, unless the policy states one.
     """
     http = HttpClient()
     sandbox, processes = RunsPrograms(ProgramWalls(http, held=held)), _Attached(ended, attached, ready)
-    backends = Backends.local(state, http=http, processes=processes, sandbox=sandbox)
+    parts: LocalParts = {"http": http, "processes": processes, "sandbox": sandbox}
+    if approver is not None:
+        parts["approver"] = approver
+    backends = Backends.local(state, secrets_file=secrets_file, **parts)
+    if endless and "wall_seconds" not in policy.limits:
+        limits = {**policy.limits, "wall_seconds": _FOR_EVER}
+        policy = replace(policy, limits=limits, loaded=policy.loaded or policy)
     if name is None:
         policy = admit_commands(policy, _NAME)
         spec = tool(needs=COMMAND_NEEDS, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program).spec
@@ -128,13 +143,31 @@ class RunsPrograms:
         return ()
 
     def walls(self, held: Any) -> Walls:
-        return self._programs.walls(held)
+        return _ScriptWalls(self._programs.walls(held), held.reach)
 
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
         if call.tool.fn is not _program:
             raise SandboxUnavailable("only programs are run here")
         work: Awaitable[Any] = _program(context, **call.arguments)
         return work
+
+
+class _ScriptWalls:
+    """The walls of a program, which may be a script."""
+
+    def __init__(self, walls: Walls, reach: Reach) -> None:
+        self._walls, self._reach = walls, reach
+
+    @property
+    def layers(self) -> Layers:
+        return self._walls.layers
+
+    def around(self, command: Command) -> Command:
+        if inside(command.binary, SYSTEM):  # its interpreter is there too, and readable
+            return self._walls.around(command)
+        from licet.assemble.scripts import with_interpreter
+
+        return self._walls.around(with_interpreter(command, self._reach))
 
 
 async def _program(ctx: Context, command: list[str]) -> int:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import venv
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import warm
 from attacks.walled_programs import needs_namespaces, needs_walls
 from licet.backends.http_memory import Answer
+from licet.backends.ledger.reader import LedgerReader
 from licet.errors import LicetError
 from loopback import serving
 from pins import trust
@@ -161,6 +163,68 @@ def test_a_limit_that_ends_the_command_is_reported(desk: Path) -> None:
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", "while :; do :; done")
     assert ended.returncode in (128 + 24, 128 + 9)
     assert "LIMIT_CPU, `limits.cpu_seconds`" in ended.stderr
+
+
+def with_capabilities(desk: Path, **more: Any) -> None:
+    (desk / "agent.yaml").write_text(json.dumps({**MANIFEST, "capabilities": {**MANIFEST["capabilities"], **more}}))
+
+
+def test_a_command_can_run_without_a_time_limit_unless_the_policy_states_one(desk: Path) -> None:
+    line = ("--no-time-limit", "--", "sh", "-c", "sleep 100000 & sleep 100000")
+    with_capabilities(desk, limits={"wall_seconds": 1})
+    assert licet(desk, "agent.yaml", *line).returncode == 124
+    with_capabilities(desk)
+    shown = licet(desk, "agent.yaml", "--no-time-limit", "--json", "--", "sh", "-c", "exit 3")
+    assert (shown.returncode, json.loads(shown.stderr)["timed_out"]) == (3, False)
+
+
+def test_session_and_state_are_those_that_were_named(desk: Path) -> None:
+    words = ("agent.yaml", "--state", "kept", "--session", "s-7", "--purpose", "to try it", "--", "sh", "-c", "true")
+    assert licet(desk, *words).returncode == 0
+    with LedgerReader(desk / "kept" / "ledger.sqlite") as reader:
+        assert {(row.session, row.kind) for row in reader.list()} >= {("s-7", "receipt")}
+    refused = licet(desk, "agent.yaml", "--session", "no spaces", "--", "sh", "-c", "true")
+    assert refused.returncode == 2
+
+
+VENV_SCRIPT = "#!{python}\nimport sys\nprint(sys.prefix, *sys.argv[1:])\n"
+
+
+def test_scripts_and_interpreters_of_virtual_environments_are_started(desk: Path) -> None:
+    venv.create(desk / "env", with_pip=False)
+    python = desk / "env" / "bin" / "python"
+    for name, text in (
+        ("plain.sh", "#!/bin/sh\necho plain $1\n"),
+        ("env/bin/tool", VENV_SCRIPT.format(python=python)),
+        ("lost", "#!/nowhere/python3\n"),
+        ("other", "#!/nowhere/interpreter\n"),
+    ):
+        (desk / name).write_text(text)
+        (desk / name).chmod(0o755)
+    names = ["plain.sh", "env/bin/tool", "env/bin/python", "lost", "other"]
+    binaries = {"allowed_binaries": [f"${{workdir}}/{name}" for name in names]}
+    with_capabilities(desk, process=binaries, fs_reach={"read": ["${workdir}/in"]})
+    assert licet(desk, "agent.yaml", "--", "./plain.sh", "x").stdout == "plain x\n"
+    assert licet(desk, "agent.yaml", "--", "env/bin/tool", "x").stdout == f"{desk}/env x\n"
+    line = licet(desk, "agent.yaml", "--", "env/bin/python", "-c", "import sys; print(sys.prefix)")
+    assert line.stdout == f"{desk}/env\n"
+    for name, said in (("lost", "`/nowhere/python3` is no interpreter"), ("other", "`/nowhere/interpreter`, which is")):
+        ended = licet(desk, "agent.yaml", "--", f"./{name}")
+        assert ended.returncode == 125
+        assert said in ended.stderr
+
+
+def test_a_first_line_that_a_tool_may_write_opens_no_environment(desk: Path) -> None:
+    """A tool could name any interpreter there, and so choose what can be read."""
+    venv.create(desk / "env", with_pip=False)
+    (desk / "env" / "secret").write_text("kept")
+    script = desk / "out" / "tool"
+    script.write_text(f"#!{desk}/env/bin/python\nprint(open({str(desk / 'env' / 'secret')!r}).read())\n")
+    script.chmod(0o755)
+    with_capabilities(
+        desk, process={"allowed_binaries": ["${workdir}/out/tool"]}, fs_reach={"write": ["${workdir}/out"]}
+    )
+    assert "kept" not in licet(desk, "agent.yaml", "--", "out/tool").stdout
 
 
 def test_time_is_limited(desk: Path) -> None:

@@ -23,7 +23,7 @@ from licet.backends.packages.launchers import Launch, LaunchError
 from licet.backends.packages.store import Installed, PackageError, Resolved, file_digest
 from licet.core.algebra.scope import visible
 
-__all__ = ["FoundProgram", "find_program", "same_program"]
+__all__ = ["FoundProgram", "find_program", "interpreter_of", "runtime_of", "same_program"]
 
 _SHEBANG = re.compile(rb"#![ \t]*(?:\S*/env[ \t]+(?:-S[ \t]+)?)?(\S+)[ \t]*([^\n]*)\n")
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
@@ -75,7 +75,7 @@ def _module(launch: Launch, directory: Path) -> FoundProgram:
                 name, version = owner
                 resolved = Resolved("distribution", name, version, launch.program)
                 argv = (python, *launch.interpreter[1:], launch.program)
-                return FoundProgram(resolved, Installed(argv, _runtime(python)))
+                return FoundProgram(resolved, Installed(argv, runtime_of(python)))
     raise LaunchError(
         f"no distribution that is installed for `{visible(launch.interpreter[0])}` lists a module "
         f"`{visible(launch.program)}` that can be started: install it, or name its script"
@@ -87,7 +87,7 @@ def _script(launch: Launch, directory: Path) -> FoundProgram:
     starter = _interpreter(launch.interpreter[0], directory)
     resolved = Resolved("file", program=os.path.basename(launch.program), digest=_digest(script))
     argv = (starter, *launch.interpreter[1:], script)
-    return FoundProgram(resolved, Installed(argv, (script, *_around(script), *_runtime(starter))))
+    return FoundProgram(resolved, Installed(argv, (script, *_around(script), *runtime_of(starter))))
 
 
 def _program(launch: Launch, directory: Path) -> FoundProgram:
@@ -103,7 +103,7 @@ def _program(launch: Launch, directory: Path) -> FoundProgram:
     readable: tuple[str, ...] = (path, *_around(path))
     if starter is not None:
         argv = (starter, *flags, path)
-        readable += _runtime(starter)
+        readable += runtime_of(starter)
         if _PYTHON.fullmatch(os.path.basename(starter)) and (owner := _owner(path, list(_libraries(starter)))):
             resolved = Resolved("distribution", *owner, program=os.path.basename(path))
             return FoundProgram(resolved, Installed(argv, readable))
@@ -129,6 +129,17 @@ def _digest(path: str) -> str:
 
 def _shebang(path: str) -> tuple[str | None, Sequence[str]]:
     """The Python or Node that a script names in its first line, with flags; `None` for every other file."""
+    starter, flags = interpreter_of(path)
+    known = starter is not None and _is_known(os.path.basename(starter))
+    return (starter, flags) if known else (None, ())
+
+
+def _is_known(name: str) -> bool:
+    return bool(_PYTHON.fullmatch(name)) or name in ("node", "nodejs")
+
+
+def interpreter_of(path: str) -> tuple[str | None, Sequence[str]]:
+    """The interpreter that a script names in its first line, with flags; `None` for a file that is no script."""
     try:
         with open(path, "rb") as file:
             first = file.read(4096)
@@ -139,15 +150,14 @@ def _shebang(path: str) -> tuple[str | None, Sequence[str]]:
         return None, ()
     starter = os.fsdecode(match[1])
     flags = os.fsdecode(match[2]).split() if match.re is _SHEBANG else []
-    name = os.path.basename(starter)
-    if not _PYTHON.fullmatch(name) and name not in ("node", "nodejs"):
-        return None, ()
+    if "/" in starter and not _is_known(os.path.basename(starter)):
+        return starter, flags
     return _interpreter(starter, Path("/")), flags
 
 
 def _interpreter(written: str, directory: Path) -> str:
     """The path of an interpreter. Links stay: Python finds its virtual environment by the path it is started with."""
-    known = _PYTHON.fullmatch(written) or written in ("node", "nodejs")
+    known = _is_known(written)
     if "/" in written:
         found: str | None = os.path.abspath(directory / written)
     else:
@@ -195,7 +205,7 @@ def _libraries(python: str) -> Iterator[str]:
     yield from sorted(found)
 
 
-def _runtime(starter: str) -> tuple[str, ...]:
+def runtime_of(starter: str) -> tuple[str, ...]:
     """What an interpreter itself reads: its file, its virtual environment, and its own libraries."""
     real = os.path.realpath(starter)
     if not _PYTHON.fullmatch(os.path.basename(starter)):

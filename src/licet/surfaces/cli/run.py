@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
+from msgspec import Struct
 
-from licet.assemble.gate import run
+from licet.assemble.gate import run, terminal_approver
 from licet.assemble.program import UnknownTool, program_gate
+from licet.assemble.review import straight
 from licet.assemble.state import state_directory, state_option
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
@@ -45,6 +47,24 @@ class _Split(click.Command):
 @click.command(name="run", cls=_Split)
 @click.argument("manifest", type=FILE, required=False)
 @click.option("--tool", "name", metavar="NAME", help="Give the command only the permissions of this tool.")
+@click.option("--ask", is_flag=True, help="If the run needs approval, ask at this terminal.")
+@click.option("--session", metavar="ID", default="main", help="The session of the run.  [default: main]")
+@click.option("--purpose", metavar="TEXT", help="Why the command is run; the receipt keeps it.")
+@click.option(
+    "--secrets",
+    metavar="FILE",
+    type=click.Path(exists=True, path_type=Path),
+    help="Look for secrets in this file, then in the environment.",
+)
+@click.option(
+    "--state",
+    metavar="DIR",
+    type=FILE,
+    help="Where receipts, requests and budgets are kept.  [default: below $XDG_STATE_HOME]",
+)
+@click.option(
+    "--no-time-limit", "endless", is_flag=True, help="Run as long as it takes, unless the policy states `wall_seconds`."
+)
 @setting_options
 @json_option
 @click.pass_context
@@ -52,6 +72,12 @@ def command(
     ctx: click.Context,
     manifest: Path | None,
     name: str | None,
+    ask: bool,
+    session: str,
+    purpose: str | None,
+    secrets: Path | None,
+    state: Path | None,
+    endless: bool,
     setting: Setting,
     as_json: bool,
 ) -> None:
@@ -66,6 +92,7 @@ def command(
       licet run agent.yaml -- git log --oneline
       licet run agent.yaml --tool shell -- curl -sS http://api.weather.gov
       licet run -- make test                      (with the policy in this directory)
+      licet run --ask --no-time-limit -- ./agent  (a program that asks you, and runs for hours)
 
     \b
     Exit codes:
@@ -74,7 +101,7 @@ def command(
       125  refused, or the files have errors; CMD was not run
       2    bad command line
     """
-    words: list[str] = ctx.meta["command"]
+    words: list[str] = _from_here(ctx.meta["command"], setting.workdir)
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
     with _supervisor() as ready:
@@ -82,8 +109,20 @@ def command(
 
         if ready is not None:
             probe.expect(ready.tried)
-        code = run_program(ctx, manifest, name, setting, words, as_json, ready)
+        wanted = RunOptions(ask, session, purpose, secrets, state, endless)
+        code = run_program(ctx, manifest, name, setting, words, wanted, as_json, ready)
     ctx.exit(code)
+
+
+class RunOptions(Struct, frozen=True):
+    """How a command is run."""
+
+    ask: bool = False
+    session: str = "main"
+    purpose: str | None = None
+    secrets: Path | None = None
+    state: Path | None = None
+    endless: bool = False
 
 
 REFUSED = 125
@@ -98,6 +137,7 @@ def run_program(
     name: str | None,
     setting: Setting,
     words: list[str],
+    wanted: RunOptions,
     as_json: bool,
     ready: Supervisor | None,
 ) -> int:
@@ -109,11 +149,24 @@ def run_program(
         require_trust(named, policy, as_json)
         ended: list[Finished] = []
         held: set[str] = set()
-        state = state_directory(policy_root(named.path))
+        state = wanted.state or state_directory(policy_root(named.path))
         attached = AttachedStreams()
         gate = program_gate(
-            policy, state, ended, name=name, attached=attached, workdir=setting.workdir, ready=ready, held=held
+            policy,
+            state,
+            ended,
+            name=name,
+            attached=attached,
+            workdir=setting.workdir,
+            ready=ready,
+            held=held,
+            approver=terminal_approver(state) if wanted.ask else None,
+            secrets_file=wanted.secrets,
+            endless=wanted.endless,
         )
+        gate.session(wanted.session)
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
     except UnknownTool as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--tool") from None
     except click.exceptions.Exit:  # the problems of the files were shown
@@ -128,7 +181,7 @@ def run_program(
     in_time = False
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
-        result = run(gate, tool, {"command": words})
+        result = run(gate, tool, {"command": words}, session=wanted.session, purpose=wanted.purpose)
         in_time = not (result.reason == "LIMIT_TIME" or (ended and ended[-1].timed_out))
     finally:
         attached.finish(wait=in_time)
@@ -138,6 +191,13 @@ def run_program(
         degraded = bool(result.programs and result.programs.missing)
         _show_hints(_hints(gate.policy.tools[tool].reach, held, degraded=degraded))
     return code
+
+
+def _from_here(words: list[str], workdir: Path | None) -> list[str]:
+    """The command with the path of its program made absolute: `./build.sh` is in the working directory."""
+    if not words or "/" not in words[0] or os.path.isabs(words[0]):
+        return words
+    return [str(straight(Path(workdir or Path.cwd()) / words[0])), *words[1:]]
 
 
 def _named(manifest: Path | None, as_json: bool) -> Named:

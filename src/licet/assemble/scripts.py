@@ -1,0 +1,40 @@
+"""How `licet run` starts scripts and interpreters of virtual environments.
+
+The kernel starts a script through the interpreter in its first line. Behind walls, that interpreter and its virtual
+environment must be readable, and no manifest names them. So they are found here, from the file alone, for a program
+that the manifest names itself and that no tool may write: a tool could otherwise choose with a first line what can be
+read.
+"""
+
+import errno
+import os
+
+from msgspec.structs import replace
+
+from licet.backends.packages.launchers import LaunchError
+from licet.backends.packages.programs import interpreter_of, runtime_of
+from licet.core.algebra.scope import visible
+from licet.core.decision.reach import Reach
+from licet.guard.execution import Command
+from licet.guard.links import FoundProgram, changeable, followed
+
+
+def with_interpreter(command: Command, reach: Reach) -> Command:
+    """The command that starts the same program, with its interpreter and what that reads. Raises `OSError`."""
+    written, file = command.argv[0], str(command.binary)
+    rules = [rule.capability for layer in reach.layers for rule in layer.allows]
+    named = any(rule.domain == "process" and rule.key in (written, file) for rule in rules)
+    if not named or changeable(file, reach.manifest.ceiling):
+        return command
+    try:
+        starter, flags = interpreter_of(file)
+    except LaunchError as wrong:
+        raise FileNotFoundError(errno.ENOENT, f"its first line names an interpreter, and {wrong}") from None
+    if starter is None:
+        return replace(command, runtime=(*command.runtime, *runtime_of(written)))
+    if not os.path.exists(starter):
+        text = f"its first line names `{visible(starter)}`, which is not there: install it, or change the line"
+        raise FileNotFoundError(errno.ENOENT, text)
+    argv = (starter, *flags, written, *command.argv[1:])
+    runtime = (*command.runtime, file, *runtime_of(starter))
+    return replace(command, binary=FoundProgram(*followed(starter)), argv=argv, runtime=runtime)
