@@ -73,6 +73,25 @@ def test_each_answer_has_its_own_reason(tmp_path: Path, answer: Answer) -> None:
     assert len(approver.asked) == 1
 
 
+class Plainly:
+    """An approver whose `ask` is an ordinary function, which may wait for a person."""
+
+    def ask(self, question: Question) -> Answer:
+        time.sleep(0.01)
+        return "approved"
+
+
+def _yes(question: Question) -> Answer:
+    return "approved"
+
+
+@pytest.mark.parametrize("approver", [Plainly(), _yes], ids=["an object", "a function"])
+def test_an_approver_need_not_be_async(tmp_path: Path, approver: Any) -> None:
+    backends = Backends.memory(approver=approver, files=MemoryFiles({f"{tmp_path}/keep": ""}))
+    at = gate(tmp_path, note, backends=backends, fs_reach={"write": [str(tmp_path)]}, approvals={"write": "call"})
+    assert calls(at, {"text": "x"})[0].ok
+
+
 @pytest.mark.parametrize("answer", ["Approved", "", None, True, 1, ["approved"], {"answer": "approved"}])
 def test_an_unknown_answer_is_no_approval(tmp_path: Path, answer: Any) -> None:
     at, approver = writing(tmp_path, "call", lambda question: answer)

@@ -10,7 +10,7 @@ from licet.core.decision.reach import Reach
 from licet.core.decision.request import Approval, Ground, Reason
 from licet.declare.received import exact
 from licet.guard.deadline import Deadline
-from licet.guard.people import Agreement, Answer, Answered, Approver, ApproverFunction, Question
+from licet.guard.people import Agreement, Answer, Answered, Approver, ApproverFunction, Question, answer_of
 from licet.guard.ports import Unavailable
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def _answer(approver: Approver | ApproverFunction, question: Question) -> 
     limit = Deadline(question.expires_seconds)
     try:
         with limit:
-            answer = await (approver.ask(question) if isinstance(approver, Approver) else approver(question))
+            answer = await answer_of(approver, question)
     except TimeoutError:
         if not limit.expired:  # raised by the approver itself
             raise

@@ -7,7 +7,7 @@ nothing of it but `__str__`.
 import os
 from collections.abc import Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -182,6 +182,14 @@ class Sandbox(Protocol):
 
     def walls(self, held: Any) -> Walls:
         """The walls of a child process with this grant; `SandboxUnavailable` if there are none here."""
+
+
+@runtime_checkable
+class Warms(Protocol):
+    """A sandbox that can start processes before the first call."""
+
+    async def warm(self, level: Level, call: ToolCall, context: Any) -> None:
+        """Start what calls of this tool need. Nothing of the tool's grant is used."""
 
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet, Rules
+from licet.core.algebra.use import Use
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Approval, Ground, Request
 from licet.core.decision.validate import Misfit
@@ -20,7 +21,9 @@ from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import Refused, RegistrationRefused
-from licet.guard.grant import Observer
+from licet.guard.bind import BoundContext
+from licet.guard.execution import ToolCall, Warms
+from licet.guard.grant import Grant, Observer
 from licet.guard.import_path import WritableImports
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, Ports
@@ -86,6 +89,20 @@ class BareGate:
     def session(self, id: str) -> Session:  # noqa: A002
         """Open a session, or continue one: `async with gate.session("s-42") as session`."""
         return Session(self, id)
+
+    async def warm(self) -> None:
+        """Start the processes of walled tools now, so that the first call of each does not wait for them."""
+        sandbox = self.ports.sandbox
+        if not isinstance(sandbox, Warms):
+            return
+        session = self.session("warm")
+        for registered in self.policy.tools.values():
+            reach = registered.reach
+            if registered.ready and reach is not None and reach.level not in (None, "native"):
+                grant = Grant(session.request(registered.tool.name), reach, self.policy.digest, (), _ask_nobody)
+                context = BoundContext(session, registered, self.ports, grant)
+                work = ToolCall(registered.tool, {}, registered.seconds, registered.limits)
+                await sandbox.warm(reach.level, work, context)
 
     def reload(self, manifest: Manifest) -> None:
         """Use another manifest for all later calls. A running call keeps its own, and older approvals are void.
@@ -281,6 +298,10 @@ class _Delegated(BareGate):
                 name: admission for name, admission in admissions.items() if layer.allowed.has(f"tool:call:{name}")
             }
         return replace(full, agent=self._agent, layers=(*full.layers, layer), admissions=admissions, loaded=None)
+
+
+async def _ask_nobody(approval: Approval, use: Use) -> None:
+    raise RuntimeError("no call is running, so nobody is asked")
 
 
 def _unchanged(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[Ground]:

@@ -1,5 +1,7 @@
 """The approver port: the question, the answer, and the agreement that a call keeps."""
 
+import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -71,4 +73,14 @@ class Approver(Protocol):
         """The answer, or `absent` if there is none yet."""
 
 
-ApproverFunction = Callable[[Question], Awaitable[Answer | Answered]]
+# An ordinary function is called in a thread, since it may wait for a person.
+ApproverFunction = Callable[[Question], Awaitable[Answer | Answered] | Answer | Answered]
+
+
+async def answer_of(approver: Approver | ApproverFunction, question: Question) -> Answer | Answered:
+    """Ask an approver: an object with `ask`, or a function. What is not async runs in a thread."""
+    ask: Any = approver.ask if isinstance(approver, Approver) else approver
+    is_async = inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None))  # noqa: B004
+    found = ask(question) if is_async else await asyncio.to_thread(ask, question)
+    answer: Answer | Answered = await found if inspect.isawaitable(found) else found
+    return answer

@@ -32,6 +32,13 @@ def test_the_version_is_the_librarys() -> None:
     assert (result.exit_code, result.stdout) == (0, f"licet {library.__version__}\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "same"), [(["-V"], ["--version"]), (["help"], ["--help"]), (["help", "call"], ["call", "--help"])]
+)
+def test_other_ways_to_ask_for_help_and_version(words: list[str], same: list[str]) -> None:
+    assert run(*words).stdout == run(*same).stdout
+
+
 def test_the_module_is_the_command_too() -> None:
     said = subprocess.run([sys.executable, "-m", "licet", "--version"], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout, said.stderr) == (0, f"licet {library.__version__}\n", "")

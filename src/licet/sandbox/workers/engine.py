@@ -173,6 +173,13 @@ class Workers:
                     loop.call_soon(pool.park, prepared, zygote)
         return value_of(outcome, prepared)
 
+    async def warm(self, level: Level, call: ToolCall, context: BoundContext) -> None:
+        """Start workers for calls of a tool."""
+        if level == "native":
+            return
+        prepared = self._prepare(level, call, context)
+        await asyncio.to_thread(pool.warm, prepared)
+
     def forget(self) -> None:
         """End all parked workers: the grants that they were made for may have changed."""
         with self._preparing:

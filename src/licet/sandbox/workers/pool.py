@@ -196,6 +196,12 @@ class _Pool:
             zygote = self._living()  # it died meanwhile
             return zygote, _spawned(zygote, prepared)
 
+    def warm(self, prepared: Prepared) -> None:
+        """Start the zygote, if none runs, and the planned number of workers for a tool."""
+        with self._lock:
+            zygote = self._living()
+        self.park(prepared, zygote)
+
     def park(self, prepared: Prepared, zygote: Zygote) -> None:
         """Start workers until the planned number is parked for a tool."""
         with self._lock:

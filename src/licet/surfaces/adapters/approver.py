@@ -24,7 +24,7 @@ from licet.errors import Refused
 from licet.guard.argument_check import arguments_digest
 from licet.guard.call import Call, look_up_usage, resolve, validate
 from licet.guard.gate import BareGate
-from licet.guard.people import Answer, Answered, Approver, ApproverFunction, Question
+from licet.guard.people import Answer, Answered, Approver, ApproverFunction, Question, answer_of
 from licet.guard.ports import Clock, Kv
 from licet.guard.session import Session
 
@@ -193,7 +193,7 @@ class FrameworkApprover:
         if behind is None:
             return Answered("absent")
         shown = question if getattr(behind, "shows_acts", False) else replace(question, acts=())
-        answer = await (behind.ask(shown) if isinstance(behind, Approver) else behind(shown))
+        answer = await answer_of(behind, shown)
         answered = answer if isinstance(answer, Answered) else Answered(answer, ("callback",))
         return answered if shown is question else replace(answered, first_only=True)  # it was not shown the deletes
 

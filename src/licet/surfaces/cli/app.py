@@ -82,7 +82,13 @@ class Licet(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that was named, or a refusal that names the nearest one."""
+        """The command that was named, or a refusal that names the nearest one. `help` shows the help."""
+        if args[0] == "help":
+            named = [word for word in args[1:] if word in COMMANDS]
+            if named:
+                return super().resolve_command(ctx, [named[0], "--help"])
+            click.echo(ctx.get_help())
+            ctx.exit()
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
             import difflib
 
@@ -191,6 +197,6 @@ def _end(code: int, text: str = "") -> NoReturn:
 
 
 @click.group(cls=Licet, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def licet() -> None:
     """Limit what an AI agent's tools may touch: a tool declares it, a manifest allows it, a call gets the overlap."""

@@ -20,7 +20,7 @@ from licet.declare.plain_json import plain_data, plain_json
 from licet.guard.deadline import Deadline
 from licet.guard.execution import Pausable
 from licet.guard.gate import BareGate
-from licet.guard.people import Answered, Approver, Question
+from licet.guard.people import Answered, Question, answer_of
 from licet.guard.ports import Unavailable
 from licet.guard.session import Session
 from licet.surfaces.gateway.caller import CallerLink
@@ -136,7 +136,7 @@ class ServerAsks:
             limit = Deadline(question.expires_seconds)
             try:
                 with limit:
-                    said = await (approver.ask(question) if isinstance(approver, Approver) else approver(question))
+                    said = await answer_of(approver, question)
                 answered = said if isinstance(said, Answered) else Answered(said)
             except TimeoutError:
                 answered = Answered("expired")
