@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.core.canonical import canonical_json
+from licet.core.policy import lock as locks
 from licet.core.policy.lock import (
     BadLock,
     Lock,
@@ -363,6 +364,17 @@ def test_every_character_of_the_kind_format_is_hidden_unless_it_has_a_glyph() ->
     with_glyph = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x13430, 0x13440)}
     found = {number for number in range(sys.maxunicode + 1) if unicodedata.category(chr(number)) == "Cf"}
     assert not [hex(number) for number in found - with_glyph if not hidden_in(chr(number))]
+
+
+@given(st.text(st.characters(min_codepoint=0, max_codepoint=0x7F) | st.sampled_from("\u200b\u200d\ufe0f❤ü")))
+def test_a_text_that_is_looked_at_quickly_hides_what_the_patterns_find(text: str) -> None:
+    plain = sorted(set(locks._HIDDEN.findall(locks._ORDINARY.sub("", text))))
+    assert hidden_in(text) == tuple(f"U+{ord(char):04X}" for char in plain)
+
+
+def test_every_control_character_of_ascii_is_hidden_except_line_breaks_and_tabs() -> None:
+    found = [number for number in range(0x80) if hidden_in(f"a{chr(number)}b")]
+    assert found == [number for number in range(0x80) if (number < 0x20 or number == 0x7F) and number not in b"\t\n\r"]
 
 
 # Facts of one machine -------------------------------------------------------------------------------------------------
