@@ -26,6 +26,7 @@ _BITS_PER_DIGIT = 3.3219280949
 # The time to parse a text depends on the number of its values, and hardly on their length. One unit is the time for one
 # value in a list, about 50 ns. A list costs 4 units more, an object 2, and each key of an object 3.
 _UNITS = ((b",", 1), (b"[", 4), (b"{", 2), (b":", 3))
+_NO_UNITS = bytes(byte for byte in range(256) if bytes((byte,)) not in {mark for mark, _ in _UNITS})
 MOST_UNITS = 250_000  # about 10 ms
 _MOST_QUOTES = 60_000
 
@@ -122,7 +123,8 @@ def is_heavy(text: bytes, most: int = MOST_UNITS) -> bool:
 
 
 def _units(text: bytes) -> int:
-    return sum(units * text.count(mark) for mark, units in _UNITS)
+    marks = text.translate(None, _NO_UNITS)  # one pass over a long text instead of four
+    return sum(units * marks.count(mark) for mark, units in _UNITS)
 
 
 _MOST_PER_BYTE = max(units for _, units in _UNITS)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from licet.surfaces.gateway.byte_streams import ThreadedSink, ThreadedSource, shared_sink, shared_source
+from licet.surfaces.gateway.byte_streams import ThreadedSink, ThreadedSource, pipe_source, shared_sink, shared_source
 from licet.surfaces.gateway.jsonrpc import MOST_BYTES
 from licet.surfaces.gateway.link import Flood, Gone, Lines, LogLines, PipeLink
 
@@ -327,6 +327,34 @@ def test_the_mode_of_a_shared_pipe_is_left_as_it_is() -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_bytes_that_come_while_nobody_reads_are_read_later_and_wake_the_loop_once() -> None:
+    async def scene() -> list[bytes]:
+        reading, writing = os.pipe()
+        source = pipe_source(reading)
+        waiting = asyncio.create_task(source.read())
+        await asyncio.sleep(0)
+        os.write(writing, b"a")
+        found = [await waiting]
+        os.write(writing, b"b")
+        while source._is_watched:  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+        os.write(writing, b"c")
+        found.append(await source.read())
+        waiting = asyncio.create_task(source.read())
+        await asyncio.sleep(0)
+        os.write(writing, b"d")
+        while source._came is None:  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+        waiting.cancel()  # what was read is not lost
+        found.append(await source.read())
+        os.close(writing)
+        found.append(await source.read())
+        source.close()
+        return found
+
+    assert asyncio.run(scene()) == [b"a", b"bc", b"d", b""]
 
 
 def test_a_client_that_does_not_read_does_not_stop_the_loop_and_its_end_is_noticed() -> None:

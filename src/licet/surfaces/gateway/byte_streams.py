@@ -113,42 +113,68 @@ def _own_pipe(fd: int, access: int) -> int | None:
 
 
 class PolledSource:
-    """Reads when the event loop says that there is something."""
+    """Reads when the event loop says that there is something.
+
+    The loop goes on watching between two reads, until bytes come while nobody waits for them.
+    """
 
     def __init__(self, fd: int, read: Callable[[int], bytes], close: Callable[[], None]) -> None:
         self._fd, self._read, self._close = fd, read, close
         self._is_open = True
+        self._is_watched = False
         self._waiting: asyncio.Future[None] | None = None
+        self._came: bytes | None = None  # read, and not yet given to anybody
 
     async def read(self) -> bytes:
         """Some bytes, or none at the end."""
         while self._is_open:
-            try:
-                return self._read(_CHUNK)
-            except BlockingIOError:
-                await self._readable()
-            except OSError:  # a socket whose other end was reset
-                break
+            came, self._came = self._came, None
+            if came is None:
+                came = self._now()
+            if came is not None:
+                return came
+            await self._readable()
         return b""
+
+    def _now(self) -> bytes | None:
+        """What can be read without waiting; None if that is nothing."""
+        try:
+            return self._read(_CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:  # a socket whose other end was reset
+            return b""
 
     async def _readable(self) -> None:
         loop = asyncio.get_running_loop()
-        waiting = self._waiting = loop.create_future()
-        loop.add_reader(self._fd, _settle, waiting)
+        self._waiting = loop.create_future()
+        if not self._is_watched:
+            self._is_watched = True
+            loop.add_reader(self._fd, self._take)
         try:
-            await waiting
+            await self._waiting
         finally:
             self._waiting = None
-            if self._is_open:
-                loop.remove_reader(self._fd)
+
+    def _take(self) -> None:
+        if self._waiting is None or self._came is not None:
+            self._unwatch()
+        elif (came := self._now()) is not None:
+            self._came = came
+            _settle(self._waiting)
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
+            asyncio.get_running_loop().remove_reader(self._fd)
 
     def close(self) -> None:
         """End a read that waits."""
         if not self._is_open:
             return
         self._is_open = False
+        self._unwatch()
         if self._waiting is not None:
-            asyncio.get_running_loop().remove_reader(self._fd)
             _settle(self._waiting)
         self._close()
 

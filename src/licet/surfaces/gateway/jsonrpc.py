@@ -103,6 +103,7 @@ _decode_result = msgspec.json.Decoder(_ResultOnly).decode
 _encode = msgspec.json.Encoder().encode
 _KEYS = frozenset(_Line.__struct_fields__)
 _CONTAINERS = frozenset((dict, list))
+_UNCOUNTED = bytes(byte for byte in range(256) if byte not in b"{[,")
 _LONG = MOST_UNITS // 4  # bytes; no byte costs more than 4 units, no container or comma with its key more than 5
 
 
@@ -110,8 +111,9 @@ def read_message(line: bytes) -> Message:
     """Read one line, without its newline. Raises `BadMessage`."""
     if len(line) > MOST_BYTES:
         raise BadMessage(f"a line of more than {MOST_BYTES} bytes")
-    containers = line.count(b"{") + line.count(b"[")  # at most: some may be inside texts
-    if len(line) > _LONG and 5 * (containers + line.count(b",")) > MOST_UNITS and is_heavy(line, MOST_UNITS):
+    marks = line.translate(None, _UNCOUNTED)
+    containers = marks.count(b"{") + marks.count(b"[")  # at most: some may be inside texts
+    if len(line) > _LONG and 5 * len(marks) > MOST_UNITS and is_heavy(line, MOST_UNITS):
         raise BadMessage("a line with too many values")
     try:
         data = _decode(line)

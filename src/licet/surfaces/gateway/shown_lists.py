@@ -30,6 +30,7 @@ class ShownLists:
         self._policy, self._locked, self._places, self._all_listed = policy, locked, dict(places), all_listed
         self.running: Mapping[str, RunningServer] = {}
         self._lists: dict[str, tuple[object, Sequence[Any]]] = {}
+        self._definitions: dict[tuple[str, str, str], dict[str, Any]] = {}
 
     def changes(self) -> list[str]:
         """Make the lists again, and name those that are others now."""
@@ -62,9 +63,12 @@ class ShownLists:
 
     def definition(self, server: str, kind: str, name: str) -> dict[str, Any]:
         """A locked definition, with the directories of this machine."""
-        source = self._locked.get(server)
-        found: dict[str, Any] = local(source.listed(kind).get(name, {}), self._places) if source is not None else {}
-        return {key: value for key, value in found.items() if key != "_meta"}
+        kept = self._definitions.get((server, kind, name))
+        if kept is None:  # once: each call needs its definition
+            source = self._locked.get(server)
+            found = local(source.listed(kind).get(name, {}), self._places) if source is not None else {}
+            kept = self._definitions[server, kind, name] = {key: found[key] for key in found if key != "_meta"}
+        return kept
 
     def instructions(self) -> str:
         """What the servers in use tell models, as it was locked; with several servers, each under its name."""
