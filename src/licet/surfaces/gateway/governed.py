@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-import msgspec
-from msgspec import Raw
-
 from licet.assemble.gateway import ServerTool
 from licet.core.ledger.entry import Caller
 from licet.core.policy.lock import LockedServer, Places
@@ -144,7 +141,7 @@ class GovernedBackend:
         if result.truncated or not isinstance(value, dict):
             text = f"LIMIT_OUTPUT: the result was cut: {value if isinstance(value, str) else ''}"
             return {"content": [{"type": "text", "text": text}], "isError": True}
-        return Raw(msgspec.json.encode(value))
+        return value
 
     async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
         """Let the gate refuse and record a call of a tool that the client was not shown."""
@@ -192,7 +189,7 @@ class GovernedBackend:
             raise Refusal(result.reason, refusal_line(result))
         if result.truncated or not isinstance(result.value, dict):
             raise Refusal("LIMIT_OUTPUT", "LIMIT_OUTPUT: the result is longer than this tool may return")
-        return Raw(msgspec.json.encode(result.value))
+        return result.value
 
     def _unlisted(self, server: str, tool: str, arguments: dict[str, Any]) -> str:
         """Why a resource or prompt may not be used, whatever the manifest admits; empty if it may."""
