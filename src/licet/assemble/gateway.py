@@ -5,6 +5,7 @@ the step that runs the tool is another one, `AsksServers`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from licet.core.decision.decision import ResultNoted
@@ -64,11 +65,11 @@ def server_tools(manifest: Manifest, places: Places | None = None) -> list[Tool]
 
 def _validator(schema: Mapping[str, Any]) -> Callable[[object], dict[str, Any]]:
     """A function that checks arguments against a JSON Schema; a schema that cannot be used refuses every call."""
-    check = schema_check(schema)
+    check = cache(lambda: schema_check(schema))  # when it is first called: a server may have hundreds of tools
 
     def validate(given: object) -> dict[str, Any]:
         arguments: dict[str, Any] = data_again(checked_json(given))
-        if wrong := check(arguments):
+        if wrong := check()(arguments):
             raise InvalidArguments(wrong)
         return arguments
 

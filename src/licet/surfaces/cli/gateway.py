@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,13 +15,15 @@ from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import LicetError
 from licet.policy_files.policy_paths import policy_root
+from licet.sandbox.programs.ahead import supervisor_ahead
+from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.surfaces.cli.discovery import check_setting, named_or_found, require_trust
 from licet.surfaces.cli.options import FILE, Setting, duration, json_option, setting_options, sound_manifest
 from licet.surfaces.cli.output import fail
-from licet.surfaces.gateway.build import InvalidSession, gateway_backend, new_session
 from licet.surfaces.gateway.names import Naming, naming
-from licet.surfaces.gateway.observe import Observation, observation, opening_lines
-from licet.surfaces.gateway.stdio import serve_stdio
+
+if TYPE_CHECKING:
+    from licet.surfaces.gateway.observe import Observation
 
 _LONGEST_OBSERVING = timedelta(hours=24)
 
@@ -101,12 +103,15 @@ def command(
         raise click.UsageError("--observe needs --for DURATION, such as `--for 30m`: it does not enforce the policy")
     if not observe and (observe_for is not None or is_open):
         raise click.UsageError("--for and --open are options of --observe")
+    ready = click.get_current_context().with_resource(supervisor_ahead())
     policy, place = served_policy(manifest, state, setting, as_json, observe=observe)
     if not policy.servers:
         fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; `licet serve` offers tools", as_json)
     names = naming(policy.servers, "prefixed" if policy.gateway_names == "prefixed" else _plain(policy))
     observed = None
     if observe_for is not None:
+        from licet.surfaces.gateway.observe import observation, opening_lines
+
         seconds, where = observe_for.total_seconds(), {"workdir": setting.workdir, "secrets_file": secrets}
         for line in opening_lines(policy.origin.file, _spelled(observe_for), is_open=is_open):
             report(line)
@@ -114,7 +119,7 @@ def command(
             observed = asyncio.run(observation(policy, seconds, is_open=is_open, report=report, **where))
         except LicetError as wrong:
             fail(str(wrong), as_json)
-    serve(policy, place, names, session, secrets, setting, as_json, observed=observed)
+    serve(policy, place, names, session, secrets, setting, as_json, observed=observed, ready=ready)
 
 
 def _spelled(time: timedelta) -> str:
@@ -152,9 +157,13 @@ def serve(
     setting: Setting,
     as_json: bool,
     own_tools: Sequence[Tool] | None = None,
-    observed: Observation | None = None,
+    observed: "Observation | None" = None,
+    ready: Supervisor | None = None,
 ) -> None:
     """Serve one client over standard input and output, until it closes its end."""
+    from licet.surfaces.gateway.build import InvalidSession, gateway_backend, new_session
+    from licet.surfaces.gateway.stdio import serve_stdio
+
     try:
         backend = gateway_backend(
             policy,
@@ -165,6 +174,7 @@ def serve(
             secrets_file=secrets,
             own_tools=own_tools,
             observed=observed,
+            ready=ready,
         )
         asyncio.run(serve_stdio(backend, names, report))
     except InvalidSession as wrong:

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,8 +24,9 @@ from licet.guard.execution import Finished, limit_name
 from licet.guard.held_paths import held_paths
 from licet.guard.result import Result
 from licet.policy_files.policy_paths import policy_root
+from licet.sandbox.programs.ahead import supervisor_ahead
 from licet.sandbox.programs.attached import AttachedStreams
-from licet.sandbox.programs.supervisor_client import Supervisor, supervisor_in_advance
+from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.surfaces.cli.discovery import NOTHING_HERE, Named, check_setting, find_policy, require_trust
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options, sound_manifest
 from licet.surfaces.cli.output import fail, result_document, show, show_refusal
@@ -104,11 +104,7 @@ def command(
     words: list[str] = _from_here(ctx.meta["command"], setting.workdir)
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
-    with _supervisor() as ready:
-        from licet.sandbox import probe
-
-        if ready is not None:
-            probe.expect(ready.tried)
+    with supervisor_ahead() as ready:
         wanted = RunOptions(ask, session, purpose, secrets, state, endless)
         code = run_program(ctx, manifest, name, setting, words, wanted, as_json, ready)
     ctx.exit(code)
@@ -311,28 +307,3 @@ def _show_hints(hints: Iterable[str]) -> None:
 
 def _code(returncode: int) -> int:
     return returncode if returncode >= 0 else 128 - returncode
-
-
-@contextmanager
-def _supervisor() -> Iterator[Supervisor | None]:
-    """Start a supervisor, which tests the walls while this process reads the policy; None if there can be none."""
-    _fill_streams()
-    started = supervisor_in_advance()
-    try:
-        yield started
-    finally:
-        if started is not None:
-            started.discard()
-
-
-def _fill_streams() -> None:
-    """Open an empty pipe in place of a closed stream: the next open file would get its number and go to the command."""
-    for stream in (0, 1, 2):
-        try:
-            os.fstat(stream)
-        except OSError:
-            ends = reading, writing = os.pipe()
-            os.dup2(writing if stream else reading, stream)
-            for end in ends:
-                if end != stream:
-                    os.close(end)

@@ -35,6 +35,8 @@ from licet.guard.gate import BareGate
 from licet.guard.observing import Observing
 from licet.guard.session import Session
 from licet.policy_files.server_tools import is_other_server
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.walls import ProgramWalls
 from licet.surfaces.gateway.client_approvals import ClientApprover
 from licet.surfaces.gateway.governed import GovernedBackend
@@ -65,11 +67,12 @@ def gateway_backend(
     secrets_file: Path | None = None,
     own_tools: Sequence[Tool] | None = None,
     observed: Observation | None = None,
+    ready: Supervisor | None = None,
 ) -> GovernedBackend:
     """The backend of one connection: the tools of servers or, if they are given, those of the workspace.
 
-    With `observed`, of the same manifest, the policy is not enforced for a while. Raises `ServerError`,
-    `RegistrationRefused` or `InvalidSession`.
+    With `observed`, of the same manifest, the policy is not enforced for a while. `ready` is a supervisor that was
+    started in advance, for the first server. Raises `ServerError`, `RegistrationRefused` or `InvalidSession`.
     """
     places = Places.here(workdir)
     servers = servers_of(manifest.servers) if own_tools is None else {}
@@ -83,7 +86,8 @@ def gateway_backend(
     walls = ProgramWalls(HttpClient())
     asks = AsksServers(_inner(walls), lambda call, note: holder[0].ask_server(call, note))
     approver = ClientApprover(stored_approvals(state), lambda tool: _through_client(gate, tool))
-    backends = Backends.local(state, secrets_file=secrets_file, sandbox=asks, approver=approver)
+    processes = LocalProcesses(ready=ready)
+    backends = Backends.local(state, secrets_file=secrets_file, sandbox=asks, approver=approver, processes=processes)
     gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny")
     is_admitted = _is_admitted if observed is None else _is_any
     reaches = {name: _reach(gate, server, places) for name, server in servers.items() if is_admitted(gate, name)}
