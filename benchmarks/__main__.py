@@ -8,7 +8,20 @@ from collections.abc import Callable
 
 from msgspec.structs import asdict
 
-from benchmarks import building, check, decisions, fetch, files, floods, governed, programs, receipts, startup, workers
+from benchmarks import (
+    building,
+    check,
+    decisions,
+    fetch,
+    files,
+    floods,
+    gateway,
+    governed,
+    programs,
+    receipts,
+    startup,
+    workers,
+)
 from benchmarks.harness import Effort, Row, table
 
 PARTS: dict[str, Callable[[Effort], list[Row]]] = {
@@ -23,6 +36,7 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "programs": programs.measure,
     "workers": workers.measure,
     "floods": floods.measure,
+    "gateway": gateway.measure,
 }
 
 
