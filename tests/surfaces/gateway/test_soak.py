@@ -43,7 +43,7 @@ class Driver:
         self.sent = 0
 
     async def work(self, until: float) -> None:
-        while time.monotonic() < until:
+        while time.monotonic() < until or not self.answers["ok"]:  # a slow machine may need longer for the first
             self.sent += 1
             number = f"{self.name}-{self.sent}"
             result = await self.client.call(random.choice(("a__echo", "b__echo")), {"number": number})
