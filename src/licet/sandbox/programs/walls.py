@@ -116,7 +116,9 @@ class _CallWalls:
         own = of_binary(command, self._grant.reach)
         scratch = _scratch_place((*own, *paths.read, *paths.write)) if self._spaces else _new_scratch()
         try:
-            environment = {**command.environment, "TMPDIR": scratch, **(_proxy_variables() if self._http else {})}
+            # Runtimes look for a home directory when they start, and some do not start without one.
+            environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
+            environment |= _proxy_variables() if self._http else {}
             common = tuple(self._rules(own, command.runtime, scratch, anything))
             orders: dict[str, Any] = {
                 "binary": command.binary,
