@@ -185,6 +185,8 @@ CAUSES = {
     "requests.ConnectionError: https://a.example/x: connection refused": "add `network:https:get@a.example` to",
     "GITHUB_TOKEN environment variable is required": "add `GITHUB_TOKEN` to `env` or `secrets`",
     "OSError: [Errno 30] Read-only file system: '/usr/lib/x'": "",
+    "AttributeError: 'Server' object has no attribute 'list_tools'": "`uvx --with 'mcp<2' PACKAGE`",
+    "ModuleNotFoundError: No module named 'mcp.server.fastmcp'": "`uvx --with 'mcp<2' PACKAGE`",
     "something else": "if a wall stops it, `servers.files.grants`",
 }
 
@@ -194,11 +196,30 @@ def test_a_failed_start_names_the_likely_wall(line: str, expected: str) -> None:
     assert expected in "\n".join(likely_causes([line], SERVER, CapabilitySet(), []))
 
 
-def test_a_path_of_the_command_that_is_not_granted_is_named() -> None:
-    told = list(likely_causes(["unable to open database file"], SERVER, CapabilitySet(), ["--db=/etc/new.db", "-v"]))
-    assert told == [
-        "probably a wall: its command names /etc/new.db: add `fs:read:/etc/new.db` to `servers.files.grants`"
-    ]
-    granted = CapabilitySet(["fs:read:/etc"])
-    assert "its command" not in "\n".join(likely_causes(["unable to open"], SERVER, granted, ["/etc/new.db"]))
+ARGUMENTS = [
+    # what the command has, what is granted, what is said
+    (["--db=/etc/new.db", "-v"], [], "its command names /etc/new.db, which does not exist: make it first, and add "
+     "`fs:read:/etc` to `servers.files.grants`"),
+    (["/etc/new.db"], ["fs:read:/etc"], "its command names /etc/new.db, which does not exist: make it first"),
+    (["/etc/hosts"], [], "probably a wall: its command names /etc/hosts: add `fs:read:/etc/hosts` to "
+     "`servers.files.grants`"),
+    (["/etc/hosts"], ["fs:read:/etc"], "if a wall stops it, `servers.files.grants` has what its process may touch"),
+    (["/none/new.db"], [], "if a wall stops it, `servers.files.grants` has what its process may touch"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "granted", "expected"), ARGUMENTS)
+def test_a_path_of_the_command_that_the_server_cannot_see_is_named(
+    words: list[str], granted: list[str], expected: str
+) -> None:
+    assert list(likely_causes(["unable to open database file"], SERVER, CapabilitySet(granted), words)) == [expected]
+
+
+def test_a_directory_on_the_way_to_a_path_of_the_command_is_no_cause() -> None:
+    line = "OSError: [Errno 30] Read-only file system: '/etc'"
+    told = list(likely_causes([line], SERVER, CapabilitySet(), ["/etc/hosts"]))
+    assert [cause for cause in told if "`fs:read:/etc`" in cause] == []
+
+
+def test_nothing_is_guessed_about_a_server_without_walls() -> None:
     assert not list(likely_causes(["EACCES '/etc'"], replace(SERVER, sandbox="native"), CapabilitySet(), []))

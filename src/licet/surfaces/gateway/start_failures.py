@@ -5,7 +5,7 @@ These are guesses for a person: servers word their errors as they like.
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed
@@ -30,6 +30,10 @@ _VARIABLE = re.compile(
     r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b[^.]{0,60}?\b(?:required|set|missing|provided|defined|found)\b|"
     r"(?i:missing|required|set)[^.]{0,40}?\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b"
 )
+# Many servers on PyPI ask for `mcp` without an upper bound, and do not start with 2.x.
+_OLD_SDK = re.compile(
+    r"'(?:Server|FastMCP)' object has no attribute|No module named 'mcp[.']|cannot import name .* from 'mcp[.']"
+)
 
 
 def likely_causes(
@@ -39,18 +43,29 @@ def likely_causes(
     if server.kind == "native":
         return
     text = [line for line in lines if line.strip()]
-    found = [*_paths(text, server, grant), *_hosts(text, server), *_variables(text, server)]
-    found += _arguments(arguments, server, grant)
+    named = [path for path in (_clean(word.rpartition("=")[2]) for word in arguments) if path.startswith("/")]
+    found = [*_arguments(named, server, grant), *_paths(text, server, grant, named)]
+    found += [*_hosts(text, server), *_variables(text, server)]
+    if any(_OLD_SDK.search(line) for line in text):
+        found.insert(0, "probably written for `mcp` 1.x: name that before the package, `uvx --with 'mcp<2' PACKAGE`")
     if not found and text:
         found = [f"if a wall stops it, `servers.{server.name}.grants` has what its process may touch"]
     yield from list(dict.fromkeys(found))[:_MOST]
 
 
-def _arguments(arguments: Iterable[str], server: Server, grant: CapabilitySet) -> Iterator[str]:
-    """Paths that the command names and the grants do not."""
-    for path in (_clean(word.rpartition("=")[2]) for word in arguments):
-        if path.startswith("/") and os.path.isdir(os.path.dirname(path)) and (rule := _missing(path, grant)):
-            yield f"probably a wall: its command names {path}: add `{rule}` to `servers.{server.name}.grants`"
+def _arguments(named: Iterable[str], server: Server, grant: CapabilitySet) -> Iterator[str]:
+    """Paths that the command names and the grants do not. A file that does not exist cannot be granted by itself."""
+    for path in named:
+        above = os.path.dirname(path)
+        if not os.path.isdir(above):
+            continue
+        if os.path.lexists(path):
+            if rule := _missing(path, grant):
+                yield f"probably a wall: its command names {path}: add `{rule}` to `servers.{server.name}.grants`"
+        else:
+            rule = _missing(above, grant)
+            granted = f", and add `{rule}` to `servers.{server.name}.grants`" if rule else ""
+            yield f"its command names {path}, which does not exist: make it first{granted}"
 
 
 def _missing(path: str, grant: CapabilitySet) -> Capability | None:
@@ -62,13 +77,13 @@ def _missing(path: str, grant: CapabilitySet) -> Capability | None:
     return None if CapabilitySet((rule,)) <= grant else rule
 
 
-def _paths(lines: Iterable[str], server: Server, grant: CapabilitySet) -> Iterator[str]:
+def _paths(lines: Iterable[str], server: Server, grant: CapabilitySet, named: Sequence[str]) -> Iterator[str]:
     for line in lines:
         if not _FILE.search(line):
             continue
         for path in map(_clean, _PATH.findall(line)):
-            if not os.path.lexists(path):
-                continue
+            if not os.path.lexists(path) or any(word.startswith(f"{path}/") for word in named):
+                continue  # it is not there, or only on the way to a path of the command
             if rule := _missing(path, grant):
                 yield f"probably a wall: add `{rule}` to `servers.{server.name}.grants`"
             elif _WRITES.search(line):

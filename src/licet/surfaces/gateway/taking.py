@@ -157,7 +157,8 @@ def _resolved(server: Server, setup: Setup, before: LockedServer | None, *, newe
         if installed(pinned, store, launch=launch, directory=directory) is None:
             return install(launch, pinned, store, progress=progress, directory=directory)
     except (LaunchError, PackageError) as wrong:
-        raise NotTaken(str(wrong)) from None
+        first, *more = str(wrong).splitlines()
+        raise NotTaken(first, (line.strip() for line in more)) from None
     return pinned
 
 
