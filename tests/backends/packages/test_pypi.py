@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from licet.backends.packages import PackageError, Resolved, install, installed, launch_of, resolve
+from licet.backends.packages import PackageError, Resolved, install, install_missing, installed, launch_of, resolve
 from licet.backends.packages.clients import has_module
 from licet.backends.packages.pypi import platform_tag
 from licet.backends.packages.store import file_digest
@@ -128,6 +128,25 @@ def test_a_changed_package_is_not_started(demo: tuple[Path, Path, Resolved]) -> 
     finally:
         module.write_text(text)
         module.chmod(0o444)
+
+
+def test_a_changed_package_is_installed_again_and_an_unchanged_one_is_not(
+    demo: tuple[Path, Path, Resolved], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, store, resolved = demo
+    found_in(directory, monkeypatch)
+    launch, said = launch_of(["uvx", "--with", "more", "demo"]), []
+    how = installed(resolved, store)
+    assert how is not None
+    assert install_missing(launch, resolved, store, progress=said.append) == resolved
+    assert said == []
+    package = Path(how.readable[0])
+    package.chmod(0o755)
+    (package / "new.py").write_text("")
+    assert install_missing(launch, resolved, store, progress=said.append) == resolved
+    assert "`new.py` is new" in said[0]
+    assert installed(resolved, store) == how
+    assert not (package / "new.py").exists()
 
 
 def test_another_integrity_is_another_package(demo: tuple[Path, Path, Resolved]) -> None:

@@ -1,7 +1,7 @@
 """The packages that MCP servers run from: installed once without running their code, pinned, and started offline.
 
 `launch_of` reads a command, `resolve` installs and pins what it asks for, `install` installs what a lock pins, and
-`installed` finds it again at each start, without a network.
+`installed` finds it again at each start, without a network. `install_missing` installs what is not there as it was.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from licet.backends.packages.launchers import Launch, LaunchError, image_warning
 from licet.backends.packages.npm import install_npm, installed_npm, resolve_npm
 from licet.backends.packages.programs import find_program, same_program
 from licet.backends.packages.pypi import install_pypi, installed_pypi, resolve_pypi
-from licet.backends.packages.store import Installed, PackageError, Progress, Resolved
+from licet.backends.packages.store import Installed, PackageChanged, PackageError, Progress, Resolved
 
 __all__ = [
     "Installed",
@@ -20,6 +20,7 @@ __all__ = [
     "Resolved",
     "image_warning",
     "install",
+    "install_missing",
     "installed",
     "launch_of",
     "resolve",
@@ -66,6 +67,18 @@ def install(
             return install_pypi(launch, resolved, store, progress)
         case _:
             return resolve(launch, store, progress=progress, directory=directory)
+
+
+def install_missing(
+    launch: Launch, resolved: Resolved, store: Path, *, progress: Progress, directory: Path | None = None
+) -> Resolved:
+    """Install what a lock pins, if it is not in the store or was changed there; return what is pinned."""
+    try:
+        if installed(resolved, store, launch=launch, directory=directory) is not None:
+            return resolved
+    except PackageChanged as changed:
+        progress(str(changed))
+    return install(launch, resolved, store, progress=progress, directory=directory)
 
 
 def installed(

@@ -31,6 +31,7 @@ from licet.errors import LicetError
 __all__ = [
     "Files",
     "Installed",
+    "PackageChanged",
     "PackageError",
     "Progress",
     "Resolved",
@@ -53,6 +54,10 @@ _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.!+_-]*")
 
 class PackageError(LicetError):
     """A package that is not installed, or not started. The text has the reason and the fix."""
+
+
+class PackageChanged(PackageError):
+    """A package in the store is not as it was installed. `licet lock` installs it again."""
 
 
 class Installed(Struct, frozen=True):
@@ -162,26 +167,26 @@ def kept(
 ) -> Files | None:
     """Return the list of a package that is in the store and unchanged; `None` if it is not there.
 
-    Raises `PackageError`, with the file, if the package was changed.
+    Raises `PackageChanged`, with the file, if the package was changed.
     """
     try:
         data = (target / _FILES).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         if target.is_dir():
-            raise PackageError(_changed(target, f"its list {_FILES} is missing")) from None
+            raise PackageChanged(_changed(target, f"its list {_FILES} is missing")) from None
         return None
     except OSError as wrong:
         raise PackageError(f"{target} cannot be read: {wrong.strerror}") from wrong
     try:
         listed = msgspec.json.decode(data, type=Files)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise PackageError(_changed(target, f"its list {_FILES} cannot be read")) from None
+        raise PackageChanged(_changed(target, f"its list {_FILES} cannot be read")) from None
     if listed.integrity != integrity:
-        raise PackageError(_changed(target, f"its list {_FILES} has another integrity"))
+        raise PackageChanged(_changed(target, f"its list {_FILES} has another integrity"))
     if problem := _writable_by_others(store, target):
         raise PackageError(problem)
     if difference := _difference(target, listed.files, verify=verify):
-        raise PackageError(_changed(target, difference))
+        raise PackageChanged(_changed(target, difference))
     return listed
 
 

@@ -30,8 +30,7 @@ from licet.backends.packages import (
     PackageError,
     Resolved,
     image_warning,
-    install,
-    installed,
+    install_missing,
     launch_of,
     resolve,
 )
@@ -154,12 +153,10 @@ def _resolved(server: Server, setup: Setup, before: LockedServer | None, *, newe
         pinned = before.resolved if before is not None and before.command == server.command and not newest else None
         if pinned is None or launch.kind not in ("npm", "pypi"):
             return resolve(launch, store, progress=progress, directory=directory)
-        if installed(pinned, store, launch=launch, directory=directory) is None:
-            return install(launch, pinned, store, progress=progress, directory=directory)
+        return install_missing(launch, pinned, store, progress=progress, directory=directory)
     except (LaunchError, PackageError) as wrong:
         first, *more = str(wrong).splitlines()
         raise NotTaken(first, (line.strip() for line in more)) from None
-    return pinned
 
 
 # One start ------------------------------------------------------------------------------------------------------------
