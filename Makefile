@@ -48,7 +48,7 @@ test-user: .venv ## the tests as an ordinary user, where root runs this
 test-interpreters: .venv ## the tests on every other Python that is installed, each in an environment of its own
 	@scripts/test-interpreters 3.11 3.12 3.13
 
-test-peers: .venv ## the adapters with real agent frameworks, and other tools where Node is installed
+test-peers: .venv ## public MCP servers, official SDKs, agent frameworks, and other tools where Node is installed
 	@scripts/test-peers
 
 lint: .venv ## formatting, lint rules, types and import directions

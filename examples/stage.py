@@ -23,6 +23,7 @@ _VARYING = [
     (re.compile(r"\bed25519:[A-Za-z0-9_-]{43}"), "ed25519:…"),
     (re.compile(r"^(  ledger +)[0-9a-f]{32}$", re.MULTILINE), r"\1…"),
     (re.compile(r"\bsigned by \d+ checkpoints?\b"), "signed by N checkpoints"),  # one now and then, by the clock
+    (re.compile(r"\b[0-9a-f]{40}\b"), "(commit)"),
     (re.compile(r"\blandlock-\d+"), "landlock"),  # its version is the kernel's
 ]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = ("research", "coding", "payments")
+WITH_SERVERS = ("mcp",)  # played only if they are named, because they install public MCP servers
 
 
 def played(example: str) -> str:
@@ -41,14 +42,15 @@ def play() -> None:
 def main() -> int:
     """Play examples; write or compare their transcripts."""
     parser = argparse.ArgumentParser(description="Play the examples, and write what happened.")
-    parser.add_argument("example", nargs="*", help=f"{', '.join(EXAMPLES)}; all of them, if none is named")
+    known = f"{', '.join(EXAMPLES)} (all of these, if none is named), {', '.join(WITH_SERVERS)}"
+    parser.add_argument("example", nargs="*", help=known)
     parser.add_argument("--check", action="store_true", help="compare with what is written, and write nothing")
     parser.add_argument("--play", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.play:
         play()
         return 0
-    if unknown := set(asked.example).difference(EXAMPLES):
+    if unknown := set(asked.example).difference(EXAMPLES, WITH_SERVERS):
         parser.error(f"there is no example `{min(unknown)}`")
     wrong = 0
     for example in asked.example or EXAMPLES:

@@ -71,7 +71,11 @@ COMMANDS = [
     ("payments", "explain licet.yaml list_invoices http://localhost:8000/invoices", 0),
     ("payments", "explain licet.yaml pay network:http:post@localhost:8000", 1),  # once people agree
     ("payments", "explain licet.yaml pay network:tcp:localhost:8000", 1),
-    *((agent, "surface licet.yaml --workdir /srv", 0) for agent in AGENTS),
+    ("mcp", "check --locked licet.yaml", 0),
+    ("mcp", "explain licet.yaml files.read_text_file ./project/README.md --workdir /srv", 0),
+    ("mcp", "explain licet.yaml files.read_text_file ./project/.env --workdir /srv", 1),
+    ("mcp", "explain licet.yaml files.write_file fs:write:/srv/project/.git/config --workdir /srv", 1),
+    *((agent, "surface licet.yaml --workdir /srv", 0) for agent in (*AGENTS, "mcp")),
 ]
 
 
@@ -212,3 +216,28 @@ def test_a_readme_names_files_that_are_there(agent: str) -> None:
     named = re.findall(r"\]\(([^)]+)\)", (EXAMPLES / agent / "README.md").read_text("utf-8"))
     assert {"tools.py", "licet.yaml", "transcript.md"} <= set(named)
     assert [name for name in named if not (EXAMPLES / agent / name).exists()] == []
+
+
+# Servers --------------------------------------------------------------------------------------------------------------
+
+
+def shown(agent: str, command: str) -> str:
+    """What a transcript shows for a command."""
+    found = re.search(rf"```text\n\$ {re.escape(command)}\n(.*?)\n```", transcript(agent), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_transcript_with_real_servers_has_the_surface_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The rest of that transcript needs the servers: make test-peers.
+    monkeypatch.chdir(EXAMPLES / "mcp")
+    words = "surface licet.yaml --workdir /srv/agent"
+    told = CliRunner().invoke(licet, words.split(), catch_exceptions=False).output
+    lines = [line.rstrip() for line in re.sub(r"sha256:[0-9a-f]{64}", "sha256:…", told).rstrip().splitlines()]
+    assert shown("mcp", f"licet {words}").splitlines() == lines
+
+
+def test_the_client_of_the_transcript_sees_the_admitted_tools_and_no_others() -> None:
+    admitted = load_manifest(EXAMPLES / "mcp" / "licet.yaml").admissions
+    listed = transcript("mcp").partition("only these are shown.\n\n```text\n")[2].partition("\n```")[0]
+    assert listed.splitlines() == sorted(name.replace(".", "__") for name in admitted)

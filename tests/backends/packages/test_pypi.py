@@ -135,7 +135,8 @@ def test_a_changed_package_is_installed_again_and_an_unchanged_one_is_not(
 ) -> None:
     directory, store, resolved = demo
     found_in(directory, monkeypatch)
-    launch, said = launch_of(["uvx", "--with", "more", "demo"]), []
+    launch = launch_of(["uvx", "--with", "more", "demo"])
+    said: list[str] = []
     how = installed(resolved, store)
     assert how is not None
     assert install_missing(launch, resolved, store, progress=said.append) == resolved
