@@ -17,7 +17,8 @@ const transport = new StdioClientTransport(options);
 let version;
 transport.setProtocolVersion = (negotiated) => { version = negotiated; };
 await client.connect(transport);
-print({ version: client.getNegotiatedProtocolVersion?.() ?? version });
+const instructions = client.getInstructions() ?? null;
+print({ version: client.getNegotiatedProtocolVersion?.() ?? version, instructions });
 
 const LISTS = {
   "tools/list": ["listTools", "tools"],

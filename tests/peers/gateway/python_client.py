@@ -29,14 +29,14 @@ async def opened(order: dict[str, Any]) -> AsyncIterator[Any]:
     server = StdioServerParameters(command=command, args=arguments, cwd=order["directory"], env=order["environment"])
     if hasattr(mcp, "Client"):
         async with mcp.Client(server, mode=order["mode"]) as client:
-            print(json.dumps({"version": client.protocol_version}))
+            print(json.dumps({"version": client.protocol_version, "instructions": client.instructions}))
             yield client
         return
     from mcp.client.stdio import stdio_client  # type: ignore[import-not-found,unused-ignore]
 
     async with stdio_client(server) as streams, mcp.ClientSession(*streams) as client:
         opening = await client.initialize()
-        print(json.dumps({"version": opening.protocolVersion}))
+        print(json.dumps({"version": opening.protocolVersion, "instructions": opening.instructions}))
         yield client
 
 

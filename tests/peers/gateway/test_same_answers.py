@@ -83,13 +83,16 @@ def text_of(answer: dict[str, Any]) -> str:
 def differences(workspace: Workspace, client: str) -> list[str]:
     """The requests that are answered in another way through the gateway, and are not excepted."""
     direct, through = (workspace.answers(client, command) for command in (workspace.direct(), workspace.gateway()))
+    found = []
     if not CLIENTS[client].get("inspector"):
-        del direct[0], through[0]  # how the connection was opened
+        opened = direct.pop(0), through.pop(0)
+        texts = [one["instructions"] for one in opened]
+        if texts[0] != texts[1]:
+            found.append(f"{client}: instructions\n  direct  {texts[0]}\n  gateway {texts[1]}")
         assert len(direct) == len(through) == len(workspace.requests)
     marks = [""] * (len(workspace.requests) - len(workspace.about["requests"]))
     marks += [request[2] if len(request) > 2 else "" for request in workspace.about["requests"]]
     varying = {re.escape(str(workspace.work)): "/work", **workspace.about.get("varying", {})}
-    found = []
     for (method, given), mark, *answers in zip(workspace.requests, marks, direct, through, strict=False):
         one, other = (normal(method, answer, varying) for answer in answers)
         if method == "tools/list" and one.keys() != {tool["name"] for tool in workspace.locked["tools"]}:
