@@ -68,6 +68,14 @@ def test_the_environment_is_what_was_declared_and_a_place_for_scratch(kind: str)
 
 
 @both_kinds
+def test_home_is_scratch_unless_it_was_declared(kind: str) -> None:
+    asked = ("sh", "-c", 'test "$HOME" = "$TMPDIR" && : > "$HOME/x" && echo scratch || echo "$HOME"')
+    assert Programs(kind).run(*asked).stdout_bytes == b"scratch\n"
+    declared = Programs(kind, ("env:read:HOME",), environ={"HOME": "/home/u"})
+    assert declared.run(*asked).stdout_bytes == b"/home/u\n"
+
+
+@both_kinds
 def test_it_starts_where_it_was_told_to(kind: str, tmp_path: Path) -> None:
     where = place(tmp_path) / "in"
     assert Programs(kind, (f"fs:read:{where}",)).run("pwd", cwd=where).stdout_bytes.decode() == f"{where}\n"

@@ -100,8 +100,8 @@ def test_a_signal_has_a_code_too(desk: Path) -> None:
 
 
 def test_it_reaches_what_the_manifest_allows_and_nothing_else(desk: Path) -> None:
-    line = "echo a > out/new; echo b > in/new; cat /etc/hostname; echo $LICET_TEST $HOME"
-    ended = licet(desk, "agent.yaml", "--", "sh", "-c", line, env={"LICET_TEST": "declared"})
+    line = "echo a > out/new; echo b > in/new; cat /etc/hostname; echo $LICET_TEST $LICET_OTHER"
+    ended = licet(desk, "agent.yaml", "--", "sh", "-c", line, env={"LICET_TEST": "declared", "LICET_OTHER": "no"})
     assert (desk / "out" / "new").read_text() == "a\n"
     assert not (desk / "in" / "new").exists()
     assert ended.stdout == "declared\n"
