@@ -345,6 +345,9 @@ HIDDEN = {
     "a soft hyphen": "in\u00advisible",
     "a musical control": "\U0001d173",
     "a byte order mark": "\ufeff",
+    "ignored, and not assigned": "\ufff0",
+    "ignored, not assigned, next to the tag characters": "\U000e0080",
+    "ignored, not assigned, after the variation selectors": "\U000e0fff",
 }
 
 

@@ -249,7 +249,7 @@ def changed(locked: LockedServer, live: LockedServer, kind: str = "tools") -> Ma
 # does not see them, and a model reads them. Line breaks and tabs are ordinary.
 _HIDDEN = re.compile(
     "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    f"\ufff9-\ufffb{UNSEEN}\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
+    f"\ufff0-\ufffb{UNSEEN}\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _SEEN_ASCII = bytes((*b"\t\n\r", *range(0x20, 0x7F)))
 _EMOJI = "\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff"
