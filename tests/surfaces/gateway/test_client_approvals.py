@@ -231,3 +231,28 @@ def test_a_client_that_never_answers_ends_nothing_but_its_call(tmp_path: Path, s
 
     said = played(made, "2025", lambda client: client.say("writes", {"a": 1}), answering)
     assert said.startswith("APPROVAL_EXPIRED: ")
+
+
+# Arguments, and how the form ends: a yes approves only what the person was shown.
+LONG = [({"text": "a" * 15_000, "path": "/z"}, True), ({"text": "a" * 16_000, "path": "/z"}, False)]
+
+
+@both_eras
+@pytest.mark.parametrize(("arguments", "is_whole"), LONG, ids=["whole", "cut"])
+@pytest.mark.sampled(2)
+def test_a_yes_does_not_approve_arguments_that_were_not_shown_whole(
+    tmp_path: Path, store_path: Path, era: str, arguments: dict[str, Any], is_whole: bool
+) -> None:
+    made = workspace(tmp_path, store_path, {"through_client": True})
+    shown: list[Any] = []
+
+    def answering(params: Any) -> dict[str, Any]:
+        shown.append(params)
+        return YES
+
+    said = played(made, era, lambda client: client.call("writes", arguments), answering)
+    [form] = shown
+    assert (json.dumps(arguments["path"]) in form["message"]) == is_whole
+    assert ("so an answer here approves nothing" in form["message"]) != is_whole
+    assert form["requestedSchema"]["properties"].keys() == ({"approve"} if is_whole else {"continue"})
+    assert bool(said.get("isError")) != is_whole

@@ -22,7 +22,8 @@ from licet.surfaces.gateway.questions import CannotAsk
 CALLER: ContextVar[CallerLink | None] = ContextVar("licet_gateway_caller", default=None)
 
 BY = "client"
-_LONGEST = 2000  # characters of the arguments that are shown
+_LONGEST = 16_000  # characters of the arguments that are shown
+_MOST_LINES = 20  # of deletes that are shown
 
 
 class ClientApprover:
@@ -44,7 +45,7 @@ class ClientApprover:
         caller = CALLER.get()
         if answered.answer not in ("absent", "expired") or caller is None:
             return answered
-        approves = self._through_client(question.approval.tool) and not question.signed
+        approves = self._through_client(question.approval.tool) and not question.signed and _is_shown_whole(question)
         try:
             said = await caller.ask(Request(0, "elicitation/create", _form(question, answered, approves)))
         except (CannotAsk, ProtocolError):
@@ -66,12 +67,24 @@ class ClientApprover:
             close()
 
 
+def _is_shown_whole(question: Question) -> bool:
+    """Whether a person at the client sees all that a yes would approve."""
+    few = max(len(question.acts), len(question.deletes)) <= _MOST_LINES
+    return few and len(_arguments(question)) <= _LONGEST
+
+
+def _arguments(question: Question) -> str:
+    return msgspec.json.encode(dict(question.arguments)).decode()
+
+
 def _form(question: Question, answered: Answered, approves: bool) -> dict[str, Any]:
-    shown = msgspec.json.encode(dict(question.arguments)).decode()
+    shown = _arguments(question)
     cut = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
     lines = [f"{question.approval.tool} wants to run with {cut}", f"Why it asks: {question.why}"]
-    lines += [f"It deletes: {act}" for act in question.acts[:20]]
-    lines += [f"It may delete and rename without asking again: {rule}" for rule in question.deletes[:20]]
+    lines += [f"It deletes: {act}" for act in question.acts[:_MOST_LINES]]
+    lines += [f"It may delete and rename without asking again: {rule}" for rule in question.deletes[:_MOST_LINES]]
+    if not _is_shown_whole(question):
+        lines.append("There is more of it than can be shown here, so an answer here approves nothing.")
     if approves:
         lines.append("May it run?")
         wanted = {"approve": {"type": "boolean", "title": "Let it run", "description": "Yes lets this call run once."}}
