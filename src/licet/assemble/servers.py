@@ -155,7 +155,7 @@ async def started(plan: ServerPlan, ports: Ports, secrets: PlacedSecrets, workdi
     if binary is None:
         raise ServerError(f"the program of server `{server.name}` is not there: {os.path.basename(program.argv[0])}")
     environment = {**program.environment, **secrets.environment}
-    directory = workdir if reach.grant.has(Use(f"fs:read:{workdir}")) else "/"
+    directory = workdir if server.kind == "native" else _start_directory(reach.grant, workdir)
     command = Command(binary, program.argv, environment, directory, b"", _FOREVER, _OUTPUT, runtime=program.readable)
     walls = _NoWalls() if server.kind == "native" else ports.sandbox.walls(grant)
     try:
@@ -163,6 +163,15 @@ async def started(plan: ServerPlan, ports: Ports, secrets: PlacedSecrets, workdi
             yield running
     except (SandboxUnavailable, Unavailable) as wrong:
         raise ServerError(f"the server `{server.name}` cannot be started: {wrong}") from None
+
+
+def _start_directory(grant: CapabilitySet, workdir: str) -> str:
+    """Where a server starts: rules on arguments take a relative path as one from the working directory.
+
+    Behind walls that directory is there if the server holds it, or something that exists in it.
+    """
+    inside = CapabilitySet((f"fs:*:{workdir}",)) & grant
+    return workdir if any(os.path.exists(rule.scope) for rule in inside.allow) else "/"
 
 
 class _NoWalls:
