@@ -31,6 +31,7 @@ BELOW = {
     ("file:///srv/data/..", "file:///srv/data"): False,
     ("file:///srv/data/./a", "file:///srv/data"): False,
     ("file:///srv/data/%2e%2e/etc", "file:///srv/data"): False,
+    ("file:///srv/data/%25252e%25252e/etc", "file:///srv/data"): False,
     ("file:///srv/data/a%2Fb", "file:///srv/data"): False,
     ("file:///srv/data/a%5cb", "file:///srv/data"): False,
     ("file:///srv/data\\..\\etc", "file:///srv/data"): False,

@@ -343,6 +343,8 @@ READS: list[tuple[str, dict[str, Any], str, str]] = [
     ("resources/read", {"uri": "file:///etc/passwd"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
     ("resources/read", {"uri": "file:///data/../etc"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
     ("resources/read", {"uri": "file:///data/%2e%2e/etc"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///data/{/../../etc"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///data{base/a"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
     ("prompts/get", {"name": "greet", "arguments": {"who": "you"}}, "files.prompts", ""),
     ("completion/complete", {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "who", "value": "a"}},
      "files.prompts", ""),
@@ -351,6 +353,9 @@ READS: list[tuple[str, dict[str, Any], str, str]] = [
      "files.resources", ""),
     ("completion/complete",
      {"ref": {"type": "ref/resource", "uri": "file:///home/{name}"}, "argument": {"name": "name", "value": "a"}},
+     "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
+    ("completion/complete",
+     {"ref": {"type": "ref/resource", "uri": "file:///data/{x}/../../etc"}, "argument": {"name": "x", "value": "a"}},
      "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
 ]  # fmt: skip
 
@@ -386,6 +391,8 @@ def _has(sent: dict[str, Any], wanted: dict[str, Any]) -> bool:
 def test_a_prompt_that_is_not_listed_is_unknown(gateway: Running) -> None:
     with pytest.raises(Failed, match="there is no prompt `secret`"):
         gateway.run(lambda client: client.request("prompts/get", {"name": "secret"}))
+    receipt = gateway.receipt()
+    assert (receipt.tool, receipt.reason) == ("prompts/get", "UNKNOWN_TOOL")
 
 
 def test_subscriptions_follow_the_resources_and_are_recorded(gateway: Running) -> None:

@@ -115,8 +115,8 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def below(uri: str, prefix: str) -> bool:
     """Whether a URI is `prefix` or lies below it, by whole segments.
 
-    A URI with `.` or `..` segments, encoded slashes or dots, or backslashes is below nothing: a server may read it as
-    another path.
+    A URI with `.` or `..` segments, slashes or dots that are encoded (also several times), or backslashes is below
+    nothing: a server may read it as another path.
 
     >>> below("file:///srv/data/a.txt", "file:///srv/data"), below("file:///srv/database", "file:///srv/data")
     (True, False)
@@ -127,7 +127,7 @@ def below(uri: str, prefix: str) -> bool:
     return uri == prefix or uri.startswith((start, f"{prefix}?", f"{prefix}#"))
 
 
-_LEAVES = re.compile(r"/\.{1,2}(?:[/?#]|$)|%2[eEfF]|%5[cC]|\\|[\x00-\x20\x7f]")
+_LEAVES = re.compile(r"/\.{1,2}(?:[/?#]|$)|%(?:25)*(?:2[eEfF]|5[cC])|\\|[\x00-\x20\x7f]")
 
 
 def host_rule(url: str) -> str:

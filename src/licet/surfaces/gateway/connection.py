@@ -271,12 +271,21 @@ class Connection:
     async def _read_resource(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
         uri = _text(params, "uri")
         await self._backend.ready()
-        return self._from_server(call, await self._backend.read(self._catalog.server_of(uri), uri, call))
+        try:
+            server = self._catalog.server_of(uri)
+        except ProtocolError:
+            await self._backend.unknown(call.method, {"uri": uri})
+            raise
+        return self._from_server(call, await self._backend.read(server, uri, call))
 
     async def _get_prompt(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
         shown, arguments = _text(params, "name"), _object(params, "arguments")
         await self._backend.ready()
-        server, name = self._catalog.prompt(shown)
+        try:
+            server, name = self._catalog.prompt(shown)
+        except ProtocolError:
+            await self._backend.unknown(call.method, {"name": shown})
+            raise
         return self._from_server(call, await self._backend.prompt(server, name, arguments, call))
 
     async def _complete(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:

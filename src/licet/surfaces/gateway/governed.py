@@ -144,7 +144,7 @@ class GovernedBackend:
         return value
 
     async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
-        """Let the gate refuse and record a call of a tool that the client was not shown."""
+        """Let the gate refuse and record a call of a tool, resource or prompt that the client was not shown."""
         known = name in self._shown_policy().tools  # by its full name, which no client is shown
         await self._session.call(f"{name} (not shown)" if known else name, arguments)
 
@@ -181,7 +181,8 @@ class GovernedBackend:
     async def _read(
         self, server: str, tool: str, arguments: dict[str, Any], client: CallerLink | None, wanted: Wanted
     ) -> Shaped:
-        if (why := self._unlisted(server, tool, arguments)) and self._session.observing is None:
+        method = wanted[0] if wanted is not None else ""
+        if (why := self._unlisted(server, tool, arguments, method)) and self._session.observing is None:
             await self._session.call(f"{server}.{tool} (not listed)", arguments)  # refused and recorded
             raise Refusal("ARGUMENT_NOT_ALLOWED", f"ARGUMENT_NOT_ALLOWED: {why}")
         result = await self._governed(f"{server}.{tool}", arguments, client, wanted)
@@ -191,10 +192,15 @@ class GovernedBackend:
             raise Refusal("LIMIT_OUTPUT", "LIMIT_OUTPUT: the result is longer than this tool may return")
         return result.value
 
-    def _unlisted(self, server: str, tool: str, arguments: dict[str, Any]) -> str:
-        """Why a resource or prompt may not be used, whatever the manifest admits; empty if it may."""
+    def _unlisted(self, server: str, tool: str, arguments: dict[str, Any], method: str) -> str:
+        """Why a resource or prompt may not be used, whatever the manifest admits; empty if it may.
+
+        Only a template that the server offers has variables: in any other URI, a brace is an ordinary character.
+        """
         name, terms = arguments.get("uri", arguments.get("name", "")), self._servers[server]
-        is_listed = terms.shows_prompt(name) if tool == PROMPTS else terms.shows_resource(before_variables(name))
+        is_listed = terms.shows_prompt(name) if tool == PROMPTS else terms.shows_resource(name)
+        if method == "completion/complete" and tool == RESOURCES and self._lists.is_template(server, name):
+            is_listed = terms.shows_resource(before_variables(name))
         return "" if is_listed else f"`servers.{server}.{tool}` does not list it"
 
     async def _governed(
@@ -217,7 +223,7 @@ class GovernedBackend:
             if observed is None:
                 raise Stopped("MANIFEST_CHANGED", why, ran=False)
             observed.note("MANIFEST_CHANGED", why)
-        if wanted and observed is not None and (why := self._unlisted(server, tool, call.arguments)):
+        if wanted and observed is not None and (why := self._unlisted(server, tool, call.arguments, method)):
             observed.note("ARGUMENT_NOT_ALLOWED", why)
         if not wanted and not self._lists.is_offered(server, "tools", tool):
             text = f"the server `{server}` does not offer `{tool}` to this client"
@@ -367,5 +373,8 @@ def _changed(one: RunningServer, method: str, params: dict[str, Any]) -> str:
 
     Resources are not compared: their sizes and dates change, and a client is shown what was locked.
     """
+    ref = params.get("ref") if method == "completion/complete" else None
+    if ref is not None:
+        return one.refusal_of("prompts", ref["name"]) if ref["type"] == "ref/prompt" else ""
     kind = {"tools/call": "tools", "prompts/get": "prompts"}.get(method, "")
     return one.refusal_of(kind, params["name"]) if kind else ""

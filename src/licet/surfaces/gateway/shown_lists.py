@@ -61,6 +61,10 @@ class ShownLists:
         one = self.running[server]
         return one.live is None or one.offers(kind, name)
 
+    def is_template(self, server: str, uri: str) -> bool:
+        """Whether the client is shown this template of a server."""
+        return any(one.server == server and one.definition.get("uriTemplate") == uri for one in self.templates())
+
     def definition(self, server: str, kind: str, name: str) -> dict[str, Any]:
         """A locked definition, with the directories of this machine."""
         kept = self._definitions.get((server, kind, name))
@@ -106,7 +110,8 @@ class ShownLists:
                 continue
             listed = one.server.shows_prompt if kind == "prompts" else one.server.shows_resource
             for item in getattr(source, kind):
-                is_listed = self._all_listed or listed(before_variables(str(item[key])))
+                known = before_variables(str(item[key])) if kind == "templates" else str(item[key])
+                is_listed = self._all_listed or listed(known)
                 if is_listed and self.is_offered(name, kind, str(item[key])):
                     found.append(Offered(name, local(item, self._places)))
         return found
