@@ -11,6 +11,7 @@ import pytest
 
 from licet.surfaces.gateway import exchange
 from licet.surfaces.gateway.jsonrpc import Notification
+from licet.surfaces.gateway.link import Rate
 from licet.surfaces.gateway.upstream import Answer, Gone, TimedOut, UpstreamError
 
 from .servers import RecordingPeer, call, seen, serving, text_of
@@ -320,8 +321,7 @@ def test_a_storm_of_notifications_is_cut(era: str) -> None:
         storm = ["repeat", 20_000, ["notify", CHANGED, {}]]
         script = {"era": era, "capabilities": capabilities, "calls": {"storm": [storm, ["text", "ok"]]}}
         async with serving(script, peer) as upstream:
-            upstream._exchange._clock = lambda: 0.0
-            upstream._exchange._since = 0.0
+            upstream._exchange._rate = Rate(1_000, 200, lambda: 0.0)
             await call(upstream, "echo")
             return text_of(await call(upstream, "storm"))
 

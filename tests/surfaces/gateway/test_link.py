@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from licet.guard.redaction.redact import BLOCK, Redactor
 from licet.surfaces.gateway.byte_streams import ThreadedSink, ThreadedSource, pipe_source, shared_sink, shared_source
 from licet.surfaces.gateway.jsonrpc import MOST_BYTES
 from licet.surfaces.gateway.link import Flood, Gone, Lines, LogLines, PipeLink
@@ -189,21 +190,70 @@ def test_closing_twice_and_closing_while_someone_sends_is_fine() -> None:
     assert isinstance(asyncio.run(scene()), Gone)
 
 
-def test_every_line_goes_through_the_filter_also_on_stderr() -> None:
+def hiding(secret: str = "hunter2") -> Redactor:
+    redactor = Redactor()
+    redactor.add("TOKEN", secret)
+    return redactor
+
+
+# What a server writes, and what is left of it.
+REDACTED = [
+    ("error hunter2", "error [redacted TOKEN]"),
+    ('{"text":"hunter2"}', '{"text":"[redacted TOKEN]"}'),
+    ("nothing", "nothing"),
+]
+
+
+@pytest.mark.parametrize(("line", "clean"), REDACTED)
+def test_secrets_are_taken_out_of_every_line_also_on_stderr(line: str, clean: str) -> None:
     logged: list[str] = []
 
-    def hide(line: bytes) -> bytes:
-        return line.replace(b"hunter2", b"[hidden]")
-
     async def scene() -> bytes:
-        async with linked(sh("echo error hunter2 >&2; echo result hunter2"), filter=hide, log=logged.append) as (
-            link,
-            _,
-        ):
+        script = sh(f"echo '{line}' >&2; echo '{line}'")
+        async with linked(script, redactor=hiding(), log=logged.append) as (link, _):
             return await link.receive()
 
-    assert asyncio.run(scene()) == b"result [hidden]"
-    assert logged == ["error [hidden]"]
+    assert asyncio.run(scene()) == clean.encode()
+    assert logged == [clean]
+
+
+def test_other_tasks_run_while_secrets_are_searched_in_a_long_line() -> None:
+    blocks = 10
+
+    async def scene() -> int:
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async with linked(sh("read end"), redactor=hiding()) as (link, _):
+            link._lines = Long(blocks * BLOCK)  # type: ignore[assignment] # a line that is there at once
+            task = asyncio.create_task(others())
+            await link.receive()
+            task.cancel()
+            return turns
+
+    assert asyncio.run(scene()) >= blocks - 1
+
+
+class Long:
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    async def receive(self) -> bytes:
+        return b"\\" * self.size
+
+
+def test_the_part_of_a_log_line_that_is_shown_has_no_half_of_a_secret() -> None:
+    told: list[str] = []
+    log = LogLines(told.append, hiding("hunter2-and-more"))
+    log.feed(b"x" * 1_995 + b"hunter2-and-more\n")
+    [line] = told
+    assert "hunter" not in line
+    assert line.endswith(" …")
 
 
 # Logs -----------------------------------------------------------------------------------------------------------------

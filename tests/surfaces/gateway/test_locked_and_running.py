@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.levels import needs_walls
 
-from .clients import Client, text_of
+from .clients import Client, Failed, text_of
 from .workspaces import Workspace, notes
 
 
@@ -94,3 +94,66 @@ def test_directories_in_a_locked_schema_are_those_of_this_machine(tmp_path: Path
     assert f"{place}/a" in fine
     assert wrong.startswith("INPUT_INVALID")
     assert not [line for line in workspace.reports if "unlike in licet.lock" in line]
+
+
+def test_a_relative_path_is_opened_where_it_was_checked(tmp_path: Path, store_path: Path) -> None:
+    """The tool holds the directory below the working directory, and its server also the one of that name below `/`."""
+    needs_walls()
+    outside = tmp_path / "notes"
+    relative = str(outside / "a").lstrip("/")
+    inside = tmp_path / "policy" / relative
+    for file, text in ((outside / "a", "outside"), (inside, "inside")):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    path = {"type": "object", "properties": {"path": {"type": "string"}}}
+    held = f"fs:read:{inside.parent}"
+    server = {
+        "script": {"tools": [{"name": "read", "inputSchema": path}], "calls": {"read": [["read", relative]]}},
+        "grants": [held, f"fs:read:{outside}"],
+        "tools": {"read": {"effect": "read_only", "needs": [held], "args": {"path": {"scope": "fs:read"}}}},
+    }
+    given = {"tools": ["s.read"], "fs_reach": {"read": [str(inside.parent), str(outside)]}}
+    workspace = Workspace(tmp_path / "policy", store_path / "state", {"s": server}, given)
+
+    async def steps() -> str:
+        async with workspace.gateway() as client:
+            return await client.say("read", {"path": relative})
+
+    assert asyncio.run(steps()) == "inside"
+
+
+def test_a_server_that_floods_fills_no_log(tmp_path: Path, store_path: Path) -> None:
+    needs_walls()
+    answers = ["repeat", 2_000, ["line", json.dumps({"jsonrpc": "2.0", "id": 10**6, "result": {}})]]
+    server = {
+        "script": {"tools": ["flood"], "calls": {"flood": [answers, ["text", "ok"]]}},
+        "tools": {"flood": {"effect": "read_only"}},
+    }
+    workspace = Workspace(tmp_path / "policy", store_path / "state", {"s": server}, {"tools": ["s.flood"]})
+
+    async def steps() -> str:
+        async with workspace.gateway() as client:
+            return await client.say("flood")
+
+    assert asyncio.run(steps()) == "ok"
+    assert 200 <= len(workspace.reports) < 1_000
+
+
+@pytest.mark.parametrize("method", ["prompts/get", "completion/complete"])
+def test_a_prompt_that_changed_is_neither_got_nor_completed(tmp_path: Path, store_path: Path, method: str) -> None:
+    needs_walls()
+    server = {
+        "script": {"prompts": [{"name": "greet", "description": "do as I say"}]},
+        "locked": {"prompts": [{"name": "greet"}]},
+        "tools": {"echo": {"effect": "read_only"}},
+        "prompts": ["greet"],
+    }
+    workspace = Workspace(tmp_path / "policy", store_path / "state", {"s": server}, {"tools": ["s.echo", "s.prompts"]})
+    ref = {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "a", "value": ""}}
+
+    async def steps() -> None:
+        async with workspace.gateway() as client:
+            await client.request(method, {"name": "greet"} if method == "prompts/get" else ref)
+
+    with pytest.raises(Failed, match="MANIFEST_CHANGED"):
+        asyncio.run(steps())

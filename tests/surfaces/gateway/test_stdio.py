@@ -1,7 +1,9 @@
 """`licet gateway` as a process: a client over its standard streams, its end, and the ends of its servers."""
 
 import asyncio
+import io
 import json
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from licet.surfaces.cli.gateway import report
 from pins import trust
 from sandbox.levels import needs_walls
 
@@ -168,6 +171,24 @@ def test_without_servers_the_command_says_what_to_use(tmp_path: Path, store_path
     errors, code = asyncio.run(scene())
     assert "there are no `servers:` to stand in front of" in errors
     assert code not in (0, None)
+
+
+def test_a_report_that_nobody_reads_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as end, os.fdopen(writing, "w") as errors:
+        monkeypatch.setattr(sys, "stderr", errors)
+        for _ in range(1_000):
+            report("x" * 10_000)
+        written = end.read1()
+    assert written.startswith(b"licet: xxx")
+    assert max(map(len, written.split(b"\n"))) <= 4_000
+
+
+@pytest.mark.parametrize("closed", [None, io.StringIO()], ids=["none", "no file"])
+def test_a_report_needs_no_standard_error(monkeypatch: pytest.MonkeyPatch, closed: io.StringIO | None) -> None:
+    monkeypatch.setattr(sys, "stderr", closed)
+    report("x")
+    assert closed is None or closed.getvalue() == "licet: x\n"
 
 
 def servers_of(pid: int) -> list[int]:

@@ -1,11 +1,12 @@
 """`licet gateway`: an MCP server over stdio, in front of the servers of a workspace, under one manifest."""
 
 import asyncio
+import select
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from licet.surfaces.gateway.observe import Observation
 
 _LONGEST_OBSERVING = timedelta(hours=24)
+_LONGEST_REPORT = 4000  # bytes, less than a page
 
 
 def serving_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,5 +186,18 @@ def serve(
 
 
 def report(line: str) -> None:
-    """Tell the operator something. Standard output belongs to the client."""
-    print(f"licet: {visible(line)}", file=sys.stderr, flush=True)
+    """Tell the operator something. Standard output belongs to the client.
+
+    A line that nobody has room for is dropped: a client that does not read standard error must not stop the gateway.
+    """
+    if sys.stderr is not None and _has_room(sys.stderr):  # None if it was closed
+        text = f"licet: {visible(line)}".encode()[:_LONGEST_REPORT].decode(errors="ignore")
+        print(text, file=sys.stderr, flush=True)
+
+
+def _has_room(stream: TextIO) -> bool:
+    """Whether a line can be written without waiting. A pipe with any room has room for a page."""
+    try:
+        return bool(select.select([], [stream.fileno()], [], 0)[1])
+    except (OSError, ValueError):  # it is no file, or closed
+        return True

@@ -240,7 +240,7 @@ def _links(
             streams = running.handed()
             pipes = PipeLink(
                 *streams,
-                filter=placed.redactor.json if placed.redactor else None,
+                redactor=placed.redactor,
                 log=lambda line: report(f"{server.name}: {line}"),
             )
             try:

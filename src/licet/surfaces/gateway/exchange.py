@@ -25,7 +25,7 @@ from licet.surfaces.gateway.jsonrpc import (
     read_message,
     write_message,
 )
-from licet.surfaces.gateway.link import Flood, Gone, Link
+from licet.surfaces.gateway.link import Flood, Gone, Link, Rate
 
 MOST_ASKS = 32  # requests of the other side at once
 MOST_BAD_LINES = 10_000  # in a row
@@ -129,8 +129,7 @@ class Exchange:
         self._asks: dict[Id, asyncio.Task[None]] = {}  # requests of the other side
         self._sending: set[asyncio.Task[None]] = set()  # what nobody waits for
         self._bad_lines = 0
-        self._clock = clock
-        self._allowance, self._since, self._dropped = float(_NOTIFICATIONS), clock(), 0
+        self._rate, self._dropped = Rate(_NOTIFICATIONS, _NOTIFICATIONS_A_SECOND, clock), 0
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read())
 
@@ -198,7 +197,7 @@ class Exchange:
             self._finish("it closed its output")
         except Flood as flood:
             self._finish(f"it sent {flood}")
-        except Exception as wrong:  # of a filter or a handler
+        except Exception as wrong:  # of the redactor or a handler
             self._finish(f"an error in the gateway: {type(wrong).__name__}: {wrong}")
         await self._link.close()  # requests that are still being sent wait no longer
 
@@ -258,15 +257,11 @@ class Exchange:
 
     def _is_allowed(self) -> bool:
         """Whether one more notification is within the rate."""
-        now = self._clock()
-        self._allowance = min(_NOTIFICATIONS, self._allowance + (now - self._since) * _NOTIFICATIONS_A_SECOND)
-        self._since = now
-        if self._allowance < 1:
+        if not self._rate.take():
             if not self._dropped:
                 self._handler.reported("too many notifications: some are dropped")
             self._dropped += 1
             return False
-        self._allowance -= 1
         self._dropped = 0
         return True
 

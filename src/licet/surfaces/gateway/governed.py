@@ -26,7 +26,7 @@ from licet.surfaces.gateway.client_approvals import CALLER
 from licet.surfaces.gateway.eras import Result as Shaped
 from licet.surfaces.gateway.exchange import TimedOut, UpstreamError
 from licet.surfaces.gateway.jsonrpc import Id, Notification, Request
-from licet.surfaces.gateway.link import Gone
+from licet.surfaces.gateway.link import Gone, Rate
 from licet.surfaces.gateway.observe import closing_lines
 from licet.surfaces.gateway.own_tools import own_result
 from licet.surfaces.gateway.questions import CannotAsk
@@ -39,6 +39,8 @@ from licet.surfaces.gateway.shown_lists import ShownLists, before_variables
 _MORE_SECONDS = 5.0  # so that the clock of the gate, which stands while a person is asked, ends a call first
 _MOST_NOTES = 50  # in the receipt of one call
 _LONGEST_CLAIM = 200  # characters of what a client says of itself
+_REPORTS = 200  # about one server at once
+_REPORTS_A_SECOND = 5
 
 Wanted = tuple[str, dict[str, Any]] | None  # a method and its parameters; None for a plain tool call
 
@@ -80,6 +82,7 @@ class GovernedBackend:
         self._gate, self._session = gate, session
         self._servers, self._report = servers, report
         self._calls = RunningCalls()
+        self._reports = {name: Rate(_REPORTS, _REPORTS_A_SECOND) for name in servers}
         self._asks = ServerAsks(gate, session, servers, self._calls, may_know_root, report)
         self.running: dict[str, RunningServer] = {}
         self.front: Any = Front()
@@ -314,6 +317,8 @@ class GovernedBackend:
             self._report(str(event[0]))
             return
         server, text = map(str, event)
+        if not self._reports[server].take():  # a server that floods must not fill a log
+            return
         self._report(f"{server}: {text}")
         for call in self._calls.at(server)[:1]:
             call.note(f"the server sent what was dropped: {text[:200]}")

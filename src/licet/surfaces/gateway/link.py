@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from licet.guard.redaction.redact import Redactor, in_turn, shown
 from licet.surfaces.gateway.byte_streams import (
     Gone,
     Sink,
@@ -22,7 +23,7 @@ from licet.surfaces.gateway.byte_streams import (
 )
 from licet.surfaces.gateway.jsonrpc import MOST_BYTES
 
-__all__ = ["Flood", "Gone", "Lines", "Link", "LogLines", "PipeLink", "StdioLink"]
+__all__ = ["Flood", "Gone", "Lines", "Link", "LogLines", "PipeLink", "Rate", "StdioLink"]
 
 _MOST_IN_A_ROW = 32  # lines before other tasks get a turn
 _LONGEST_LOG_LINE = 2_000  # characters
@@ -49,6 +50,24 @@ class Link(Protocol):
 
     async def close(self) -> None:
         """End it. Lines that were not read are dropped."""
+
+
+class Rate:
+    """Allows so many things at once, and so many a second after that."""
+
+    def __init__(self, at_once: int, a_second: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._a_second, self._clock = at_once, a_second, clock
+        self._left, self._since = float(at_once), clock()
+
+    def take(self) -> bool:
+        """Whether one more is allowed; it then counts."""
+        now = self._clock()
+        self._left = min(self._most, self._left + (now - self._since) * self._a_second)
+        self._since = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
 
 
 class Lines:
@@ -92,7 +111,7 @@ class Lines:
 class PipeLink:
     """Lines to and from a server process, over the pipes of its standard streams. The link owns the pipes.
 
-    `filter` is applied to each line that comes, also on stderr, before anybody sees it. It sees one line at a time.
+    The secrets of `redactor` are taken out of each line that comes, also on stderr, before anybody sees it.
     """
 
     def __init__(
@@ -101,28 +120,28 @@ class PipeLink:
         stdout: int,
         stderr: int | None = None,
         *,
-        filter: Callable[[bytes], bytes] | None = None,  # noqa: A002
+        redactor: Redactor | None = None,
         log: Callable[[str], None] | None = None,
         grace: float = 2.0,
     ) -> None:
         self._sink = pipe_sink(stdin)
         self._source = pipe_source(stdout)
         self._lines = Lines(self._source)
-        self._filter = filter
+        self._redactor = redactor or None  # one without secrets has nothing to do
         self._grace = grace
         self._errors = pipe_source(stderr) if stderr is not None else None
         self._logging: asyncio.Task[None] | None = None
         if self._errors is not None:
-            self._logging = asyncio.create_task(LogLines(log, filter).drain(self._errors))
+            self._logging = asyncio.create_task(LogLines(log, self._redactor).drain(self._errors))
 
     async def receive(self) -> bytes:
         """One line without its newline; no bytes when the server has ended. Raises `Flood`."""
-        while line := await self._lines.receive():
-            if self._filter is not None:
-                line = self._filter(line)
-            if line:
-                return line
-        return b""
+        line = await self._lines.receive()
+        if self._redactor is not None and line:
+            # In turn with other work: a long line takes a minute, which may cost this server time, and no other.
+            work = self._redactor.work(line, as_json=line.lstrip().startswith(b"{"))
+            line = await in_turn(work)
+        return line
 
     async def send(self, line: bytes) -> None:
         """Send a line, or wait for the server to read. Raises `Gone`."""
@@ -152,13 +171,12 @@ class LogLines:
     def __init__(
         self,
         log: Callable[[str], None] | None,
-        filter: Callable[[bytes], bytes] | None = None,  # noqa: A002
+        redactor: Redactor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
-        self._filter = filter
-        self._clock = clock
-        self._allowance, self._since = float(_LOG_LINES), clock()
+        self._redactor = redactor or None
+        self._rate = Rate(_LOG_LINES, _LOG_LINES_A_SECOND, clock)
         self._dropped = 0
         self._buffer = bytearray()
 
@@ -185,18 +203,17 @@ class LogLines:
     def _tell(self, line: bytes) -> None:
         if self._log is None or not line.strip():
             return
-        now = self._clock()
-        self._allowance = min(_LOG_LINES, self._allowance + (now - self._since) * _LOG_LINES_A_SECOND)
-        self._since = now
-        if self._allowance < 1:
+        if not self._rate.take():
             self._dropped += 1
             return
         self._tell_dropped()
-        self._allowance -= 1
-        if self._filter is not None:
-            line = self._filter(line)
-        text = line.decode(errors="replace").rstrip("\r")
-        self._log(text if len(text) <= _LONGEST_LOG_LINE else text[:_LONGEST_LOG_LINE] + " …")
+        if self._redactor is None:
+            text, is_cut = line.decode(errors="replace"), False
+        else:  # no more than the part that is shown is searched
+            text, is_cut = shown(self._redactor.beginning(line, _LONGEST_LOG_LINE)), len(line) > _LONGEST_LOG_LINE
+        text = text.rstrip("\r")
+        is_cut |= len(text) > _LONGEST_LOG_LINE
+        self._log(text[:_LONGEST_LOG_LINE] + " …" if is_cut else text)
 
     def _tell_dropped(self) -> None:
         if self._dropped and self._log is not None:

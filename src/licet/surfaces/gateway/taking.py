@@ -52,7 +52,6 @@ from licet.core.policy.servers import Server
 from licet.errors import LicetError
 from licet.guard.execution import Running
 from licet.guard.ports import Ports
-from licet.guard.redaction.redact import Redactor
 from licet.policy_files.server_tools import refusal_of_name
 from licet.surfaces.gateway.jsonrpc import METHOD_NOT_FOUND, Id, Notification, Request
 from licet.surfaces.gateway.link import Flood, Gone, Link, PipeLink
@@ -226,7 +225,7 @@ async def _ask(plan: ServerPlan, secrets: PlacedSecrets, setup: Setup, era: Era,
     running = None
     try:
         async with started(plan, setup.ports, secrets, setup.workdir) as running:
-            link = PipeLink(*running.handed(), filter=line_filter(secrets.redactor), log=log.append)
+            link = PipeLink(*running.handed(), redactor=secrets.redactor, log=log.append)
             try:
                 return await _definitions(plan.server, link, era)
             except Gone:
@@ -250,17 +249,6 @@ def _ending(running: Running | None) -> str:
     if ending is None:
         return ""
     return f"it ended with code {ending.returncode}" + (f" ({ending.limit})" if ending.limit else "")
-
-
-def line_filter(redactor: Redactor) -> Callable[[bytes], bytes] | None:
-    """A function that takes the secrets of a server out of a line that it wrote; None if it has none."""
-    if not redactor:
-        return None
-
-    def clean(line: bytes) -> bytes:
-        return redactor.json(line) if line.lstrip().startswith(b"{") else redactor.octets(line)
-
-    return clean
 
 
 class _Nobody:
