@@ -111,6 +111,22 @@ def test_a_changed_definition_refuses_the_tool_until_it_is_what_was_locked_again
 
 
 @both_eras
+def test_calls_wait_until_it_is_known_what_changed(era: str) -> None:
+    """Otherwise a call right after the announcement would still be compared with the old definitions."""
+    was, other = {"name": "a", "description": "x"}, {"name": "a", "description": "y"}
+    script = {"tools": [was, "worse"], "capabilities": CHANGING, "calls": {"worse": changed_to(other, "worse")}}
+
+    async def steps(server: Kept) -> None:
+        await call(server.one.upstream(), "worse")
+        await server.until(lambda: server.one.upstream().changed.is_set() or not server.one._settled.is_set())
+        await asyncio.sleep(0)
+        await server.one.settled()
+        assert "has another description" in server.one.refusal_of("tools", "a")
+
+    kept(steps, script, locked=[was, "worse"], era=era)
+
+
+@both_eras
 def test_a_server_that_does_not_say_what_changed_is_not_called(era: str) -> None:
     script = {
         "tools": ["a", "twice", "again"],

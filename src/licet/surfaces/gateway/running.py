@@ -148,12 +148,18 @@ class RunningServer:
                 await upstream.close()
 
     async def _watch(self, upstream: Upstream) -> None:
-        """Compare its definitions again whenever it says that they changed."""
+        """Compare its definitions again whenever it says that they changed. Its calls wait for that."""
         while True:
             await upstream.changed.wait()
+            self._settled.clear()
             upstream.changed.clear()
-            while not await self._is_clear(upstream):
+            try:
+                is_clear = await self._is_clear(upstream)
+            finally:
+                self._settled.set()
+            while not is_clear:
                 await asyncio.sleep(LOOK_AGAIN)
+                is_clear = await self._is_clear(upstream)
 
     async def _is_clear(self, upstream: Upstream) -> bool:
         """Look at what it offers now. Its tools are refused as long as that is not known."""
