@@ -35,7 +35,8 @@ def with_pin(manifest: Manifest, path: str | Path) -> Manifest:
             hint = "every gate refuses it: review it with `licet diff`, then take it with `licet lock --update`"
             found = f"{digest} for {name}, which is now another policy"
             problem = Problem(Origin(str(place), 1, 1), found, f"{manifest.digest}", hint, "warning")
-            return replace(manifest, lock_problem=problem)
+            # Reviews of the change still know the definitions of servers. Gates look at `lock_problem` first.
+            return replace(manifest, lock_problem=problem, lock=lock)
     if lock is not None:
         return replace(manifest, pinned="licet.lock", lock=lock)
     return replace(manifest, pinned="licet trust") if _is_trusted(path, manifest) else manifest

@@ -615,6 +615,23 @@ def test_a_check_names_what_changed_and_starts_no_server(here: Path) -> None:
     assert "found a lock that has not format 1" in run("check", "--locked", "a.yaml", code=1).stdout
 
 
+def test_a_stale_lock_does_not_hide_what_changed(here: Path) -> None:
+    """A reviewer compares before the change is taken: the definitions of servers are still those of the lock."""
+    server = {**scripted(tools=["echo"]), "tools": {"*": {"effect": "read_only"}}}
+    content: dict[str, Any] = {"agent": "a", "servers": {"s": server}, "capabilities": {"tools": ["s.echo"]}}
+    (here / "a.yaml").write_text(json.dumps(content))
+    run("lock", "a.yaml")
+    (here / "before").mkdir()
+    for name in ("a.yaml", "licet.lock"):
+        shutil.copy(here / name, here / "before" / name)
+    content["capabilities"]["fs_reach"] = {"read": ["/etc"]}
+    (here / "a.yaml").write_text(json.dumps(content))
+    changes = run("diff", "before/a.yaml", "a.yaml", code=1).stdout.splitlines()
+    assert [line.partition("  (")[0] for line in changes] == ["+ the ceiling allows fs:read:/etc"]
+    assert "cannot be called" not in run("check", "a.yaml").stdout
+    assert "which is now another policy" in run("gateway", "a.yaml", code=1).stderr
+
+
 def test_a_lock_elsewhere_says_nothing(here: Path) -> None:
     """A tool may write in a granted directory: a lock that it plants there pins nothing."""
     policy()

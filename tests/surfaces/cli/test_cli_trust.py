@@ -150,6 +150,12 @@ def test_a_call_with_arguments_and_no_tool_says_so(words: list[str]) -> None:
     assert "Missing argument 'TOOL'" in result.stderr
 
 
+def test_a_call_without_words_lists_the_tools_of_the_policy_here() -> None:
+    write(POLICY)
+    listed = run("call")
+    assert (listed.exit_code, listed.stdout) == (0, run("call", INSIDE).stdout)
+
+
 # What is used --------------------------------------------------------------------------------------------------------
 
 NOT_ACCEPTED = ".licet/licet.yaml has not been accepted: review and accept it with `licet trust`, or name it\n"

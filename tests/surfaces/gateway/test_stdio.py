@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -67,6 +68,24 @@ def test_a_client_is_served_over_standard_streams(workspace: Workspace, era: str
     assert (said, echoed) == ("x", {"é": "\u2028"})
     assert "licet: s: hear me \\u202e" in errors
     assert code == 0
+
+
+def test_without_a_working_directory_it_is_that_of_the_policy(workspace: Workspace) -> None:
+    """Clients start their servers anywhere, often in `/`: `${workdir}` must not be the whole disk then."""
+    command = [*LICET, "gateway", str(workspace.place / AGENT), "--state", str(workspace.state)]
+
+    async def scene() -> str:
+        async with process_client(["env", "--chdir=/", *command]) as (client, _):
+            await client.tools()
+        return "".join(client.errors)
+
+    assert f"licet: ${{workdir}} is {workspace.place}\n" in asyncio.run(scene())
+
+
+def test_a_working_directory_that_is_not_there_is_refused(workspace: Workspace, tmp_path: Path) -> None:
+    command = [*LICET, "gateway", str(workspace.place / AGENT), "--workdir", str(tmp_path / "nowhere")]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert (done.returncode, "there is no such directory" in done.stderr) == (1, True)
 
 
 def test_one_connection_is_one_session_and_a_session_can_be_continued(workspace: Workspace) -> None:

@@ -60,6 +60,8 @@ def named_first(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     It does if it ends or begins like a path, or if there is such a file. If the policy here has a tool of that name
     too, the command asks which one is meant.
     """
+    if not words:
+        return None, ()
     first, rest = words[0], tuple(words[1:])
     if not first.lower().endswith(_ENDINGS) and not first.startswith(_BEGINNINGS):
         if not os.path.isfile(first):

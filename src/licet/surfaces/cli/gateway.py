@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
+from msgspec.structs import replace
 
+from licet.assemble.review import straight
 from licet.assemble.state import state_directory
 from licet.core.algebra.scope import visible
 from licet.core.policy.manifest import Manifest
@@ -86,7 +88,8 @@ def command(
 
     The servers are those of `servers:` in licet.yaml, as `licet lock` pinned them. Each runs behind walls made of its
     `grants`. A client sees the tools that MANIFEST admits; every call is checked, recorded, and answered by its server.
-    Reports go to standard error. One connection is one session.
+    Reports go to standard error. One connection is one session. `${workdir}` is the directory of the policy (the parent
+    of `.licet/`), wherever the client starts this, unless --workdir names another.
 
     \b
       licet gateway research.yaml
@@ -106,7 +109,7 @@ def command(
     if not observe and (observe_for is not None or is_open):
         raise click.UsageError("--for and --open are options of --observe")
     ready = click.get_current_context().with_resource(supervisor_ahead())
-    policy, place = served_policy(manifest, state, setting, as_json, observe=observe)
+    policy, place, setting = served_policy(manifest, state, setting, as_json, observe=observe)
     if not policy.servers:
         fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; `licet serve` offers tools", as_json)
     names = naming(policy.servers, "prefixed" if policy.gateway_names == "prefixed" else _plain(policy))
@@ -136,18 +139,24 @@ def _plain(policy: Manifest) -> Any:
 
 def served_policy(
     manifest: Path | None, state: Path | None, setting: Setting, as_json: bool, *, observe: bool = False
-) -> tuple[Manifest, Path]:
-    """The manifest to serve under, and the state directory; exits if it cannot be used.
+) -> tuple[Manifest, Path, Setting]:
+    """The manifest to serve under, the state directory, and the working directory; exits if it cannot be used.
 
-    With `observe` it need not be as it was locked.
+    Clients start their servers anywhere, often in `/`. So `${workdir}` is the directory of the policy if none is named,
+    and not the one that this process happens to be in. With `observe` the policy need not be as it was locked.
     """
     named = named_or_found(manifest, "MANIFEST")
+    workdir = setting.workdir or straight(policy_root(named.path))
+    if not workdir.is_dir():
+        fail(f"--workdir {workdir}: there is no such directory", as_json)
+    setting = replace(setting, workdir=workdir)
     check_setting(named, setting)
     policy = sound_manifest(named.path, setting, as_json)
     require_trust(named, policy, as_json)
     if policy.lock_problem is not None and not observe:
         fail(str(policy.lock_problem), as_json)
-    return policy, state or state_directory(policy_root(named.path))
+    report(f"${{workdir}} is {straight(workdir)}")
+    return policy, state or state_directory(policy_root(named.path)), setting
 
 
 def serve(

@@ -22,12 +22,13 @@ def command(
     """Offer the tools that MANIFEST admits as an MCP server, over standard input and output.
 
     The tools are those of `tools: {NAME: {from: …}}`. Each call is checked, runs behind the walls of its tool, and is
-    recorded, as with `licet call`. Reports go to standard error. One connection is one session.
+    recorded, as with `licet call`. Reports go to standard error. One connection is one session. `${workdir}` is the
+    directory of the policy, unless --workdir names another.
 
     \b
       licet serve research.yaml
     """
-    policy, place = served_policy(manifest, state, setting, as_json)
+    policy, place, setting = served_policy(manifest, state, setting, as_json)
     from licet.assemble.importing import imported_tools
 
     tools = imported_tools(policy)
