@@ -25,6 +25,7 @@ MOST_DOTS = 100  # in one dotted name: to parse an import, Python keeps every pr
 _TOKEN = re.compile(r"\w+|[^\w\s]|\n|\r")
 _WORD = r"[\w\u0080-\U0010ffff]++"
 _DOTTED = re.compile(rf"{_WORD}(?:[\s\\]*+\.[\s\\]*+{_WORD})*+")
+_MANY_DOTS = re.compile(rf"(?:\.[\s\\]*+{_WORD}[\s\\]*+){{{MOST_DOTS + 1}}}")
 
 
 def token_count(text: str) -> int:
@@ -34,8 +35,11 @@ def token_count(text: str) -> int:
 
 def too_expensive_to_parse(text: str) -> tuple[str, str, str] | None:
     """Why a text is too expensive to parse: what was found, what was expected, and the fix; None if it is not."""
-    if (tokens := token_count(text)) > MOST_TOKENS:
+    # Counting takes as long as parsing, so what is cheaper to rule out is ruled out first.
+    if len(text) > MOST_TOKENS and (tokens := token_count(text)) > MOST_TOKENS:
         return f"{tokens} tokens", f"at most {MOST_TOKENS} in one file", "split the module"
+    if not _MANY_DOTS.search(text):
+        return None
     if (dots := max((name[0].count(".") for name in _DOTTED.finditer(text)), default=0)) > MOST_DOTS:
         return f"a name with {dots} dots", f"at most {MOST_DOTS}", "shorten it"
     return None

@@ -6,24 +6,20 @@ other libraries, are not seen, so a person must review each guess.
 """
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
 
-from licet.core.algebra.capability import destination
-from licet.core.algebra.scope import Malformed, binary, path_key, variable
 from licet.core.policy.effects import CLASSES, EffectClass, Level
 from licet.policy_files.source.names import Function
+from licet.policy_files.source.scopes import ANY, host_scope, is_secret, path_scope, program_scope, variable_scope
 from licet.policy_files.source.text import SourceText
 from licet.policy_files.source.values import FunctionValues, SourceNames, TextPrefix
 
 MOST_FUNCTIONS = 100  # per file; more guesses could not be reviewed at once
 
 Category = Literal["network", "secrets", "fs_reach.read", "fs_reach.write", "process", "env"]
-ANY = "*"  # the source does not show which one, so all that the manifest allows
-
 _METHODS: dict[str, EffectClass] = {
     **dict.fromkeys(("get", "head", "options", "stream"), "read_only"),
     **dict.fromkeys(("post", "put", "patch"), "write_limited"),
@@ -60,8 +56,6 @@ _PATH_METHODS: dict[str, str] = {
     **dict.fromkeys(("rename", "replace"), "delete"),
 }
 _ONLY_OF_PATHS = {"read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "rglob"}
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-_HOST = re.compile(r"https?://([^/?#\s]*)([/?#]?)")
 
 
 class Touch(Struct, frozen=True):
@@ -237,14 +231,7 @@ def _effect(method: str, node: ast.Call, scope: FunctionValues) -> EffectClass:
 
 
 def _network(url: TextPrefix | None, effect: EffectClass, what: str, node: ast.AST) -> Touch:
-    host, match = ANY, _HOST.match(url.text) if url else None
-    if match and url and match[1] and "@" not in match[1] and (match[2] or url.complete):
-        try:
-            destination(match[1])
-            host = match[1]
-        except Malformed:
-            host = ANY
-    return Touch("network", host, effect, what, getattr(node, "lineno", 1))
+    return Touch("network", host_scope(url), effect, what, getattr(node, "lineno", 1))
 
 
 def _opened(
@@ -262,51 +249,18 @@ def _opened(
 def _file(act: str, path: TextPrefix | None, what: str, node: ast.AST) -> Touch:
     category: Category = "fs_reach.read" if act == "read" else "fs_reach.write"
     effects: dict[str, EffectClass] = {"read": "read_only", "write": "write_limited", "delete": "full"}
-    return Touch(category, _path(path), effects[act], what, getattr(node, "lineno", 1))
-
-
-def _path(found: TextPrefix | None) -> str:
-    """The scope to declare for a path. If only its beginning is known, it is the directory."""
-    if found is None or not found.text:
-        return ANY
-    text = found.text if found.complete else found.text.rpartition("/")[0]
-    if not text.startswith(("/", "~", "${workdir}")):
-        if found.text.startswith("/"):
-            return ANY  # only the root is known
-        text = f"${{workdir}}/{text}" if text else "${workdir}"
-    try:
-        return path_key(text) or ANY
-    except Malformed:
-        return ANY
+    return Touch(category, path_scope(path), effects[act], what, getattr(node, "lineno", 1))
 
 
 def _program(
     name: str, program: ast.expr | None, shell: ast.expr | None, node: ast.AST, scope: FunctionValues
 ) -> Touch:
-    word = ANY
-    if name in _SHELLS or (isinstance(shell, ast.Constant) and shell.value is True):
-        word = "/bin/sh"
-    else:
-        while isinstance(program, ast.BinOp) and isinstance(program.op, ast.Add):
-            program = program.left
-        program = scope.followed(program)
-        if isinstance(program, ast.List | ast.Tuple) and program.elts:
-            program = program.elts[0]
-        found = scope.prefix_of(program)
-        if found and found.complete:
-            try:
-                word = binary(found.text)
-            except Malformed:
-                word = ANY
+    through_shell = name in _SHELLS or (isinstance(shell, ast.Constant) and shell.value is True)
+    word = "/bin/sh" if through_shell else program_scope(program, scope)
     return Touch("process", word, "read_only", name, getattr(node, "lineno", 1))
 
 
 def _variable(name: TextPrefix | None, node: ast.AST) -> Touch:
-    scope = ANY
-    if name is not None and name.complete:
-        try:
-            scope = variable(name.text)
-        except Malformed:
-            scope = ANY
-    category: Category = "secrets" if scope != ANY and _SECRET.search(scope) else "env"
+    scope = variable_scope(name)
+    category: Category = "secrets" if scope != ANY and is_secret(scope) else "env"
     return Touch(category, scope, "read_only", "os.environ", getattr(node, "lineno", 1))

@@ -9,6 +9,7 @@ import os
 import re
 import tokenize
 import warnings
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -45,11 +46,15 @@ class Lines(Struct, frozen=True):
         return Origin(self.file, line, len(before.decode(errors="replace")) + 1)
 
 
-class SourceText(Lines, frozen=True):
+class SourceText(Lines, frozen=True, dict=True):
     """A parsed Python file. Its tree is large, so nothing that is cached may refer to it."""
 
     tree: ast.Module
-    nodes: tuple[ast.AST, ...]  # all nodes of the tree, collected once since walking is slow
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree, collected once since walking is slow."""
+        return tuple(ast.walk(self.tree))
 
     def place(self, node: ast.AST) -> Origin:
         return self.place_at(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
@@ -90,11 +95,12 @@ def parse(data: bytes, file: str) -> SourceText | Problem:
     if too_much := too_expensive_to_parse(text):
         return Problem(start, *too_much)
     lines = tuple(_LINE_BREAK.split(text))
-    for number, line in enumerate(lines, 1):
-        if hidden := _REORDERING.search(line):
-            found = f"U+{ord(hidden[0]):04X}, which shows text in another order than Python reads it"
-            return Problem(Origin(file, number, hidden.start() + 1), found, "text in reading order", "delete it")
-    for string in _F_STRING.finditer(text):
+    if hidden := _REORDERING.search(text):
+        line = len(_LINE_BREAK.findall(text, 0, hidden.start())) + 1
+        column = hidden.start() - max(text.rfind(end, 0, hidden.start()) for end in "\r\n")
+        found = f"U+{ord(hidden[0]):04X}, which shows text in another order than Python reads it"
+        return Problem(Origin(file, line, column), found, "text in reading order", "delete it")
+    for string in _F_STRING.finditer(text) if text.count("{") > MOST_PARTS else ():
         if string[0].count("{") > MOST_PARTS:
             line = len(_LINE_BREAK.findall(text, 0, string.start())) + 1
             column = string.start() - max(text.rfind(end, 0, string.start()) for end in "\r\n")
@@ -111,7 +117,7 @@ def parse(data: bytes, file: str) -> SourceText | Problem:
         return Problem(start, "code nested too deeply", "code that a person can read")
     except ValueError as error:
         return Problem(start, f"a file that is not text ({error})", "Python")
-    return SourceText(file, lines, tree, tuple(ast.walk(tree)))
+    return SourceText(file, lines, tree)
 
 
 def _decoded(data: bytes, file: str) -> str | Problem:

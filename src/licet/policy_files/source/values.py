@@ -4,7 +4,7 @@ Work is bounded: names are followed for a few steps only, each name is evaluated
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -56,24 +56,15 @@ class SourceNames:
         return ".".join([self.imported.get(node.id, node.id), *reversed(tail)])
 
 
-class FunctionValues:
-    """The values of expressions in one function, as far as the source shows them."""
+class ExpressionValues:
+    """The values of expressions in one scope, as far as the source shows them.
 
-    def __init__(self, function: Function, module: SourceNames) -> None:
-        self.module = module
-        nodes = list(ast.walk(function))
-        self._calls = [node for node in nodes if isinstance(node, ast.Call)]
-        self._names = {**module.constants, **_assigned(nodes)}
-        arguments = function.args
-        for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-            self._names.pop(one.arg, None)
+    `names` has the expression of each name that is bound once, and `dotted` gives the full name of an expression.
+    """
+
+    def __init__(self, names: Mapping[str, ast.expr], dotted: Callable[[ast.AST], str]) -> None:
+        self._names, self._dotted = names, dotted
         self._prefixes: dict[str, TextPrefix | None] = {}
-
-    @cached_property
-    def has_urls(self) -> bool:
-        """Whether a call in the function has a URL that begins with a literal."""
-        given = (self.prefix_of(argument) for call in self._calls for argument in call.args[:2])
-        return any(found is not None and found.is_url for found in given)
 
     def followed(self, node: ast.expr | None) -> ast.expr | None:
         """The expression that a name is bound to, if it is bound once; any other expression is returned as it is."""
@@ -109,7 +100,7 @@ class FunctionValues:
                 found = self.prefix_of(value, hops - 1)
                 return TextPrefix(found.text.partition("{")[0], False) if found else None
             case ast.Call(func=func, args=arguments):
-                return self._call_prefix(self.module.dotted(func), arguments, hops)
+                return self._call_prefix(self._dotted(func), arguments, hops)
         return None
 
     def _call_prefix(self, name: str, arguments: Sequence[ast.expr], hops: int) -> TextPrefix | None:
@@ -129,6 +120,26 @@ class FunctionValues:
             if found is None or not found.complete or len(text) > _LONGEST:
                 return TextPrefix(text[:_LONGEST], False)
         return TextPrefix(text, True)
+
+
+class FunctionValues(ExpressionValues):
+    """The values of expressions in one function."""
+
+    def __init__(self, function: Function, module: SourceNames) -> None:
+        self.module = module
+        nodes = list(ast.walk(function))
+        self._calls = [node for node in nodes if isinstance(node, ast.Call)]
+        names = {**module.constants, **_assigned(nodes)}
+        arguments = function.args
+        for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            names.pop(one.arg, None)
+        super().__init__(names, module.dotted)
+
+    @cached_property
+    def has_urls(self) -> bool:
+        """Whether a call in the function has a URL that begins with a literal."""
+        given = (self.prefix_of(argument) for call in self._calls for argument in call.args[:2])
+        return any(found is not None and found.is_url for found in given)
 
 
 def _operands(node: ast.BinOp, kind: type[ast.operator]) -> list[ast.expr]:

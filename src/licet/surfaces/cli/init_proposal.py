@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import visible
 from licet.core.origin import Problem
-from licet.policy_files.source.guess import ANY, Category, Guess, guess_tools
+from licet.policy_files.source.guess import Category, Guess, guess_tools
+from licet.policy_files.source.scopes import ANY
 from licet.policy_files.source.text import SourceText, parse, read_bytes
 
 _HEADER = "guessed by `licet init` from what the source does: review every line, then delete this comment"
