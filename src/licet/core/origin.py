@@ -33,13 +33,13 @@ class Origin(Struct, frozen=True, order=True):
 
 
 class Problem(Struct, frozen=True):
-    """An error or warning about a file: phrases for what was found, what was expected and, as `hint`, how to fix it."""
+    """An error, warning or note about a file: what was found, what was expected and, as `hint`, how to fix it."""
 
     origin: Origin
     found: str
     expected: str
     hint: str = ""
-    severity: Literal["error", "warning"] = "error"
+    severity: Literal["error", "warning", "note"] = "error"
 
     def __str__(self) -> str:
         tail = f"; {self.hint}" if self.hint else ""

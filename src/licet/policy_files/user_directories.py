@@ -1,4 +1,4 @@
-"""The directories of this user: the home directory, and those for the state and the data of licet."""
+"""The directories of this user: the home directory, and those for the state, the data and the cache of licet."""
 
 import os
 from pathlib import Path
@@ -30,6 +30,11 @@ def state_root() -> str:
 def data_root() -> str:
     """The directory for files that licet installs or builds; empty if this user has no home directory."""
     return _user_directory("XDG_DATA_HOME", ".local", "share")
+
+
+def cache_root() -> str:
+    """The directory for what can be made again; empty if this user has no home directory."""
+    return _user_directory("XDG_CACHE_HOME", ".cache")
 
 
 def _user_directory(variable: str, *below_home: str) -> str:

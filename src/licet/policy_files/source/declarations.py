@@ -80,8 +80,11 @@ class Module(Compared, frozen=True):
 def module_of(data: bytes, file: str) -> Module | Problem:
     """Read what a file declares, or return the problem if it cannot be parsed."""
     text = parse(data, file)
-    if isinstance(text, Problem):
-        return text
+    return text if isinstance(text, Problem) else module_in(text)
+
+
+def module_in(text: SourceText) -> Module:
+    """Read what a parsed file declares."""
     names = Names(text)
     top = {node for node in names.top if isinstance(node, Function)}
     in_class = {one for node in text.nodes if isinstance(node, ast.ClassDef) for one in node.body}
@@ -297,8 +300,14 @@ def _misplaced(text: SourceText, mark: ast.expr, found: str, severity: Literal["
 
 def _other_uses(text: SourceText, names: Names, decorators: set[ast.AST]) -> Iterator[Problem]:
     """Warn about other uses of `tool`, such as calls, which may declare tools that the source does not show."""
+    of_licet = names.of_licet()
     for node in text.nodes:
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        start = node.value if isinstance(node, ast.Attribute) else node
+        while isinstance(start, ast.Attribute):
+            start = start.value
+        if not isinstance(start, ast.Name) or start.id not in of_licet:
             continue
         if node not in decorators and TOOL in names.dotted(node):
             found, expected = f"{names.excerpt(node)} used by hand", "`@tool(…)` above a function"

@@ -111,6 +111,10 @@ class Names:
     def by_name(self) -> dict[str, list[Binding]]:
         return self._bindings
 
+    def of_licet(self) -> frozenset[str]:
+        """The names that may mean something of licet."""
+        return frozenset(name for name in self._bindings if self._meanings(name) & _KNOWN_PREFIXES)
+
     def dotted(self, node: ast.AST) -> set[str]:
         """The full names that an expression such as `licet.tool` may have; several if it is bound more than once."""
         tail: list[str] = []

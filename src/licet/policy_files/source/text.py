@@ -32,6 +32,13 @@ _F_STRING = re.compile(
     r"'(?:[^'\\\n]|\\.)*')",
     re.IGNORECASE | re.DOTALL,
 )
+_PLAIN_FIELDS = frozenset({"ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind"})
+# The fields of each kind of node that may hold nodes.
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(field for field in kind._fields if field not in _PLAIN_FIELDS)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 
 
 class Lines(Struct, frozen=True):
@@ -53,8 +60,16 @@ class SourceText(Lines, frozen=True, dict=True):
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """All nodes of the tree, collected once since walking is slow."""
-        return tuple(ast.walk(self.tree))
+        """All nodes of the tree but contexts and operators, collected once since walking is slow."""
+        found: list[ast.AST] = [self.tree]
+        for node in found:  # which grows meanwhile
+            for field in _FIELDS[node.__class__]:
+                value = getattr(node, field, None)
+                if value.__class__ is list:
+                    found += [inner for inner in value if inner.__class__ in _FIELDS]
+                elif value.__class__ in _FIELDS:
+                    found.append(value)
+        return tuple(found)
 
     def place(self, node: ast.AST) -> Origin:
         return self.place_at(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))

@@ -50,6 +50,7 @@ FIRST = (
     ),
 )
 FURTHER = (
+    Command("lint", "compare the source of tools with what they declare", "licet lint tools.py"),
     Command("trust", "accept the policy of this directory", "licet trust"),
     Command("lock", "write down what was reviewed, so that anything else is refused", "licet lock"),
     Command("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),

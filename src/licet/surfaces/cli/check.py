@@ -1,14 +1,10 @@
 """`licet check`: every problem of every file in one run, as text, JSON, or a SARIF 2.1.0 log for code review."""
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import click
 
-from licet import __version__
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
 from licet.core.decision.foreseen import (
@@ -57,8 +53,9 @@ def command(
     FILE is a manifest, a workspace or a personality, in YAML or JSON; if left out, the policy in this directory:
     .licet/licet.yaml, or licet.yaml. Each problem is one line: its place, what was found, what was expected,
     and often how to fix it. Tools are read from source and never imported. A tool that declares more than its agent
-    is allowed is a problem too. With --locked, so is a difference from the licet.lock next to the file: of a manifest,
-    a tool, its source or the command of a server. No server is started.
+    is allowed is a problem too, and so is an error that `licet lint` finds in its source. With --locked, so is a
+    difference from the licet.lock next to the file: of a manifest, a tool, its source or the command of a server.
+    No server is started.
 
     \b
     Exit codes:
@@ -83,6 +80,8 @@ def command(
             {"files": names, "errors": errors, "warnings": warnings, "problems": listed, "problems_left_out": left_out}
         )
     elif sarif:
+        from licet.surfaces.cli.sarif import sarif_log
+
         show_json(sarif_log(first))
     else:
         show_problems(first)
@@ -116,6 +115,10 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         found += server_delete_problems(policy.manifest)
         found += session_budget_problems(policy.manifest)
         found += server_grant_problems(policy.manifest, places.workdir, places.home)
+        if policy.manifest.sources:
+            from licet.surfaces.lint.of_policy import source_problems  # not needed by policies without such tools
+
+            found += source_problems(policy.manifest)
     return found
 
 
@@ -126,43 +129,3 @@ def _order(problem: Problem) -> tuple[str, int, int, str]:
 def _summary(files: int, errors: int, warnings: int) -> str:
     found = [counted(number, noun) for number, noun in ((errors, "error"), (warnings, "warning")) if number]
     return ", ".join([counted(files, "file"), *found]) if found else f"{counted(files, 'file')}, fine"
-
-
-SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-RULE = {
-    "id": "policy",
-    "name": "PolicyProblem",
-    "shortDescription": {"text": "A policy file is wrong, or a tool does not fit the manifest that admits it."},
-    "defaultConfiguration": {"level": "error"},
-}
-
-
-def sarif_log(problems: Iterable[Problem]) -> dict[str, Any]:
-    """A SARIF log with one result for each problem."""
-    driver = {"name": "licet", "version": __version__, "semanticVersion": __version__, "rules": [RULE]}
-    run = {
-        "tool": {"driver": driver},
-        "columnKind": "unicodeCodePoints",
-        "results": [_result(problem) for problem in problems],
-    }
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def _result(problem: Problem) -> dict[str, Any]:
-    place = {
-        "artifactLocation": {"uri": _uri(problem.origin.file)},
-        "region": {"startLine": problem.origin.line, "startColumn": problem.origin.column},
-    }
-    text = f"found {problem.found}, expected {problem.expected}" + (f"; {problem.hint}" if problem.hint else "")
-    return {
-        "ruleId": RULE["id"],
-        "ruleIndex": 0,
-        "level": problem.severity,
-        "message": {"text": text},
-        "locations": [{"physicalLocation": place}],
-    }
-
-
-def _uri(file: str) -> str:
-    path = Path(file)
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix())

@@ -22,6 +22,8 @@ from licet.core.origin import Origin, Problem
 if TYPE_CHECKING:
     from licet.guard.result import Result
 
+_COLOUR = {"error": "red", "warning": "yellow", "note": "cyan"}
+_RANK = {"error": 0, "warning": 1, "note": 2}
 MOST_PROBLEMS = 1000  # shown in one run; a hostile file could have a million
 
 
@@ -63,7 +65,7 @@ def first_problems(problems: Sequence[Problem]) -> tuple[list[Problem], str]:
     """The first problems, errors before warnings, and a line about the rest."""
     if len(problems) <= MOST_PROBLEMS:
         return list(problems), ""
-    ranked = sorted(range(len(problems)), key=lambda place: (problems[place].severity == "warning", place))
+    ranked = sorted(range(len(problems)), key=lambda place: (_RANK[problems[place].severity], place))
     kept = [problems[place] for place in sorted(ranked[:MOST_PROBLEMS])]
     return kept, f"{len(problems) - MOST_PROBLEMS} more are not shown: fix these first"
 
@@ -74,7 +76,7 @@ def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
         line = visible(str(problem))
         place = visible(problem.origin.full)
         if coloured(err=err) and line.startswith(place):
-            severity = click.style(problem.severity, fg="red" if problem.severity == "error" else "yellow", bold=True)
+            severity = click.style(problem.severity, fg=_COLOUR[problem.severity], bold=True)
             line = line.replace(f"{place}: {problem.severity}", f"{click.style(place, bold=True)}: {severity}", 1)
         click.echo(line, err=err)
 

@@ -1,0 +1,172 @@
+"""Follows a tool from its function into the helpers that it calls and the modules that it imports.
+
+Calls and other mentions of project functions are followed. The methods of a class count if the class is used and
+something names them. Code at module level counts for every tool of the modules that import it.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from licet.core.origin import Origin
+from licet.surfaces.lint.meaning import Class, Code, SourceFile, meaning
+from licet.surfaces.lint.scopes import Function
+from licet.surfaces.lint.touched import Imported, Touched, touched_by
+from licet.surfaces.lint.use import Use
+
+_MOST_FUNCTIONS = 5000  # that one tool reaches
+
+
+class Hop(Struct, frozen=True):
+    """One step on the way from a tool to a line: the code that is entered, and where it is called from."""
+
+    name: str
+    called: Origin | None  # None for the tool itself
+
+
+class FoundUse(Struct, frozen=True):
+    """A use, the file that it is in, and the way to it."""
+
+    use: Use
+    file: SourceFile
+    way: tuple[Hop, ...]
+
+
+class FoundImport(Struct, frozen=True):
+    """An import of a package, and the file that it is in."""
+
+    imported: Imported
+    file: SourceFile
+
+
+class Reached(Struct, frozen=True):
+    """Everything that the code behind a tool does."""
+
+    uses: tuple[FoundUse, ...]
+    imports: tuple[FoundImport, ...]
+    escaped: frozenset[str]  # handles that code which was not read may use
+    lines: frozenset[tuple[str, int, int]]  # the code that was read: path, first and last line
+
+
+class Follower:
+    """Follows several tools. What each function does by itself is read once."""
+
+    def __init__(self) -> None:
+        self._touched: dict[ast.AST, Touched] = {}
+
+    def of_tool(self, file: SourceFile, function: Function) -> Reached:
+        """What a tool does, with the import of its module."""
+        return self._reached([file, Code(file, function)])
+
+    def of_module(self, file: SourceFile) -> Reached:
+        """What all code of a file does, whoever calls it."""
+        return self._reached([file, *_functions(file)])
+
+    def _does(self, one: Code | SourceFile) -> Touched:
+        node = one.node if isinstance(one, Code) else one.text.tree
+        if node not in self._touched:
+            file = one.file if isinstance(one, Code) else one
+            self._touched[node] = touched_by(file.scope_of(one) if isinstance(one, Code) else file.scope, file)
+        return self._touched[node]
+
+    def _reached(self, start: list[Code | SourceFile]) -> Reached:
+        walk = _Walk()
+        for one in start:
+            walk.enter(one, None, None)
+        uses: list[FoundUse] = []
+        imports: list[FoundImport] = []
+        escaped: set[str] = set()
+        lines: set[tuple[str, int, int]] = set()
+        while walk.waiting and len(walk.came) < _MOST_FUNCTIONS:
+            one = walk.waiting.pop()
+            does = self._does(one)
+            file = one.file if isinstance(one, Code) else one
+            way = walk.way_to(one) if does.uses else ()
+            uses += [FoundUse(use, file, way) for use in does.uses]
+            imports += [FoundImport(each, file) for each in does.imports]
+            escaped |= does.escaped
+            if isinstance(one, Code):
+                lines.add((file.path, one.node.lineno, one.node.end_lineno or one.node.lineno))
+            for step in does.steps:
+                if isinstance(step.to, Class):
+                    walk.use_class(step.to, one, step.line)
+                else:
+                    walk.enter(step.to, one, step.line)
+            if isinstance(one, Code):
+                for mark in one.node.decorator_list:
+                    found = meaning(mark.func if isinstance(mark, ast.Call) else mark, file.scope, file)
+                    if isinstance(found, Code):
+                        walk.enter(found, one, one.node.lineno)
+            walk.name_attributes(does.attributes)
+        return Reached(tuple(uses), tuple(imports), frozenset(escaped), frozenset(lines))
+
+
+class _Walk:
+    """The code that is still to be read, and how each piece was reached."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Code | SourceFile] = []
+        self.came: dict[ast.AST, tuple[Code | SourceFile, Code | SourceFile | None, int | None]] = {}
+        self._attributes: set[str] = set()
+        self._methods: dict[str, list[tuple[Code, Code | SourceFile, int]]] = {}  # not named by anything so far
+        self._classes: set[ast.ClassDef] = set()
+
+    def enter(self, one: Code | SourceFile, by: Code | SourceFile | None, line: int | None) -> None:
+        node = _node(one)
+        if node not in self.came:
+            self.came[node] = (one, by, line)
+            self.waiting.append(one)
+
+    def use_class(self, one: Class, by: Code | SourceFile, line: int) -> None:
+        if one.node in self._classes:
+            return
+        self._classes.add(one.node)
+        for name, bindings in one.body.bindings.items():
+            for _, what, _ in bindings:
+                if not isinstance(what, Function):
+                    continue
+                method = Code(one.file, what, one)
+                if name.startswith("__") or name in self._attributes:
+                    self.enter(method, by, line)
+                else:
+                    self._methods.setdefault(name, []).append((method, by, line))
+        for base in one.node.bases[:8]:
+            above = meaning(base, one.around, one.file)
+            if isinstance(above, Class):
+                self.use_class(above, by, line)
+
+    def name_attributes(self, names: frozenset[str]) -> None:
+        for name in names - self._attributes if self._methods else ():
+            for method, by, line in self._methods.pop(name, ()):
+                self.enter(method, by, line)
+        self._attributes |= names
+
+    def way_to(self, one: Code | SourceFile) -> tuple[Hop, ...]:
+        way: list[Hop] = []
+        at: Code | SourceFile | None = one
+        while at is not None and len(way) < 50:
+            _, by, line = self.came[_node(at)]
+            called = None
+            if by is not None and line is not None:
+                file = by.file if isinstance(by, Code) else by
+                called = Origin(file.text.file, line, 1)
+            way.append(Hop(at.name if isinstance(at, Code) else f"import {at.module}", called))
+            at = by
+        return tuple(reversed(way))
+
+
+def _node(one: Code | SourceFile) -> ast.AST:
+    return one.node if isinstance(one, Code) else one.text.tree
+
+
+def _functions(file: SourceFile) -> Iterator[Code]:
+    """All functions and methods of a file at module level and in its classes."""
+    for bindings in file.scope.bindings.values():
+        for _, what, _ in bindings:
+            if isinstance(what, Function):
+                yield Code(file, what)
+    for node in file.scope.classes:
+        owner = file.class_of(node, file.scope)
+        for bindings in owner.body.bindings.values():
+            yield from (Code(file, what, owner) for _, what, _ in bindings if isinstance(what, Function))

@@ -1,0 +1,249 @@
+"""Compares what the code of a tool uses with what the tool declares, at the level that it runs at.
+
+| a line uses               | `restricted`           | `isolated`            | `native`               | not stated |
+|---------------------------|------------------------|-----------------------|------------------------|------------|
+| what is not declared      | error                  | error                 | error                  | error      |
+| a declared thing, raw     | error: the walls stop it | fine: walls check it | warning: nobody checks | warning  |
+| a declared variable, raw  | error: it is not there | error: it is not there | warning: nobody checks | warning   |
+| files in scratch, raw     | fine                   | fine                  | as any other file      | warning    |
+| eval, imports, ctypes     | warning: walls hold    | warning: walls hold   | error: nothing holds   | warning    |
+
+Where the level is not stated, a manifest states it: what not all levels agree on is a warning.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.domains import TCP, split_text
+from licet.core.algebra.set import CapabilitySet
+from licet.core.origin import Origin
+from licet.core.policy.effects import Level, permits
+from licet.core.policy.tool import ToolSpec
+from licet.surfaces.lint.findings import Finding, Severity
+from licet.surfaces.lint.follow import FoundUse, Reached
+from licet.surfaces.lint.use import Use
+
+_UNDECLARED = {"fs": "101", "network": "102", "process": "103", "env": "104", "secret": "105", "storage": "106"}
+_RAW = {"fs": "201", "network": "202", "process": "203", "env": "204"}
+_CODE = {"import": ("301", "imports a module by a computed name"), "eval": ("302", "runs text as code")}
+_CODE["foreign"] = ("303", "calls code that is not Python")
+DOES = {
+    "fs:read": "reads files",
+    "fs:write": "writes files",
+    "fs:delete": "deletes files",
+    "network": "uses the network",
+    "process": "starts a program",
+    "env": "reads the environment",
+    "secret": "uses a secret",
+    "storage": "uses a store",
+}
+_HANDLE = {"fs": "`ctx.fs`", "network": "`ctx.fetch`", "process": "`ctx.process`", "env": "`ctx.env`"}
+# Ways to start processes that no level with walls has.
+_STOPPED = ("os.fork", "os.exec", "multiprocessing.", "concurrent.futures.", "pty.")
+_EVERY_TCP = CapabilitySet(["network:tcp:*"])
+# The domains whose use a handle stands for; all of them for the context itself.
+_DOMAINS_OF_HANDLE = {"fs": "fs", "fetch": "network", "secrets": "secret", "kv": "storage", "env": "env"}
+_DOMAINS_OF_HANDLE["process"] = "process"
+_NEVER_UNUSED = frozenset({"tool", "connector"})  # no line of source shows their use
+# What a program that the tool starts may use instead of the tool.
+_OF_PROGRAMS = frozenset({"fs", "network", "env", "secret"})
+
+
+class Judged(Struct, frozen=True):
+    """A tool as it is compared: its declaration, its level, and what can be held of the declaration."""
+
+    spec: ToolSpec
+    level: Level | None
+
+    @property
+    def held(self) -> CapabilitySet:
+        """What the effect class leaves of the declaration."""
+        if self.spec.effect is None:
+            return self.spec.touches
+        return self.spec.touches & permits(self.spec.effect, _EVERY_TCP)
+
+
+def judge(spec: ToolSpec, level: Level | None, reached: Reached) -> Iterator[Finding]:
+    """The findings about the lines that a tool reaches."""
+    tool = Judged(spec, level)
+    held = tool.held.allow
+    for found in reached.uses:
+        finding = _code(found, tool) if not found.use.rule else _compared(found, tool, held)
+        if finding is not None:
+            yield finding
+
+
+def _code(found: FoundUse, tool: Judged) -> Finding:
+    number, does = _CODE[found.use.kind]
+    severity: Severity = "error" if tool.level == "native" else "warning"
+    hint = "nothing checks what it does then" if tool.level == "native" else "only the walls limit what it does then"
+    expected = "code that the source shows"
+    return _finding(found, tool, f"LIC{number}", f"`{found.use.what}`, which {does}", expected, hint, severity)
+
+
+def _compared(found: FoundUse, tool: Judged, held: Iterable[Capability]) -> Finding | None:
+    use = found.use
+    domain = use.rule.partition(":")[0]
+    walled = tool.level in ("restricted", "isolated")
+    if use.kind == "scratch":
+        if walled:
+            return None
+        use = replace(use, kind="fs:write")
+    wanted = _wanted(use, tool.level)
+    does = DOES[use.kind]
+    if not any(_declares(rule, one, use.exact) for one in wanted for rule in held):
+        severity: Severity = "warning" if found.use.kind == "scratch" and tool.level is None else "error"
+        what = f"`{use.what}`, which {does}{_target(use)}"
+        if any(_declares(rule, one, use.exact) for one in wanted for rule in tool.spec.touches.allow):
+            expected = f"a use that the class `{tool.spec.effect}` permits"
+            return _finding(found, tool, "LIC205", what, expected, _class_hint(use), severity)
+        expected = f"`{wanted[0]}` in the declaration of `{tool.spec.name}`"
+        return _finding(found, tool, f"LIC{_UNDECLARED[domain]}", what, expected, _undeclared_hint(use, tool), severity)
+    if not use.is_raw:
+        return None
+    stopped = tool.level == "isolated" and (domain == "env" or use.what.startswith(_STOPPED))
+    if tool.level == "isolated" and not stopped:
+        return None
+    what = f"`{use.what}`, which {does}{_target(use)} without a handle"
+    if walled:
+        if domain == "env":
+            hint = "behind walls the environment of the host is not there"
+        elif stopped:
+            hint = "it does not work behind walls"
+        else:
+            hint = 'the walls stop it; at `sandbox="isolated"` it works within the grant'
+        return _finding(found, tool, f"LIC{_RAW[domain]}", what, _HANDLE[domain], hint, "error")
+    if tool.level == "native":
+        hint = "no rule is checked for it and no receipt shows it"
+    else:
+        hint = "it fails at `restricted`, and nothing checks it at `native`"
+    return _finding(found, tool, f"LIC{_RAW[domain]}", what, _HANDLE[domain], hint, "warning")
+
+
+def _wanted(use: Use, level: Level | None) -> list[Capability]:
+    """The rules of which one must be declared. A secret may be read from its variable."""
+    rule = Capability(use.rule)
+    if use.kind == "env" and use.is_raw:
+        try:
+            return [rule, Capability(f"secret:read:{rule.scope}")]
+        except ValueError:
+            return [rule]
+    if use.kind == "network" and use.is_raw:
+        # The host sees a raw connection as tcp, whatever a library sends on it.
+        host = rule.scope.rpartition("@")[2]
+        name = "tcp" if level == "isolated" else "*"
+        return [Capability(f"network:{name}:*@{host}" if name == "*" else f"network:tcp:{host}")]
+    return [rule]
+
+
+def _declares(rule: Capability, wanted: Capability, exact: bool) -> bool:
+    """Whether a declared rule may be about a use. If only a part of its scope is known, an overlap is enough."""
+    if rule.domain == wanted.domain == "fs" and _root(rule) != _root(wanted):
+        return bool(rule.atoms & wanted.atoms)  # one may be inside the other: it depends on the machine
+    common = rule.meet(wanted)
+    if common is None:
+        return False
+    if exact and rule.domain in ("fs", "process", "env", "secret"):
+        return rule.covers(wanted) or rule.defers
+    return True
+
+
+def _root(rule: Capability) -> str:
+    scope = rule.scope
+    return "" if scope == "*" else scope[:1]
+
+
+def _target(use: Use) -> str:
+    if not use.exact:
+        return ""
+    return f" ({split_text(use.rule)[2]})"
+
+
+def _undeclared_hint(use: Use, tool: Judged) -> str:
+    if use.kind == "env" and use.is_raw and tool.level in ("restricted", "isolated"):
+        return "behind walls the environment of the host is not there: declare it and use `ctx.env`"
+    if use.is_raw and tool.level == "restricted":
+        return "the walls stop it too: declare it and use a handle, or remove it"
+    if (
+        use.kind == "network"
+        and tool.level == "isolated"
+        and any(rule.domain == "network" and not rule.atoms & TCP for rule in tool.spec.touches.allow)
+    ):
+        return "declare `tcp`, which raw connections need, or use `ctx.fetch`"
+    return "declare it, or remove the use"
+
+
+def _class_hint(use: Use) -> str:
+    wider = {"fs:delete": "full", "fs:write": "write_limited", "network": "write_limited"}.get(use.kind, "full")
+    return f'set `effect="{wider}"`, or remove the use'
+
+
+def _finding(
+    found: FoundUse, tool: Judged, code: str, what: str, expected: str, hint: str, severity: Severity
+) -> Finding:
+    use, text = found.use, found.file.text
+    origin = text.place_at(use.line, use.offset)
+    return Finding(
+        origin,
+        what,
+        expected,
+        hint,
+        severity,
+        code=code,
+        tools=(tool.spec.name,),
+        rule=use.rule,
+        way=found.way,
+        end_line=use.end_line,
+    )
+
+
+def unused(spec: ToolSpec, origin: Origin, reached: Reached, touched_by_packages: frozenset[str]) -> Iterator[Finding]:
+    """A warning for each declared rule that nothing uses, as far as that can be known.
+
+    `touched_by_packages` are the domains that imported packages use by themselves, or `*` if one of them is not known.
+    """
+    kinds = {found.use.kind for found in reached.uses}
+    unknown = {_DOMAINS_OF_HANDLE.get(handle, "*") for handle in reached.escaped} | touched_by_packages
+    if "*" in unknown or kinds & _CODE.keys():
+        return
+    if "process" in kinds:
+        unknown |= _OF_PROGRAMS
+    used = [Capability(found.use.rule) for found in reached.uses if found.use.rule]
+    used += [Capability(f"secret:read:{rule.scope}") for rule in used if rule.domain == "env" and rule.scope != "*"]
+    if any(rule.domain == "env" and rule.scope == "*" for rule in used):
+        unknown.add("secret")
+    for rule in spec.touches.allow:
+        if rule.domain in unknown or rule.domain in _NEVER_UNUSED or any(_may_use(rule, one) for one in used):
+            continue
+        if spec.by_keys and str(rule).startswith("fs:delete:"):
+            continue  # `fs_reach.write` means both
+        found = f"`{rule}` in the declaration of `{spec.name}`, which nothing seems to use"
+        expected, hint = "a declaration of what the tool uses", "remove it; a manifest grants what is declared"
+        yield Finding(origin, found, expected, hint, "warning", code="LIC401", tools=(spec.name,), rule=str(rule))
+
+
+def _may_use(rule: Capability, use: Capability) -> bool:
+    if rule.domain == use.domain == "fs" and _root(rule) != _root(use):
+        return bool(rule.atoms & use.atoms)
+    if rule.domain == use.domain == "fs" and str(rule).startswith("fs:*:"):
+        return rule.meet(use) is not None
+    return rule.meet(use) is not None
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding for each line and code, with all tools that reach it; the most severe counts."""
+    found: dict[tuple[Origin, str, str], Finding] = {}
+    order = ("error", "warning", "note")
+    for finding in findings:
+        key = (finding.origin, finding.code, finding.found.partition(",")[0])
+        known = found.get(key)
+        if known is None:
+            found[key] = finding
+            continue
+        first = min(known, finding, key=lambda one: order.index(one.severity))
+        tools = dict.fromkeys((*known.tools, *finding.tools))
+        found[key] = replace(first, tools=tuple(tools))
+    return list(found.values())

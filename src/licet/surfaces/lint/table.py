@@ -1,0 +1,296 @@
+"""The one table of `licet lint`: which callables touch what, and which calls return values whose methods do.
+
+Each line of `USES` is an effect and the full names of callables that have it. `@0` says in which argument the path,
+host, program or variable is; `@self` is the object of the method. Full names of methods start with the type of their
+object. A name that is not here is taken to touch nothing, so a missing line is silence and never a wrong finding.
+
+Two effects have no rule that could declare them: `import` (code chosen at run time) and `foreign` (code that is not
+Python). `eval` is the third.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from msgspec import Struct
+
+OPEN = "open"  # the effect of `open`: what it does depends on the mode, in the next argument
+
+USES = """
+open@0          builtins.open io.open codecs.open gzip.open bz2.open lzma.open io.FileIO gzip.GzipFile bz2.BZ2File
+open@0          lzma.LZMAFile zipfile.ZipFile tarfile.open tarfile.TarFile wave.open aiofiles.open anyio.open_file
+open@0          tarfile.TarFile.open
+open@self       pathlib.Path.open anyio.Path.open
+fs:read@0       os.listdir os.scandir os.stat os.lstat os.walk os.fwalk os.readlink os.access os.statvfs os.getxattr
+fs:read@0       os.listxattr os.path.exists os.path.lexists os.path.isfile os.path.isdir os.path.islink
+fs:read@0       os.path.ismount
+fs:read@0       os.path.getsize os.path.getmtime os.path.getatime os.path.getctime os.path.samefile shutil.disk_usage
+fs:read@0       glob.glob glob.iglob linecache.getline linecache.getlines fileinput.input filecmp.cmp filecmp.dircmp
+fs:read@0       mimetypes.read_mime_types runpy.run_path tokenize.open zipfile.is_zipfile tarfile.is_tarfile
+fs:read@0       configparser.ConfigParser.read configparser.RawConfigParser.read netrc.netrc
+fs:read@0       os.path.sameopenfile aiofiles.os.stat aiofiles.os.listdir aiofiles.os.scandir aiofiles.os.path.exists
+fs:read@0       aiofiles.os.path.isfile aiofiles.os.path.isdir aiofiles.os.path.getsize pandas.read_csv
+fs:read@0       pandas.read_excel
+fs:read@0       pandas.read_parquet pandas.read_pickle numpy.load numpy.fromfile numpy.loadtxt
+fs:read@0       zipfile.ZipFile.write tarfile.TarFile.add email.message_from_file shutil.unpack_archive
+fs:read@self    pathlib.Path.read_text pathlib.Path.read_bytes pathlib.Path.iterdir pathlib.Path.glob
+fs:read@self    pathlib.Path.rglob
+fs:read@self    pathlib.Path.walk pathlib.Path.exists pathlib.Path.is_file pathlib.Path.is_dir pathlib.Path.is_symlink
+fs:read@self    pathlib.Path.is_mount pathlib.Path.is_socket pathlib.Path.is_fifo pathlib.Path.is_block_device
+fs:read@self    pathlib.Path.is_char_device pathlib.Path.stat pathlib.Path.lstat pathlib.Path.readlink
+fs:read@self    pathlib.Path.owner
+fs:read@self    pathlib.Path.group pathlib.Path.samefile
+fs:read@self    anyio.Path.read_text anyio.Path.read_bytes anyio.Path.iterdir anyio.Path.glob anyio.Path.rglob
+fs:read@self    anyio.Path.exists anyio.Path.is_file anyio.Path.is_dir anyio.Path.stat
+fs:write@0      os.mkdir os.makedirs os.mknod os.mkfifo os.truncate os.chmod os.chown os.lchown os.utime os.setxattr
+fs:write@0      os.removexattr sqlite3.connect shelve.open dbm.open logging.FileHandler
+fs:write@0      logging.handlers.WatchedFileHandler
+fs:write@0      logging.handlers.RotatingFileHandler logging.handlers.TimedRotatingFileHandler aiosqlite.connect
+fs:write@0      aiofiles.os.mkdir aiofiles.os.makedirs numpy.save numpy.savez numpy.savetxt shutil.chown
+fs:write@1      os.symlink os.link
+fs:write@self   pathlib.Path.write_text pathlib.Path.write_bytes pathlib.Path.mkdir pathlib.Path.touch
+fs:write@self   pathlib.Path.chmod
+fs:write@self   pathlib.Path.symlink_to pathlib.Path.hardlink_to pathlib.Path.lchmod
+fs:write@self   anyio.Path.write_text anyio.Path.write_bytes anyio.Path.mkdir anyio.Path.touch
+fs:delete@0     os.remove os.unlink os.rmdir os.removedirs shutil.rmtree aiofiles.os.remove aiofiles.os.unlink
+fs:delete@0     aiofiles.os.rmdir
+fs:delete@self  pathlib.Path.unlink pathlib.Path.rmdir pathlib.Path.rename pathlib.Path.replace
+fs:delete@self  anyio.Path.unlink anyio.Path.rmdir anyio.Path.rename anyio.Path.replace
+fs:write@0      pathlib.Path.rename pathlib.Path.replace anyio.Path.rename anyio.Path.replace shutil.make_archive
+fs:delete@0     os.rename os.replace os.renames shutil.move aiofiles.os.rename aiofiles.os.replace
+fs:write@1      os.rename os.replace os.renames shutil.move aiofiles.os.rename aiofiles.os.replace
+fs:read@0       shutil.copy shutil.copy2 shutil.copyfile shutil.copytree shutil.copymode shutil.copystat
+fs:write@1      shutil.copy shutil.copy2 shutil.copyfile shutil.copytree shutil.copymode shutil.copystat
+fs:write@1      shutil.unpack_archive urllib.request.urlretrieve
+scratch         tempfile.TemporaryFile tempfile.NamedTemporaryFile tempfile.TemporaryDirectory tempfile.mkstemp
+scratch         tempfile.mkdtemp tempfile.SpooledTemporaryFile
+
+network@0       urllib.request.urlopen urllib.request.urlretrieve urllib.request.OpenerDirector.open
+network@0       requests.get requests.head requests.options requests.post requests.put requests.patch requests.delete
+network@0       httpx.get httpx.head httpx.options httpx.post httpx.put httpx.patch httpx.delete
+network@0       httpx2.get httpx2.head httpx2.options httpx2.post httpx2.put httpx2.patch httpx2.delete
+network@1       requests.request httpx.request httpx.stream httpx2.request httpx2.stream urllib3.request
+network@0       requests.Session.get requests.Session.head requests.Session.options requests.Session.post
+network@0       requests.Session.put requests.Session.patch requests.Session.delete
+network@0       httpx.Client.get httpx.Client.head httpx.Client.options httpx.Client.post httpx.Client.put
+network@0       httpx.Client.patch httpx.Client.delete
+network@0       aiohttp.ClientSession.get aiohttp.ClientSession.head aiohttp.ClientSession.options
+network@0       aiohttp.ClientSession.post aiohttp.ClientSession.put aiohttp.ClientSession.patch
+network@0       aiohttp.ClientSession.delete aiohttp.ClientSession.ws_connect
+network@1       requests.Session.request httpx.Client.request httpx.Client.stream aiohttp.ClientSession.request
+network@1       urllib3.PoolManager.request urllib3.PoolManager.urlopen
+network         requests.Session.send httpx.Client.send
+network@0       websockets.connect websocket.create_connection socketserver.TCPServer socketserver.UDPServer
+network         http.server.HTTPServer http.server.ThreadingHTTPServer socket.socket socket.create_server
+network         http.client.HTTPConnection.request http.client.HTTPConnection.connect
+network         xmlrpc.server.SimpleXMLRPCServer
+network         smtplib.SMTP.connect smtplib.SMTP.sendmail smtplib.SMTP.send_message ftplib.FTP.connect
+network         asyncio.start_server asyncio.open_unix_connection asyncio.start_unix_server
+network@0=host  socket.create_connection socket.getaddrinfo socket.gethostbyname socket.gethostbyname_ex
+network@0=host  socket.gethostbyaddr socket.getfqdn asyncio.open_connection smtplib.SMTP smtplib.SMTP_SSL ftplib.FTP
+network@0=host  ftplib.FTP_TLS imaplib.IMAP4 imaplib.IMAP4_SSL poplib.POP3 poplib.POP3_SSL telnetlib.Telnet
+network@0=host  nntplib.NNTP
+network@0=host  ssl.get_server_certificate anyio.connect_tcp trio.open_tcp_stream
+network         asyncpg.connect asyncpg.create_pool psycopg.connect psycopg2.connect pymysql.connect pg8000.connect
+network         paramiko.SSHClient.connect
+
+process@0       subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.Popen
+process@0       asyncio.create_subprocess_exec os.execl os.execle os.execlp os.execlpe os.execv os.execve os.execvp
+process@0       os.execvpe os.posix_spawn os.posix_spawnp anyio.run_process anyio.open_process trio.run_process
+process@0       pty.spawn
+process@1       os.spawnl os.spawnle os.spawnlp os.spawnlpe os.spawnv os.spawnve os.spawnvp os.spawnvpe
+process=/bin/sh os.system os.popen subprocess.getoutput subprocess.getstatusoutput asyncio.create_subprocess_shell
+process         os.fork os.forkpty os.kill os.killpg os.startfile pty.fork webbrowser.open webbrowser.open_new
+process         webbrowser.open_new_tab
+process         multiprocessing.Pool multiprocessing.Manager multiprocessing.pool.Pool
+process         multiprocessing.Process.start concurrent.futures.ProcessPoolExecutor.submit
+process         concurrent.futures.ProcessPoolExecutor.map
+
+env@0           os.getenv os.getenvb os.putenv os.unsetenv os.environ.get os.environ.pop os.environ.setdefault
+env@0           os.environb.get dotenv.get_key
+env             os.environ os.environb dotenv.load_dotenv dotenv.dotenv_values os.path.expandvars
+
+import          importlib.reload importlib.util.spec_from_file_location importlib.machinery.SourceFileLoader
+import          importlib.machinery.ExtensionFileLoader importlib.machinery.SourcelessFileLoader
+import          imp.load_module imp.load_source imp.load_dynamic zipimport.zipimporter
+import@0        importlib.import_module builtins.__import__ runpy.run_module pkgutil.resolve_name
+eval            builtins.eval builtins.exec builtins.compile runpy.run_path code.interact code.InteractiveInterpreter
+eval            code.InteractiveConsole builtins.breakpoint pdb.set_trace
+foreign         ctypes.CDLL ctypes.PyDLL ctypes.WinDLL ctypes.OleDLL ctypes.cdll.LoadLibrary ctypes.pydll.LoadLibrary
+foreign         ctypes.windll.LoadLibrary ctypes.util.find_library ctypes.pythonapi ctypes.cdll ctypes.windll
+foreign         cffi.FFI.dlopen cffi.FFI.verify
+"""
+
+# A type, and the calls, methods and attributes whose value is of that type.
+VALUES = """
+pathlib.Path                pathlib.Path pathlib.PosixPath pathlib.WindowsPath pathlib.Path.cwd pathlib.Path.home
+pathlib.Path                pathlib.Path.parent pathlib.Path.joinpath pathlib.Path.with_name pathlib.Path.with_stem
+pathlib.Path                pathlib.Path.with_suffix pathlib.Path.resolve pathlib.Path.absolute pathlib.Path.expanduser
+pathlib.Path                pathlib.Path.relative_to pathlib.Path.readlink pathlib.Path.rename pathlib.Path.replace
+anyio.Path                  anyio.Path anyio.Path.cwd anyio.Path.home anyio.Path.parent anyio.Path.joinpath
+requests.Session            requests.Session requests.session requests.sessions.Session
+httpx.Client                httpx.Client httpx.AsyncClient httpx2.Client httpx2.AsyncClient
+aiohttp.ClientSession       aiohttp.ClientSession
+urllib3.PoolManager         urllib3.PoolManager urllib3.ProxyManager
+urllib.request.OpenerDirector urllib.request.build_opener
+http.client.HTTPConnection  http.client.HTTPConnection http.client.HTTPSConnection
+smtplib.SMTP                smtplib.SMTP smtplib.SMTP_SSL
+ftplib.FTP                  ftplib.FTP ftplib.FTP_TLS
+configparser.ConfigParser   configparser.ConfigParser configparser.RawConfigParser
+multiprocessing.Process     multiprocessing.Process multiprocessing.context.Process
+concurrent.futures.ProcessPoolExecutor concurrent.futures.ProcessPoolExecutor
+concurrent.futures.ProcessPoolExecutor concurrent.futures.process.ProcessPoolExecutor
+zipfile.ZipFile             zipfile.ZipFile
+tarfile.TarFile             tarfile.open tarfile.TarFile tarfile.TarFile.open
+cffi.FFI                    cffi.FFI
+paramiko.SSHClient          paramiko.SSHClient
+licet.fetch                 licet.Context.fetch licet.Fetch
+licet.fs                    licet.Context.fs licet.FileSystem
+licet.secrets               licet.Context.secrets licet.SecretStore
+licet.kv                    licet.Context.kv licet.Store licet.kv.of
+licet.env                   licet.Context.env licet.Environment
+licet.process               licet.Context.process licet.Programs
+licet.Context               licet.Context
+"""
+
+# Iterating over the result of these gives values of a type.
+ITEMS = {
+    "pathlib.Path": ("pathlib.Path.iterdir", "pathlib.Path.glob", "pathlib.Path.rglob", "pathlib.Path.parents"),
+    "anyio.Path": ("anyio.Path.iterdir", "anyio.Path.glob", "anyio.Path.rglob"),
+}
+
+# Methods of the handles, and what each uses. These uses are checked when they happen.
+HANDLES = """
+network@0       licet.fetch licet.fetch.stream
+fs:read@0       licet.fs.read licet.fs.read_bytes licet.fs.exists licet.fs.stat licet.fs.list
+fs:write@0      licet.fs.write licet.fs.mkdir
+fs:delete@0     licet.fs.delete licet.fs.rename
+fs:write@1      licet.fs.rename
+open@0          licet.fs.open
+secret@0        licet.secrets.get licet.secrets.ref
+env@0           licet.env.get
+process@0       licet.process.spawn
+storage         licet.kv.get licet.kv.list licet.kv.set licet.kv.delete
+"""
+NOT_USES = frozenset(
+    f"licet.Context.{name}" for name in ("session_id", "agent", "workdir", "charge")
+)  # facts about the call
+
+# Functions that call another: the argument in which it is, and how many arguments of its own come before those of the
+# called function.
+FORWARDING = {
+    "asyncio.to_thread": 0,
+    "anyio.to_thread.run_sync": 0,
+    "trio.to_thread.run_sync": 0,
+    "builtins.map": 0,
+    "builtins.filter": 0,
+}
+
+# Names of other modules for the same things.
+_SAME = {
+    "posixpath": "os.path",
+    "ntpath": "os.path",
+    "posix": "os",
+    "_io": "io",
+    "logging.handlers.FileHandler": "logging.FileHandler",
+    "licet.SyncContext": "licet.Context",
+    "licet.handles.SyncFetch": "licet.Fetch",
+    "licet.handles.SyncFileSystem": "licet.FileSystem",
+    "licet.handles.SyncSecretStore": "licet.SecretStore",
+    "licet.handles.SyncStore": "licet.Store",
+    "licet.handles.SyncPrograms": "licet.Programs",
+    "licet.handles.SyncContext": "licet.Context",
+}
+
+# Libraries that exist to do one thing. Another library that imports one of these does that thing through it.
+LIBRARIES: Mapping[str, tuple[str, ...]] = {
+    "network": (
+        "socket", "ssl", "socketserver", "http.client", "http.server", "urllib.request", "xmlrpc.client", "smtplib",
+        "ftplib", "imaplib", "poplib", "requests", "httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "urllib3",
+        "websockets", "paramiko", "pycurl", "grpc", "asyncpg", "psycopg", "psycopg2", "pymysql", "redis", "zmq",
+        "botocore",
+    ),
+    "process": ("subprocess", "multiprocessing", "pty", "pexpect"),
+    "foreign": ("ctypes", "cffi"),
+}  # fmt: skip
+
+
+class Effect(Struct, frozen=True):
+    """What a callable touches, and where the call says which path, host, program or variable it is."""
+
+    kind: str  # `fs:read`, `fs:write`, `fs:delete`, `network`, `process`, `env`, `import`, `eval`, `foreign` or `open`
+    argument: int | None = None
+    of_object: bool = False  # the object of the method is the path
+    fixed: str = ""  # the program, where it is always the same
+    is_host: bool = False  # the argument is a host and not a URL
+
+
+def _rows(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.split("\n"):
+        first, *names = line.split() or [""]
+        for name in names:
+            yield first, name
+
+
+def _effect(word: str) -> Effect:
+    kind, _, where = word.partition("@")
+    kind, _, fixed = kind.partition("=")
+    where, _, note = where.partition("=")
+    return Effect(kind, int(where) if where.isdigit() else None, where == "self", fixed, note == "host")
+
+
+@cache
+def uses() -> Mapping[str, tuple[Effect, ...]]:
+    """The effects of each callable."""
+    return _effects(USES)
+
+
+@cache
+def handles() -> Mapping[str, tuple[Effect, ...]]:
+    """The effects of each method of a handle."""
+    return _effects(HANDLES)
+
+
+def _effects(text: str) -> Mapping[str, tuple[Effect, ...]]:
+    words = {word: _effect(word) for word, _ in _rows(text)}
+    found: dict[str, tuple[Effect, ...]] = {}
+    for word, name in _rows(text):
+        found[name] = (*found.get(name, ()), words[word])
+    return found
+
+
+@cache
+def values() -> Mapping[str, str]:
+    """The type of what a call, a method or an attribute gives, by its full name."""
+    return {name: kind for kind, name in _rows(VALUES)}
+
+
+@cache
+def items() -> Mapping[str, str]:
+    """The type of the items of what a method gives, by its full name."""
+    return {name: kind for kind, names in ITEMS.items() for name in names}
+
+
+@cache
+def roots() -> frozenset[str]:
+    """The first parts of all names in the table: a module that imports none of them can touch nothing by itself."""
+    return frozenset(name.partition(".")[0] for name in (*uses(), *values(), *_SAME))
+
+
+@cache
+def same(dotted: str) -> str:
+    """The name in this table of a name that has several."""
+    for other, name in _SAME.items():
+        if dotted == other or dotted.startswith(f"{other}."):
+            return name + dotted[len(other) :]
+    for private in ("licet.declare.", "licet.handles."):
+        if dotted.startswith(private):
+            return f"licet.{dotted[len(private) :]}"
+    return dotted
+
+
+@cache
+def digest() -> str:
+    """Changes with the table, and with it everything that was found by it."""
+    every = (USES, VALUES, HANDLES, repr(sorted(FORWARDING.items())), repr(LIBRARIES), "1")
+    return hashlib.sha256("\0".join(every).encode()).hexdigest()[:16]
