@@ -30,7 +30,15 @@ from licet.surfaces.cli.options import (
     setting_options,
     undeclared_problems,
 )
-from licet.surfaces.cli.output import counted, first_problems, problem_document, show, show_json, show_problems
+from licet.surfaces.cli.output import (
+    counted,
+    first_problems,
+    problem_document,
+    show,
+    show_annotations,
+    show_json,
+    show_problems,
+)
 
 
 @click.command(name="check")
@@ -39,6 +47,7 @@ from licet.surfaces.cli.output import counted, first_problems, problem_document,
 @click.option("--locked", is_flag=True, help="Fail if there is no licet.lock, or if anything differs from it.")
 @json_option
 @click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, for code review and editors.")
+@click.option("--github", is_flag=True, help="Print annotations for GitHub Actions.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -47,6 +56,7 @@ def command(
     locked: bool,
     as_json: bool,
     sarif: bool,
+    github: bool,
 ) -> None:
     """Find every problem in policy files, in one run.
 
@@ -65,6 +75,8 @@ def command(
     """
     if as_json and sarif:
         raise click.UsageError("--json and --sarif exclude each other")
+    if github and (as_json or sarif):
+        raise click.UsageError("--github goes with neither --json nor --sarif")
     files = files or (named_or_found(None, "FILE...").path,)
     if locked and (setting.workspace or setting.personality):
         raise click.UsageError("--locked is about the policy alone, without --workspace and --personality")
@@ -83,6 +95,8 @@ def command(
         from licet.surfaces.cli.sarif import sarif_log
 
         show_json(sarif_log(first))
+    elif github:
+        show_annotations(first)
     else:
         show_problems(first)
     if rest and not as_json:

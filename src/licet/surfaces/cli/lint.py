@@ -15,6 +15,7 @@ from licet.surfaces.cli.output import (
     place_document,
     problem_document,
     show,
+    show_annotations,
     show_json,
     show_problems,
     write_file,
@@ -79,8 +80,7 @@ def command(
 
         show_json(sarif_log(first, None))
     elif github:
-        for problem in first:
-            click.echo(annotation(problem))
+        show_annotations(first)
     else:
         show_problems(first)
     if rest and not as_json:
@@ -181,24 +181,3 @@ def _document(report: Report, first: Sequence[Problem]) -> dict[str, Any]:
             for one in report.packages
         ],
     }
-
-
-def annotation(problem: Problem) -> str:
-    """A problem as a workflow command of GitHub Actions."""
-    kind = {"error": "error", "warning": "warning", "note": "notice"}[problem.severity]
-    code = problem.code if isinstance(problem, Finding) else "policy"
-    given = {
-        "file": problem.origin.file,
-        "line": problem.origin.line,
-        "col": problem.origin.column,
-        "title": f"licet {code}",
-    }
-    properties = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in given.items())
-    text = str(problem).removeprefix(f"{problem.origin.full}: {problem.severity}: ")
-    return f"::{kind} {properties}::{_escaped(text)}"
-
-
-def _escaped(text: str, also: str = "") -> str:
-    for character in "%\r\n" + also:
-        text = text.replace(character, f"%{ord(character):02X}")
-    return text

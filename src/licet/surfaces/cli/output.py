@@ -81,6 +81,23 @@ def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
         click.echo(line, err=err)
 
 
+def show_annotations(problems: Iterable[Problem]) -> None:
+    """Print problems as workflow commands of GitHub Actions, which shows them next to the lines of a change."""
+    for problem in problems:
+        kind = {"error": "error", "warning": "warning", "note": "notice"}[problem.severity]
+        place = {"file": problem.origin.file, "line": problem.origin.line, "col": problem.origin.column}
+        properties = {**place, "title": f"licet {getattr(problem, 'code', 'check')}"}
+        listed = ",".join(f"{key}={_escaped(visible(str(value)), ':,')}" for key, value in properties.items())
+        text = str(problem).removeprefix(f"{problem.origin.full}: {problem.severity}: ")
+        click.echo(f"::{kind} {listed}::{_escaped(visible(text))}")
+
+
+def _escaped(text: str, also: str = "") -> str:
+    for character in "%\r\n" + also:  # the percent sign first, since it starts the others
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
 def coloured(*, err: bool = False) -> bool:
     """Whether to print colours: only on a terminal, and not if `NO_COLOR` is set."""
     stream = sys.stderr if err else sys.stdout  # None if it is closed

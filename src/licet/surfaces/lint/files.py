@@ -74,16 +74,20 @@ class Project(Finder):
             self._found[module] = self._located(module)
         return self._found[module]
 
-    def _located(self, module: str) -> SourceFile | None:
-        top = module.partition(".")[0]
+    def has(self, top: str) -> bool:
+        """Whether a top-level name is of the project."""
         if top not in self._tops:
             paths = [os.path.join(root, top) for root, only in self._roots.items() if only is None or top in only]
             there = any(os.path.isdir(one) or os.path.isfile(f"{one}.py") for one in paths)
             self._tops[top] = there and top not in sys.stdlib_module_names
+        return self._tops[top]
+
+    def _located(self, module: str) -> SourceFile | None:
+        top = module.partition(".")[0]
         # What tools import of licet has entries in the table; only the ready-made tools are read.
         if top == _OURS and module.split(".")[1:2] != ["tools"]:
             return None
-        if not self._tops[top] or not all(map(str.isidentifier, module.split("."))):
+        if not self.has(top) or not all(map(str.isidentifier, module.split("."))):
             return None
         for root, only in self._roots.items():
             if only is not None and top not in only:

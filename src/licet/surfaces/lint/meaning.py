@@ -139,6 +139,11 @@ class Finder:
     """Finds files of the project by their module names. `Project` in `files.py` reads them."""
 
     def find(self, module: str) -> SourceFile | None:
+        """The file of a module; None if it is not a part of the project, or cannot be read."""
+        raise NotImplementedError
+
+    def has(self, top: str) -> bool:
+        """Whether a top-level name is of the project."""
         raise NotImplementedError
 
 

@@ -120,6 +120,9 @@ class _Nothing(Finder):
     def find(self, module: str) -> SourceFile | None:
         return None
 
+    def has(self, top: str) -> bool:
+        return False
+
 
 def _read_package(name: str, version: str, directory: str, paths: list[str]) -> Scanned:
     touches: dict[str, str] = {}

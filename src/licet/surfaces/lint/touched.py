@@ -217,7 +217,7 @@ class _Reader:
                 continue
             is_first = number == 0 or isinstance(node, ast.Import)
             is_ours = self.enter(module, node.lineno) or top in ("licet", self._file.module.partition(".")[0])
-            if is_first and not is_ours and self._file.project.find(top) is None:
+            if is_first and not is_ours and not self._file.project.has(top):
                 self.imports.append(Imported(top, node.lineno, node.col_offset))
 
     def enter(self, module: str, line: int) -> bool:

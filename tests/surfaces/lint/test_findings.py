@@ -1,0 +1,108 @@
+"""The findings of `licet lint` about small projects: levels, handles, helpers, suppressions, unused declarations."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from licet.surfaces.lint.files import Project, python_files
+from licet.surfaces.lint.findings import RULES
+from licet.surfaces.lint.packages import Packages
+from licet.surfaces.lint.run import Lint, Report
+
+CASES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text("utf-8"))
+IMPORTS = "from licet import Context, tool\n"
+
+
+def cases() -> Iterator[Any]:
+    for name, case in CASES.items():
+        for level, findings in case.get("levels", {None: case.get("findings")}).items():
+            yield pytest.param(
+                case["files"], level, findings, id=name if level is None else f"{name}, {level or 'none'}"
+            )
+
+
+def write(files: dict[str, str], level: str | None = None) -> None:
+    for name, text in files.items():
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stated = f', sandbox="{level}"' if level else ""
+        path.write_text((IMPORTS if "@tool" in text else "") + text.replace("LEVEL", stated))
+
+
+def linted(*paths: str, packages: Packages | None = None) -> Report:
+    lint = Lint(Project(), packages or Packages(cache=""))
+    for path in python_files(paths or (".",)):
+        lint.add_file(path)
+    return lint.report()
+
+
+def shown(report: Report) -> list[str]:
+    return [
+        f"{one.origin.file}:{one.origin.line} {one.severity} {one.code} {','.join(one.tools)}"
+        for one in report.findings
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("files", "level", "findings"), list(cases()))
+def test_the_findings_of_a_project(files: dict[str, str], level: str | None, findings: list[str]) -> None:
+    write(files, level)
+    assert shown(linted()) == findings
+
+
+def test_the_way_to_a_line_is_shown() -> None:
+    write(CASES["helpers in other files, over several steps and in circles"]["files"])
+    [finding] = linted("tools.py").findings
+    assert [hop.name for hop in finding.way] == ["t", "first", "second", "third"]
+    assert [str(hop.called) for hop in finding.way[1:]] == ["tools.py:6", "package/one.py:3", "package/two.py:4"]
+    assert str(finding).endswith("(t → first → second → third, and of 1 more) [LIC101]")
+
+
+def test_each_rule_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "lint.md").read_text("utf-8")
+    for rule in RULES.values():
+        assert f"| `{rule.code}` | `{rule.name}` | {rule.about} |" in page
+
+
+def test_the_cases_have_every_rule_that_a_project_can_break() -> None:
+    known = {
+        line.split()[2]
+        for case in CASES.values()
+        for each in case.get("levels", {"": case.get("findings")}).values()
+        for line in each
+    }
+    assert set(RULES) - known == {"LIC501", "LIC701"}  # of packages and of `--all`: tested apart
+
+
+def test_a_module_is_read_from_its_text_and_never_run() -> None:
+    write(
+        {
+            "tools.py": "import helper\nraise SystemExit\n@tool(needs=[])\ndef t(): ...\n",
+            "helper.py": "raise SystemExit",
+        }
+    )
+    assert [tool.spec.name for tool in linted().tools] == ["t"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "(lambda: " * 80 + "0" + ")" * 80,
+        "a = b = c = a\nb.x()\na.y.z()\n",
+        "class A(B): ...\nclass B(A): ...\nA().x()\n",
+        "x = " + " / ".join(["x"] * 2000) + "\nx.unlink()\n",
+        "x" + ".a()" * 90 + "\n",
+        "\n".join(f"v{n} = v{n + 1} / v{n + 1}" for n in range(60)) + "\nv0.unlink()\n",
+    ],
+    ids=["lambdas", "names bound to each other", "bases of each other", "a long path", "a long chain", "doubling"],
+)
+def test_hostile_code_ends(text: str) -> None:
+    write({"tools.py": f"@tool(needs=[])\ndef t(): ...\n{text}"})
+    assert len(linted().tools) == 1
