@@ -21,7 +21,7 @@ def found_in(path: Path) -> list[str]:
     """Every use in a file: its line, kind and scope, with `!` if the scope is complete."""
     file = Project().read(str(path))
     assert isinstance(file, SourceFile)
-    uses = sorted((one.use for one in Follower().of_module(file).uses), key=lambda use: (use.line, use.offset))
+    uses = sorted(Follower().of_module(file).uses(), key=lambda use: (use.line, use.offset))
     shown = []
     for use in uses:
         scope = f" {use.rule.split(':', 2)[2]}" if use.rule else ""

@@ -25,14 +25,6 @@ class Hop(Struct, frozen=True):
     called: Origin | None  # None for the tool itself
 
 
-class FoundUse(Struct, frozen=True):
-    """A use, the file that it is in, and the way to it."""
-
-    use: Use
-    file: SourceFile
-    way: tuple[Hop, ...]
-
-
 class FoundImport(Struct, frozen=True):
     """An import of a package, and the file that it is in."""
 
@@ -40,13 +32,45 @@ class FoundImport(Struct, frozen=True):
     file: SourceFile
 
 
-class Reached(Struct, frozen=True):
-    """Everything that the code behind a tool does."""
+class Piece(Struct, frozen=True, eq=False):
+    """A function or a module that a tool reaches, and what it does by itself."""
 
-    uses: tuple[FoundUse, ...]
-    imports: tuple[FoundImport, ...]
-    escaped: frozenset[str]  # handles that code which was not read may use
-    lines: frozenset[tuple[str, int, int]]  # the code that was read: path, first and last line
+    code: Code | SourceFile
+    does: Touched
+
+    @property
+    def file(self) -> SourceFile:
+        return self.code.file if isinstance(self.code, Code) else self.code
+
+
+class Reached(Struct, frozen=True, eq=False):
+    """All code behind a tool."""
+
+    pieces: tuple[Piece, ...]
+    walk: "_Walk"
+
+    def way_to(self, piece: Piece) -> tuple[Hop, ...]:
+        """The way from the tool to a piece of its code."""
+        return self.walk.way_to(piece.code)
+
+    def uses(self) -> Iterator[Use]:
+        """Everything that the code uses."""
+        return (use for piece in self.pieces for use in piece.does.uses)
+
+    def imports(self) -> Iterator[FoundImport]:
+        """All imports of packages."""
+        return (FoundImport(one, piece.file) for piece in self.pieces for one in piece.does.imports)
+
+    def escaped(self) -> frozenset[str]:
+        """The handles that code which was not read may use."""
+        return frozenset().union(*(piece.does.escaped for piece in self.pieces))
+
+    def lines(self) -> Iterator[tuple[str, int, int]]:
+        """The functions that were read: their file, first and last line."""
+        for piece in self.pieces:
+            if isinstance(piece.code, Code):
+                node = piece.code.node
+                yield piece.file.text.file, node.lineno, node.end_lineno or node.lineno
 
 
 class Follower:
@@ -74,32 +98,23 @@ class Follower:
         walk = _Walk()
         for one in start:
             walk.enter(one, None, None)
-        uses: list[FoundUse] = []
-        imports: list[FoundImport] = []
-        escaped: set[str] = set()
-        lines: set[tuple[str, int, int]] = set()
+        pieces: list[Piece] = []
         while walk.waiting and len(walk.came) < _MOST_FUNCTIONS:
             one = walk.waiting.pop()
             does = self._does(one)
-            file = one.file if isinstance(one, Code) else one
-            way = walk.way_to(one) if does.uses else ()
-            uses += [FoundUse(use, file, way) for use in does.uses]
-            imports += [FoundImport(each, file) for each in does.imports]
-            escaped |= does.escaped
-            if isinstance(one, Code):
-                lines.add((file.path, one.node.lineno, one.node.end_lineno or one.node.lineno))
+            pieces.append(Piece(one, does))
             for step in does.steps:
                 if isinstance(step.to, Class):
                     walk.use_class(step.to, one, step.line)
                 else:
                     walk.enter(step.to, one, step.line)
-            if isinstance(one, Code):
+            if isinstance(one, Code) and one.node.decorator_list:
                 for mark in one.node.decorator_list:
-                    found = meaning(mark.func if isinstance(mark, ast.Call) else mark, file.scope, file)
+                    found = meaning(mark.func if isinstance(mark, ast.Call) else mark, one.file.scope, one.file)
                     if isinstance(found, Code):
                         walk.enter(found, one, one.node.lineno)
             walk.name_attributes(does.attributes)
-        return Reached(tuple(uses), tuple(imports), frozenset(escaped), frozenset(lines))
+        return Reached(tuple(pieces), walk)
 
 
 class _Walk:

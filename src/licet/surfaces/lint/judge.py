@@ -23,7 +23,7 @@ from licet.core.origin import Origin
 from licet.core.policy.effects import Level, permits
 from licet.core.policy.tool import ToolSpec
 from licet.surfaces.lint.findings import Finding, Severity
-from licet.surfaces.lint.follow import FoundUse, Reached
+from licet.surfaces.lint.follow import Reached
 from licet.surfaces.lint.use import Use
 
 _UNDECLARED = {"fs": "101", "network": "102", "process": "103", "env": "104", "secret": "105", "storage": "106"}
@@ -70,38 +70,44 @@ def judge(spec: ToolSpec, level: Level | None, reached: Reached) -> Iterator[Fin
     """The findings about the lines that a tool reaches."""
     tool = Judged(spec, level)
     held = tool.held.allow
-    for found in reached.uses:
-        finding = _code(found, tool) if not found.use.rule else _compared(found, tool, held)
-        if finding is not None:
-            yield finding
+    known: dict[tuple[object, ...], Finding | None] = {}  # equal uses are judged once
+    for piece in reached.pieces:
+        for use in piece.does.uses:
+            kind = (use.kind, use.rule, use.exact, use.what)
+            if kind not in known:
+                known[kind] = _compared(use, tool, held) if use.rule else _code(use, tool)
+            finding = known[kind]
+            if finding is not None:
+                place = piece.file.text.place_at(use.line, use.offset)
+                yield replace(finding, origin=place, way=reached.way_to(piece), end_line=use.end_line)
 
 
-def _code(found: FoundUse, tool: Judged) -> Finding:
-    number, does = _CODE[found.use.kind]
+def _code(use: Use, tool: Judged) -> Finding:
+    number, does = _CODE[use.kind]
     severity: Severity = "error" if tool.level == "native" else "warning"
     hint = "nothing checks what it does then" if tool.level == "native" else "only the walls limit what it does then"
     expected = "code that the source shows"
-    return _finding(found, tool, f"LIC{number}", f"`{found.use.what}`, which {does}", expected, hint, severity)
+    return _finding(use, tool, f"LIC{number}", f"`{use.what}`, which {does}", expected, hint, severity)
 
 
-def _compared(found: FoundUse, tool: Judged, held: Iterable[Capability]) -> Finding | None:
-    use = found.use
+def _compared(use: Use, tool: Judged, held: Iterable[Capability]) -> Finding | None:
     domain = use.rule.partition(":")[0]
     walled = tool.level in ("restricted", "isolated")
-    if use.kind == "scratch":
+    is_scratch = use.kind == "scratch"
+    if is_scratch:
         if walled:
             return None
         use = replace(use, kind="fs:write")
     wanted = _wanted(use, tool.level)
     does = DOES[use.kind]
     if not any(_declares(rule, one, use.exact) for one in wanted for rule in held):
-        severity: Severity = "warning" if found.use.kind == "scratch" and tool.level is None else "error"
+        severity: Severity = "warning" if is_scratch and tool.level is None else "error"
         what = f"`{use.what}`, which {does}{_target(use)}"
         if any(_declares(rule, one, use.exact) for one in wanted for rule in tool.spec.touches.allow):
             expected = f"a use that the class `{tool.spec.effect}` permits"
-            return _finding(found, tool, "LIC205", what, expected, _class_hint(use), severity)
+            return _finding(use, tool, "LIC205", what, expected, _class_hint(use), severity)
         expected = f"`{wanted[0]}` in the declaration of `{tool.spec.name}`"
-        return _finding(found, tool, f"LIC{_UNDECLARED[domain]}", what, expected, _undeclared_hint(use, tool), severity)
+        return _finding(use, tool, f"LIC{_UNDECLARED[domain]}", what, expected, _undeclared_hint(use, tool), severity)
     if not use.is_raw:
         return None
     stopped = tool.level == "isolated" and (domain == "env" or use.what.startswith(_STOPPED))
@@ -115,12 +121,12 @@ def _compared(found: FoundUse, tool: Judged, held: Iterable[Capability]) -> Find
             hint = "it does not work behind walls"
         else:
             hint = 'the walls stop it; at `sandbox="isolated"` it works within the grant'
-        return _finding(found, tool, f"LIC{_RAW[domain]}", what, _HANDLE[domain], hint, "error")
+        return _finding(use, tool, f"LIC{_RAW[domain]}", what, _HANDLE[domain], hint, "error")
     if tool.level == "native":
         hint = "no rule is checked for it and no receipt shows it"
     else:
         hint = "it fails at `restricted`, and nothing checks it at `native`"
-    return _finding(found, tool, f"LIC{_RAW[domain]}", what, _HANDLE[domain], hint, "warning")
+    return _finding(use, tool, f"LIC{_RAW[domain]}", what, _HANDLE[domain], hint, "warning")
 
 
 def _wanted(use: Use, level: Level | None) -> list[Capability]:
@@ -181,23 +187,10 @@ def _class_hint(use: Use) -> str:
     return f'set `effect="{wider}"`, or remove the use'
 
 
-def _finding(
-    found: FoundUse, tool: Judged, code: str, what: str, expected: str, hint: str, severity: Severity
-) -> Finding:
-    use, text = found.use, found.file.text
-    origin = text.place_at(use.line, use.offset)
-    return Finding(
-        origin,
-        what,
-        expected,
-        hint,
-        severity,
-        code=code,
-        tools=(tool.spec.name,),
-        rule=use.rule,
-        way=found.way,
-        end_line=use.end_line,
-    )
+def _finding(use: Use, tool: Judged, code: str, what: str, expected: str, hint: str, severity: Severity) -> Finding:
+    """A finding without its place."""
+    place = Origin("", 0, 0)
+    return Finding(place, what, expected, hint, severity, code=code, tools=(tool.spec.name,), rule=use.rule)
 
 
 def unused(spec: ToolSpec, origin: Origin, reached: Reached, touched_by_packages: frozenset[str]) -> Iterator[Finding]:
@@ -205,13 +198,13 @@ def unused(spec: ToolSpec, origin: Origin, reached: Reached, touched_by_packages
 
     `touched_by_packages` are the domains that imported packages use by themselves, or `*` if one of them is not known.
     """
-    kinds = {found.use.kind for found in reached.uses}
-    unknown = {_DOMAINS_OF_HANDLE.get(handle, "*") for handle in reached.escaped} | touched_by_packages
+    kinds = {use.kind for use in reached.uses()}
+    unknown = {_DOMAINS_OF_HANDLE.get(handle, "*") for handle in reached.escaped()} | touched_by_packages
     if "*" in unknown or kinds & _CODE.keys():
         return
     if "process" in kinds:
         unknown |= _OF_PROGRAMS
-    used = [Capability(found.use.rule) for found in reached.uses if found.use.rule]
+    used = [Capability(rule) for rule in dict.fromkeys(use.rule for use in reached.uses()) if rule]
     used += [Capability(f"secret:read:{rule.scope}") for rule in used if rule.domain == "env" and rule.scope != "*"]
     if any(rule.domain == "env" and rule.scope == "*" for rule in used):
         unknown.add("secret")
@@ -228,8 +221,6 @@ def unused(spec: ToolSpec, origin: Origin, reached: Reached, touched_by_packages
 def _may_use(rule: Capability, use: Capability) -> bool:
     if rule.domain == use.domain == "fs" and _root(rule) != _root(use):
         return bool(rule.atoms & use.atoms)
-    if rule.domain == use.domain == "fs" and str(rule).startswith("fs:*:"):
-        return rule.meet(use) is not None
     return rule.meet(use) is not None
 
 

@@ -104,9 +104,9 @@ class Lint:
             found += judge(tool.spec, tool.level, tool.reached)
             touched: frozenset[str] = frozenset()
             if self._packages is not None:
-                found += _package_findings(tool.reached.imports, tool.level, tool.spec.name, self._packages, packages)
+                found += _package_findings(tool.reached.imports(), tool.level, tool.spec.name, self._packages, packages)
                 touched = _touched(tool, self._packages)
-            elif tool.reached.imports:
+            elif any(tool.reached.imports()):
                 touched = frozenset("*")
             origin = tool.spec.origin or Origin(tool.file.text.file, tool.function.lineno, 1)
             ends = tool.function.decorator_list[0].end_lineno if tool.function.decorator_list else 0
@@ -114,7 +114,7 @@ class Lint:
         for file, reached in self._modules:
             found += _uses_without_tool(file, reached)
             if self._packages is not None:
-                own = (one for one in reached.imports if one.file is file)
+                own = (one for one in reached.imports() if one.file is file)
                 found += _package_findings(own, None, "", self._packages, packages)
         found += [_problem(problem) for problem in self._project.problems()]
         texts = [file.text for file in self._project.files]
@@ -126,9 +126,8 @@ class Lint:
 
     def _read_lines(self) -> Iterator[tuple[str, int, int]]:
         """The lines that were read for a tool: its functions, and what is outside of functions."""
-        shown = {file.path: file for file in self._project.files}
         for reached in (*(tool.reached for tool in self._tools), *(reached for _, reached in self._modules)):
-            yield from ((shown[path].text.file, first, last) for path, first, last in reached.lines if path in shown)
+            yield from reached.lines()
         for tool in self._tools:
             marks = tool.function.decorator_list
             yield (
@@ -163,10 +162,7 @@ def _problem(problem: Problem) -> Finding:
 
 
 def _uses_without_tool(file: SourceFile, reached: Reached) -> Iterator[Finding]:
-    for found in reached.uses:
-        if found.file is not file:
-            continue
-        use = found.use
+    for use in (use for piece in reached.pieces if piece.file is file for use in piece.does.uses):
         does = DOES.get("fs:write" if use.kind == "scratch" else use.kind, "")
         hint = f"a tool that calls it declares `{use.rule}`" if use.rule else ""
         origin = file.text.place_at(use.line, use.offset)
@@ -226,7 +222,7 @@ def _touched(tool: LintedTool, packages: Packages) -> frozenset[str]:
     if tool.level == "restricted":
         return frozenset()  # the walls stop everything but handles
     found: set[str] = set()
-    for one in tool.reached.imports:
+    for one in tool.reached.imports():
         scanned = packages.scanned(one.imported.package)
         if (
             scanned is None

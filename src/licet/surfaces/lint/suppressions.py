@@ -86,7 +86,7 @@ class Suppressing:
 
     def problems(self, read: Iterable[tuple[str, int, int]]) -> Iterator[Finding]:
         """What is wrong with suppressions; those in code that was not read may be needed. `read` has file and lines."""
-        spans = list(read)
+        spans = set(read) if self._by_line else set()
         for one in self._by_line.values():
             if (problem := one.problem) is not None:
                 yield problem

@@ -123,9 +123,15 @@ class _Reader:
             elif isinstance(found, Value) and found.kind.startswith("licet."):
                 self.escaped.add(found.kind.removeprefix("licet."))
         at_module = isinstance(scope.node, ast.Module)
+        meaningless: set[str] = set()  # most names are of local values; each is looked up once
         for load in scope.loads:
-            if load not in accounted:
-                self._mention(load, meaning(load, scope, file), scope, at_module)
+            if isinstance(load, ast.Name) and load.id in meaningless:
+                continue
+            found = meaning(load, scope, file)
+            if found is None and isinstance(load, ast.Name):
+                meaningless.add(load.id)
+            elif found is not None and load not in accounted:
+                self._mention(load, found, scope, at_module)
 
     def _mention(self, node: ast.expr, found: Meaning, scope: Scope, at_module: bool) -> None:
         match found:
