@@ -270,6 +270,13 @@ def test_all_lists_what_code_without_tools_does() -> None:
     assert "[LIC701]" in result.stdout
 
 
+def test_packages_next_to_a_named_one_are_packages_and_not_the_project() -> None:
+    server = installed("server", "import useful\nuseful.f()\n")
+    installed("useful", "def f():\n    open('x')\n")
+    found = json.loads(lint("--all", "--json", str(server)).stdout)["findings"]
+    assert [(one["code"], one["file"].rpartition("/")[2]) for one in found] == [("LIC501", "__init__.py")]
+
+
 # Elsewhere -----------------------------------------------------------------------------------------------------------
 
 
