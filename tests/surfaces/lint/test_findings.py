@@ -106,3 +106,14 @@ def test_a_module_is_read_from_its_text_and_never_run() -> None:
 def test_hostile_code_ends(text: str) -> None:
     write({"tools.py": f"@tool(needs=[])\ndef t(): ...\n{text}"})
     assert len(linted().tools) == 1
+
+
+def test_one_run_reads_a_limited_number_of_tokens() -> None:
+    names = [f"h{number}" for number in range(4)]
+    write({"tools.py": f"import {', '.join(names)}\n@tool(needs=[])\ndef t(): ...\n"})
+    write({f"{name}.py": "value = 1\n" * 100 for name in names})  # 400 tokens each
+    lint = Lint(Project(most_tokens=1000))
+    lint.add_file("tools.py")
+    report = lint.report()
+    assert [line.split()[1:3] for line in shown(report)] == [["warning", "LIC601"]] * 2
+    assert report.files == 3

@@ -5,11 +5,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from licet.core.origin import Origin, Problem
+from licet.modules.imports import token_count
 from licet.policy_files.source.text import parse, read_bytes
-from licet.regular_files import read_regular, size_text
+from licet.regular_files import read_regular
 from licet.surfaces.lint.meaning import Finder, SourceFile
 
-MOST_BYTES = 16 << 20  # of all files that are parsed in one run
+MOST_TOKENS = 500_000  # of all files that are parsed in one run, which takes about 450 MB: some 45,000 lines
 _MOST_SEARCHED = 1 << 20  # of one file; a longer one is not parsed
 _OURS = "licet"
 _LIBRARIES = ("site-packages", "dist-packages")
@@ -19,18 +20,19 @@ _NOT_OURS = frozenset({"__pycache__", "node_modules", "site-packages", "dist-pac
 class Project(Finder):
     """Reads files by path or by module name.
 
-    `most_bytes` bounds what one run parses. `texts` are files whose contents are given, such as those of an editor.
+    `most_tokens` bounds what one run parses. `texts` are files whose contents are given, such as those of an editor.
     """
 
     def __init__(
-        self, roots: Iterable[str] = (), most_bytes: int = MOST_BYTES, texts: Mapping[str, bytes] | None = None
+        self, roots: Iterable[str] = (), most_tokens: int = MOST_TOKENS, texts: Mapping[str, bytes] | None = None
     ) -> None:
         # Directories to search. In a directory of installed packages, only those that files were named of.
         self._roots: dict[str, set[str] | None] = dict.fromkeys(map(os.path.abspath, roots))
         self._files: dict[str, SourceFile | Problem] = {}  # by real path
         self._found: dict[str, SourceFile | None] = {}  # by module name
         self._tops: dict[str, bool] = {}
-        self._left = most_bytes
+        self._most, self._tokens = most_tokens, 0
+        self._uncounted: list[bytes] = []  # counting is slow, and no file has more tokens than bytes
         self._given = {os.path.abspath(path): data for path, data in (texts or {}).items()}
 
     def may_have_tools(self, path: str) -> bool:
@@ -110,12 +112,24 @@ class Project(Finder):
         data = self._given.get(path) or read_bytes(path, shown)
         if isinstance(data, Problem):
             return data
-        self._left -= len(data)
-        if self._left < 0:
-            found, most = "more source than one run reads", f"at most {size_text(MOST_BYTES)} of tools and helpers"
+        if not self._fits(data):
+            found, most = "more source than one run reads", f"at most {self._most} tokens of tools and helpers"
             return Problem(Origin(shown, 1, 1), found, most, "name fewer files", "warning")
         text = parse(data, shown)
         return text if isinstance(text, Problem) else SourceFile(path, module, is_package, text, self)
+
+    def _fits(self, data: bytes) -> bool:
+        """Whether a file fits the limit of tokens with all files before it; if it does, it counts."""
+        if self._tokens + sum(map(len, self._uncounted)) + len(data) <= self._most:
+            self._uncounted.append(data)
+            return True
+        self._tokens += sum(token_count(one.decode(errors="replace")) for one in self._uncounted)
+        self._uncounted.clear()
+        tokens = token_count(data.decode(errors="replace"))
+        if self._tokens + tokens > self._most:
+            return False
+        self._tokens += tokens
+        return True
 
 
 def shown_path(path: str) -> str:

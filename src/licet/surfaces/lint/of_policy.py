@@ -13,7 +13,7 @@ from licet.surfaces.lint.files import Project
 from licet.surfaces.lint.run import Lint
 
 _READY_MADE = "licet/tools/"
-_MOST_BYTES = 1 << 20  # of source in one check; `licet lint` reads more
+_MOST_TOKENS = 60_000  # in one check, whose memory is bounded; `licet lint` reads more
 _LINES = ("LIC1", "LIC2", "LIC3")
 _DECLARED = "LIC2"  # the tool fails when it is called, but nothing in the policy is wrong
 
@@ -35,7 +35,7 @@ def source_problems(manifest: Manifest) -> Iterator[Problem]:
     by_file = tools_by_file(manifest)
     if not by_file:
         return
-    lint = Lint(Project(most_bytes=_MOST_BYTES))
+    lint = Lint(Project(most_tokens=_MOST_TOKENS))
     for file, tools in by_file.items():
         lint.add_tools(file, tools)
     for finding in lint.report().findings:
