@@ -16,6 +16,7 @@ from licet.surfaces.cli.app import licet
 from licet.surfaces.cli.lock_guesses import Guess, argument_grants, guesses
 from licet.surfaces.cli.lock_init import Draft, keeps_lines, with_drafts
 from licet.surfaces.gateway import taking
+from licet.surfaces.gateway.taking import NotTaken
 from pins import trust
 from surfaces.gateway.servers import SCRIPTED
 
@@ -228,6 +229,40 @@ def test_servers_of_a_file_are_drafted_and_its_comments_stay(here: Path) -> None
     assert all(line in new.splitlines() for line in text.splitlines())
     assert '"network:https:get@a.example"' in new
     assert "each server has `tools` already" in run("lock", "--init", "licet.yaml", code=1).stderr
+
+
+@needs_walls
+def test_a_server_that_cannot_be_asked_is_skipped_and_the_others_are_drafted(here: Path) -> None:
+    command = json.dumps(["python3", "server.py", SCRIPT])
+    lost = "  lost: {command: [there-is-no-such-program]}\n  far: {url: 'https://there.is.invalid/mcp'}\n"
+    text = f"agent: a\nservers:\n{lost}  s: {{command: {command}}}\n"
+    (here / "a.yaml").write_text(text)
+    said = run("lock", "--init", "a.yaml", code=1)
+    skipped = [line for line in said.stderr.splitlines() if line.startswith("skipped: ")]
+    assert [line.partition(": ")[2].partition(":")[0] for line in skipped] == ["lost", "far"]
+    assert "is not on PATH" in skipped[0]
+    assert skipped[0].endswith("; retry with `licet lock --init a.yaml lost`")
+    assert "wrote 2 guesses for s into a.yaml" in said.stdout
+    new = (here / "a.yaml").read_text()
+    assert lost in new
+
+    # Nothing is left to draft but what cannot be asked: nothing is written.
+    assert "cannot be locked" in run("lock", "--init", "a.yaml", code=1).stderr
+    assert (here / "a.yaml").read_text() == new
+
+    (here / "a.yaml").write_text(text)
+    document = json.loads(run("lock", "--init", "a.yaml", "--json", code=1).stdout)
+    assert (document["written"], document["draft"]) == (True, new)
+    assert {name: one["retry"] for name, one in document["skipped"].items()} == {
+        "lost": "licet lock --init a.yaml lost",
+        "far": "licet lock --init a.yaml far",
+    }
+
+
+def test_a_text_of_several_lines_becomes_one() -> None:
+    wrong = NotTaken("RESOLVE_FAILED: no address\n  the host  x\r\n", ["a\n b", "c"])
+    assert str(wrong) == "RESOLVE_FAILED: no address the host  x"
+    assert wrong.lines == ("a b", "c")
 
 
 WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {

@@ -88,7 +88,8 @@ def command(
     \b
     Exit codes:
       0  written, or the lock is as it should be
-      1  the lock differs, a server cannot be locked, or the files have errors; nothing was written
+      1  the lock differs, a server cannot be locked, or the files have errors; nothing was written.
+         With --init, the drafts of the servers that answered are written all the same
       2  bad command line
     """
     cmd: tuple[str, ...] = ctx.meta["command"]

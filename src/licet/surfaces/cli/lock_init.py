@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed
 from licet.core.origin import Origin, Problem
+from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import SERVER_NAME, Server, server_of
 from licet.policy_files.documents import checked_document
 from licet.policy_files.load import read_policy
@@ -29,7 +30,7 @@ from licet.policy_files.syntax import MOST_BYTES
 from licet.regular_files import read_regular
 from licet.surfaces.cli.discovery import Named, find_policy, require_trust
 from licet.surfaces.cli.lock_guesses import Guess, argument_grants, guesses
-from licet.surfaces.cli.lock_servers import Options, is_file, lock_setup, take_all
+from licet.surfaces.cli.lock_servers import Options, is_file, lock_setup, refuse_servers, take_each
 from licet.surfaces.cli.options import FILE, refuse
 from licet.surfaces.cli.output import counted, fail, make_folder, show, show_json, write_file
 from licet.surfaces.gateway.locked_names import without_clashes
@@ -48,6 +49,14 @@ class Draft(Struct, frozen=True):
     has_grants: bool  # the entry states its grants already
     tools: Mapping[str, Guess]
     refused: Mapping[str, str]
+
+
+class Skipped(Struct, frozen=True):
+    """A server that could not be asked, so that it has no draft."""
+
+    why: str
+    lines: tuple[str, ...]
+    retry: str  # the command that tries it again
 
 
 def draft_servers(words: Sequence[str], command: tuple[str, ...], options: Options) -> None:
@@ -73,8 +82,12 @@ def draft_servers(words: Sequence[str], command: tuple[str, ...], options: Optio
     setup = lock_setup(options)
     servers = {name: _with_grants(server, entries.get(name), setup, options) for name, server in servers.items()}
     origins = _origins(target, text, servers)
-    drafts = _draft_all(servers, origins, entries, setup, options)
-    _write(target, text, drafts, options)
+    found, wrong = take_each(servers, origins, setup, options, {})
+    if not found:
+        refuse_servers(origins, wrong, options.as_json)
+    retry = " ".join(("licet lock --init", *files))
+    skipped = {name: Skipped(str(one), one.lines, f"{retry} {name}") for name, one in wrong.items()}
+    _write(target, text, _drafts(servers, found, entries), skipped, options)
 
 
 def _check_grants(grants: Sequence[str]) -> None:
@@ -193,14 +206,9 @@ def _origins(target: Path, text: str, servers: Mapping[str, Server]) -> dict[str
     return found
 
 
-def _draft_all(
-    servers: Mapping[str, Server],
-    origins: Mapping[str, Origin],
-    entries: Mapping[str, Any],
-    setup: Setup,
-    options: Options,
+def _drafts(
+    servers: Mapping[str, Server], taken: Mapping[str, LockedServer], entries: Mapping[str, Any]
 ) -> list[Draft]:
-    taken = take_all(servers, origins, setup, options, {})
     found = without_clashes(taken, "")
     return [
         Draft(
@@ -217,7 +225,7 @@ def _draft_all(
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def _write(target: Path, text: str, drafts: Sequence[Draft], options: Options) -> None:
+def _write(target: Path, text: str, drafts: Sequence[Draft], skipped: Mapping[str, Skipped], options: Options) -> None:
     new = with_drafts(text, drafts)
     problems = _problems(target, new)
     if problems:
@@ -229,10 +237,13 @@ def _write(target: Path, text: str, drafts: Sequence[Draft], options: Options) -
         write_file(target, new, replace=True)
     if options.as_json:
         refused = {draft.server.name: dict(draft.refused) for draft in drafts}
-        show_json({"file": str(target), "written": kept, "draft": new, "tools": names, "refused": refused})
+        left = {name: {"why": one.why, "lines": one.lines, "retry": one.retry} for name, one in skipped.items()}
+        about = {"file": str(target), "written": kept, "draft": new, "tools": names, "refused": refused}
+        show_json({**about, "skipped": left})
     else:
         _tell(target, new, drafts, names, kept)
-    if not kept:
+        _tell_skipped(skipped)
+    if skipped or not kept:
         click.get_current_context().exit(1)
 
 
@@ -254,6 +265,13 @@ def _tell(target: Path, new: str, drafts: Sequence[Draft], names: Sequence[str],
     show(f"  tools: [{', '.join(names)}]")
     manifest = str(target) if read_policy(target).manifest is not None else "MANIFEST"
     show(f"next: review the guesses, admit the tools in a manifest, and run `licet lock {manifest}`")
+
+
+def _tell_skipped(skipped: Mapping[str, Skipped]) -> None:
+    for name, one in skipped.items():
+        show(f"skipped: {name}: {one.why}; retry with `{one.retry}`", err=True, colour="red")
+        for line in one.lines:
+            show(f"  {line}", err=True)
 
 
 def _problems(target: Path, text: str) -> list[Problem]:

@@ -51,14 +51,14 @@ def lock_setup(options: Options, *, degraded: bool = False, private: tuple[str, 
     )
 
 
-def take_all(
+def take_each(
     servers: Mapping[str, Server],
     origins: Mapping[str, Origin],
     setup: Setup,
     options: Options,
     before: Mapping[str, LockedServer],
-) -> dict[str, LockedServer]:
-    """The entries of all servers for the lock. If one cannot be locked, print why and exit with 1."""
+) -> tuple[dict[str, LockedServer], dict[str, NotTaken]]:
+    """The entries of servers for the lock, and why there is none for the others."""
 
     async def one_by_one() -> tuple[dict[str, LockedServer], dict[str, NotTaken]]:
         found: dict[str, LockedServer] = {}
@@ -77,13 +77,25 @@ def take_all(
                 wrong[name] = not_taken
         return found, wrong
 
-    found, wrong = asyncio.run(one_by_one())
+    return asyncio.run(one_by_one())
+
+
+def take_all(
+    servers: Mapping[str, Server],
+    origins: Mapping[str, Origin],
+    setup: Setup,
+    options: Options,
+    before: Mapping[str, LockedServer],
+) -> dict[str, LockedServer]:
+    """The entries of all servers for the lock. If one cannot be locked, print why and exit with 1."""
+    found, wrong = take_each(servers, origins, setup, options, before)
     if wrong:
-        _refuse(origins, wrong, options.as_json)
+        refuse_servers(origins, wrong, options.as_json)
     return found
 
 
-def _refuse(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken], as_json: bool) -> NoReturn:
+def refuse_servers(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken], as_json: bool) -> NoReturn:
+    """Print why servers cannot be locked, and exit with 1."""
     if as_json:
         problems = [
             Problem(origins[name], f"the server `{name}`: {one}", "a server that can be locked", "; ".join(one.lines))

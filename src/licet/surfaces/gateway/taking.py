@@ -72,11 +72,18 @@ Log = deque[str]  # the last lines that tell why a server cannot be asked
 
 
 class NotTaken(LicetError):
-    """A server whose definitions cannot be locked: what is wrong, and further lines, such as what it wrote."""
+    """A server whose definitions cannot be locked: what is wrong, and further lines, such as what it wrote.
+
+    A text of several lines, such as that of a refusal, becomes one line.
+    """
 
     def __init__(self, text: str, lines: Iterable[str] = ()) -> None:
-        self.lines = tuple(lines)
-        super().__init__(text)
+        self.lines = tuple(map(_one_line, lines))
+        super().__init__(_one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(line.strip() for line in text.split("\n") if line.strip())
 
 
 class Setup(Struct, frozen=True):
