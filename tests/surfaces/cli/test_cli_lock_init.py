@@ -1,5 +1,6 @@
 """`licet lock --init`: the guesses it drafts, the file it writes them into, and what it never changes."""
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attacks.walled_programs import needs_walls
+from licet import load_manifest
 from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import Server
 from licet.policy_files.load import read_policy
@@ -16,9 +18,13 @@ from licet.surfaces.cli.app import licet
 from licet.surfaces.cli.lock_guesses import Guess, argument_grants, guesses
 from licet.surfaces.cli.lock_init import Draft, keeps_lines, with_drafts
 from licet.surfaces.gateway import taking
+from licet.surfaces.gateway.build import gateway_backend
+from licet.surfaces.gateway.names import naming
 from licet.surfaces.gateway.taking import NotTaken
 from pins import trust
+from surfaces.gateway.clients import text_of
 from surfaces.gateway.servers import SCRIPTED
+from surfaces.gateway.workspaces import connected
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +52,7 @@ SERVER = Server(name="s", command=("x",), grants=GRANTS)
 
 
 def guess(name: str, *arguments: str, **annotations: Any) -> Guess:
-    schema = {"type": "object", "properties": {name: {"type": "string"} for name in arguments}}
+    schema = {"properties": {name: {"type": "string"} for name in arguments}, "required": list(arguments)}
     definition = {"name": name, "inputSchema": schema, "annotations": annotations}
     return guesses(SERVER, LockedServer(tools=(definition,)))[name]
 
@@ -76,6 +82,48 @@ def test_needs_are_guessed_from_arguments_and_are_never_more_than_the_grants() -
     assert guess("read", "source_path", "url").needs == tuple(rule for rule in GRANTS if "write" not in rule)
     assert guess("write", "text").needs == GRANTS
     assert "it takes `path`" in guess("read", "path").needs_why
+
+
+TEXT, NULL = {"type": "string"}, {"type": "null"}
+LIST = {"type": "array", "items": TEXT}
+PATHS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "a text": ({"path": TEXT}, {"path": "fs:read"}),
+    "a list": ({"paths": LIST}, {"paths": "fs:read"}),
+    "one that may be null": (
+        {"dir": {"type": ["string", "null"]}, "file": {"anyOf": [LIST, NULL]}},
+        {"dir": "fs:read", "file": "fs:read"},
+    ),
+    "no path by its name": ({"text": TEXT, "pathology": TEXT}, {}),
+    "no text": ({"file": {"type": "object"}, "root": {"type": "integer"}, "path": {"anyOf": [NULL]}}, {}),
+    "nothing known": ({"path": {}, "dir": True, "file": {"$ref": "#/$defs/x"}, "root": {"type": [1]}}, {}),
+    "a list of others": ({"files": {"type": "array", "items": {"type": "object"}}, "paths": {"type": "array"}}, {}),
+    "a name that cannot be shown": ({"x\n#path": TEXT}, {}),
+}
+
+
+@pytest.mark.parametrize(("properties", "expected"), PATHS.values(), ids=PATHS)
+def test_arguments_that_are_paths_get_a_rule(properties: dict[str, Any], expected: dict[str, str]) -> None:
+    definition = {"name": "read", "inputSchema": {"properties": properties, "required": list(properties)}}
+    assert guesses(SERVER, LockedServer(tools=(definition,)))["read"].args == expected
+
+
+def test_a_rule_on_a_path_follows_the_class_and_needs_files_of_this_machine() -> None:
+    assert guess("write", "path").args == {"path": "fs:write"}
+    assert guess("delete", "path").args == {"path": "fs:write"}
+    tools = LockedServer(tools=({"name": "read", "inputSchema": {"properties": {"path": TEXT}, "required": ["path"]}},))
+    assert guesses(SERVER, tools)["read"].args == {"path": "fs:read"}
+    without = Server(name="s", command=("x",), grants=("network:https:get@a.example",))
+    assert guesses(without, tools)["read"].args == {}
+    remote = Server(name="s", url="https://a.example/", grants=("fs:read:/srv",))
+    assert guesses(remote, tools)["read"].args == {}
+
+
+@pytest.mark.parametrize("required", [{}, {"required": ["text"]}, {"required": "path"}], ids=str)
+def test_an_argument_that_may_be_left_out_gets_no_rule(required: dict[str, Any]) -> None:
+    definition = {"name": "read", "inputSchema": {"properties": {"path": TEXT, "text": TEXT}, **required}}
+    found = guesses(SERVER, LockedServer(tools=(definition,)))["read"]
+    assert found.args == {}
+    assert found.needs_why == "it takes `path`; no rule on `path`, since a rule would make it required"
 
 
 def test_a_guess_holds_no_words_of_the_server() -> None:
@@ -245,6 +293,8 @@ def test_a_server_that_cannot_be_asked_is_skipped_and_the_others_are_drafted(her
     assert "wrote 2 guesses for s into a.yaml" in said.stdout
     new = (here / "a.yaml").read_text()
     assert lost in new
+    assert "because no resolver" in " ".join(said.stderr.split())
+    assert "u000a" not in said.stderr
 
     # Nothing is left to draft but what cannot be asked: nothing is written.
     assert "cannot be locked" in run("lock", "--init", "a.yaml", code=1).stderr
@@ -263,6 +313,51 @@ def test_a_text_of_several_lines_becomes_one() -> None:
     wrong = NotTaken("RESOLVE_FAILED: no address\n  the host  x\r\n", ["a\n b", "c"])
     assert str(wrong) == "RESOLVE_FAILED: no address the host  x"
     assert wrong.lines == ("a b", "c")
+
+
+CALLS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("read", {"path": "notes/a"}, ""),
+    ("read", {"path": "/etc/passwd"}, "ARGUMENT_NOT_ALLOWED: `path`"),
+    ("read_all", {"paths": ["${workdir}/notes", "notes/b"]}, ""),
+    ("read_all", {"paths": ["notes/a", "notes/../../x"]}, "ARGUMENT_NOT_ALLOWED: `paths`"),
+    ("write", {"path": "notes/a"}, "APPROVAL_REQUIRED"),
+    ("write", {"path": "a"}, "ARGUMENT_NOT_ALLOWED: `path`"),
+)
+
+
+@needs_walls
+def test_a_path_outside_is_refused_by_a_drafted_rule(here: Path) -> None:
+    (here / "notes").mkdir()
+    taken = {"read": {"path": TEXT}, "read_all": {"paths": LIST}, "write": {"path": TEXT}}
+    tools = [
+        {"name": name, "inputSchema": {"type": "object", "properties": arguments, "required": list(arguments)}}
+        for name, arguments in taken.items()
+    ]
+    grants = ("--grant", "fs:read:${workdir}/notes", "--grant", "fs:write:${workdir}/notes")
+    run("lock", "--init", "files", *grants, "--", "python3", "server.py", json.dumps({"tools": tools}))
+    drafted = (here / ".licet" / "licet.yaml").read_text()
+    assert 'args: {paths: {scope: "fs:read"}} # guess: paths by their names' in drafted
+    assert 'args: {path: {scope: "fs:write"}} # guess' in drafted
+    (here / ".licet" / "a.yaml").write_text(
+        "agent: a\ncapabilities:\n  tools: [files.read, files.read_all, files.write]\n"
+        '  fs_reach: {read: ["${workdir}"], write: ["${workdir}"]}\n  max_side_effect_class: write_limited\n'
+    )
+    run("lock", ".licet/a.yaml")
+    manifest = load_manifest(here / ".licet" / "a.yaml")
+
+    async def answers() -> list[str]:
+        backend = gateway_backend(manifest, here.parent / "kept", session="s", report=print, workdir=here)
+        async with connected(backend, naming(manifest.servers, ""), "2025") as client:
+            found = [await client.call(name, _placed(arguments, here)) for name, arguments, _ in CALLS]
+        return [text_of(one) if one.get("isError") else "" for one in found]
+
+    for (name, arguments, expected), said in zip(CALLS, asyncio.run(answers()), strict=True):
+        assert said[: len(expected) or None] == expected, (name, arguments, said)
+
+
+def _placed(arguments: dict[str, Any], workdir: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(arguments).replace("${workdir}", str(workdir)))
+    return found
 
 
 WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {

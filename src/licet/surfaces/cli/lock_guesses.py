@@ -41,6 +41,7 @@ class Guess(Struct, frozen=True):
     needs_why: str
     effect: EffectClass
     effect_why: str
+    args: Mapping[str, str] = {}  # the arguments that are taken for paths, with the `scope` of each
 
 
 def argument_grants(words: Iterable[str], workdir: str, home: str) -> list[str]:
@@ -78,7 +79,11 @@ def guesses(server: Server, locked: LockedServer) -> dict[str, Guess]:
 def _guess(server: Server, name: str, definition: Definition) -> Guess:
     effect, why = _effect(name, definition)
     needs, needs_why = _needs(server, definition, effect)
-    return Guess(tuple(needs), needs_why, effect, why)
+    paths = _paths(definition) if not server.url and any(Capability(rule).domain == "fs" for rule in needs) else []
+    scope, required = "fs:read" if effect == "read_only" else "fs:write", _required(definition)
+    if left := [f"`{name}`" for name in paths if name not in required][:3]:
+        needs_why = f"{needs_why}; no rule on {', '.join(left)}, since a rule would make it required"
+    return Guess(tuple(needs), needs_why, effect, why, {name: scope for name in paths if name in required})
 
 
 def _effect(name: str, definition: Definition) -> tuple[EffectClass, str]:
@@ -101,7 +106,7 @@ def _needs(server: Server, definition: Definition, effect: EffectClass) -> tuple
     grants = [Capability(rule) for rule in server.grants]
     if effect == "read_only":
         grants = [one for one in grants if one.domain != "fs" or one.atoms & _FS["read"]]
-    names = _argument_names(definition)
+    names = list(_arguments(definition))
     paths, urls = ([name for name in names if kind.search(name)] for kind in (_PATHS, _URLS))
     kinds = {kind for kind, found in (("fs", paths), ("network", urls)) if found}
     held = [one for one in grants if not kinds or one.domain in kinds or one.domain not in ("fs", "network")]
@@ -113,7 +118,36 @@ def _needs(server: Server, definition: Definition, effect: EffectClass) -> tuple
     return [str(one) for one in held], why if held else "its process may touch nothing"
 
 
-def _argument_names(definition: Definition) -> list[str]:
+def _paths(definition: Definition) -> list[str]:
+    """The arguments that probably hold paths, and whose schemas say that they are texts."""
+    taken = _arguments(definition).items()
+    return [name for name, schema in taken if _PATHS.search(name) and _SHOWN.fullmatch(name) and _texts(schema)]
+
+
+def _required(definition: Definition) -> list[Any]:
+    schema = definition.get("inputSchema")
+    listed = schema.get("required") if isinstance(schema, dict) else None
+    return listed if isinstance(listed, list) else []
+
+
+def _texts(schema: Any) -> bool:
+    """Whether a schema is for a text or a list of texts, or for nothing instead."""
+    if not isinstance(schema, dict):
+        return False
+    several = next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), None)
+    if several is not None:
+        left = [one for one in several if one != {"type": "null"}]
+        return bool(left) and all(map(_texts, left))
+    kind = schema.get("type")
+    kinds = {one for one in (kind if isinstance(kind, list) else [kind]) if isinstance(one, str)} - {"null"}
+    items = schema.get("items")
+    of_texts = isinstance(items, dict) and items.get("type") == "string"
+    return bool(kinds) and kinds <= ({"string", "array"} if of_texts else {"string"})
+
+
+def _arguments(definition: Definition) -> dict[str, Any]:
     schema = definition.get("inputSchema")
     properties = schema.get("properties") if isinstance(schema, dict) else None
-    return [name for name in properties if isinstance(name, str)] if isinstance(properties, dict) else []
+    if not isinstance(properties, dict):
+        return {}
+    return {name: one for name, one in properties.items() if isinstance(name, str)}

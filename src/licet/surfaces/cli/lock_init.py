@@ -37,6 +37,7 @@ from licet.surfaces.gateway.locked_names import without_clashes
 from licet.surfaces.gateway.taking import Setup
 
 _REVIEW = "guesses: review every line"
+_PATHS = "paths by their names; others than in `needs` are refused"
 _WIDE = 1 << 16  # so that no line is broken
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+-]*")
 
@@ -316,10 +317,26 @@ def _tools(found: Mapping[str, Guess]) -> Any:
         entry = CommentedMap(needs=_row(guess.needs), effect=guess.effect)
         entry.yaml_add_eol_comment(f"guess: {guess.needs_why}", "needs")
         entry.yaml_add_eol_comment(f"guess: {guess.effect_why}", "effect")
+        if guess.args:
+            entry["args"] = _rules(guess.args)
+            entry.yaml_add_eol_comment(f"guess: {_PATHS}", "args")
         tools[name] = entry
     if not found:
         tools.fa.set_flow_style()
     return tools
+
+
+def _rules(scopes: Mapping[str, str]) -> Any:
+    """Rules on arguments on one line."""
+    from ruamel.yaml.comments import CommentedMap
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    rules = CommentedMap()
+    for name, scope in scopes.items():
+        rules[name] = CommentedMap(scope=DoubleQuotedScalarString(scope))
+        rules[name].fa.set_flow_style()
+    rules.fa.set_flow_style()
+    return rules
 
 
 def _row(items: Sequence[str]) -> Any:

@@ -79,7 +79,8 @@ class Endpoint:
 
     def tell(self, text: str) -> None:
         """Report something to the operator, once."""
-        clean = visible(self.redactor.text(text))[:2_000]
+        one_line = " ".join(map(str.strip, self.redactor.text(text).split("\n")))  # a refusal has several
+        clean = visible(one_line)[:2_000]
         if clean not in self._told and len(self._told) < 100:
             self._told.add(clean)
             self._report(clean)
