@@ -328,7 +328,7 @@ CALLS: tuple[tuple[str, dict[str, Any], str], ...] = (
 @needs_walls
 def test_a_path_outside_is_refused_by_a_drafted_rule(here: Path) -> None:
     (here / "notes").mkdir()
-    taken = {"read": {"path": TEXT}, "read_all": {"paths": LIST}, "write": {"path": TEXT}}
+    taken: dict[str, dict[str, Any]] = {"read": {"path": TEXT}, "read_all": {"paths": LIST}, "write": {"path": TEXT}}
     tools = [
         {"name": name, "inputSchema": {"type": "object", "properties": arguments, "required": list(arguments)}}
         for name, arguments in taken.items()

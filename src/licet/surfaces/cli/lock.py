@@ -18,6 +18,7 @@ from licet.core.policy.lock_changes import lock_changes
 from licet.policy_files.policy_paths import WORKSPACE_FILE
 from licet.surfaces.cli.discovery import Named, named_or_found, require_trust
 from licet.surfaces.cli.lock_servers import Options, lock_setup, take_all
+from licet.surfaces.cli.missing_servers import missing_server_problems
 from licet.surfaces.cli.options import FILE, json_option, refuse
 from licet.surfaces.cli.output import counted, fail, show, show_json, write_file
 from licet.surfaces.gateway.locked_names import renamed, without_clashes
@@ -117,6 +118,9 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     policy = locked_policy([one.path for one in files])
     if policy.problems:
         refuse(list(policy.problems), options.as_json)
+    missing = [one for manifest in policy.manifests.values() for one in missing_server_problems(manifest, "error")]
+    if missing:
+        refuse(missing, options.as_json)
     _require_trust(files, policy, options)
     degraded = any(manifest.allow_degraded for manifest in policy.manifests.values())
     before = old.servers if old is not None else {}

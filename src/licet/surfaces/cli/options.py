@@ -29,6 +29,7 @@ from licet.policy_files.documents import PolicyDocument
 from licet.policy_files.load import load_manifest
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.shapes import did_you_mean, meant_by
+from licet.surfaces.cli.missing_servers import missing_server_problems, tools_without_server
 from licet.surfaces.cli.output import MOST_PROBLEMS, MisfitProblem, show
 
 if TYPE_CHECKING:
@@ -268,7 +269,9 @@ def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
         hint = "`licet lock` takes what its server offers, and `servers.NAME.tools` says what a tool of it may do"
         origin, expected = manifest.admissions[served[0]][0].origin, "a lock and an entry that have it"
         yield Problem(origin, f"{found} ({_listed(served)})", expected, hint, "warning")
-    unknown = [name for name in unknown if name not in served]
+    missing = {name for names in tools_without_server(manifest).values() for name in names}
+    yield from missing_server_problems(manifest, "warning")
+    unknown = [name for name in unknown if name not in served and name not in missing]
     if unknown:
         number = "a tool" if len(unknown) == 1 else f"{len(unknown)} tools"
         found = f"{number} without a declaration ({_listed(unknown)})"
