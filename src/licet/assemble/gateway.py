@@ -4,7 +4,7 @@ The guard knows nothing of MCP. It decides, asks, reserves and records a call of
 the step that runs the tool is another one, `AsksServers`.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -114,9 +114,3 @@ class AsksServers:
         close = getattr(self._inner, "close", None)
         if close is not None:
             close()
-
-
-def only_of(tools: Iterable[Tool], servers: Iterable[str]) -> list[Tool]:
-    """The tools of some servers."""
-    wanted = set(servers)
-    return [tool for tool in tools if isinstance(tool, ServerTool) and tool.server in wanted]

@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.backends.packages import Installed, LaunchError, PackageError, install, installed, launch_of
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.decision.reach import Reach
@@ -183,8 +182,3 @@ class _NoWalls:
 
     def around(self, command: Command) -> Command:
         return command
-
-
-def runtime_rules(program: Installed) -> CapabilitySet:
-    """What a server reads without being granted it, as rules, for `licet surface`."""
-    return CapabilitySet(Capability(f"fs:read:{path}") for path in program.readable)

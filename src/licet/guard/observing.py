@@ -25,8 +25,9 @@ from licet.guard.spending import settle
 if TYPE_CHECKING:
     from licet.guard.call import Call
 
-# The reasons with which a policy refuses. A frozen gate, a missing backend, a ledger that cannot be written, an error
-# while deciding: all of these still refuse.
+# The reasons with which a policy refuses before the tool runs. A frozen gate, a missing backend, a ledger that cannot
+# be written, an error while deciding: all of these still refuse. `ask_server` of the gateway lifts three more: changed
+# definitions, resources and prompts that are not listed, and structured content that does not fit.
 LIFTED: frozenset[Reason] = frozenset(
     {
         *("UNKNOWN_TOOL", "TOOL_NOT_IN_BUNDLE", "TOOL_NOT_AVAILABLE", "INPUT_INVALID", "ARGUMENT_NOT_ALLOWED"),

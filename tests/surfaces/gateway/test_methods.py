@@ -2,7 +2,7 @@
 
 import pytest
 
-from licet.surfaces.gateway.methods import HANDSHAKE_VERSIONS, METHODS, VERSIONS, Kind, Sender, as_markdown, find, kept
+from licet.surfaces.gateway.methods import HANDSHAKE_VERSIONS, METHODS, VERSIONS, Kind, Sender, find, kept
 
 from .scripted_backend import Scene
 
@@ -48,13 +48,3 @@ def test_a_message_is_known_in_its_versions_alone(
 
 def test_what_the_table_does_not_name_is_told_apart() -> None:
     assert kept({"a": 1, "b": 2, "c": 3}, frozenset("ac")) == ({"a": 1, "c": 3}, ["b"])
-
-
-def test_the_table_prints_as_markdown() -> None:
-    lines = as_markdown().splitlines()
-    assert len(lines) == len(METHODS) + 2
-    assert {line.count("|") for line in lines} == {7}
-    assert "| client | `ping` | request | until 2025-11-25 | start | answered by the gateway |" in lines
-    assert any("`elicitation/create` | request in an input-required result | 2026-07-28 only" in line for line in lines)
-    assert any("`tools/call` | request | all | tools" in line for line in lines)
-    assert any("`elicitation/create` | request | from 2025-06-18 until 2025-11-25" in line for line in lines)

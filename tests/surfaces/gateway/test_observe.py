@@ -171,9 +171,10 @@ def test_a_resource_that_is_not_listed_is_read_and_noted(scene: Scene) -> None:
     assert receipt.observed.reasons == ("UNKNOWN_TOOL", "ARGUMENT_NOT_ALLOWED")
 
 
-def test_structured_content_that_does_not_fit_passes(scene: Scene) -> None:
-    result, _ = scene.call("structured")
+def test_structured_content_that_does_not_fit_passes_and_is_noted(scene: Scene) -> None:
+    result, receipt = scene.call("structured")
     assert result["structuredContent"] == {"n": "one"}
+    assert "TOOL_CRASHED" in receipt.observed.reasons
 
 
 def test_the_time_limit_of_a_call_stays(scene: Scene) -> None:

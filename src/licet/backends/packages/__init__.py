@@ -53,7 +53,8 @@ def install(
 ) -> Resolved:
     """Install exactly what a lock pins, and return it; a platform that the lock does not have yet is added.
 
-    This is for another machine than the one that wrote the lock. Raises `PackageError` if it is not to be had.
+    Used when the store lacks the package, or it was changed there. Raises `PackageError` if the registry does not have
+    it.
     """
     expected = launch.package.partition("[")[0]
     if launch.kind in ("npm", "pypi") and (launch.kind, expected) != (resolved.kind, resolved.name):

@@ -73,10 +73,11 @@ def image_warning(launch: Launch) -> str:
 
 
 class _Flags(Struct, frozen=True):
-    """The flags of a program that are understood.
+    """The flags of a program that licet understands; any other is an error.
 
-    `ignored` have no value and do not change what is started; `valued` have one, and this is the word for it;
-    `refused` have a reason.
+    - `ignored`: no value, no influence on what starts.
+    - `valued`: flag → the name under which `read` returns its value.
+    - `refused`: flag → the reason.
     """
 
     program: str

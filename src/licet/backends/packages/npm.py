@@ -136,7 +136,7 @@ def _install(
 
 
 def _pinned(tree: Mapping[str, Mapping[str, Any]], wanted: str, progress: Progress) -> list[_Package]:
-    """The packages of a tree that npm chose. Raises `PackageError` if one needs to run code, or has no sha512."""
+    """The packages to pin of the tree that npm chose. Raises `PackageError` if one must run code or has no sha512."""
     left_out = _without_scripts(tree, wanted)
     for path in sorted(left_out):
         if tree[path].get("hasInstallScript"):

@@ -21,6 +21,7 @@ from licet.policy_files.policy_paths import policy_root
 from licet.sandbox.programs.ahead import supervisor_ahead
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.surfaces.cli.discovery import check_setting, named_or_found, require_trust
+from licet.surfaces.cli.missing_servers import other_workspace, tools_without_server
 from licet.surfaces.cli.options import FILE, Setting, duration, json_option, setting_options, sound_manifest
 from licet.surfaces.cli.output import fail
 from licet.surfaces.gateway.names import Naming, naming
@@ -111,7 +112,8 @@ def command(
     ready = click.get_current_context().with_resource(supervisor_ahead())
     policy, place, setting = served_policy(manifest, state, setting, as_json, observe=observe)
     if not policy.servers:
-        fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; `licet serve` offers tools", as_json)
+        hint = other_workspace(policy, tools_without_server(policy)) or "`licet serve` offers tools"
+        fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; {hint}", as_json)
     names = naming(policy.servers, "prefixed" if policy.gateway_names == "prefixed" else _plain(policy))
     observed = None
     if observe_for is not None:

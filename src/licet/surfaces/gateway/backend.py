@@ -104,7 +104,7 @@ class Backend(Protocol):
         """Take what the client claims to be, when it starts and whenever it claims something else."""
 
     def log_level(self, level: str) -> None:
-        """Take the level from which the client wants log messages outside of its calls. Never called in 2026."""
+        """Set the lowest level of log messages outside of calls. Only clients up to 2025-11-25 set one."""
 
     def roots_changed(self) -> None:
         """Take note that the client's roots may have changed."""

@@ -91,7 +91,7 @@ def read_envelope(params: Mapping[str, Any], also: tuple[str, ...] = ()) -> Clai
 
 
 def read_initialize(params: Mapping[str, Any]) -> Claims:
-    """The claims in `initialize`. A version that nobody knows is answered with the newest, as SDKs do."""
+    """The claims in `initialize`. An unknown version is answered with 2025-11-25, the newest that has `initialize`."""
     version, info, capabilities = (params.get(key) for key in ("protocolVersion", "clientInfo", "capabilities"))
     if not isinstance(version, str) or not isinstance(info, dict) or not isinstance(capabilities, dict):
         raise ProtocolError(

@@ -213,7 +213,10 @@ class GovernedBackend:
         _WANTED.set(wanted)
         if one := self.running.get(tool.partition(".")[0]):
             await one.settled()  # a client may call before it has seen a list; the start is not the call's time
-        return await self._session.call(tool, arguments)
+        result = await self._session.call(tool, arguments)
+        if result.reason == "LEDGER_UNAVAILABLE":  # the model is told the code alone
+            self._report(" ".join(result.explain().split()))
+        return result
 
     async def ask_server(self, call: ToolCall, note: Note) -> JsonText:
         """The result of a server's tool, for a call that the gate has allowed."""
@@ -261,10 +264,16 @@ class GovernedBackend:
             raise Stopped("LIMIT_TIME", f"the server `{server}` gave no answer in {call.seconds:g} seconds") from None
         except UpstreamError as error:
             raise Raised(f"error {error.code} of the server", error.message) from None
-        definition = {} if wanted or observed is not None else self._lists.definition(server, "tools", tool)
+        definition = {} if wanted else self._lists.definition(server, "tools", tool)
         entry = one.server.entry(tool)
         hidden = entry.hidden if entry is not None else "keep"
-        return checked_result(method, answer.text, answer.data, one.server, definition, hidden, note)
+        try:
+            return checked_result(method, answer.text, answer.data, one.server, definition, hidden, note)
+        except Stopped as misfit:
+            if observed is None:
+                raise
+            observed.note(misfit.reason, str(misfit))
+            return checked_result(method, answer.text, answer.data, one.server, {}, hidden, note)
 
     # The client -------------------------------------------------------------------------------------------------------
 

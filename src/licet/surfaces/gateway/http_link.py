@@ -94,7 +94,7 @@ class HttpLink:
         self._calls, self._notes = asyncio.Semaphore(MOST_CALLS), asyncio.Semaphore(MOST_NOTES)
         self._sending: set[asyncio.Task[None]] = set()
         self._hearing: asyncio.Task[None] | None = None
-        self._session = self._version = ""  # until 2025-11-25
+        self._session = self._version = ""  # the session's id and the agreed version, of servers up to 2025-11-25
         self._is_modern = False  # the last request was of 2026-07-28
         self._ended = ""  # why no more is sent or received
 

@@ -53,7 +53,7 @@ class Link(Protocol):
 
 
 class Rate:
-    """Allows so many things at once, and so many a second after that."""
+    """A rate limit (token bucket): `at_once` events immediately, then `a_second` a second."""
 
     def __init__(self, at_once: int, a_second: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._a_second, self._clock = at_once, a_second, clock

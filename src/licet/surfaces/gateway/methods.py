@@ -4,7 +4,7 @@ The gateway passes on nothing that is not in the table. It answers other request
 notifications. The same holds for parameters, for keys of results and definitions, and for `_meta`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -215,30 +215,6 @@ def find(name: str, kind: Kind, sender: Sender, version: str) -> Method | None:
     return _FOUND.get((name, kind, sender, version))
 
 
-def is_known(name: str, kind: Kind, sender: Sender) -> bool:
-    """Whether some version has this message."""
-    return any(find(name, kind, sender, version) for version in VERSIONS)
-
-
 def kept(data: Mapping[str, Any], keys: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
     """The entries that the table names, and the keys of the others."""
     return {key: data[key] for key in data if key in keys}, [key for key in data if key not in keys]
-
-
-def as_markdown(methods: Iterable[Method] = METHODS) -> str:
-    """The table as docs/gateway.md shows it."""
-    lines = ["| from | method | kind | versions | topic | what governs it |", "|---|---|---|---|---|---|"]
-    for row in methods:
-        kind = "request in an input-required result" if row.kind == "input" else row.kind
-        cells = (row.sender, f"`{row.name}`", kind, _span(row.versions), row.topic, row.governed)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _span(versions: tuple[str, ...]) -> str:
-    if versions == VERSIONS:
-        return "all"
-    if len(versions) == 1:
-        return f"{versions[0]} only"
-    until = f"until {versions[-1]}"
-    return until if versions[0] == VERSIONS[0] else f"from {versions[0]} {until}"

@@ -56,12 +56,12 @@ class RunningServer:
         self._problem = "it has not been started"
         self._unclear = ""  # why its definitions are not known any more
         self._subscribed: set[str] = set()  # URIs, also for its next process
-        self._settled = asyncio.Event()  # it said what it offers, or failed to
+        self._settled = asyncio.Event()  # set: calls need not wait; cleared while changed definitions are compared
         self._task: asyncio.Task[None] | None = None
         self._told: set[str] = set()
 
     def start(self, offers: dict[str, Any]) -> None:
-        """Start it, and show it these client capabilities."""
+        """Start it, once, with these client capabilities. Later calls do nothing."""
         if self._task is None:
             self._task = asyncio.create_task(self._keep(offers), name=f"licet server {self.server.name}")
 

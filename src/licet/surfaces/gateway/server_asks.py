@@ -175,7 +175,7 @@ class ServerAsks:
         return {"roots": [one for one in roots if self._is_known(server, one)] if isinstance(roots, list) else []}
 
     def _is_known(self, server: str, root: Any) -> bool:
-        """Whether a server may be told of a root of the client: a `file:` URI whose path it may know."""
+        """Whether a server is told of a root of the client: a plain `file:` URI in `client.roots` and in its grant."""
         uri = root.get("uri") if isinstance(root, dict) else None
         try:
             parts = urlsplit(uri) if isinstance(uri, str) else None

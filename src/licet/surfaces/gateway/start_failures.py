@@ -54,7 +54,7 @@ def likely_causes(
 
 
 def _arguments(named: Iterable[str], server: Server, grant: CapabilitySet) -> Iterator[str]:
-    """Paths that the command names and the grants do not. A file that does not exist cannot be granted by itself."""
+    """Advice about each path in the command that the grant does not cover, or that does not exist yet."""
     for path in named:
         above = os.path.dirname(path)
         if not os.path.isdir(above):
