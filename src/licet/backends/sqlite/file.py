@@ -260,10 +260,11 @@ class SqliteFile:
 
     def _version(self, db: sqlite3.Connection) -> int | None:
         """Return the version of the file; None if it is empty."""
-        version, application = _marks(db)
-        # another process created the tables between the two reads
-        while (again := _marks(db)) != (version, application):
-            version, application = again
+        while True:
+            version, application = marks = _marks(db)
+            is_empty = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+            if _marks(db) == marks:  # otherwise another process created the tables between these reads
+                break
         if application == self._kind.application:
             if version > self._kind.version:
                 raise Unavailable(f"{self.path} was written by a newer licet (format {version}): use that one")
@@ -271,7 +272,7 @@ class SqliteFile:
                 known = f"has format {version}, which this licet no longer reads"
                 raise Unavailable(f"{self.path} {self._kind.outdated or known}")
             return version
-        if version or application or db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        if version or application or not is_empty:
             raise Unavailable(f"{self.path} is a database of another program: choose another path")
         return None
 
