@@ -170,6 +170,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("form", SHOWN)
 @pytest.mark.parametrize("where", ["result", "stream", "error", "error at 400", "notification", "definition"])
+@pytest.mark.sampled(4)
 def test_a_server_does_not_hand_its_secret_to_the_model(form: str, where: str) -> None:
     shown = SHOWN[form]
 

@@ -188,7 +188,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(("described", "reason"), PROGRAMS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_program_that_node_cannot_start_is_refused(
     npm: Registry, tmp_path: Path, described: dict[str, Any], reason: str
 ) -> None:

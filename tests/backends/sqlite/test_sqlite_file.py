@@ -54,6 +54,25 @@ def test_an_older_file_is_brought_up_step_by_step(tmp_path: Path, version: int) 
     assert notes(path) == [("kept", 4)]  # and once is enough
 
 
+class Overtaken(sqlite3.Connection):
+    """A connection to a file whose tables another process makes right before this one looks for them."""
+
+    path: Path | None = None
+
+    def execute(self, sql: str, *rest: Any) -> sqlite3.Cursor:
+        if "sqlite_master" in sql and Overtaken.path is not None:
+            path, Overtaken.path = Overtaken.path, None
+            notes(path)
+        return super().execute(sql, *rest)
+
+
+def test_tables_that_appear_while_a_file_is_looked_at_are_ours(tmp_path: Path) -> None:
+    (tmp_path / "f").touch(0o600)
+    Overtaken.path = tmp_path / "f"
+    with closing(sqlite3.connect(tmp_path / "f", isolation_level=None, factory=Overtaken)) as db:
+        assert SqliteFile(tmp_path / "f", NOW)._version(db) == 2
+
+
 def test_an_empty_file_is_made_at_once(tmp_path: Path) -> None:
     assert notes(tmp_path / "f") == []
 

@@ -38,7 +38,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("case", SCRIPTS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_the_error_names_the_line_where_loading_stopped(tmp_path: Path, case: str) -> None:
     needs_walls()
     before, after, said, line = SCRIPTS[case]

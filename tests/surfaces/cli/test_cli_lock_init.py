@@ -326,6 +326,7 @@ CALLS: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 
 @needs_walls
+@pytest.mark.sampled(1)
 def test_a_path_outside_is_refused_by_a_drafted_rule(here: Path) -> None:
     (here / "notes").mkdir()
     taken: dict[str, dict[str, Any]] = {"read": {"path": TEXT}, "read_all": {"paths": LIST}, "write": {"path": TEXT}}

@@ -61,6 +61,7 @@ SURVIVED: list[tuple[str, list[Any], str, list[str]]] = [
 @pytest.mark.parametrize(
     ("actions", "outcome", "reports"), [case[1:] for case in SURVIVED], ids=[case[0] for case in SURVIVED]
 )
+@pytest.mark.sampled(12)
 def test_a_bad_line_costs_that_line_or_that_call(
     era: str, actions: list[Any], outcome: str, reports: list[str]
 ) -> None:

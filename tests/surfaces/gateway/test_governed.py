@@ -213,6 +213,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("tool", "arguments", "reason", "code"), REFUSALS, ids=[f"{c[0]}-{c[2]}" for c in REFUSALS])
+@pytest.mark.sampled(12)
 def test_a_refusal_is_a_result_with_its_reason(
     gateway: Running, tool: str, arguments: dict[str, Any], reason: str, code: str
 ) -> None:

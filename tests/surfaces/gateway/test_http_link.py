@@ -543,6 +543,7 @@ BAD: dict[str, tuple[Handler, type[Exception], str]] = {
 
 @ERAS
 @pytest.mark.parametrize("case", BAD)
+@pytest.mark.sampled(8)
 def test_a_bad_answer_costs_its_own_call_alone(case: str, era: str) -> None:
     handler, kind, text = BAD[case]
 

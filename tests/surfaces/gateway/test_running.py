@@ -231,6 +231,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("how", BAD)
+@pytest.mark.sampled(4)
 def test_a_bad_server_costs_only_its_own_calls(tmp_path: Path, store_path: Path, how: str) -> None:
     needs_walls()
     entry = {"effect": "read_only", "limits": {"wall_seconds": 1}}

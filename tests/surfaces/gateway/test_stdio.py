@@ -156,7 +156,7 @@ def test_the_end_of_the_client_ends_calls_and_servers(workspace: Workspace) -> N
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_no_server_outlives_a_gateway_that_is_ended(workspace: Workspace, how: signal.Signals) -> None:
     async def steps(client: Client, process: "asyncio.subprocess.Process") -> list[int]:
         await client.say("echo")
