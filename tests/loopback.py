@@ -86,8 +86,18 @@ def _listening(
             tasks.discard(task)
             writer.transport.abort()
 
+    made: list[Any] = []  # every connection: one whose task never started is closed too
+
+    class Recorded(asyncio.StreamReaderProtocol):
+        def connection_made(self, transport: Any) -> None:
+            made.append(transport)
+            super().connection_made(transport)
+
     async def start() -> asyncio.Server:
-        return await asyncio.start_server(accept, host, port, ssl=context)
+        def protocol() -> Recorded:
+            return Recorded(asyncio.StreamReader(loop=loop), accept, loop=loop)
+
+        return await loop.create_server(protocol, host, port, ssl=context)
 
     async def stop() -> None:
         listener.close()
@@ -98,6 +108,8 @@ def _listening(
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for transport in made:
+            transport.abort()
         await asyncio.sleep(0.01)  # for transports to close
         await loop.shutdown_asyncgens()
 
