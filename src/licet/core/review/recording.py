@@ -1,0 +1,64 @@
+"""Recordings: what a command, or the calls of an agent, touched. `licet observe` writes them, `licet learn` reads them.
+
+A recording is a file of JSON lines: one `RecordingStart`, then one `Touch` for each thing that was used. It is a draft
+for review and no evidence: nobody signs it, and a program that wants to hide can (see docs/observe.md).
+"""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+FORMAT = 1
+
+
+class BadRecording(ValueError):
+    """A line that is no part of a recording, or a recording of a newer format."""
+
+
+class RecordingStart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first line of a recording."""
+
+    format: int = FORMAT
+    source: Literal["program", "gate", "gateway"]
+    started: int  # milliseconds since 1970
+    command: tuple[str, ...] = ()  # as it was given, redacted; only of a program
+    agent: str = ""  # of a gate or gateway
+    manifest: str = ""  # the path of its policy; empty for a program
+    workdir: str
+    home: str
+
+
+class Touch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One use, or the same use several times by one call."""
+
+    time: int  # of the first, in milliseconds since 1970
+    call: str  # the receipt of the call; of a command `process N`
+    tool: str  # the tool of the call; of a command the name of the program
+    use: str  # as `Use` writes it, such as `fs:read:/srv/a.txt` or `network:https:get@example.com:443`
+    outcome: Literal["used", "refused"] = "used"
+    count: int = 1
+
+
+def recording_line(part: RecordingStart | Touch) -> bytes:
+    """One line of a recording, with its newline."""
+    return msgspec.json.encode(part) + b"\n"
+
+
+def recording_start(line: bytes) -> RecordingStart:
+    """Read the first line of a recording."""
+    try:
+        start = msgspec.json.decode(line, type=RecordingStart)
+    except msgspec.MsgspecError as wrong:
+        raise BadRecording(f"this is no recording of `licet observe`: {wrong}") from None
+    if start.format != FORMAT:
+        raise BadRecording(f"this recording has format {start.format}; this version of licet reads {FORMAT}")
+    return start
+
+
+def touch(line: bytes) -> Touch:
+    """Read any other line of a recording."""
+    try:
+        return msgspec.json.decode(line, type=Touch)
+    except msgspec.MsgspecError as wrong:
+        raise BadRecording(str(wrong)) from None
