@@ -19,19 +19,17 @@ from licet.guard.redaction.redact import Redactor
 from licet.surfaces.gateway.link import Gone
 from licet.surfaces.gateway.upstream import Upstream, UpstreamError
 from surfaces.gateway.http_servers import (
-    SECONDS,
     Asked,
     HttpServer,
     Out,
     RecordingPeer,
-    call,
     link_to,
     listening,
     notified,
     opened,
-    text_of,
     text_result,
 )
+from surfaces.gateway.servers import SECONDS, call, text_of
 
 KEY = "sk-7f3a9c51e2d84b06"
 PLACED = (("X-Api-Key", KEY),)

@@ -106,7 +106,7 @@ class Backends(Ports, frozen=True, kw_only=True):
 
     ledger: Ledger | None = field(default_factory=MemoryLedger)
     budgets: Budgets | None = field(default_factory=MemoryBudgets)
-    sandbox: Sandbox | None = field(default_factory=lambda: _workers())
+    sandbox: Sandbox | None = field(default_factory=lambda: workers_of())
     clock: Clock | None = field(default_factory=SystemClock)
     argument_rules: ArgumentRules | None = argument_check
 
@@ -142,7 +142,7 @@ class Backends(Ports, frozen=True, kw_only=True):
         own: dict[str, Any] = {
             "files": LocalFiles(),
             "http": http,
-            "sandbox": given.get("sandbox") or _workers(ProgramWalls(http)),
+            "sandbox": given.get("sandbox") or workers_of(ProgramWalls(http)),
             "secrets": secrets,
             "kv": SqliteKv(state / "kv.sqlite"),
             "ledger": SqliteLedger(state / "ledger.sqlite"),
@@ -199,7 +199,7 @@ class Backends(Ports, frozen=True, kw_only=True):
         self.close()
 
 
-def _workers(programs: ProgramWalls | None = None) -> Sandbox:
+def workers_of(programs: ProgramWalls | None = None) -> Sandbox:
     from licet.sandbox.native import InProcess
     from licet.sandbox.workers.engine import Workers
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from licet.core.decision.decision import ResultNoted
 from licet.core.policy.effects import Level
-from licet.core.policy.lock import Places, local
+from licet.core.policy.lock import NamedPlaces, local
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of, tool_parts
 from licet.core.policy.tool import ToolSpec
@@ -33,7 +33,7 @@ class ServerTool(Tool):
     tool: str
     _schema: dict[str, Any]
 
-    def __init__(self, spec: ToolSpec, server: str, tool: str, places: Places | None = None) -> None:
+    def __init__(self, spec: ToolSpec, server: str, tool: str, places: NamedPlaces | None = None) -> None:
         super().__init__(_run_by_its_server, spec)
         # A lock names directories, such as `${workdir}`. Clients are shown the real ones, and servers expect them.
         vars(self).update(server=server, tool=tool, _schema=local(dict(spec.schema or {}), places or {}))
@@ -49,7 +49,7 @@ async def _run_by_its_server(ctx: Context) -> None:  # with a context, so that w
     raise RuntimeError("a server's tool is run by its server")
 
 
-def server_tools(manifest: Manifest, places: Places | None = None) -> list[Tool]:
+def server_tools(manifest: Manifest, places: NamedPlaces | None = None) -> list[Tool]:
     """The tools of all servers of a manifest that the lock has and `servers:` declares.
 
     `places` are the directories of this machine, by the names that the lock has for them.

@@ -21,8 +21,7 @@ from licet.assemble.servers import packages_directory
 from licet.backends.http import HttpClient
 from licet.core.origin import Origin, Problem
 from licet.core.policy.layer import Layer, Rule
-from licet.core.policy.lock import FORMAT, BadLock, Lock, LockedServer, LockedTool
-from licet.core.policy.lock import Places as NamedPlaces
+from licet.core.policy.lock import FORMAT, BadLock, Lock, LockedServer, LockedTool, NamedPlaces
 from licet.core.policy.lock_changes import lock_changes
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of, tool_parts
@@ -31,7 +30,7 @@ from licet.core.policy.tool import ToolSpec
 from licet.guard.protection import kept_private, protection_layer
 from licet.policy_files.load import read_policy
 from licet.policy_files.lock_file import load_lock
-from licet.policy_files.policy_paths import LOCK_FILE
+from licet.policy_files.policy_paths import LOCK_FILE, shown_path
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
 
@@ -122,7 +121,7 @@ def _twice(
 def lock_problems(file: Path) -> list[Problem]:
     """Everything in which the lock next to a policy differs from the files now. No server is started."""
     place = lock_place(file)
-    origin = Origin(_shown(place), 1, 1)
+    origin = Origin(shown_path(place), 1, 1)
     try:
         lock = existing_lock(place)
     except BadLock as wrong:
@@ -132,7 +131,7 @@ def lock_problems(file: Path) -> list[Problem]:
     name = os.path.basename(os.path.realpath(file))
     others = [Path(os.path.dirname(file), other) for other in lock.manifests if other != name]
     now = locked_policy([file, *filter(os.path.lexists, others)])
-    if now.problems:  # problems of `file` itself are reported by whoever reads it
+    if now.problems:  # those in `file` itself are reported when it is loaded
         return [problem for problem in now.problems if problem.origin.file != str(file)]
     changes = lock_changes(lock, with_definitions(now.lock, lock))
     hint = "review it, then take it with `licet lock --update`"
@@ -148,11 +147,6 @@ def with_definitions(now: Lock, locked: Lock) -> Lock:
         for name, server in now.servers.items()
     }
     return replace(now, servers=servers)
-
-
-def _shown(place: Path) -> str:
-    here = Path.cwd()
-    return str(place.relative_to(here)) if place.is_relative_to(here) else str(place)
 
 
 # Starting servers -----------------------------------------------------------------------------------------------------

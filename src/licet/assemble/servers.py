@@ -62,7 +62,7 @@ def expanded_command(server: Server, workdir: str, home: str) -> tuple[str, ...]
     return tuple(home + word[1:] if home and word.startswith("~/") else word for word in words)
 
 
-def find_program(server: Server, resolved: Resolved, workdir: str, home: str) -> Installed:
+def locked_program(server: Server, resolved: Resolved, workdir: str, home: str) -> Installed:
     """How to start what the lock pins. A package that this machine does not have yet is installed."""
     store = packages_directory()
     try:

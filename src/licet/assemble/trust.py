@@ -13,9 +13,8 @@ from msgspec import Struct
 
 from licet.assemble.review import Places
 from licet.core.algebra.scope import Malformed
-from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.digest import document
-from licet.core.policy.layer import meet_layers
+from licet.core.policy.layer import meet_written_layers
 from licet.core.policy.manifest import Manifest
 from licet.errors import LicetError
 from licet.policy_files.load import load_manifest
@@ -72,11 +71,6 @@ def accepted_before(path: Path, current: Manifest, places: Places) -> Before | N
     return Before(shown, f"{folder}/") if manifest.digest == entry.digest else None
 
 
-def ceiling_of(manifest: Manifest) -> CapabilitySet:
-    """All that a policy allows, whatever its tools declare now or later; without the paths that no grant may write."""
-    return meet_layers(layer for layer in manifest.layers if layer.kind != "protected paths")
-
-
 def further_changes(before: Manifest, after: Manifest) -> list[str]:
     """Report changes of the digest that `diff` does not show: ceilings that no tool needs, and other sources.
 
@@ -84,7 +78,8 @@ def further_changes(before: Manifest, after: Manifest) -> list[str]:
     """
     changes = []
     for sign, one, other in (("+", after, before), ("−", before, after)):
-        changes += [f"{sign} allowed in all: {piece}" for piece in ceiling_of(one) - ceiling_of(other)]
+        more = meet_written_layers(one.layers) - meet_written_layers(other.layers)
+        changes += [f"{sign} allowed in all: {piece}" for piece in more]
     for name in sorted(before.sources.keys() | after.sources.keys()):
         old, new = (one.sources.get(name, ("nothing",))[0] for one in (before, after))
         if old != new:

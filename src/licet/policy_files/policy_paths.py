@@ -204,3 +204,12 @@ def _can_be_named(path: str) -> bool:
         return path_key(path) == path
     except Malformed:
         return False
+
+
+def shown_path(path: str | Path) -> str:
+    """A path for messages: relative where it is below the current directory."""
+    try:
+        below = os.path.relpath(path)
+    except (OSError, ValueError):  # the current directory was removed, or another drive
+        return str(path)
+    return str(path) if below.startswith("..") else below

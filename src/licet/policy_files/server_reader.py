@@ -78,7 +78,7 @@ def _tool_problems(name: str, given: Fields) -> Iterator[Problem]:
     for tool, located in record(given, "tools").items():
         entry: Fields = located.value
         if tool in (RESOURCES, PROMPTS):
-            found, expected = f"a tool called `{tool}`", f"another name: `{name}.{tool}` stands for reading its {tool}"
+            found, expected = f"a tool called `{tool}`", f"another name: reading its {tool} is the tool `{name}.{tool}`"
             yield Problem(key_origin(located), found, expected)
         if len(f"{name}.{tool}") > LONGEST_NAME:
             found = f"`{name}.{tool}`"

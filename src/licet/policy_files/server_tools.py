@@ -20,7 +20,7 @@ from licet.core.policy.servers import (
     PROMPTS,
     RESOURCES,
     Server,
-    ServerTool,
+    ServerToolEntry,
     annotated_effect,
     host_rule,
     servers_of,
@@ -63,7 +63,7 @@ def is_other_server(server: Server, locked: LockedServer) -> bool:
     return tuple(server.command) != locked.command or server.url != locked.url
 
 
-def _specs(server: Server, locked: LockedServer, manifest: Manifest) -> Iterator[tuple[ToolSpec, ServerTool]]:
+def _specs(server: Server, locked: LockedServer, manifest: Manifest) -> Iterator[tuple[ToolSpec, ServerToolEntry]]:
     for name, definition in locked.listed("tools").items():
         entry = server.entry(name)
         if entry is not None and f"tools/{name}" not in locked.refused and not refusal_of_name(server.name, name):
@@ -77,20 +77,20 @@ def _specs(server: Server, locked: LockedServer, manifest: Manifest) -> Iterator
                 "required": [argument],
                 "additionalProperties": False,
             }
-            entry = ServerTool(effect="read_only")
+            entry = ServerToolEntry(effect="read_only")
             yield _spec(server, name, entry, {"description": description, "inputSchema": schema}, manifest), entry
 
 
 def refusal_of_name(server: str, tool: str) -> str:
     """Why a server's tool cannot be used because of its name; empty if it can."""
     if tool in (RESOURCES, PROMPTS):
-        return f"`{server}.{tool}` stands for reading the {tool} of the server"
+        return f"licet has a tool `{server}.{tool}`, which reads the {tool} of the server"
     if not tool or not re.fullmatch(NAME_PATTERN, f"{server}.{tool}"):
         return "its full name is no valid name: 1 to 128 letters, digits, `_`, `.`, `/` or `-`"
     return ""
 
 
-def _spec(server: Server, name: str, entry: ServerTool, definition: Definition, manifest: Manifest) -> ToolSpec:
+def _spec(server: Server, name: str, entry: ServerToolEntry, definition: Definition, manifest: Manifest) -> ToolSpec:
     places = manifest.places
     ways = (f"servers.{server.name}.tools.{name}", f"servers.{server.name}.tools.{EVERY}", f"servers.{server.name}")
     origin = next((places[way] for way in ways if way in places), manifest.origin)
@@ -111,14 +111,14 @@ def _spec(server: Server, name: str, entry: ServerTool, definition: Definition, 
     )
 
 
-def needs_of(server: Server, entry: ServerTool) -> list[str]:
+def needs_of(server: Server, entry: ServerToolEntry) -> list[str]:
     """What one tool of a server touches. A tool of a remote server needs the host of the server."""
     if server.url:
         return [host_rule(server.url), *(entry.needs if entry.needs is not UNSET else ())]
     return list(server.grants if entry.needs is UNSET else entry.needs)
 
 
-def _terms(entry: ServerTool, origin: Origin) -> Admission:
+def _terms(entry: ServerToolEntry, origin: Origin) -> Admission:
     """What the workspace says about the calls of a tool, besides the manifest's own terms."""
     args: Mapping[str, Any] = entry.args
     return Admission(origin, args=args, approval=entry.approval, limits=entry.limits, approval_origin=origin)

@@ -16,7 +16,7 @@ from licet.core.policy.lock import (
     Lock,
     LockedServer,
     LockedTool,
-    Places,
+    NamedPlaces,
     Resolved,
     changed,
     fixed_differences,
@@ -382,7 +382,7 @@ def test_every_control_character_of_ascii_is_hidden_except_line_breaks_and_tabs(
 
 # Facts of one machine -------------------------------------------------------------------------------------------------
 
-PLACES: Places = {"${workdir}": ("/home/alice/work", "/mnt/work"), "~": "/home/alice"}
+PLACES: NamedPlaces = {"${workdir}": ("/home/alice/work", "/mnt/work"), "~": "/home/alice"}
 PORTABLE = {
     "/home/alice/work": "${workdir}",
     "in /home/alice/work/a.txt.": "in ${workdir}/a.txt.",

@@ -8,10 +8,9 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.servers import (
     ClientTerms,
     Server,
-    ServerTool,
+    ServerToolEntry,
     annotated_effect,
     below,
-    resource_prefixes,
     server_of,
     stricter,
     tool_parts,
@@ -54,10 +53,6 @@ def test_what_is_not_listed_is_not_shown() -> None:
     everything = Server(name="s", resources="*", prompts="*")
     assert everything.shows_prompt("x")
     assert everything.shows_resource("file:///a/../b")
-    assert list(resource_prefixes(Server(name="s", resources=("a:b", "/srv", "file:///a/..")))) == [
-        "/srv",
-        "file:///a/..",
-    ]
 
 
 def test_variables_and_secrets_count_as_grants() -> None:
@@ -97,8 +92,8 @@ def test_a_server_is_shown_only_what_its_entry_allows() -> None:
 
 def test_an_entry_of_a_tool_comes_before_that_of_all() -> None:
     server = server_of("s", {"command": ["x"], "tools": {"a": {"effect": "full"}, "*": {"effect": "read_only"}}})
-    assert server.entry("a") == ServerTool(effect="full")
-    assert server.entry("b") == ServerTool(effect="read_only")
+    assert server.entry("a") == ServerToolEntry(effect="full")
+    assert server.entry("b") == ServerToolEntry(effect="read_only")
     assert Server(name="s").entry("a") is None
 
 

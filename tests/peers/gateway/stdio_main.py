@@ -8,7 +8,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from licet.surfaces.gateway.connection import CallerLink, Connection
-from licet.surfaces.gateway.eras import Result
 from licet.surfaces.gateway.jsonrpc import MOST_BYTES, Message, read_message, write_message
 from surfaces.gateway.scripted_backend import Act, ScriptedBackend, prompt, resource, template, text, tool
 
@@ -21,12 +20,12 @@ class PokedBackend(ScriptedBackend):
     def acts(self) -> dict[str, Act]:
         return {**super().acts(), "poke": self._poke, "sum": self._sum}
 
-    async def _poke(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _poke(self, arguments: dict[str, Any], client: CallerLink) -> dict[str, Any]:
         self.connection.list_changed("tools")
         self.connection.resource_updated("s", "a://doc")
         return text("poked")
 
-    async def _sum(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _sum(self, arguments: dict[str, Any], client: CallerLink) -> dict[str, Any]:
         if arguments.get("refuse"):
             return await self._refuse(arguments, client)
         return {**text("3"), "structuredContent": {"sum": 3}}

@@ -17,7 +17,8 @@ import pytest
 
 from licet.surfaces.gateway.listing import definitions
 from licet.surfaces.gateway.upstream import Upstream
-from surfaces.gateway.http_servers import SECONDS, RecordingPeer, call, link_to, text_of
+from surfaces.gateway.http_servers import RecordingPeer, link_to
+from surfaces.gateway.servers import SECONDS, call, text_of
 
 SERVER = Path(__file__).with_name("sdk_http_server.py")
 REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}

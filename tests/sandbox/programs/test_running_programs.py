@@ -28,14 +28,14 @@ def first_line(file: int) -> bytes:
 
 
 def started_and_sent(kind: str, script: str, *numbers: int) -> tuple[int, bytes]:
-    """The code of a shell that is sent some signals once it has said something, and what it says then."""
+    """The code of a shell that is sent signals, each after it has said a line, and what it says after the last."""
 
     async def scene() -> tuple[int, bytes]:
         programs = Programs(kind, seconds=100)
         async with programs.handle._started("sh", ["-c", script], SAID, None, None) as running:
             (said,) = running.handed()
-            await asyncio.to_thread(first_line, said)
             for number in numbers:
+                await asyncio.to_thread(first_line, said)
                 running.signal(number)
             code = await running.ended()
             return code, await asyncio.to_thread(whole, said)
@@ -53,10 +53,10 @@ def test_a_signal_ends_it_as_it_would_outside(kind: str, name: str) -> None:
 
 @both_kinds
 def test_a_signal_can_be_handled(kind: str) -> None:
-    script = "trap 'echo heard' USR1; trap 'echo ends; exit 7' TERM; echo ready; sleep 60 & wait; wait"
+    script = "trap 'echo heard' USR1; trap 'echo ends; exit 7' TERM; echo ready; while :; do sleep 60 & wait; done"
     assert started_and_sent(kind, script, signal.SIGTERM) == (7, b"ends\n")
     code, said = started_and_sent(kind, script, signal.SIGUSR1, signal.SIGTERM)
-    assert (code, set(said.split())) == (7, {b"heard", b"ends"})
+    assert (code, said.splitlines()[-1]) == (7, b"ends")  # a new child of the shell may have heard the first one, too
 
 
 @both_kinds

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from attacks.walled_programs import needs_namespaces, needs_walls
 from licet.assemble.locking import lock_backends, machine_places
-from licet.assemble.servers import find_program
+from licet.assemble.servers import locked_program
 from licet.backends.http_memory import Answer
 from licet.core.canonical import canonical_json
 from licet.core.origin import Origin
@@ -434,7 +434,7 @@ def test_a_server_reads_its_own_package_and_no_other(here: Path, monkeypatch: py
     ]
     # Everything around the store is granted, and the store is not.
     entry = {"command": ["python3", str(own / "acting.py"), json.dumps(acts)], "grants": [f"fs:read:{here.parent}"]}
-    monkeypatch.setattr(taking, "find_program", _with_runtime(find_program, str(own)))
+    monkeypatch.setattr(taking, "locked_program", _with_runtime(locked_program, str(own)))
     policy(s=entry)
     run("lock", "a.yaml")
     assert reported().split(", ")[1] == "PermissionError"

@@ -18,11 +18,11 @@ from licet.guard.redaction.redact import Redactor
 from licet.surfaces.gateway.endpoint import Endpoint
 from licet.surfaces.gateway.http_link import HttpLink
 from licet.surfaces.gateway.jsonrpc import Id, Notification, Request
-from licet.surfaces.gateway.upstream import Answer, Refusal, Upstream
+from licet.surfaces.gateway.upstream import AskRefused, Upstream
+from surfaces.gateway.servers import SECONDS
 
 META = "io.modelcontextprotocol/"
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
-SECONDS = 30.0  # for what is expected to happen; no test waits so long
 
 
 class Asked(NamedTuple):
@@ -239,14 +239,14 @@ class RecordingPeer:
 
     async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
         if request.method not in self.answers:
-            raise Refusal(-32000, "not now")
+            raise AskRefused(-32000, "not now")
         return self.answers[request.method]
 
     def told(self, server: str, notification: Notification) -> None:
         self.notes.append(notification)
         self.told_one.set()
 
-    def reported(self, server: str, text: str) -> None:
+    def dropped(self, server: str, text: str) -> None:
         self.reports.append(text)
 
 
@@ -285,16 +285,3 @@ async def opened(
             yield upstream
         finally:
             await upstream.close()
-
-
-async def call(upstream: Upstream, tool: str, arguments: dict[str, Any] | None = None, **options: Any) -> Answer:
-    """Call a tool of a server."""
-    options.setdefault("seconds", SECONDS)
-    return await upstream.request("tools/call", {"name": tool, "arguments": arguments or {}}, **options)
-
-
-def text_of(answer: Answer) -> str:
-    """The text of a tool result."""
-    text = answer.data["content"][0]["text"]
-    assert isinstance(text, str)
-    return text

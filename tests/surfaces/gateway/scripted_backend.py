@@ -5,8 +5,6 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from licet.surfaces.gateway.connection import (
     CallerLink,
     CannotAsk,
@@ -17,7 +15,6 @@ from licet.surfaces.gateway.connection import (
     ShownTool,
     Unforwarded,
 )
-from licet.surfaces.gateway.eras import Result
 from licet.surfaces.gateway.jsonrpc import Id, Message, Notification, Request, write_message
 from licet.surfaces.gateway.names import Naming
 
@@ -57,6 +54,7 @@ def prompt(server: str, name: str) -> Offered:
     return Offered(server, {"name": name})
 
 
+Result = dict[str, Any]
 Act = Callable[[dict[str, Any], CallerLink], Awaitable[Result]]
 
 
@@ -105,7 +103,7 @@ class ScriptedBackend:
         return text(json.dumps(arguments))
 
     async def _raw(self, arguments: dict[str, Any], client: CallerLink) -> Result:
-        return msgspec.Raw(b'{ "content" : [ ],"structuredContent": [1], "_meta":{}, "resultType":"complete"}')
+        return {"content": [], "structuredContent": [1], "_meta": {}, "resultType": "complete"}
 
     async def _more(self, arguments: dict[str, Any], client: CallerLink) -> Result:
         return {**text("x"), **arguments}

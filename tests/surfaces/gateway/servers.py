@@ -11,7 +11,7 @@ from typing import Any
 
 from licet.surfaces.gateway.jsonrpc import Id, Notification, Request
 from licet.surfaces.gateway.link import PipeLink
-from licet.surfaces.gateway.upstream import Answer, Refusal, Upstream
+from licet.surfaces.gateway.upstream import Answer, AskRefused, Upstream
 
 SCRIPTED = Path(__file__).with_name("scripted_server.py")
 SECONDS = 30.0  # for what is expected to happen; no test waits so long
@@ -38,13 +38,13 @@ class RecordingPeer:
         if callable(self.answers):
             return await self.answers(request)
         if request.method not in self.answers:
-            raise Refusal(-32000, "not now")
+            raise AskRefused(-32000, "not now")
         return self.answers[request.method]
 
     def told(self, server: str, notification: Notification) -> None:
         self.notes.append(notification)
 
-    def reported(self, server: str, text: str) -> None:
+    def dropped(self, server: str, text: str) -> None:
         self.reports.append(text)
 
 

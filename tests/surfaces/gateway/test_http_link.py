@@ -15,20 +15,18 @@ from surfaces.gateway.http_servers import (
     LEGACY,
     META,
     MODERN,
-    SECONDS,
     Asked,
     Handler,
     HttpServer,
     Out,
     RecordingPeer,
-    call,
     link_to,
     listening,
     notified,
     opened,
-    text_of,
     text_result,
 )
+from surfaces.gateway.servers import SECONDS, call, text_of
 
 
 def run(work: Coroutine[Any, Any, Any]) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from licet.surfaces.cli.app import licet
 from licet.surfaces.gateway.build import gateway_backend
 from licet.surfaces.gateway.names import naming
-from licet.surfaces.gateway.observe import closing_lines, observation
+from licet.surfaces.gateway.observation import closing_lines, observation
 from sandbox.levels import needs_walls
 
 from .clients import Client, text_of

@@ -22,7 +22,8 @@ from licet.surfaces.gateway.build import gateway_backend
 from licet.surfaces.gateway.connection import Connection
 from licet.surfaces.gateway.jsonrpc import Failure, Message, Notification, Request, Response
 from licet.surfaces.gateway.names import naming
-from surfaces.gateway.http_servers import LEGACY, MODERN, SECONDS, Asked, HttpServer, Out, listening, text_result
+from surfaces.gateway.http_servers import LEGACY, MODERN, Asked, HttpServer, Out, listening, text_result
+from surfaces.gateway.servers import SECONDS
 
 KEY = "sk-7f3a9c51e2d84b06"
 TOOL = {"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}}

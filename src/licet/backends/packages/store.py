@@ -198,7 +198,7 @@ def _changed(target: Path, difference: str) -> str:
 
 
 def file_digest(path: str | os.PathLike[str]) -> str:
-    """The hash of a file, as it stands in a lock: `sha256:` and 64 hexadecimal digits."""
+    """The hash of a file in the form that a lock has: `sha256:` and 64 hexadecimal digits."""
     with open(path, "rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 

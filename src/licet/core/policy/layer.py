@@ -114,6 +114,11 @@ def meet_layers(layers: Iterable[Layer]) -> CapabilitySet:
     return ceiling if ceiling is not None else CapabilitySet()
 
 
+def meet_written_layers(layers: Iterable[Layer]) -> CapabilitySet:
+    """What all layers of policy files allow together, also the policy files themselves, which no call may write."""
+    return meet_layers(layer for layer in layers if layer.kind != "protected paths")
+
+
 def distinct(values: tuple[Item, ...]) -> tuple[Item, ...]:
     """Remove repeated values and keep the order. Takes quadratic time, and does not need hashable values."""
     return tuple(value for place, value in enumerate(values) if value not in values[:place])

@@ -36,8 +36,8 @@ class BadLock(ValueError):
     """A lock that cannot be used. The message says what was found."""
 
 
-# A name, such as `${workdir}`, and the directory of this machine that it stands for, in one or more spellings.
-Places = Mapping[str, str | tuple[str, ...]]
+# The directory of this machine for each name such as `${workdir}`, in one or more spellings.
+NamedPlaces = Mapping[str, str | tuple[str, ...]]
 
 
 class Resolved(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -299,7 +299,7 @@ def _texts(value: Any) -> Iterator[str]:
 # Facts of one machine -------------------------------------------------------------------------------------------------
 
 
-def portable(value: Any, places: Places) -> Any:
+def portable(value: Any, places: NamedPlaces) -> Any:
     """A value with the paths of this machine written by name, the longest first: one may lie in another."""
     spelled = [(place, name) for name, given in places.items() for place in _spellings(given)]
     named = sorted((one for one in spelled if one[0] not in ("", "/")), key=lambda one: -len(one[0]))
@@ -308,7 +308,7 @@ def portable(value: Any, places: Places) -> Any:
     )
 
 
-def local(value: Any, places: Places) -> Any:
+def local(value: Any, places: NamedPlaces) -> Any:
     """The reverse of `portable`, for texts that a client is shown. A `~` stays: it may be an ordinary character."""
     first = {name: _spellings(given)[0] for name, given in places.items() if name != "~" and given}
     return _replaced(value, [(re.compile(re.escape(name)), place) for name, place in first.items()])

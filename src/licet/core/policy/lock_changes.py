@@ -1,6 +1,6 @@
 """What a new lock changes, as lines for a reviewer. Descriptions are shown word for word.
 
-Texts of servers are not made safe for a terminal here: whoever prints them does that.
+The lines hold texts of servers unchanged. Make them safe for a terminal before you print them.
 """
 
 import difflib

@@ -6,7 +6,7 @@ process gets `grants`, `env` and `secrets`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, convert
@@ -19,7 +19,7 @@ from licet.core.policy.effects import CLASSES, EffectClass
 from licet.core.policy.terms import WriteApproval
 
 SERVER_NAME = r"[a-z][a-z0-9-]{0,31}"
-RESOURCES, PROMPTS = "resources", "prompts"  # the names of the tools that stand for reading resources and prompts
+RESOURCES, PROMPTS = "resources", "prompts"  # reading resources and using prompts are calls of tools with these names
 EVERY = "*"
 CLIENT_ASKS = ("deny", "ask", "allow")
 
@@ -34,7 +34,7 @@ _OWN_HEADERS = frozenset(
 )
 
 
-class ServerTool(Struct, frozen=True, forbid_unknown_fields=True):
+class ServerToolEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """What a workspace says about one tool of a server, or with `"*"` about every other one."""
 
     needs: tuple[str, ...] | UnsetType = UNSET  # left out: all that the server's process holds
@@ -56,7 +56,7 @@ class ClientTerms(Struct, frozen=True, forbid_unknown_fields=True):
     logging: bool = False
 
     def allows(self, name: str) -> ClientAsk:
-        """What is said about `sampling`, `elicitation` or `roots`."""
+        """The setting for `sampling`, `elicitation` or `roots`."""
         listed: ClientAsk = "allow" if self.roots else "deny"
         return {"sampling": self.sampling, "elicitation": self.elicitation, "roots": listed}.get(name, "deny")
 
@@ -79,7 +79,7 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     env: tuple[str, ...] = ()
     secrets: Mapping[str, str] = {}  # variable -> secret reference
     connector: str | None = None
-    tools: Mapping[str, ServerTool] = {}
+    tools: Mapping[str, ServerToolEntry] = {}
     resources: Names = ()
     prompts: Names = ()
     client: ClientTerms = ClientTerms()
@@ -99,8 +99,8 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         rules += (host_rule(self.url),) if self.url else ()
         return CapabilitySet(map(Capability, rules))
 
-    def entry(self, tool: str) -> ServerTool | None:
-        """What is said about a tool: its own entry, or that of `"*"`; None if there is neither."""
+    def entry(self, tool: str) -> ServerToolEntry | None:
+        """The entry of a tool: its own, else that of `"*"`; None if there is neither."""
         return self.tools.get(tool) or self.tools.get(EVERY)
 
     def shows_resource(self, uri: str) -> bool:
@@ -178,9 +178,3 @@ def tool_parts(name: str, servers: Mapping[str, object]) -> tuple[str, str] | No
     """
     server, dot, tool = name.partition(".")
     return (server, tool) if dot and tool and server in servers else None
-
-
-def resource_prefixes(server: Server) -> Iterator[str]:
-    """The entries of `resources` that can match nothing, because they have no scheme or a segment `..`."""
-    if server.resources != EVERY:
-        yield from (one for one in server.resources if not _SCHEME.match(one) or _LEAVES.search(one))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.grid import TooManyPairs
 from licet.core.algebra.set import CapabilitySet
-from licet.core.policy.layer import meet_layers
+from licet.core.policy.layer import meet_written_layers
 from licet.core.policy.manifest import Manifest
 from licet.core.review.entries import piece_text, target_of
 
@@ -15,8 +15,7 @@ _WRITE = Capability("fs:write:*").atoms
 
 def written_ceiling(manifest: Manifest) -> CapabilitySet:
     """What the policy allows of hosts, paths, programs, variables and secrets, without what licet always closes."""
-    layers = (layer for layer in manifest.layers if layer.kind != "protected paths")
-    return meet_layers(tuple(layers)) & _TOUCHED
+    return meet_written_layers(manifest.layers) & _TOUCHED
 
 
 def unused_parts(ceiling: CapabilitySet, grants: Iterable[CapabilitySet]) -> tuple[str, ...]:

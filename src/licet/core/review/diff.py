@@ -218,7 +218,7 @@ def _callable_tool_changes(was: ToolSurface, now: ToolSurface, old: _Version, ne
 
 
 def _definition_changes(places: ChangePlaces, was: ToolSurface, now: ToolSurface) -> SidedChanges:
-    """Compare what a model is told about a tool, what the tool takes, and whether calls share a worker."""
+    """Compare descriptions, parameters and `reuse` of a tool."""
     if was.description != now.description:
         yield from places.value_changed("changed", "description", "description", was.description, now.description)
     if was.takes != now.takes:  # which of the two takes more is not decided

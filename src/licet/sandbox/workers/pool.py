@@ -19,8 +19,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.decision.request import Approval
 from licet.core.policy.effects import Level
-from licet.core.policy.layer import meet_layers
-from licet.core.policy.manifest import Manifest
+from licet.core.policy.layer import meet_written_layers
 from licet.declare import Tool
 from licet.declare.arguments import ValidatedArguments, is_plain
 from licet.declare.plain_json import plain_json
@@ -113,7 +112,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
         "modules": {name: (place.file, place.directory) for name, place in source.modules.items()},
         "path": import_path(),
         "cell": None if source.cell is None else to_builtins(source.cell),
-        "bytecode": not any(changeable(path, _written_ceiling(reach.manifest)) for path in source.compiled),
+        "bytecode": not any(changeable(path, meet_written_layers(reach.manifest.layers)) for path in source.compiled),
         "async": tool.is_async,
         "context": tool.context_parameter,
         "reuse": tool.reuse,
@@ -133,11 +132,6 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
     }
     describe = partial(worker_access, level, reach, base)
     return Prepared(tool, limits, fixed, rules, base, describe, in_force)
-
-
-def _written_ceiling(manifest: Manifest) -> CapabilitySet:
-    """What the manifest allows, without the closed policy files: a program may still create a missing directory."""
-    return meet_layers(layer for layer in manifest.layers if layer.kind != "protected paths")
 
 
 def _variables(grant: CapabilitySet) -> list[str]:

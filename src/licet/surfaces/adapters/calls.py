@@ -5,10 +5,8 @@
 - An exception inside licet is a refusal. The tool runs only inside `session.call`, so nothing runs past the guard.
 """
 
-import hashlib
 import json
 import logging
-import re
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Generic, Self, TypeVar
@@ -21,11 +19,10 @@ from licet.guard.result import Result
 from licet.guard.session import Session
 from licet.guard.trio_host import anywhere, wait_for
 from licet.surfaces.adapters.approver import TURN, Pending, Turn, installed_in, pending_question
+from licet.surfaces.gateway.names import LONGEST, fitting
 
 T = TypeVar("T")
 
-_OTHER = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST = 64  # characters of a tool's name, as OpenAI and Anthropic take it
 _log = logging.getLogger("licet.adapters")
 
 # The framework's own context object of the running call, for tools that `governed` has taken from that framework.
@@ -196,9 +193,7 @@ def shown_names(names: Iterable[str]) -> dict[str, str]:
     """Names that models can be shown, each with the name that licet knows; `ValueError` if two would be the same."""
     shown: dict[str, str] = {}
     for name in names:
-        plain = _OTHER.sub("_", name)
-        if len(plain) > _LONGEST:
-            plain = f"{plain[: _LONGEST - 7]}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+        plain = fitting(name)
         if plain in shown:
             raise ValueError(f"`{shown[plain]}` and `{name}` would both be shown as `{plain}`: rename one of them")
         shown[plain] = name
@@ -223,5 +218,5 @@ def _parsed(arguments: object) -> Any:
 def _failed(shown: str, error: Exception) -> Outcome:
     _log.error("the call of %s was refused, because licet failed", shown, exc_info=error)
     return Outcome(
-        f"DECISION_FAILED: {shown[:_LONGEST]} could not be called: {type(error).__name__} in the guard", False
+        f"DECISION_FAILED: {shown[:LONGEST]} could not be called: {type(error).__name__} in the guard", False
     )

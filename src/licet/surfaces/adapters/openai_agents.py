@@ -16,7 +16,7 @@ from licet.guard.session import Session
 from licet.surfaces.adapters.calls import FRAMEWORK_CONTEXT, GateTools, Offered, Tools
 from licet.surfaces.adapters.foreign import Foreign
 
-# What a tool of the framework may have of its own, with the value that stands for nothing.
+# Settings that a tool of the framework may have, each with its default.
 _OWN_GUARDS = {
     "tool_input_guardrails": None,
     "tool_output_guardrails": None,

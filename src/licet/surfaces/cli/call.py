@@ -36,7 +36,15 @@ from licet.guard.result import Result
 from licet.policy_files.policy_paths import policy_root
 from licet.regular_files import read_regular
 from licet.surfaces.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
-from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, refuse, setting_options, sound_manifest
+from licet.surfaces.cli.options import (
+    Setting,
+    caller_options,
+    json_option,
+    read_sound,
+    refuse,
+    setting_options,
+    sound_manifest,
+)
 from licet.surfaces.cli.output import fail, misfit_document, result_document, show, show_json, show_refusal
 
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?=)(.*)", re.DOTALL)
@@ -134,20 +142,7 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 @click.command(name="call")
 @click.argument("words", metavar="[MANIFEST] [TOOL] [KEY=VALUE]...", nargs=-1, shell_complete=complete_words)
 @click.option("--args", "file", metavar="FILE", help="Read arguments from a file with a JSON object; `-` is stdin.")
-@click.option("--session", metavar="ID", default="main", help="The session of the call.  [default: main]")
-@click.option("--purpose", metavar="TEXT", help="Why the call is made; the receipt keeps it.")
-@click.option(
-    "--secrets",
-    metavar="FILE",
-    type=click.Path(exists=True, path_type=Path),
-    help="Look for secrets in this file, then in the environment.",
-)
-@click.option(
-    "--state",
-    metavar="DIR",
-    type=FILE,
-    help="Where storage, receipts, requests and budgets are kept.  [default: below $XDG_STATE_HOME]",
-)
+@caller_options("call")
 @click.option("--ask", is_flag=True, help="If the call needs approval, ask at this terminal.")
 @click.option("--wait", is_flag=True, help="If the call needs approval, wait until `licet approvals` answers it.")
 @click.option("--debug", is_flag=True, help="Also show what the tool printed, and its traceback, on stderr.")

@@ -24,9 +24,9 @@ from licet.surfaces.cli.options import (
     argument_name_problems,
     degraded_problems,
     idle_problems,
-    json_option,
     misfit_problems,
     read,
+    report_options,
     setting_options,
     undeclared_problems,
 )
@@ -45,9 +45,7 @@ from licet.surfaces.cli.output import (
 @click.argument("files", metavar="[FILE]...", type=FILE, nargs=-1)
 @setting_options
 @click.option("--locked", is_flag=True, help="Fail if there is no licet.lock, or if anything differs from it.")
-@json_option
-@click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, for code review and editors.")
-@click.option("--github", is_flag=True, help="Print annotations for GitHub Actions.")
+@report_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -73,10 +71,6 @@ def command(
       1  at least one error, or a file that cannot be read
       2  bad command line
     """
-    if as_json and sarif:
-        raise click.UsageError("--json and --sarif exclude each other")
-    if github and (as_json or sarif):
-        raise click.UsageError("--github goes with neither --json nor --sarif")
     files = files or (named_or_found(None, "FILE...").path,)
     if locked and (setting.workspace or setting.personality):
         raise click.UsageError("--locked is about the policy alone, without --workspace and --personality")

@@ -22,12 +22,20 @@ from licet.sandbox.programs.ahead import supervisor_ahead
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.surfaces.cli.discovery import check_setting, named_or_found, require_trust
 from licet.surfaces.cli.missing_servers import other_workspace, tools_without_server
-from licet.surfaces.cli.options import FILE, Setting, duration, json_option, setting_options, sound_manifest
+from licet.surfaces.cli.options import (
+    FILE,
+    Setting,
+    duration,
+    json_option,
+    secrets_option,
+    setting_options,
+    sound_manifest,
+)
 from licet.surfaces.cli.output import fail
 from licet.surfaces.gateway.names import Naming, naming
 
 if TYPE_CHECKING:
-    from licet.surfaces.gateway.observe import Observation
+    from licet.surfaces.gateway.observation import Observation
 
 _LONGEST_OBSERVING = timedelta(hours=24)
 _LONGEST_REPORT = 4000  # bytes, less than a page
@@ -42,7 +50,7 @@ def serving_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--state", type=click.Path(path_type=Path, file_okay=False), help="Keep state in this directory."
             ),
-            click.option("--secrets", type=FILE, help="Take secrets from this file of NAME=value lines first."),
+            secrets_option,
             setting_options,
             json_option,
         )
@@ -117,7 +125,7 @@ def command(
     names = naming(policy.servers, "prefixed" if policy.gateway_names == "prefixed" else _plain(policy))
     observed = None
     if observe_for is not None:
-        from licet.surfaces.gateway.observe import observation, opening_lines
+        from licet.surfaces.gateway.observation import observation, opening_lines
 
         seconds, where = observe_for.total_seconds(), {"workdir": setting.workdir, "secrets_file": secrets}
         for line in opening_lines(policy.origin.file, _spelled(observe_for), is_open=is_open):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from licet.core.origin import Problem
-from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
+from licet.surfaces.cli.options import FILE, Setting, read_sound, report_options, setting_options
 from licet.surfaces.cli.output import (
     counted,
     first_problems,
@@ -36,9 +36,7 @@ _POLICIES = (".yaml", ".yml", ".json")
 @click.option("--no-packages", is_flag=True, help="Do not read installed packages.")
 @click.option("--fix", is_flag=True, help="Print, as a diff, declarations that fit the source.")
 @click.option("--write", is_flag=True, help="With --fix: change the files.")
-@json_option
-@click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, for code review and editors.")
-@click.option("--github", is_flag=True, help="Print annotations for GitHub Actions.")
+@report_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -64,8 +62,6 @@ def command(
       1  at least one error, or a file that cannot be read
       2  bad command line
     """
-    if as_json + sarif + github > 1:
-        raise click.UsageError("--json, --sarif and --github exclude each other")
     if write and not fix:
         raise click.UsageError("--write goes with --fix")
     report = _report(paths or (Path(),), setting, everything=everything, with_packages=not no_packages, as_json=as_json)

@@ -15,11 +15,11 @@ from licet.core.origin import Origin, Problem
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, write_lock
 from licet.core.policy.lock_changes import lock_changes
-from licet.policy_files.policy_paths import WORKSPACE_FILE
+from licet.policy_files.policy_paths import WORKSPACE_FILE, shown_path
 from licet.surfaces.cli.discovery import Named, named_or_found, require_trust
 from licet.surfaces.cli.lock_servers import Options, lock_setup, take_all
 from licet.surfaces.cli.missing_servers import missing_server_problems
-from licet.surfaces.cli.options import FILE, json_option, refuse
+from licet.surfaces.cli.options import FILE, json_option, refuse, secrets_option
 from licet.surfaces.cli.output import counted, fail, show, show_json, write_file
 from licet.surfaces.gateway.locked_names import renamed, without_clashes
 from licet.surfaces.gateway.names import Naming
@@ -53,7 +53,7 @@ class _Split(click.Command):
     multiple=True,
     help="Accept the hidden characters in this definition; you have looked at it.",
 )
-@click.option("--secrets", metavar="FILE", type=FILE, help="Look for secrets in this file, then in the environment.")
+@secrets_option
 @click.option(
     "--workdir", metavar="DIR", type=FILE, help="The value of `${workdir}`.  [default: the current directory]"
 )
@@ -194,7 +194,7 @@ def _notes(lock: Lock) -> Iterable[str]:
 
 def _finish(place: Path, old: Lock | None, new: Lock, changes: list[str], options: Options) -> None:
     ctx = click.get_current_context()
-    shown = _shown(place)
+    shown = shown_path(place)
     if old == new:
         _report(shown, new, changes, options, written=False, text=f"{shown} is as it should be: {_counts(new)}")
         return
@@ -246,8 +246,3 @@ def _counts(lock: Lock) -> str:
     offered = sum(len(server.tools) for server in lock.servers.values())
     text = ", ".join(counted(number, noun) for number, noun in numbers if number)
     return f"{text} with {counted(offered, 'tool')}" if lock.servers else text
-
-
-def _shown(place: Path) -> str:
-    here = Path.cwd()
-    return str(place.relative_to(here)) if place.is_relative_to(here) else str(place)

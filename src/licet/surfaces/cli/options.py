@@ -105,6 +105,49 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+secrets_option = click.option(
+    "--secrets",
+    metavar="FILE",
+    type=click.Path(exists=True, path_type=Path),
+    help="Look for secrets in this file, then in the environment.",
+)
+
+
+def caller_options(what: str) -> Callable[[Command], Command]:
+    """Add `--session`, `--purpose`, `--secrets` and `--state` to a command; `what` is what it does: a call or a run."""
+
+    def add(command: Command) -> Command:
+        kept = "Where storage, receipts, requests and budgets are kept.  [default: below $XDG_STATE_HOME]"
+        for option in (
+            click.option("--state", metavar="DIR", type=FILE, help=kept),
+            secrets_option,
+            click.option("--purpose", metavar="TEXT", help=f"The reason of the {what}; the receipt keeps it."),
+            click.option(
+                "--session", metavar="ID", default="main", help=f"The session of the {what}.  [default: main]"
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--json`, `--sarif` and `--github` to a command. It can be given one of them."""
+
+    @functools.wraps(command)
+    def checked(*words: Any, **given: Any) -> Any:
+        if given["as_json"] + given["sarif"] + given["github"] > 1:
+            raise click.UsageError("--json, --sarif and --github exclude each other")
+        return command(*words, **given)
+
+    for option in (
+        click.option("--github", is_flag=True, help="Print annotations for GitHub Actions."),
+        click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, for code review and editors."),
+        json_option,
+    ):
+        checked = option(checked)
+    return checked
 
 
 def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":

@@ -28,7 +28,7 @@ from licet.sandbox.programs.ahead import supervisor_ahead
 from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.surfaces.cli.discovery import NOTHING_HERE, Named, check_setting, find_policy, require_trust
-from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options, sound_manifest
+from licet.surfaces.cli.options import FILE, Setting, caller_options, json_option, setting_options, sound_manifest
 from licet.surfaces.cli.output import fail, result_document, show, show_refusal
 
 
@@ -48,20 +48,7 @@ class _Split(click.Command):
 @click.argument("manifest", type=FILE, required=False)
 @click.option("--tool", "name", metavar="NAME", help="Give the command only the permissions of this tool.")
 @click.option("--ask", is_flag=True, help="If the run needs approval, ask at this terminal.")
-@click.option("--session", metavar="ID", default="main", help="The session of the run.  [default: main]")
-@click.option("--purpose", metavar="TEXT", help="Why the command is run; the receipt keeps it.")
-@click.option(
-    "--secrets",
-    metavar="FILE",
-    type=click.Path(exists=True, path_type=Path),
-    help="Look for secrets in this file, then in the environment.",
-)
-@click.option(
-    "--state",
-    metavar="DIR",
-    type=FILE,
-    help="Where receipts, requests and budgets are kept.  [default: below $XDG_STATE_HOME]",
-)
+@caller_options("run")
 @click.option(
     "--no-time-limit", "endless", is_flag=True, help="Run as long as it takes, unless the policy states `wall_seconds`."
 )

@@ -10,9 +10,9 @@ import click
 from msgspec.structs import asdict, replace
 
 from licet.assemble import Places
-from licet.assemble.trust import PolicyMoved, accept_policy, accepted_before, ceiling_of, further_changes
+from licet.assemble.trust import PolicyMoved, accept_policy, accepted_before, further_changes
 from licet.core.algebra.set import CapabilitySet
-from licet.core.policy.layer import OWN_STORAGE
+from licet.core.policy.layer import OWN_STORAGE, meet_written_layers
 from licet.core.policy.manifest import Manifest
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
@@ -119,7 +119,7 @@ def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
 
     # As it will be once it is accepted: then the file itself may approve writes.
     print_surface(surface(replace(manifest, pinned="licet trust")), short)
-    ceiling = ceiling_of(manifest)
+    ceiling = meet_written_layers(manifest.layers)
     own = CapabilitySet(OWN_STORAGE)
     show("")
     show("the most that it allows, whatever its tools declare:")

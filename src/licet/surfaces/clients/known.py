@@ -1,6 +1,6 @@
 """The MCP clients whose configurations are known, and where these are on Linux, macOS and Windows.
 
-A place is only a path: whether there is a file is looked up by whoever reads it.
+A place is only a path. There may be no file.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from licet.surfaces.gateway.eras import Result
 from licet.surfaces.gateway.jsonrpc import INVALID_PARAMS
 from licet.surfaces.gateway.methods import Sender
 
@@ -72,16 +71,16 @@ class Backend(Protocol):
 
     def prompts(self) -> Sequence[Offered]: ...
 
-    async def call(self, tool: str, arguments: dict[str, Any], client: "CallerLink") -> Result:
+    async def call(self, tool: str, arguments: dict[str, Any], client: "CallerLink") -> dict[str, Any]:
         """The result of a tool call, refusals included. It may be JSON text, which is then not parsed again."""
 
     async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
         """Record a call of a tool that this client was not shown."""
 
-    async def read(self, server: str, uri: str, client: "CallerLink") -> Result:
+    async def read(self, server: str, uri: str, client: "CallerLink") -> dict[str, Any]:
         """The contents of a resource. Raises `Refusal`, or `ProtocolError` for an error of the server."""
 
-    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: "CallerLink") -> Result:
+    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: "CallerLink") -> dict[str, Any]:
         """The messages of a prompt. Raises as `read` does."""
 
     async def complete(
@@ -91,7 +90,7 @@ class Backend(Protocol):
         argument: dict[str, Any],
         context: dict[str, Any],
         client: "CallerLink",
-    ) -> Result:
+    ) -> dict[str, Any]:
         """Completions for an argument of a prompt or template. Raises as `read` does."""
 
     async def subscribe(self, server: str, uri: str) -> None:

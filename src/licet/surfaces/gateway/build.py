@@ -9,16 +9,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from licet.assemble.gate import Backends, CommandGate, stored_approvals
+from licet.assemble.gate import Backends, CommandGate, stored_approvals, workers_of
 from licet.assemble.gateway import AsksServers, server_tools
 from licet.assemble.locking import machine_places
-from licet.assemble.observing import observed_policy
+from licet.assemble.observed_policy import observed_policy
 from licet.assemble.review import Places
 from licet.assemble.servers import (
     ServerError,
     ServerPlan,
     expanded_command,
-    find_program,
+    locked_program,
     placed_secrets,
     started,
 )
@@ -30,7 +30,6 @@ from licet.core.decision.server_process import process_misfits, process_reach
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
 from licet.declare import Tool
-from licet.guard.execution import Sandbox
 from licet.guard.gate import BareGate
 from licet.guard.observing import Observing
 from licet.guard.session import Session
@@ -41,7 +40,7 @@ from licet.sandbox.programs.walls import ProgramWalls
 from licet.surfaces.gateway.client_approvals import ClientApprover
 from licet.surfaces.gateway.governed import GovernedBackend
 from licet.surfaces.gateway.link import Link, PipeLink
-from licet.surfaces.gateway.observe import Observation
+from licet.surfaces.gateway.observation import Observation
 from licet.surfaces.gateway.remote import remote_link
 from licet.surfaces.gateway.running import RunningServer
 
@@ -84,7 +83,7 @@ def gateway_backend(
     tools = server_tools(manifest, named) if own_tools is None else own_tools
     holder: list[GovernedBackend] = []
     walls = ProgramWalls(HttpClient())
-    asks = AsksServers(_inner(walls), lambda call, note: holder[0].ask_server(call, note))
+    asks = AsksServers(workers_of(walls), lambda call, note: holder[0].ask_server(call, note))
     approver = ClientApprover(stored_approvals(state), lambda tool: _through_client(gate, tool))
     processes = LocalProcesses(ready=ready)
     backends = Backends.local(state, secrets_file=secrets_file, sandbox=asks, approver=approver, processes=processes)
@@ -148,13 +147,6 @@ def check_locked(manifest: Manifest, servers: Mapping[str, Server]) -> None:
             raise ServerError(
                 f"the server `{name}` has another command than in licet.lock: review it with `licet lock --update`"
             )
-
-
-def _inner(walls: ProgramWalls) -> Sandbox:
-    from licet.sandbox.native import InProcess
-    from licet.sandbox.workers.engine import Workers
-
-    return Workers(InProcess(), walls)
 
 
 def _is_admitted(gate: BareGate, server: str) -> bool:
@@ -232,7 +224,7 @@ def _links(
         locked = manifest.lock.servers.get(server.name) if manifest.lock is not None else None
         if locked is None or locked.resolved is None:
             raise ServerError(f"the server `{server.name}` is not in licet.lock: run `licet lock`")
-        program = find_program(server, locked.resolved, places.workdir, places.home)
+        program = locked_program(server, locked.resolved, places.workdir, places.home)
         command = expanded_command(server, places.workdir, places.home)
         placed = await placed_secrets(server, reach, ports)
         plan = ServerPlan(replace(server, sandbox="native") if is_open else server, reach, program, command)

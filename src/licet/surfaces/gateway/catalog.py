@@ -12,6 +12,7 @@ from licet.surfaces.gateway.backend import Backend, Offered, ShownTool
 from licet.surfaces.gateway.eras import ProtocolError, definition_for
 from licet.surfaces.gateway.jsonrpc import INVALID_PARAMS
 from licet.surfaces.gateway.names import Naming, shown_name, shown_names
+from licet.surfaces.gateway.shown_lists import before_variables
 
 ListKind = Literal["tools", "resources", "resourceTemplates", "prompts"]
 Items = Sequence[ShownTool] | Sequence[Offered]
@@ -67,10 +68,11 @@ class Catalog:
         """
         resources, templates = self._backend.resources(), self._backend.templates()
         everyone = {item.server for item in (*resources, *templates)}
+        written = [(item.server, str(item.definition.get("uriTemplate", ""))) for item in templates]
         servers = (
             {item.server for item in resources if item.definition.get("uri") == uri}
-            or {item.server for item in templates if item.definition.get("uriTemplate") == uri}
-            or {item.server for item in templates if uri.startswith(_fixed_start(item))}
+            or {server for server, template in written if template == uri}
+            or {server for server, template in written if uri.startswith(before_variables(template))}
             or (everyone if len(everyone) == 1 else set())
         )
         if len(servers) == 1:
@@ -114,7 +116,3 @@ class _Listing:
 
 def _full_name(item: ShownTool | Offered) -> str:
     return item.name if isinstance(item, ShownTool) else f"{item.server}.{item.definition.get('name', '')}"
-
-
-def _fixed_start(template: Offered) -> str:
-    return str(template.definition.get("uriTemplate", "")).partition("{")[0]

@@ -14,7 +14,7 @@ from licet.surfaces.gateway import eras
 from licet.surfaces.gateway.backend import Backend, Offered, Refusal, ShownTool, Unforwarded
 from licet.surfaces.gateway.caller import CallerLink, Client
 from licet.surfaces.gateway.catalog import Catalog, ListKind
-from licet.surfaces.gateway.eras import LEVELS, Claims, Era, ProtocolError, Result
+from licet.surfaces.gateway.eras import LEVELS, Claims, Era, ProtocolError
 from licet.surfaces.gateway.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -30,6 +30,7 @@ from licet.surfaces.gateway.jsonrpc import (
 from licet.surfaces.gateway.methods import ASKABLE, HANDSHAKE_VERSIONS, Method, Sender, find, kept
 from licet.surfaces.gateway.names import Clash, Naming
 from licet.surfaces.gateway.questions import Cancellable, CannotAsk, Timer
+from licet.surfaces.gateway.refusals import error_result
 from licet.surfaces.gateway.subscriptions import Changed, Subscriptions
 
 __all__ = [
@@ -244,11 +245,11 @@ class Connection:
             failed = self._crash(call.request, error)
             refusal = Refusal("DECISION_FAILED", f"DECISION_FAILED: {failed.message}", failed.code)
         if call.method == "tools/call":
-            refused = eras.for_version(call.method, _refused(refusal.line), call.version)
+            refused = eras.for_version(call.method, error_result(refusal.line), call.version)
             return partial(Response, result=refused)
         return partial(_failure, ProtocolError(refusal.code, refusal.line, {"reason": refusal.reason}))
 
-    def _from_server(self, call: CallerLink, result: Result) -> dict[str, Any]:
+    def _from_server(self, call: CallerLink, result: dict[str, Any]) -> dict[str, Any]:
         shaped, dropped = eras.from_server(call.method, result, call.version)
         for key in dropped:
             self._report("server", "result key", f"{call.method} {key}", "not in the table of methods")
@@ -359,10 +360,6 @@ def _call_later(seconds: float, action: Callable[[], object]) -> Cancellable:
 
 def _failure(error: ProtocolError, request_id: Id) -> Failure:
     return Failure(request_id, error.code, error.message, error.data)
-
-
-def _refused(line: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": line}], "isError": True}
 
 
 def _text(params: dict[str, Any], key: str) -> str:

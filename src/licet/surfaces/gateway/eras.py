@@ -7,8 +7,7 @@ request carries them in an envelope (`_meta`), and results say their type and ho
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Struct
 
 from licet import __version__
 from licet.surfaces.gateway.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Id
@@ -34,9 +33,6 @@ _LIFETIMES_MS = {
 }
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-
-Result = dict[str, Any] | Raw
-_as_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class ProtocolError(Exception):
@@ -155,15 +151,11 @@ def for_version(method: str, result: dict[str, Any], version: str) -> dict[str, 
     return {**shaped, "_meta": {_SERVER_KEY: SERVER_INFO, **result.get("_meta", {})}}
 
 
-def from_server(method: str, result: Result, version: str) -> tuple[dict[str, Any], list[str]]:
-    """A server's result as this version knows it, and the keys that were left out.
-
-    The parts of a result that came as JSON text are passed on without being parsed.
-    """
+def from_server(method: str, result: Mapping[str, Any], version: str) -> tuple[dict[str, Any], list[str]]:
+    """A server's result as this version knows it, and the keys that were left out."""
     row = find(method, "request", "client", version)
-    fields: dict[str, Any] = _as_fields(result) if isinstance(result, Raw) else result
-    shaped, dropped = kept(fields, row.result if row else frozenset())
-    if version not in MODERN_VERSIONS and not _is_object(shaped.get("structuredContent", {})):
+    shaped, dropped = kept(result, row.result if row else frozenset())
+    if version not in MODERN_VERSIONS and not isinstance(shaped.get("structuredContent", {}), dict):
         # Any JSON value since 2026. SDKs of 2025 reject the whole result if it is not an object.
         del shaped["structuredContent"]
     if VERSIONS.index(version) < VERSIONS.index("2025-06-18"):
@@ -181,15 +173,8 @@ def definition_for(kind: str, definition: Mapping[str, Any], version: str) -> di
     return shown
 
 
-def _is_object(value: object) -> bool:
-    return bytes(value).lstrip()[:1] == b"{" if isinstance(value, Raw) else isinstance(value, dict)
-
-
 def _make_readable(result: dict[str, Any], version: str) -> None:
     """Write content as text where its type is younger than the version: older SDKs reject the whole result."""
-    for key in ("content", "messages"):
-        if isinstance(result.get(key), Raw):
-            result[key] = msgspec.json.decode(result[key])
     if isinstance(blocks := result.get("content"), list):
         result["content"] = [_readable(block, version) for block in blocks]
     if isinstance(messages := result.get("messages"), list):

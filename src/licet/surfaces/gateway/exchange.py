@@ -50,7 +50,7 @@ class TimedOut(Exception):
     """No answer came in time. The other side was told that nobody waits any more."""
 
 
-class Refusal(Exception):
+class AskRefused(Exception):
     """A request of the other side is refused, with an error that it is sent."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -70,7 +70,7 @@ class Handler(Protocol):
     """What is done with messages that are not answers."""
 
     async def answer(self, request: Request) -> dict[str, Any]:
-        """The result of a request of the other side. Raises `Refusal`."""
+        """The result of a request of the other side. Raises `AskRefused`."""
 
     def notified(self, notification: Notification) -> None:
         """A notification came."""
@@ -278,7 +278,7 @@ class Exchange:
         answer: Message
         try:
             answer = Response(request.id, await self._handler.answer(request))
-        except Refusal as refusal:
+        except AskRefused as refusal:
             answer = Failure(request.id, refusal.code, refusal.message)
         except Exception:
             self._handler.reported(f"`{request.method[:100]}` could not be answered")
@@ -313,9 +313,9 @@ class Exchange:
             task.cancel()
 
 
-def not_found(method: str) -> Refusal:
+def not_found(method: str) -> AskRefused:
     """The refusal of a method that does not exist here."""
-    return Refusal(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+    return AskRefused(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
 
 
 def _bounded(code: int, text: str, data: Any) -> UpstreamError:

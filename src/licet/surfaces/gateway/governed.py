@@ -11,7 +11,7 @@ from typing import Any
 
 from licet.assemble.gateway import ServerTool
 from licet.core.ledger.entry import Caller
-from licet.core.policy.lock import LockedServer, Places
+from licet.core.policy.lock import LockedServer, NamedPlaces
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server
 from licet.declare.plain_json import json_core
 from licet.guard.execution import JsonText, Raised, Stopped, ToolCall
@@ -23,14 +23,13 @@ from licet.guard.session import Session
 from licet.surfaces.gateway.backend import Offered, Refusal, ShownTool, Unforwarded
 from licet.surfaces.gateway.caller import CallerLink
 from licet.surfaces.gateway.client_approvals import CALLER
-from licet.surfaces.gateway.eras import Result as Shaped
 from licet.surfaces.gateway.exchange import TimedOut, UpstreamError
 from licet.surfaces.gateway.jsonrpc import Id, Notification, Request
 from licet.surfaces.gateway.link import Gone, Rate
-from licet.surfaces.gateway.observe import closing_lines
+from licet.surfaces.gateway.observation import closing_lines
 from licet.surfaces.gateway.own_tools import own_result
 from licet.surfaces.gateway.questions import CannotAsk
-from licet.surfaces.gateway.refusals import refusal_line, refused_result
+from licet.surfaces.gateway.refusals import error_result, refusal_line
 from licet.surfaces.gateway.results import Note, checked_result
 from licet.surfaces.gateway.running import NotRunning, RunningServer
 from licet.surfaces.gateway.server_asks import RunningCall, RunningCalls, ServerAsks
@@ -75,7 +74,7 @@ class GovernedBackend:
         servers: Mapping[str, Server],
         locked: Mapping[str, LockedServer],
         *,
-        places: Places,
+        places: NamedPlaces,
         report: Callable[[str], None],
         may_know_root: Callable[[str, str], bool],
     ) -> None:
@@ -133,11 +132,11 @@ class GovernedBackend:
 
     # Calls ------------------------------------------------------------------------------------------------------------
 
-    async def call(self, tool: str, arguments: dict[str, Any], client: CallerLink) -> Shaped:
+    async def call(self, tool: str, arguments: dict[str, Any], client: CallerLink) -> dict[str, Any]:
         """Call a tool through the gate. A refusal is a result that the model can act on."""
         result = await self._governed(tool, arguments, client, None)
         if not result.ok:
-            return refused_result(result)
+            return error_result(refusal_line(result))
         value = result.value
         if tool.partition(".")[0] not in self.running:
             return own_result(value)
@@ -151,18 +150,18 @@ class GovernedBackend:
         known = name in self._shown_policy().tools  # by its full name, which no client is shown
         await self._session.call(f"{name} (not shown)" if known else name, arguments)
 
-    async def read(self, server: str, uri: str, client: CallerLink) -> Shaped:
+    async def read(self, server: str, uri: str, client: CallerLink) -> dict[str, Any]:
         """Read a resource; it is a call of `SERVER.resources`."""
         return await self._read(server, RESOURCES, {"uri": uri}, client, ("resources/read", {"uri": uri}))
 
-    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: CallerLink) -> Shaped:
+    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: CallerLink) -> dict[str, Any]:
         """Get a prompt; it is a call of `SERVER.prompts`."""
         wanted = {"name": name, **({"arguments": arguments} if arguments else {})}
         return await self._read(server, PROMPTS, wanted, client, ("prompts/get", wanted))
 
     async def complete(
         self, server: str, ref: dict[str, Any], argument: dict[str, Any], context: dict[str, Any], client: CallerLink
-    ) -> Shaped:
+    ) -> dict[str, Any]:
         """Complete an argument; it is a call of the same tool as reading what it is about."""
         is_prompt = ref.get("type") == "ref/prompt"
         about = {"name": str(ref.get("name", ""))} if is_prompt else {"uri": str(ref.get("uri", ""))}
@@ -183,7 +182,7 @@ class GovernedBackend:
 
     async def _read(
         self, server: str, tool: str, arguments: dict[str, Any], client: CallerLink | None, wanted: Wanted
-    ) -> Shaped:
+    ) -> dict[str, Any]:
         method = wanted[0] if wanted is not None else ""
         if (why := self._unlisted(server, tool, arguments, method)) and self._session.observing is None:
             await self._session.call(f"{server}.{tool} (not listed)", arguments)  # refused and recorded
@@ -317,15 +316,12 @@ class GovernedBackend:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def reported(self, *event: Any) -> None:
-        """Report something that was not passed on: from the connection as one event, from a server with its name.
+    def reported(self, event: Unforwarded) -> None:
+        """Report something of the client that was not passed on."""
+        self._report(str(event))
 
-        What a server did during a call is noted in the receipt of the call, too.
-        """
-        if len(event) == 1 and isinstance(event[0], Unforwarded):
-            self._report(str(event[0]))
-            return
-        server, text = map(str, event)
+    def dropped(self, server: str, text: str) -> None:
+        """Report something of a server that was dropped. The receipt of a running call notes it, too."""
         if not self._reports[server].take():  # a server that floods must not fill a log
             return
         self._report(f"{server}: {text}")

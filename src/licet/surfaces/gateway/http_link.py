@@ -1,7 +1,7 @@
 """Carries lines to a remote MCP server over streamable HTTP, in both eras. Each message that is sent is a POST.
 
 Until 2025-11-25 a server has sessions, may send messages of its own over a GET stream, and may continue the answer to a
-call on another connection. Since 2026-07-28 each POST stands for itself, and closing it cancels its request. A request
+call on another connection. Since 2026-07-28 each POST is independent, and closing it cancels its request. A request
 that fails costs only itself; only the end of a session ends the link.
 """
 
@@ -285,7 +285,7 @@ class HttpLink:
         clean = await self._clean(message)
         try:
             head = _head(clean)
-        except (msgspec.MsgspecError, RecursionError):  # whoever receives it says what is wrong
+        except (msgspec.MsgspecError, RecursionError):  # the receiver reports what is wrong with it
             head = _Head()
         is_answer = number is not None and head.method is UNSET and str(head.id) == str(number)
         if is_answer and is_first:

@@ -5,10 +5,12 @@ told apart (two tools of one name, a cursor that comes again) is an error.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from licet.core.policy.lock import LockedServer, NamedPlaces, portable
 from licet.surfaces.gateway.jsonrpc import METHOD_NOT_FOUND
 from licet.surfaces.gateway.upstream import Opened, Upstream, UpstreamError
 
@@ -31,6 +33,21 @@ class Definitions(Struct, frozen=True):
     resources: tuple[dict[str, Any], ...] = ()
     templates: tuple[dict[str, Any], ...] = ()
     prompts: tuple[dict[str, Any], ...] = ()
+
+
+def as_locked(found: Definitions, places: NamedPlaces) -> LockedServer:
+    """Definitions as a lock has them: without `_meta`, and with directories of this machine by name."""
+
+    def named(listed: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+        kept = ({key: value for key, value in one.items() if key != "_meta"} for one in listed)
+        return tuple(portable(one, places) for one in kept)
+
+    return LockedServer(
+        tools=named(found.tools),
+        resources=named(found.resources),
+        templates=named(found.templates),
+        prompts=named(found.prompts),
+    )
 
 
 class _List(NamedTuple):

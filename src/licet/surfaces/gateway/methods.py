@@ -131,7 +131,7 @@ METHODS: tuple[Method, ...] = (
     ),
     _notice(
         "notifications/roots/list_changed", "client", HANDSHAKE_VERSIONS, "roots",
-        "servers that may see roots are told; their walls stay as they are",
+        "passed on to servers that may see roots; it changes no walls",
     ),
     # What a server requests, on the wire or inside an input-required result.
     Method("ping", "request", "server", HANDSHAKE_VERSIONS, "start", "answered by the gateway"),

@@ -65,7 +65,7 @@ def question(request: Request, claims: Claims) -> Question:
         raise CannotAsk("the client did not announce `sampling.tools`", INVALID_PARAMS)
     if row.topic == "elicitation":
         mode = params.setdefault("mode", "form")
-        # Before 2025-11-25 there were only forms, and `{}` still stands for them.
+        # Before 2025-11-25 there were only forms, and `{}` still means them.
         if mode not in ("form", "url") or mode not in (announced.keys() & {"form", "url"} or ("form",)):
             raise CannotAsk(f"the client did not announce `elicitation.{str(mode)[:20]}`", INVALID_PARAMS)
         if claims.version < "2025-11-25":

@@ -6,8 +6,9 @@ from licet.errors import Refused
 from licet.guard.result import Result
 
 
-def refused_result(result: Result) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": refusal_line(result)}], "isError": True}
+def error_result(line: str) -> dict[str, Any]:
+    """A tool result that says one line to the model, and that the call failed."""
+    return {"content": [{"type": "text", "text": line}], "isError": True}
 
 
 def refusal_line(result: Result) -> str:

@@ -14,14 +14,9 @@ from licet.core.policy.lock import Definition, hidden_in, shown
 from licet.core.policy.servers import Server
 from licet.guard.execution import JsonText, Stopped
 from licet.policy_files.server_schema import schema_check
+from licet.surfaces.gateway.methods import VERSIONS, find
 
 Note = Callable[[str], None]
-_KEYS = {
-    "tools/call": ("content", "structuredContent", "isError"),
-    "resources/read": ("contents",),
-    "prompts/get": ("description", "messages"),
-    "completion/complete": ("completion",),
-}
 _RESULT = ("resultType", "ttlMs", "cacheScope", "_meta")  # of the protocol; the connection writes its own
 
 
@@ -29,7 +24,7 @@ def checked_result(
     method: str, text: bytes, data: dict[str, Any], server: Server, definition: Definition, hidden: str, note: Note
 ) -> JsonText:
     """The JSON of a result as the client will get it. Raises `Stopped` if it does not fit the locked schema."""
-    changed = {key: value for key, value in data.items() if key in _KEYS[method]}
+    changed = {key: value for key, value in data.items() if key in _known_keys(method)}
     if dropped := sorted(data.keys() - changed.keys() - set(_RESULT)):
         note(f"keys of the result that are not in the protocol were left out: {', '.join(dropped)[:200]}")
     if method == "tools/call":
@@ -44,6 +39,11 @@ def checked_result(
         if hidden == "show":
             changed = shown(changed)
     return JsonText(text if changed == data else msgspec.json.encode(changed))
+
+
+def _known_keys(method: str) -> frozenset[str]:
+    row = find(method, "request", "client", VERSIONS[-1])
+    return row.result if row is not None else frozenset()
 
 
 def _listed(value: Any) -> list[Any]:

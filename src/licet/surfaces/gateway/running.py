@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
-from licet.core.policy.lock import KINDS, LockedServer, Places, changed, portable
+from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed
 from licet.core.policy.servers import Server
 from licet.errors import LicetError
 from licet.surfaces.gateway.exchange import TimedOut, UpstreamError
 from licet.surfaces.gateway.link import Gone, Link
-from licet.surfaces.gateway.listing import BadListing, Definitions, definitions
-from licet.surfaces.gateway.upstream import Opened, Peer, Upstream
+from licet.surfaces.gateway.listing import BadListing, as_locked, definitions
+from licet.surfaces.gateway.upstream import Opened, Peer, Upstream, era_of
 
 START_SECONDS = 60.0  # for a server to say what it offers
 PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before each further start
@@ -41,7 +41,7 @@ class RunningServer:
         peer: Peer,
         report: Report,
         *,
-        places: Places | None = None,
+        places: NamedPlaces | None = None,
         offers_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.server = server
@@ -129,8 +129,7 @@ class RunningServer:
             upstream = Upstream(self.server.name, link, self._peer, offers)
             try:
                 version = self.locked.version if self.locked is not None else ""
-                era = "" if not version else "2026" if version >= "2026" else "2025"
-                self.opened = await upstream.open(era, seconds=START_SECONDS)  # type: ignore[arg-type]
+                self.opened = await upstream.open(era_of(version), seconds=START_SECONDS)
                 await self._look(upstream)
                 self._unclear = ""
                 for uri in self._subscribed:
@@ -177,14 +176,14 @@ class RunningServer:
     async def _look(self, upstream: Upstream) -> None:
         assert self.opened is not None  # noqa: S101 - it was opened first
         found = await definitions(upstream, self.opened, seconds=START_SECONDS)
-        live = live_server(found, self._places)
+        live = as_locked(found, self._places)
         before, self.live = self.live, live
         if self.locked is None:
             self.different = {}
         else:
             all_changes = {kind: changed(self.locked, live, kind) for kind in KINDS}
             self.different = {
-                kind: {name: what for name, what in found.items() if what != "is not there any more"}
+                kind: {name: what for name, what in found.items() if name in live.listed(kind)}
                 for kind, found in all_changes.items()
             }
             for kind, found_changes in all_changes.items():
@@ -197,13 +196,3 @@ class RunningServer:
         if text not in self._told and len(self._told) < 1000:
             self._told.add(text)
             self._report(text)
-
-
-def live_server(found: Definitions, places: Places) -> LockedServer:
-    """The definitions that a server offers now, in the form of a lock."""
-    return LockedServer(
-        tools=tuple(portable(one, places) for one in found.tools),
-        resources=tuple(portable(one, places) for one in found.resources),
-        templates=tuple(portable(one, places) for one in found.templates),
-        prompts=tuple(portable(one, places) for one in found.prompts),
-    )

@@ -29,7 +29,7 @@ from licet.surfaces.gateway.eras import ProtocolError
 from licet.surfaces.gateway.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, Id, Request
 from licet.surfaces.gateway.questions import CannotAsk
 from licet.surfaces.gateway.results import Note
-from licet.surfaces.gateway.upstream import Refusal
+from licet.surfaces.gateway.upstream import AskRefused
 
 _LONGEST_MESSAGE = 4000  # characters of a form's text
 _NAMES = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
@@ -99,24 +99,24 @@ class ServerAsks:
         self.announced: Mapping[str, Any] = {}  # by the client
 
     async def answer(self, server: str, request: Request, during: Id | None, client: CanAsk) -> dict[str, Any]:
-        """The client's answer to a request of a server. Raises `Refusal`."""
+        """The client's answer to a request of a server. Raises `AskRefused`."""
         name = _NAMES.get(request.method, "")
         allowed = self._servers[server].client.allows(name)
         if allowed == "deny" or name not in self.announced:
-            raise Refusal(METHOD_NOT_FOUND, f"`{request.method[:100]}` is not for this server")
+            raise AskRefused(METHOD_NOT_FOUND, f"`{request.method[:100]}` is not for this server")
         call = self._calls.find(server, during)
         if name == "roots":
             return self._known_roots(server, await _asked(call.link if call is not None else client, request))
         request = _named(server, request)
         if call is None:
-            raise Refusal(INTERNAL_ERROR, f"`{request.method}` is answered only during a call of this server")
+            raise AskRefused(INTERNAL_ERROR, f"`{request.method}` is answered only during a call of this server")
         if call.deadline is not None:
             call.deadline.pause()  # the time of a person does not count
         try:
             if allowed == "ask":
                 await self._approve(server, name, request, call)
             answer = await _asked(call.link, request)
-        except Refusal as refusal:
+        except AskRefused as refusal:
             call.note(f"the server asked for {name}, and was refused: {refusal.message}")
             raise
         finally:
@@ -128,7 +128,7 @@ class ServerAsks:
     # Approvals --------------------------------------------------------------------------------------------------------
 
     async def _approve(self, server: str, name: str, request: Request, call: RunningCall) -> None:
-        """Return if an approver agrees to exactly this request; otherwise raise `Refusal`."""
+        """Return if an approver agrees to exactly this request; otherwise raise `AskRefused`."""
         CALLER.set(call.link)  # of the task of this question
         question, approver = self._question(server, name, request), self._gate.ports.approver
         answered = Answered("absent")
@@ -148,7 +148,7 @@ class ServerAsks:
         )
         if answered.answer != "approved":
             self._report(f"{server}: {name} needs an approval: {answered.note}; {answered.fix}")
-            raise Refusal(INTERNAL_ERROR, f"{name} needs an approval, and there is none")
+            raise AskRefused(INTERNAL_ERROR, f"{name} needs an approval, and there is none")
 
     def _question(self, server: str, name: str, request: Request) -> Question:
         gate, session, tool = self._gate, self._session, f"{server}.{name}"
@@ -207,6 +207,6 @@ async def _asked(client: CanAsk, request: Request) -> dict[str, Any]:
     try:
         return await client.ask(request)
     except CannotAsk as wrong:
-        raise Refusal(wrong.code, str(wrong)) from None
+        raise AskRefused(wrong.code, str(wrong)) from None
     except ProtocolError as wrong:
-        raise Refusal(wrong.code, wrong.message) from None
+        raise AskRefused(wrong.code, wrong.message) from None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from licet.core.policy.lock import LockedServer, Places, local
+from licet.core.policy.lock import LockedServer, NamedPlaces, local
 from licet.core.policy.servers import PROMPTS, RESOURCES
 from licet.guard.registration import RegisteredTools
 from licet.surfaces.gateway.backend import Offered, ShownTool
@@ -23,7 +23,7 @@ class ShownLists:
         self,
         policy: Callable[[], RegisteredTools],
         locked: Mapping[str, LockedServer],
-        places: Places,
+        places: NamedPlaces,
         *,
         all_listed: bool = False,
     ) -> None:

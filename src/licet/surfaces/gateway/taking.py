@@ -20,7 +20,7 @@ from licet.assemble.servers import (
     ServerError,
     ServerPlan,
     expanded_command,
-    find_program,
+    locked_program,
     packages_directory,
     placed_secrets,
     started,
@@ -41,7 +41,7 @@ from licet.core.policy.lock import (
     KINDS,
     Definition,
     LockedServer,
-    Places,
+    NamedPlaces,
     fixed_differences,
     hidden_in,
     path_text,
@@ -55,10 +55,10 @@ from licet.guard.ports import Ports
 from licet.policy_files.server_tools import refusal_of_name
 from licet.surfaces.gateway.jsonrpc import METHOD_NOT_FOUND, Id, Notification, Request
 from licet.surfaces.gateway.link import Flood, Gone, Link, PipeLink
-from licet.surfaces.gateway.listing import BadListing, Definitions, definitions
+from licet.surfaces.gateway.listing import BadListing, Definitions, as_locked, definitions
 from licet.surfaces.gateway.remote import remote_link
 from licet.surfaces.gateway.start_failures import likely_causes
-from licet.surfaces.gateway.upstream import Opened, Refusal, TimedOut, Upstream, UpstreamError
+from licet.surfaces.gateway.upstream import AskRefused, Opened, TimedOut, Upstream, UpstreamError
 
 TIMES = 3
 SECONDS = 60.0  # in which a server must open, and again in which it must list its definitions
@@ -92,7 +92,7 @@ class Setup(Struct, frozen=True):
     ports: Ports
     workdir: str
     home: str
-    places: Places
+    places: NamedPlaces
     progress: Progress
     degraded: bool = False  # whether a machine without namespaces may start servers
     private: tuple[str, ...] = ()  # addresses that are not public, at which a remote server may be
@@ -176,7 +176,7 @@ class Asking(Struct, frozen=True):
 
 
 async def _local(server: Server, reach: Reach, resolved: Resolved, setup: Setup) -> Asking:
-    program = find_program(server, resolved, setup.workdir, setup.home)
+    program = locked_program(server, resolved, setup.workdir, setup.home)
     secrets = await placed_secrets(server, reach, setup.ports)
     plan = ServerPlan(server, reach, program, expanded_command(server, setup.workdir, setup.home))
     return Asking(lambda era, log: _ask(plan, secrets, setup, era, log), lambda log: _further(log, plan))
@@ -264,44 +264,29 @@ class _Nobody:
     async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
         if request.method == "roots/list":
             return {"roots": []}
-        raise Refusal(METHOD_NOT_FOUND, "there is no client: the server is being locked")
+        raise AskRefused(METHOD_NOT_FOUND, "there is no client: the server is being locked")
 
     def told(self, server: str, notification: Notification) -> None:
         """Nobody listens."""
 
-    def reported(self, server: str, text: str) -> None:
+    def dropped(self, server: str, text: str) -> None:
         """What was dropped does not matter here."""
 
 
 # What the starts have in common ---------------------------------------------------------------------------------------
 
 
-def recorded(found: Definitions, places: Places) -> LockedServer:
-    """Definitions as a lock has them: without `_meta`, and with directories of this machine by name."""
-
-    def named(listed: Iterable[Definition]) -> tuple[Definition, ...]:
-        kept = ({key: value for key, value in one.items() if key != "_meta"} for one in listed)
-        return tuple(portable(one, places) for one in kept)
-
-    return LockedServer(
-        tools=named(found.tools),
-        resources=named(found.resources),
-        templates=named(found.templates),
-        prompts=named(found.prompts),
-    )
-
-
 def agreed(
     server: Server,
     resolved: Resolved | None,
     takes: Sequence[Taken],
-    places: Places,
+    places: NamedPlaces,
     before: LockedServer,
     accepted: frozenset[str],
 ) -> LockedServer:
     """The entry for the lock, or `NotTaken` with everything that speaks against it."""
     first, *others = [
-        replace(recorded(one.definitions, places), instructions=portable(one.opened.instructions, places))
+        replace(as_locked(one.definitions, places), instructions=portable(one.opened.instructions, places))
         for one in takes
     ]
     wrong: list[str] = []

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from licet.surfaces.gateway.exchange import (
     Answer,
+    AskRefused,
     Exchange,
-    Refusal,
     TimedOut,
     UpstreamError,
     Waiting,
@@ -22,12 +22,12 @@ from licet.surfaces.gateway.exchange import (
 )
 from licet.surfaces.gateway.jsonrpc import INTERNAL_ERROR, UNSUPPORTED_VERSION, Id, Notification, Request
 from licet.surfaces.gateway.link import Gone, Link
+from licet.surfaces.gateway.methods import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
-__all__ = ["Answer", "Gone", "Opened", "Peer", "Refusal", "TimedOut", "Upstream", "UpstreamError"]
+__all__ = ["Answer", "AskRefused", "Gone", "Opened", "Peer", "TimedOut", "Upstream", "UpstreamError"]
 
 Era = Literal["2025", "2026"]
-VERSIONS_2025 = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-VERSION_2026 = "2026-07-28"
+VERSION_2026 = MODERN_VERSIONS[-1]
 PROBE_SECONDS = 10.0  # for `server/discover`, as SDK 2.x waits: a server may ignore what it does not know
 MOST_ROUNDS = 10  # of input that one call may need, as in all SDKs
 MOST_INPUTS = 16  # requests for input of one round
@@ -53,11 +53,16 @@ _TOLD: Mapping[Era, frozenset[str]] = {
 }
 
 
+def era_of(version: str) -> Era | Literal[""]:
+    """The era of a protocol version; empty if no version is known."""
+    return "" if not version else "2026" if version in MODERN_VERSIONS else "2025"
+
+
 class Peer(Protocol):
     """What stands in front of a server: it answers the server's requests, and is told its notifications."""
 
     async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
-        """The result of a request of the server. Raises `Refusal`.
+        """The result of a request of the server. Raises `AskRefused`.
 
         `during` is the `caller` of the request that the server is working on; None if several are possible.
         """
@@ -65,7 +70,7 @@ class Peer(Protocol):
     def told(self, server: str, notification: Notification) -> None:
         """A log message, a changed list or an updated resource. Progress goes to the caller of its request."""
 
-    def reported(self, server: str, text: str) -> None:
+    def dropped(self, server: str, text: str) -> None:
         """The server sent something that was dropped. The text is for the operator, and holds what the server wrote."""
 
 
@@ -134,7 +139,7 @@ class Upstream:
         try:
             return await self._discover(min(seconds, self._probe_seconds))
         except UpstreamError as wrong:
-            if wrong.code == UNSUPPORTED_VERSION and not set(_supported(wrong)) & set(VERSIONS_2025):
+            if wrong.code == UNSUPPORTED_VERSION and not set(_supported(wrong)) & set(HANDSHAKE_VERSIONS):
                 raise
         except TimedOut:
             pass
@@ -153,16 +158,16 @@ class Upstream:
         said = answer.data
         versions = said.get("supportedVersions")
         if not isinstance(versions, list) or VERSION_2026 not in versions:
-            raise UpstreamError(INTERNAL_ERROR, "the server does not offer version 2026-07-28")
+            raise UpstreamError(INTERNAL_ERROR, f"the server does not offer version {VERSION_2026}")
         meta = said.get("_meta")
         about = meta.get(f"{_META}serverInfo") if isinstance(meta, dict) else None
         return _opened("2026", VERSION_2026, about, said)
 
     async def _initialize(self, seconds: float) -> Opened:
-        params = {"protocolVersion": VERSIONS_2025[0], "capabilities": self._offers, "clientInfo": self._client}
+        params = {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": self._offers, "clientInfo": self._client}
         answer = await self._exchange.request("initialize", lambda _: params, seconds=seconds, may_cancel=False)
         version = answer.data.get("protocolVersion")
-        if version not in VERSIONS_2025:
+        if version not in HANDSHAKE_VERSIONS:
             raise UpstreamError(INTERNAL_ERROR, f"the server wants an unknown version: {str(version)[:40]}")
         await self._exchange.notify("notifications/initialized", {})
         return _opened("2025", version, answer.data.get("serverInfo"), answer.data)
@@ -193,12 +198,12 @@ class Upstream:
         """
         if level in _LEVELS and self.opened.era == "2025":
             await self._raise_level(level, seconds)
-        more: dict[str, Any] = {"_meta": None}
+        answers: dict[str, Any] = {}  # to questions of the server, for the next round
 
         def whole(number: int) -> dict[str, Any]:
-            sent = {key: value for key, value in params.items() if key not in more}
+            sent = {key: value for key, value in params.items() if key != "_meta"} | answers
             meta = self._meta(number if progress is not None else None, level)
-            return (sent | more | {"_meta": meta}) if meta else sent
+            return sent | {"_meta": meta} if meta else sent
 
         clock = asyncio.get_running_loop().time
         for round_number in range(MOST_ROUNDS + 1):
@@ -211,7 +216,7 @@ class Upstream:
             if kind != "input_required" or self.opened.era == "2025":
                 raise UpstreamError(INTERNAL_ERROR, f"a result of an unknown type: {str(kind)[:40]}")
             if round_number < MOST_ROUNDS:
-                more = {"_meta": None} | await self._input(answer.data, round_number, caller)
+                answers = await self._input(answer.data, round_number, caller)
         raise UpstreamError(INTERNAL_ERROR, f"the server asked for input more than {MOST_ROUNDS} times")
 
     def _meta(self, token: int | None, level: str) -> dict[str, Any]:
@@ -235,7 +240,7 @@ class Upstream:
         tasks = [asyncio.create_task(self._ask_peer(request, caller)) for request in requests]
         try:
             return more | {"inputResponses": dict(zip(wanted, await asyncio.gather(*tasks), strict=True))}
-        except Refusal as refusal:  # the call ends here, as in SDK 2.x; the server holds nothing for it
+        except AskRefused as refusal:  # the call ends here, as in SDK 2.x; the server holds nothing for it
             raise UpstreamError(refusal.code, refusal.message) from None
         finally:
             for task in tasks:
@@ -323,7 +328,7 @@ class Upstream:
     # Messages of the server -------------------------------------------------------------------------------------------
 
     async def answer(self, request: Request) -> dict[str, Any]:
-        """The answer to a request on the wire, which only 2025 servers send. Raises `Refusal`."""
+        """The answer to a request on the wire, which only 2025 servers send. Raises `AskRefused`."""
         if self._opened is not None and self._opened.era == "2026":
             self.reported(f"a request, which servers of 2026-07-28 do not send: `{request.method[:100]}`")
             raise not_found(request.method)
@@ -369,7 +374,7 @@ class Upstream:
 
     def reported(self, text: str) -> None:
         """Report something that was dropped."""
-        self._peer.reported(self.name, text)
+        self._peer.dropped(self.name, text)
 
 
 def _opened(era: Era, version: str, about: object, said: dict[str, Any]) -> Opened:

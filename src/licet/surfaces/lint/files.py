@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from licet.core.origin import Origin, Problem
 from licet.modules.imports import token_count
+from licet.policy_files.policy_paths import shown_path
 from licet.policy_files.source.text import parse, read_bytes
 from licet.regular_files import read_regular
 from licet.surfaces.lint.meaning import Finder, SourceFile
@@ -130,15 +131,6 @@ class Project(Finder):
             return False
         self._tokens += tokens
         return True
-
-
-def shown_path(path: str) -> str:
-    """A path for messages: relative where it is below the current directory."""
-    try:
-        below = os.path.relpath(path)
-    except (OSError, ValueError):  # the current directory was removed, or another drive
-        return path
-    return path if below.startswith("..") else below
 
 
 def python_files(paths: Iterable[str]) -> Iterator[str]:

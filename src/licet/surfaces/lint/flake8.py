@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from licet import __version__
-from licet.surfaces.lint.files import Project, shown_path
+from licet.policy_files.policy_paths import shown_path
+from licet.surfaces.lint.files import Project
 from licet.surfaces.lint.run import Lint
 
 

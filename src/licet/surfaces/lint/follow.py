@@ -84,7 +84,7 @@ class Follower:
         return self._reached([file, Code(file, function)])
 
     def of_module(self, file: SourceFile) -> Reached:
-        """What all code of a file does, whoever calls it."""
+        """What all code of a file does, also functions that no tool calls."""
         return self._reached([file, *_functions(file)])
 
     def _does(self, one: Code | SourceFile) -> Touched:

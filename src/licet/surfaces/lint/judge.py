@@ -44,7 +44,7 @@ _HANDLE = {"fs": "`ctx.fs`", "network": "`ctx.fetch`", "process": "`ctx.process`
 # Ways to start processes that no level with walls has.
 _STOPPED = ("os.fork", "os.exec", "multiprocessing.", "concurrent.futures.", "pty.")
 _EVERY_TCP = CapabilitySet(["network:tcp:*"])
-# The domains whose use a handle stands for; all of them for the context itself.
+# The domains that each handle of a context can use. The context itself can use all.
 _DOMAINS_OF_HANDLE = {"fs": "fs", "fetch": "network", "secrets": "secret", "kv": "storage", "env": "env"}
 _DOMAINS_OF_HANDLE["process"] = "process"
 _NEVER_UNUSED = frozenset({"tool", "connector"})  # no line of source shows their use

@@ -8,6 +8,7 @@ import ast
 import builtins
 import sys
 from functools import cached_property
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -135,16 +136,14 @@ class SourceFile:
         return ".".join([*package[:kept], *([node.module] if node.module else [])])
 
 
-class Finder:
+class Finder(Protocol):
     """Finds files of the project by their module names. `Project` in `files.py` reads them."""
 
     def find(self, module: str) -> SourceFile | None:
         """The file of a module; None if it is not a part of the project, or cannot be read."""
-        raise NotImplementedError
 
     def has(self, top: str) -> bool:
         """Whether a top-level name is of the project."""
-        raise NotImplementedError
 
 
 def meaning(node: ast.AST | None, scope: Scope, file: SourceFile, hops: int = _HOPS) -> Meaning:

@@ -36,7 +36,7 @@ class Suppression(Struct, frozen=True):
             )
         if not self.reason:
             found = f"a suppression of {', '.join(self.codes)} without a reason"
-            hint = "say why, for whoever reviews this next"
+            hint = "write the reason behind it, for the next reviewer"
             return Finding(self.origin, found, f"`# licet: ignore[{self.codes[0]}] reason`", hint, code="LIC901")
         return None
 
