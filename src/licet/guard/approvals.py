@@ -109,6 +109,7 @@ def _question(call: "Call", decision: Ask, reach: Reach, acts: tuple[str, ...]) 
         since=call.session.gate.reloaded,
         quorum=approvals.quorum,
         keys=approvals.keys,
+        names=approvals.names,
         acts=acts,
         deletes=tuple(map(str, reach.free_deletes.allow)) if decision.approval.deletes else (),
     )

@@ -27,6 +27,7 @@ class Question(Struct, frozen=True):
     since: float = 0.0  # time of day; an answer to an earlier question does not count
     quorum: int = 1
     keys: tuple[str, ...] | None = None  # whose signatures count; None: no signature is needed
+    names: Mapping[str, str] = {}  # the owners of `keys`, where the policy names them
     acts: tuple[str, ...] = ()  # deletes that the call is known to make; an approval covers these too
     deletes: tuple[str, ...] = ()  # rules of deletes inside `fs_reach.write`: these do not ask again after an approval
 

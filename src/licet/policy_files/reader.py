@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
+from licet.core.canonical import key_bytes
 from licet.core.decision.bundle_rules import bundles_of
 from licet.core.origin import Origin, Problem
 from licet.core.policy.bundle import Bundle, Roster
@@ -84,6 +85,8 @@ def _read_ceiling(
 ) -> Manifest:
     shared: Fields = workspace.value if workspace is not None else NONE
     bundles = {name: _bundle(name, located) for name, located in record(shared, "bundles").items()}
+    for located in record(shared, "bundles").values():
+        problems += _shared_key_problems(record(located.value, "approvals"))
     admissions, unassigned, roster = _admissions(ceiling, f"the {kind}", bundles, problems)
     connectors = read_connectors(ceiling, shared, app, workspace.origin.file if workspace is not None else "")
     definitions = read_definitions(shared)
@@ -99,8 +102,8 @@ def _read_ceiling(
             hint = did_you_mean(item.value, admissions, problems)
             problems.append(Problem(item.origin, f"`{item.value}`", "a tool that this agent has", hint, "warning"))
     approvals, budget = record(ceiling.keys, "approvals"), record(ceiling.keys, "budget")
-    listed = approvals.get("keys")
-    keys = None if listed is None else tuple(item.value for item in listed.value)
+    keys, names = _approver_keys(approvals)
+    problems += _shared_key_problems(approvals)
     quorum = plain(approvals, "quorum", 1)
     effect = ceiling.keys.get("max_side_effect_class")
     manifest = Manifest(
@@ -127,6 +130,7 @@ def _read_ceiling(
             keys,
             plain(approvals, "delete", "call"),
             plain(approvals, "through_client", False),
+            names,
         ),
         budget=Budget(**{key: value.value for key, value in budget.items()}),
         limits=numbers(ceiling.keys.get("limits")),
@@ -263,13 +267,39 @@ def _bundle(name: str, located: Value) -> Bundle:
             approval_key=f"bundles.{name}.approvals.write",
         ),
         budget=Budget(**{key: value.value for key, value in budget.items()}),
-        approvals={key: data(value) for key, value in approvals.items()},
+        approvals={key: data(value) for key, value in approvals.items()} | _bundle_keys(approvals),
         connectors=connector_lines(given.get("connectors")) if "connectors" in given else None,
         private=None if private is None else tuple(item.value for item in private.value),
         places={key: key_origin(item) for key, item in given.items()}
         | {f"budget.{key}": key_origin(item) for key, item in budget.items()}
         | {f"approvals.{key}": key_origin(item) for key, item in approvals.items()},
     )
+
+
+def _approver_keys(approvals: Fields) -> tuple[tuple[str, ...] | None, dict[str, str]]:
+    """The keys of approvers, None if there is no list, and the names of their owners."""
+    listed = approvals.get("keys")
+    if listed is None:
+        return None, {}
+    if isinstance(listed.value, Mapping):
+        names = {item.value: name for name, item in listed.value.items()}
+        return tuple(names), names
+    return tuple(item.value for item in listed.value), {}
+
+
+def _shared_key_problems(approvals: Fields) -> Iterator[Problem]:
+    """A problem for each name whose key belongs to another name, too: one person would be shown as another."""
+    listed = approvals.get("keys")
+    owners: dict[bytes | None, str] = {}
+    for name, item in listed.value.items() if listed is not None and isinstance(listed.value, Mapping) else ():
+        first = owners.setdefault(key_bytes(item.value), name)
+        if first != name:
+            yield Problem(item.origin, f"the key of `{first}` again, for `{name}`", "a key of their own for each")
+
+
+def _bundle_keys(approvals: Fields) -> dict[str, Any]:
+    keys, names = _approver_keys(approvals)
+    return ({} if keys is None else {"keys": keys}) | ({"names": names} if names else {})
 
 
 def _tool_admission(entry: Value, approval_key: str) -> Admission:

@@ -229,6 +229,9 @@ SERVER = Record(
         ),
     }
 )
+PUBLIC_KEY = TextShape(
+    expected="a public key `ed25519:…`", pattern=r"ed25519:[A-Za-z0-9+/=_-]{40,100}", parse=checked_key
+)
 APPROVALS = Record(
     {
         "write": Field(
@@ -244,12 +247,9 @@ APPROVALS = Record(
         "through_client": Field(
             Flag(), description="whether a yes of the gateway's client approves; false if left out"
         ),
-        "keys": _several(
-            TextShape(
-                expected="a public key `ed25519:…`",
-                pattern=r"ed25519:[A-Za-z0-9+/=_-]{40,100}",
-                parse=checked_key,
-            )
+        "keys": Field(
+            Either((ListOf(PUBLIC_KEY), MappingOf(NAME, PUBLIC_KEY))),
+            description="whose signatures approve: a list, or a mapping from the names of their owners",
         ),
     }
 )

@@ -680,6 +680,11 @@ AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
         _agent(approvals=Approvals(keys=("k1", "k2"))),
         "key k2 may approve",
     ),
+    "one more with a name": (
+        _agent(approvals=Approvals(keys=("k1",))),
+        _agent(approvals=Approvals(keys=("k1", "k2"), names={"k2": "bob"})),
+        "key bob (k2) may approve",
+    ),
     "no keys asked for": (
         _agent(approvals=Approvals(keys=("k1", "k2"))),
         _agent(),
@@ -954,3 +959,8 @@ def test_the_document_of_a_change() -> None:
         "shrunk": [],
         "changed": [],
     }
+
+
+def test_another_owner_of_a_key_is_reported() -> None:
+    old, new = (_agent(approvals=Approvals(keys=("k1",), names=names)) for names in ({"k1": "ann"}, {"k1": "eve"}))
+    assert change_texts(diff(old, new)) == {"changed": ["owner of k1: ann → eve"]}

@@ -507,6 +507,7 @@ def test_the_document_has_all_agent_wide_settings() -> None:
             "keys": ["k1", "k2"],
             "delete": "call",
             "through_client": False,
+            "names": {},
         },
         "budget": {
             "max_calls_per_session": 100,

@@ -273,7 +273,7 @@ def test_a_quorum_of_keys(here: Path) -> None:
     made = [run("approvals", "key", f"keys/{name}").stdout.strip() for name in ("one", "two", "other")]
     assert all(re.fullmatch(r"ed25519:[A-Za-z0-9_-]{43}", key) for key in made)
     assert stat.S_IMODE((here / "keys" / "one").stat().st_mode) == 0o600
-    policy(quorum=2, keys=made[:2])
+    policy(quorum=2, keys={"ann": made[0], "bob": made[1]})
     request = asked()
     assert message("approvals.signatures_are_there") in call().stderr
     for words, said in (
@@ -284,7 +284,10 @@ def test_a_quorum_of_keys(here: Path) -> None:
         assert refused.exit_code == 1
         assert said in refused.stderr
     for _ in range(2):  # the same key twice is one
-        assert "1 of 2 agree" in run("approvals", "approve", request, "--key", "keys/one").stdout
+        agreed = run("approvals", "approve", request, "--key", "keys/one").stdout
+        assert "1 of 2 agree" in agreed
+        assert f"  agreed        ann ({made[0]})\n" in agreed
+        assert f"  may sign      bob ({made[1]})\n" in agreed
         assert call().exit_code == 1
     assert "1 of 2 agree" in run("approvals", "list").stdout
     assert ": approved" in run("approvals", "approve", request, "--key", "keys/two").stdout

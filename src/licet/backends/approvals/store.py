@@ -10,7 +10,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -95,6 +95,7 @@ class StoredRequest(Struct, frozen=True):
     given: tuple[Yes, ...]
     denied: str  # who denied it; empty if nobody did
     used: int
+    names: Mapping[str, str] = {}  # the owners of keys, where the policy names them
 
     def agreeing(self, arguments: str) -> tuple[str, ...]:
         """Return the approvers whose approval covers a call with these arguments."""
@@ -179,10 +180,12 @@ class SqliteApprovals:
         db.execute(_FORGET_MORE, (asked.agent, asked.session, now))
         if _number(db, _WAITING, asked.agent, asked.session, now) >= MOST_WAITING:
             return Answered(answer, note=f"{MOST_WAITING} requests of this session wait already: answer those first")
-        keys = None if question.keys is None else json.dumps(question.keys)
+        named = [[key, question.names.get(key, "")] for key in question.keys or ()]
+        keys = None if question.keys is None else json.dumps(named)
         place = asked.id, subject, asked.agent, asked.session, asked.tool
         db.execute(_KEEP, (*place, asked.text(), shown.decode(), question.quorum, keys, now, asked.expires))
-        return self._waiting(answer, StoredRequest(asked, {}, question.quorum, question.keys, (), "", 0))
+        kept = StoredRequest(asked, {}, question.quorum, question.keys, (), "", 0, question.names)
+        return self._waiting(answer, kept)
 
     def _waiting(self, answer: Literal["expired", "absent"], kept: StoredRequest) -> Answered:
         request = kept.request
@@ -291,7 +294,7 @@ def _same(db: sqlite3.Connection, row: sqlite3.Row, asked: ApprovalRequest, ques
     kept = _sound(db, row, asked.asked)
     if kept is None or kept.request.subject != asked.subject or kept.request.asked < int(question.since * 1000):
         return None
-    return replace(kept, quorum=question.quorum, keys=question.keys)
+    return replace(kept, quorum=question.quorum, keys=question.keys, names=question.names)
 
 
 def _found(db: sqlite3.Connection, id: str, now: int) -> StoredRequest:  # noqa: A002
@@ -318,14 +321,22 @@ def _sound(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> StoredRequest 
         # while it can be answered, the arguments must be there to be shown
         dropped = row["arguments"] == "" and request.expires <= now
         arguments = None if dropped else plain_data(row["arguments"].encode())
-        keys = None if row["keys"] is None else tuple(json.loads(row["keys"]))
+        keys, names = _stored_keys(row["keys"])
     except (ValueError, TypeError, AttributeError):
         return None
     # A person agrees to what is shown, so the arguments must match the digest that the approval is about.
     if request.id != row["id"] or (arguments is not None and data_digest(arguments) != request.arguments):
         return None
     given = [Yes(signer, bool(narrow), signature) for signer, narrow, signature in _rows(db, _ANSWERS, request.id)]
-    return StoredRequest(request, arguments, row["quorum"], keys, tuple(given), row["denied"], row["used"])
+    return StoredRequest(request, arguments, row["quorum"], keys, tuple(given), row["denied"], row["used"], names)
+
+
+def _stored_keys(text: str | None) -> tuple[tuple[str, ...] | None, dict[str, str]]:
+    """The keys that may sign, and the names of their owners. Requests of earlier versions have keys without names."""
+    if text is None:
+        return None, {}
+    pairs = [[one, ""] if isinstance(one, str) else one for one in json.loads(text)]
+    return tuple(key for key, _ in pairs), {key: name for key, name in pairs if name}
 
 
 def _check_key(kept: StoredRequest, key: SigningKey | None) -> None:

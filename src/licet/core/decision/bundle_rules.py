@@ -31,6 +31,7 @@ def approvals_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Approvals:
             both_keys(approvals.keys, stated.get("keys")),
             min(approvals.delete, stated.get("delete", approvals.delete), key=WRITE_APPROVALS.index),
             approvals.through_client and stated.get("through_client", True),
+            {**stated.get("names", {}), **approvals.names},
         )
     return approvals
 

@@ -65,6 +65,7 @@ def document(manifest: ManifestFields) -> dict[str, Any]:
                 **_stated(
                     delete=None if manifest.approvals.delete == "call" else manifest.approvals.delete,
                     through_client=True if manifest.approvals.through_client else None,
+                    names=dict(manifest.approvals.names) or None,
                 ),
             },
             "budget": {

@@ -59,6 +59,7 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
             both_keys(one.approvals.keys, two.approvals.keys),
             min(one.approvals.delete, two.approvals.delete, key=WRITE_APPROVALS.index),
             one.approvals.through_client and two.approvals.through_client,
+            {**two.approvals.names, **one.approvals.names},
         ),
         "budget": Budget(**{key: least(getattr(one.budget, key), getattr(two.budget, key)) for key in BUDGET_KEYS}),
         "limits": least_limits(one.limits, two.limits),

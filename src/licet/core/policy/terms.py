@@ -58,6 +58,11 @@ class Approvals(Struct, frozen=True):
     keys: tuple[str, ...] | None = None  # whose signatures count; None requires none, an empty list accepts none
     delete: WriteApproval = "call"  # when deletes and renames of files are asked about
     through_client: bool = False  # whether a yes of the gateway's client approves
+    names: Mapping[str, str] = {}  # the owners of keys, where the policy names them
+
+    def signer(self, key: str) -> str:
+        """A key for people to read, with its owner where the policy names one."""
+        return signer_text(key, self.names)
 
 
 class Budget(Struct, frozen=True):
@@ -82,6 +87,11 @@ class Example(Struct, frozen=True):
     use: str
     matches: bool
     origin: Origin
+
+
+def signer_text(key: str, names: Mapping[str, str]) -> str:
+    """A key for people to read: `alice (ed25519:…)`, or the key alone if it has no name."""
+    return f"{names[key]} ({key})" if key in names else key
 
 
 def both_keys(one: tuple[str, ...] | None, two: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -31,7 +31,7 @@ from licet.core.review.changes import (
     limit_rank,
     server_changes,
 )
-from licet.core.review.diff_bundles import bundle_changes, moved_tools
+from licet.core.review.diff_bundles import bundle_changes, moved_tools, signers_text
 from licet.core.review.entries import RuleOrigins, piece_text, target_of
 from licet.core.review.surface import Surface, ToolSurface, surface
 
@@ -325,7 +325,9 @@ def _list_changes(old: _Version, new: _Version) -> SidedChanges:
             yield from places.only_on(side, "connector", f"connector {name}", versions)
         if here.approvals.keys is not None and there.approvals.keys is not None:
             for key in sorted(set(here.approvals.keys) - set(there.approvals.keys)):
-                yield from _places_of(old, new, "approvals").only_on(side, "approval", f"key {key} may approve", key)
+                yield from _places_of(old, new, "approvals").only_on(
+                    side, "approval", f"key {here.approvals.signer(key)} may approve", key
+                )
         yield from _deny_changes(side, mine, other)
     yield from _signing_changes(old, new)
     for name, was, now in _keyed(old.surface.connectors, new.surface.connectors):
@@ -338,12 +340,18 @@ def _list_changes(old: _Version, new: _Version) -> SidedChanges:
 
 
 def _signing_changes(old: _Version, new: _Version) -> SidedChanges:
-    keys = old.surface.approvals.keys, new.surface.approvals.keys
-    if (keys[0] is None) != (keys[1] is None):
+    was, now = old.surface.approvals, new.surface.approvals
+    if (was.keys is None) != (now.keys is None):
         # Without a list, approvals need no signature. So a new list narrows, and a removed one widens.
-        words = ("any approver" if one is None else f"keys {', '.join(one)}" if one else "no key" for one in keys)
-        side: Side = "grown" if keys[1] is None else "shrunk"
+        words = (f"keys {signers_text(one)}" if one.keys else signers_text(one) for one in (was, now))
+        side: Side = "grown" if now.keys is None else "shrunk"
         yield from _places_of(old, new, "approvals").value_changed(side, "approval", "who approves", *words)
+    for key in sorted({*(was.keys or ())} & {*(now.keys or ())}):
+        owners = was.names.get(key, ""), now.names.get(key, "")
+        if owners[0] != owners[1]:
+            yield from _places_of(old, new, "approvals").value_changed(
+                "changed", "approval", f"owner of {key}", *owners
+            )
 
 
 def _deny_changes(side: Side, mine: _Version, other: _Version) -> SidedChanges:

@@ -71,12 +71,13 @@ def _approvals(was: Approvals, now: Approvals, places: ChangePlaces, prefix: str
         # More keys let more people approve. Without a list, no signature is needed at all.
         wider = now.keys is None or (was.keys is not None and not {*now.keys} <= {*was.keys})
         yield from places.value_changed(
-            "grown" if wider else "shrunk", "approval", f"{prefix}keys", _keys(was), _keys(now)
+            "grown" if wider else "shrunk", "approval", f"{prefix}keys", signers_text(was), signers_text(now)
         )
 
 
-def _keys(approvals: Approvals) -> str:
-    return "any approver" if approvals.keys is None else ", ".join(approvals.keys) or "no key"
+def signers_text(approvals: Approvals) -> str:
+    """Whose signatures count, for people to read."""
+    return "any approver" if approvals.keys is None else ", ".join(map(approvals.signer, approvals.keys)) or "no key"
 
 
 def _connectors(was: Versions, now: Versions, places: ChangePlaces, prefix: str) -> SidedChanges:

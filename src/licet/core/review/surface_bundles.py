@@ -99,6 +99,7 @@ def approvals_document(approvals: Approvals) -> dict[str, Any]:
         "expires_seconds": approvals.expires_seconds,
         "quorum": approvals.quorum,
         "keys": None if approvals.keys is None else list(approvals.keys),
+        "names": dict(approvals.names),
         "delete": approvals.delete,
         "through_client": approvals.through_client,
     }

@@ -15,6 +15,7 @@ from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, Stored
 from licet.backends.keys import BadKey, make_key, read_approver_key
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
+from licet.core.policy.terms import signer_text
 from licet.guard.ports import Unavailable
 from licet.surfaces.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
 from licet.surfaces.cli.output import fail, show, show_json
@@ -252,12 +253,12 @@ def _report(kept: StoredRequest, now: int, as_json: bool) -> None:
         show(line)
     for one in kept.given:
         less = ", with exactly these arguments" if one.only_these_arguments else ""
-        show(f"  {'had agreed' if kept.denied else 'agreed':<14}{one.by}{less}")
+        show(f"  {'had agreed' if kept.denied else 'agreed':<14}{visible(signer_text(one.by, kept.names))}{less}")
     if kept.keys is None and any(one.signature for one in kept.given):
         show(f"  {'may agree':<14}anybody, signed or not: the manifest lists no `approvals.keys`")
     if kept.keys is not None:
         for key in kept.keys:
-            show(f"  {'may sign':<14}{visible(key)}")
+            show(f"  {'may sign':<14}{visible(signer_text(key, kept.names))}")
 
 
 def _document(kept: StoredRequest, now: int) -> dict[str, Any]:
@@ -284,6 +285,7 @@ def _document(kept: StoredRequest, now: int) -> dict[str, Any]:
         "expires": time_text(request.expires),
         "quorum": kept.quorum,
         "keys": None if kept.keys is None else list(kept.keys),
+        "names": dict(kept.names),
         "agreed": [{"by": one.by, "only_these_arguments": one.only_these_arguments} for one in kept.given],
         "denied": bool(kept.denied),
         "used": kept.used,

@@ -55,7 +55,7 @@ def bundle_facts(surface: Surface, bundle: Terms) -> Iterator[str]:
     if asks.quorum != own.quorum:
         yield f"{asks.quorum} people approve"
     if asks.keys != own.keys:
-        yield f"approved by {', '.join(asks.keys or ()) or 'nobody'}"
+        yield f"approved by {', '.join(map(asks.signer, asks.keys or ())) or 'nobody'}"
     if bundle.connectors != surface.connectors:
         yield f"connectors {', '.join(name for name, _ in bundle.connectors) or 'none'}"
     if bundle.private != surface.private:
