@@ -71,6 +71,7 @@ def test_a_client_that_cannot_be_asked_is_told_which_request_waits(tmp_path: Pat
 
     said, request, then = played(made, era, steps)
     assert said.startswith("APPROVAL_REQUIRED: ")
+    assert re.search(r"a person can run `licet approvals approve a-[0-9a-f]+.*`; then call again", said)
     assert request in said
     assert json.loads(then) == {"a": 1}
     assert [one.reason for one in made.receipts()] == ["APPROVAL_REQUIRED", "ALLOWED"]

@@ -12,7 +12,7 @@ def error_result(line: str) -> dict[str, Any]:
 
 
 def refusal_line(result: Result) -> str:
-    """One line for the model. If an approval is missing, it names the request that a person can answer."""
+    """One line for the model. If an approval is missing, it has the command with which a person can give it."""
     line = result.error or result.reason
     if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
         return line
@@ -20,5 +20,5 @@ def refusal_line(result: Result) -> str:
         result.unwrap()
     except Refused as refused:
         last = refused.decision.rules[-1]
-        return f"{line}: {last.text}; then call again" if last.fix else line
+        return f"{line}: {last.text}; a person can {last.fix}; then call again" if last.fix else line
     return line
