@@ -50,6 +50,7 @@ FIRST = (
     ),
 )
 FURTHER = (
+    Command("demo", "show what licet does, in commands that really run", "licet demo"),
     Command("lint", "compare the source of tools with what they declare", "licet lint tools.py"),
     Command("trust", "accept the policy of this directory", "licet trust"),
     Command("lock", "write down what was reviewed, so that anything else is refused", "licet lock"),

@@ -1,0 +1,1 @@
+"""The agent of `licet demo`, and the steps that it plays."""

@@ -1,0 +1,33 @@
+"""`licet demo` plays its whole story, and says so if a step ends in another way."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from licet.surfaces.cli import demo
+from licet.surfaces.cli.app import licet
+from sandbox.levels import needs_walls
+
+
+def test_the_whole_story_is_played_and_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_walls()
+    monkeypatch.chdir(tmp_path)
+    played = CliRunner().invoke(licet, ["demo", "--keep", "here"])
+    assert played.exit_code == 0, played.output
+    assert "Everything went as it should." in played.output
+    assert (tmp_path / "here" / "reports" / "oslo.md").read_text() == "Take an umbrella."
+    again = CliRunner().invoke(licet, ["demo", "--keep", "here"])
+    assert (again.exit_code, "here exists already" in again.output) == (2, True)
+
+
+def test_a_step_that_ends_in_another_way_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STORY", "RECORDS"):
+        monkeypatch.setattr(demo, name, ())
+    for name in ("LOOK", "ASKS", "AGREES", "WRITES", "FLIPPED"):
+        monkeypatch.setattr(demo, name, demo.Step("a step", ("python", "-c", "print('no')"), "yes"))
+    played = CliRunner().invoke(licet, ["demo"])
+    assert played.exit_code == 1
+    assert json.loads(CliRunner().invoke(licet, ["demo", "--json"]).stdout)["as_expected"] is False
+    assert "5 commands did not end as expected; `licet doctor` says what this machine lacks" in played.output
