@@ -30,6 +30,33 @@ from licet.guard.ports import Exchange
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
+class Connections:
+    """The connections of a server, which `talk` answers. All are closed at the end, also one that never talked."""
+
+    def __init__(self, talk: Talk, limit: int = 1 << 16) -> None:
+        self._talk, self._limit = talk, limit
+        self._made: list[Any] = []
+
+    def protocol(self) -> asyncio.StreamReaderProtocol:
+        """The protocol of a new connection."""
+        loop, made = asyncio.get_running_loop(), self._made
+
+        class Recorded(asyncio.StreamReaderProtocol):
+            def connection_made(self, transport: Any) -> None:
+                made.append(transport)
+                super().connection_made(transport)
+
+        return Recorded(asyncio.StreamReader(self._limit, loop=loop), self._talk, loop=loop)
+
+    async def close(self) -> None:
+        """Close every connection. The server itself is closed already."""
+        for _ in range(20):  # one that was just accepted is not made yet
+            await asyncio.sleep(0)
+        for transport in self._made:
+            transport.abort()
+        await asyncio.sleep(0.01)  # for transports to close
+
+
 class Server:
     """A server that is running: where it is, and what it was asked."""
 
@@ -86,18 +113,10 @@ def _listening(
             tasks.discard(task)
             writer.transport.abort()
 
-    made: list[Any] = []  # every connection: one whose task never started is closed too
-
-    class Recorded(asyncio.StreamReaderProtocol):
-        def connection_made(self, transport: Any) -> None:
-            made.append(transport)
-            super().connection_made(transport)
+    connections = Connections(accept)
 
     async def start() -> asyncio.Server:
-        def protocol() -> Recorded:
-            return Recorded(asyncio.StreamReader(loop=loop), accept, loop=loop)
-
-        return await loop.create_server(protocol, host, port, ssl=context)
+        return await loop.create_server(connections.protocol, host, port, ssl=context)
 
     async def stop() -> None:
         listener.close()
@@ -108,9 +127,7 @@ def _listening(
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for transport in made:
-            transport.abort()
-        await asyncio.sleep(0.01)  # for transports to close
+        await connections.close()
         await loop.shutdown_asyncgens()
 
     listener = loop.run_until_complete(start())

@@ -19,6 +19,7 @@ from licet.surfaces.gateway.endpoint import Endpoint
 from licet.surfaces.gateway.http_link import HttpLink
 from licet.surfaces.gateway.jsonrpc import Id, Notification, Request
 from licet.surfaces.gateway.upstream import AskRefused, Upstream
+from loopback import Connections
 from surfaces.gateway.servers import SECONDS
 
 META = "io.modelcontextprotocol/"
@@ -217,7 +218,8 @@ class HttpServer:
 @asynccontextmanager
 async def listening(server: HttpServer) -> AsyncIterator[HttpServer]:
     """A server that is running."""
-    listener = await asyncio.start_server(server.talk, "127.0.0.1", 0, limit=1 << 20)
+    connections = Connections(server.talk, limit=1 << 20)
+    listener = await asyncio.get_running_loop().create_server(connections.protocol, "127.0.0.1", 0)
     server.port = listener.sockets[0].getsockname()[1]
     try:
         yield server
@@ -226,6 +228,7 @@ async def listening(server: HttpServer) -> AsyncIterator[HttpServer]:
         for task in tuple(server.tasks):
             task.cancel()
         await asyncio.gather(*server.tasks, return_exceptions=True)
+        await connections.close()
 
 
 class RecordingPeer:
