@@ -192,6 +192,7 @@ def test_the_surface_shows_the_limits_of_a_bundle(tmp_path: Path) -> None:
             "keys": sorted([ONE, TWO]),
             "delete": "call",
             "through_client": False,
+            "names": {},
         },
         "connectors": {"github": [">=3"]},
         "private": ["10.0.0.0/8"],

@@ -258,7 +258,7 @@ def test_an_unwritable_output_is_one_line_and_ends_with_74(
 
 
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="needs a pipe that is soon full")
-def test_an_interrupt_ends_quietly_with_130() -> None:
+def test_an_interrupt_ends_with_130_and_says_so() -> None:
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     with subprocess.Popen([SCRIPT, "schema", "manifest"], stdout=writing, stderr=subprocess.PIPE) as process:
@@ -267,7 +267,7 @@ def test_an_interrupt_ends_quietly_with_130() -> None:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()
     os.close(reading)
-    assert (process.returncode, said) == (130, b"")
+    assert (process.returncode, said) == (130, b"licet: interrupted\n")
 
 
 def test_a_terminal_that_lacks_a_character_still_gets_the_report(tmp_path: Path) -> None:

@@ -255,7 +255,14 @@ capabilities:
       - "api.weather.gov"  # fetch_weather
 
   secrets:
-    - "WEATHER_API_KEY"  # fetch_weather"""
+    - "WEATHER_API_KEY"  # fetch_weather
+
+examples:
+  match:
+    - {tool: fetch_weather, use: "network:https:get@api.weather.gov"}
+  no_match:
+    - {tool: fetch_weather, use: "network:https:get@collect.example"}
+    - {tool: fetch_weather, use: "fs:read:/etc/shadow"}"""
     )
 
 

@@ -376,9 +376,10 @@ def test_nothing_found_names_where_it_looked(home: Path) -> None:
         (["--mcp", "--force"], "--mcp takes no FILE.py"),
         (["--mcp", "-o", "-"], "--mcp takes no FILE.py"),
         (["--mcp", "--agent", "a b"], "--agent"),
-        (["--undo"], "--undo and --yes need --mcp"),
-        (["tools.py", "--yes"], "--undo and --yes need --mcp"),
-        ([], "Missing argument 'FILE.py...'"),
+        (["--undo"], "--undo needs --mcp"),
+        (["--mcp", "--preset", "coding"], "--mcp takes no FILE.py"),
+        (["tools.py", "--preset", "coding"], "--preset takes no FILE.py"),
+        (["--preset", "other"], "'other' is not 'coding'"),
     ],
 )
 def test_a_wrong_command_line_is_refused(home: Path, words: list[str], reason: str) -> None:

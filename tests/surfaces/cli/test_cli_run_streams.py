@@ -14,6 +14,7 @@ import pytest
 
 import warm
 from attacks.walled_programs import PYTHON, needs_walls
+from licet.surfaces.cli.run import Interrupts
 from surfaces.messages import message
 
 pytestmark = needs_walls
@@ -194,6 +195,32 @@ def test_control_c_ends_it(desk: Path) -> None:
     terminal.until(b"ready")
     terminal.type(b"\x03")
     assert terminal.code() == 130
+
+
+def test_control_c_belongs_to_the_command(desk: Path) -> None:
+    terminal = Terminal("sh", "-c", "trap 'echo caught' INT; echo ready; sleep 200; echo after; exit 4")
+    terminal.until(b"ready")
+    terminal.type(b"\x03")
+    assert (terminal.code(), terminal.said.replace(b"^C", b"").split()[-2:]) == (4, [b"caught", b"after"])
+
+
+class Taking:
+    """Streams of a program that takes every Ctrl-C, or none."""
+
+    def __init__(self, runs: bool) -> None:
+        self._runs = runs
+
+    def interrupt(self) -> bool:
+        return self._runs
+
+
+@pytest.mark.parametrize(("runs", "taken"), [(True, 2), (False, 0)])
+def test_three_control_c_in_a_row_end_the_run(runs: bool, taken: int) -> None:
+    pressed = Interrupts(Taking(runs))  # type: ignore[arg-type]
+    for _ in range(taken):
+        pressed(2, None)
+    with pytest.raises(KeyboardInterrupt):
+        pressed(2, None)
 
 
 def test_settings_that_a_command_leaves_behind_are_undone(desk: Path) -> None:

@@ -8,6 +8,7 @@ need a real one; behind walls with namespaces it is on a read-only mount (see `s
 import errno
 import os
 import select
+import signal
 import stat
 import struct
 import sys
@@ -34,6 +35,21 @@ class AttachedStreams:
         self._outputs: list[threading.Thread] = []
         self._settings: dict[int, list[Any]] = {}  # of terminals
         self.lost: str | None = None  # which output could not be written, and why
+        self.control = -1  # of the supervisor, while the program runs
+
+    def takes_signals(self, control: int) -> None:
+        """The supervisor has its command, and passes on what is written to `control` from now on."""
+        self.control = control
+
+    def interrupt(self) -> bool:
+        """Pass a Ctrl-C on to the program; False if none is running. Safe in a signal handler."""
+        if self.control < 0:
+            return False
+        try:
+            os.write(self.control, bytes([signal.SIGINT]))
+        except OSError:
+            return False
+        return True
 
     def connect(self, pipes: Pipes) -> tuple[int, int, int]:
         """The streams for the program; closing `pipes` closes them and ends the copying.

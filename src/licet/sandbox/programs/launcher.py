@@ -157,6 +157,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     if not binary:
         try:
             os.close(saying)
+            os.setpgid(0, 0)  # Ctrl-C is passed on to this group: the binary and what it starts
             _exec(orders)
         except OSError as wrong:
             _report_error(host, wrong)
@@ -200,7 +201,15 @@ def _wait_for(binary: int, most: int) -> tuple[int, bool]:
         came = signal.sigtimedwait(_PASSED_ON, _COUNTED_EVERY)
         # A sender outside of the namespace has no pid here. Signals from inside are not passed on.
         if came is not None and came.si_signo != signal.SIGCHLD and not came.si_pid:
-            os.kill(binary, came.si_signo)
+            _send(binary, came.si_signo)
+
+
+def _send(binary: int, number: int) -> None:
+    """Send a signal to the binary; Ctrl-C also to what it has started, as a terminal does."""
+    try:
+        os.kill(-binary if number == signal.SIGINT else binary, number)
+    except ProcessLookupError:  # it has no group yet
+        os.kill(binary, number)
 
 
 def _exit_like(status: int) -> NoReturn:

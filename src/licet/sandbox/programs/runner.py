@@ -91,7 +91,7 @@ class LocalProcesses:
         inside, trouble = _inside(command, walls), None
         try:
             async with _supervised(inside, self._fitting(inside), attached=attached) as channels:
-                finished, used = await _exchange(channels, inside)
+                finished, used = await _exchange(channels, inside, attached)
         finally:
             if inside.watch is not None:
                 trouble = await inside.watch.ended()
@@ -163,18 +163,24 @@ async def _supervised(
         channels.control = supervisor.control.fileno()
         yield channels
     finally:
+        if attached is not None:
+            attached.control = -1
         channels.close()
         supervisor.control.close()  # which stops it
         await _wait_for_exit(supervisor.process)
 
 
-async def _exchange(channels: _Channels, command: Command) -> tuple[Finished, Used | None]:
+async def _exchange(
+    channels: _Channels, command: Command, attached: AttachedStreams | None
+) -> tuple[Finished, Used | None]:
     """Send the command and its input, and receive the output until the supervisor has finished."""
     sent, said = Sender(channels.control, channels.message), Receiver(channels.status[0], 64)
     fed = Sender(channels.stdin[1], command.stdin, channels.shut)
     out, err = (Receiver(pipe[0], command.output_bytes) for pipe in (channels.stdout, channels.stderr))
     streams = (sent, said, fed, out, err)
     try:
+        if attached is not None:
+            sent.done.add_done_callback(lambda _: attached.takes_signals(channels.control))
         # The supervisor keeps the deadline; this one is for a supervisor that is dead or stuck.
         await asyncio.wait_for(said.done, command.seconds + _GRACE)
         # All processes of the program are dead. A pipe that is still open was passed to another process.

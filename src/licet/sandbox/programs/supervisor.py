@@ -88,7 +88,7 @@ def _supervise(libc: ctypes.CDLL, control: int, command: _Command, launch: Launc
         os.close(file)
     if not wrong:
         _say(status, b"started ")
-    how = f"error {wrong}" if wrong else _watch(program, control, awake, float(command.words[0]))
+    how = f"error {wrong}" if wrong else _watch(program, control, awake, float(command.words[0]), launch is None)
     _kill_all()
     _say(status, how.encode())
     os._exit(0)  # the host waits for this exit: skip the teardown of the interpreter
@@ -158,8 +158,11 @@ def _exec(words: list[bytes]) -> NoReturn:
     os.execve(binary, argv, environment)  # noqa: S606 - the host has checked it
 
 
-def _watch(program: int, control: int, awake: int, seconds: float) -> str:
-    """Wait until the program ends, its time is up, or the host stops it; pass on signals from the host."""
+def _watch(program: int, control: int, awake: int, seconds: float, has_group: bool) -> str:
+    """Wait until the program ends, its time is up, or the host stops it; pass on signals from the host.
+
+    With `has_group` a Ctrl-C goes to the program and what it has started; behind walls its launcher does that.
+    """
     end = time.monotonic() + seconds
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -180,7 +183,7 @@ def _watch(program: int, control: int, awake: int, seconds: float) -> str:
                 return "stopped"
             for number in numbers:
                 with suppress(OSError):  # the pid belongs to the program until it is reaped here
-                    os.kill(program, number)
+                    os.kill(-program if has_group and number == signal.SIGINT else program, number)
         if awake in ready:
             os.read(awake, 4096)
 

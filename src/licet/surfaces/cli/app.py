@@ -150,10 +150,10 @@ def _reported() -> Iterator[None]:
         raise
     except click.Abort as ended:
         if isinstance(ended.__context__, KeyboardInterrupt):  # at a prompt, click raises this for Ctrl-C
-            _end(INTERRUPTED)
+            _end(INTERRUPTED, "interrupted")
         raise
-    except KeyboardInterrupt:
-        _end(INTERRUPTED)
+    except KeyboardInterrupt as pressed:
+        _end(INTERRUPTED, str(pressed) or "interrupted")
     except BrokenPipeError:
         _let_go_of_output()
         _end(CLOSED_PIPE)

@@ -218,7 +218,11 @@ def command(
         raise click.BadParameter(str(wrong), ctx, param_hint=hint) from None
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
-    result = run(gate, tool, given, session=session, purpose=purpose)
+    try:
+        result = run(gate, tool, given, session=session, purpose=purpose)
+    except KeyboardInterrupt:
+        text = f"interrupted: the call was ended; `licet receipts list{state_option(kept)}` has its receipt"
+        raise KeyboardInterrupt(text) from None
     if debug and result.logs and not as_json:
         for line in result.logs.rstrip("\n").split("\n"):
             show(f"{visible(tool)} | {line}", err=True)

@@ -20,7 +20,9 @@ from licet.core.policy.tool import ToolSpec
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.source.find import find_tool, read_tools
 from licet.surfaces.cli.discovery import PLACES
+from licet.surfaces.cli.init_look import agreed_files, look_around, show_next_steps
 from licet.surfaces.cli.init_manifest import Sourced, manifest_text
+from licet.surfaces.cli.init_preset import PRESETS, write_preset
 from licet.surfaces.cli.init_proposal import Proposal, propose
 from licet.surfaces.cli.init_target import (
     accept_written,
@@ -74,7 +76,7 @@ _GUESSED = "review the guesses above, put them in with `licet init {0} --write`,
 
 
 @click.command(name="init")
-@click.argument("files", metavar="FILE.py...", type=FILE, nargs=-1)
+@click.argument("files", metavar="[FILE.py]...", type=FILE, nargs=-1)
 @click.option(
     "-o",
     "--output",
@@ -87,7 +89,10 @@ _GUESSED = "review the guesses above, put them in with `licet init {0} --write`,
 @click.option("--write", is_flag=True, help="Write proposed declarations into files without tools.")
 @click.option("--mcp", is_flag=True, help="Put the gateway into the configurations of MCP clients instead.")
 @click.option("--undo", is_flag=True, help="With --mcp: take it out of them again.")
-@click.option("--yes", is_flag=True, help="With --mcp: do not ask. Needed without a terminal and with --json.")
+@click.option(
+    "--preset", type=click.Choice(PRESETS), help="Write a policy for a program that is run whole: a coding agent."
+)
+@click.option("--yes", is_flag=True, help="Do not ask. Needed without a terminal and with --json.")
 @json_option
 @click.pass_context
 def command(
@@ -99,10 +104,14 @@ def command(
     write: bool,
     mcp: bool,
     undo: bool,
+    preset: str | None,
     yes: bool,
     as_json: bool,
 ) -> None:
     """Write a manifest for the tools in some files.
+
+    Without a file it looks around: for tools below this directory, for agent frameworks, and for MCP servers in the
+    configurations of your clients. It says what it found, asks before it writes, and names the next steps.
 
     The files are read and never imported; the arguments of each `@tool(...)` count. The manifest, .licet/licet.yaml,
     names the tools and allows the hosts, paths, secrets and binaries that they declare, and no others. Its comments
@@ -113,12 +122,17 @@ def command(
     that its calls name. These are guesses for you to review. `--write` puts them into the file, and writes no
     manifest.
 
+    With `--preset coding` it takes no files either, and writes a policy for `licet run -- AGENT`, where AGENT is a
+    coding agent such as `claude` or `codex`: this project, the agent's own settings, and the host of its model.
+
     With `--mcp` it takes no files. It finds the configurations of Claude Desktop and Code, Cursor, VS Code, Codex,
     Gemini and Zed, shows what it would change, and asks for each file: their MCP servers move into the policy, and
     `licet gateway` takes their place. Tokens go to a file that only you can read.
 
     \b
+      licet init
       licet init tools.py
+      licet init --preset coding
       licet init --mcp
       licet init --mcp --undo
 
@@ -129,16 +143,24 @@ def command(
       2  bad command line
     """
     if mcp:
-        _govern_clients(ctx, files, output, agent, force or write, undo, yes, as_json)
+        _govern_clients(ctx, files, output, agent, force or write or preset is not None, undo, yes, as_json)
         return
-    if undo or yes:
-        raise click.UsageError("--undo and --yes need --mcp", ctx)
-    if not files:
-        raise click.UsageError("Missing argument 'FILE.py...'.", ctx)
-    printing = output is not None and is_output(output)
-    target = files[0].parent / POLICY_DIRECTORY / WORKSPACE_FILE if output is None or printing else output
+    if undo:
+        raise click.UsageError("--undo needs --mcp", ctx)
     if agent is not None:
         _check_agent(agent, ctx)
+    if preset is not None:
+        if files or write:
+            raise click.UsageError("--preset takes no FILE.py and no --write", ctx)
+        write_preset(output or Path(POLICY_DIRECTORY, WORKSPACE_FILE), agent, force, as_json)
+        return
+    found = None
+    if not files:
+        found = look_around(Path())
+        files = agreed_files(ctx, found, output, yes, as_json)
+    printing = output is not None and is_output(output)
+    inside = Path() if found is not None else files[0].parent
+    target = inside / POLICY_DIRECTORY / WORKSPACE_FILE if output is None or printing else output
     tools, problems = _read(files, policy_root(target))
     proposals = [made for file in _without_tools(problems, files) if (made := propose(file)) is not None]
     if write:
@@ -162,14 +184,18 @@ def command(
     if as_json:
         names = [tool.spec.name for tool in tools]
         warnings = [problem_document(problem) for problem in problems]
-        show_json({"file": None if printing else str(target), "tools": names, "manifest": text, "problems": warnings})
+        document = {"file": None if printing else str(target), "tools": names, "manifest": text, "problems": warnings}
+        show_json({**document, **({"found": found.document()} if found is not None else {})})
         return
     show_problems(problems, err=True)
     if printing:
         click.echo(text, nl=False)
     else:
         show(f"wrote {target} for {counted(len(tools), 'tool')}")
-        show(f"next: licet surface{'' if target in PLACES else f' {target}'}")
+        named = "" if target in PLACES else f" {target}"
+        show(f"next: licet surface{named}")
+        if found is not None:
+            show_next_steps(found, named)
 
 
 def _govern_clients(

@@ -15,6 +15,7 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import DOMAINS
 from licet.core.algebra.scope import TOP, path_ancestors, visible
 from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse
 from licet.core.canonical import money_text
 from licet.core.decision.foreseen import LOOPBACK, on_this_machine
 from licet.core.policy.effects import CLASSES, ELEVATED, WRITES, EffectClass, permits
@@ -214,6 +215,7 @@ def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str], sc
         "#   licet check             is it sound, and does every tool fit?",
         "#   licet surface           what can the agent reach?",
         "#   licet explain TOOL USE  why is something allowed or refused?",
+        "#   licet lock              before others use it: pins what you reviewed, and refuses anything else",
         "",
         f"licet: {FORMAT}  # the format of this file",
         f"agent: {_word(agent)}",
@@ -228,8 +230,48 @@ def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str], sc
         *_indented(_admitted(specs)),
         *_indented(_lists(fit)),
         *_indented(_consent(specs)),
+        *_examples(specs),
     ]
     return "\n".join(lines) + "\n"
+
+
+_FOREIGN = ("network:https:get@collect.example", "fs:read:/etc/shadow")  # what no tool should reach
+_MOST_EXAMPLES = 3
+
+
+def _examples(specs: Sequence[ToolSpec]) -> Iterator[str]:
+    """A first test: some uses that must be allowed, and some that must not."""
+    found = ((spec.name, use) for spec in specs for use in _some_use(spec))
+    allowed = list(dict(found).items())[:_MOST_EXAMPLES]
+    denied = [(spec.name, use) for spec in specs[:1] for use in _FOREIGN if not spec.needs.has(use)]
+    if not allowed or not denied:
+        return
+    yield ""
+    yield "# A first test, which `licet test` runs: what must be allowed, and what must not. Add what matters to you."
+    yield "examples:"
+    for key, uses in (("match", allowed), ("no_match", denied)):
+        yield f"  {key}:"
+        yield from (f"    - {{tool: {_word(tool)}, use: {json.dumps(use)}}}" for tool, use in uses)
+
+
+def _some_use(spec: ToolSpec) -> Iterator[str]:
+    """One use that a tool declares, if it declares a path, or a host by name."""
+    for rule in spec.needs.allow:
+        if rule.domain == "fs" and rule.key != TOP and rule.atoms & _FS["read"]:
+            yield f"fs:read:{rule.scope}"
+            return
+        if rule.domain == "network" and not rule.key.startswith("*") and rule.key != TOP:
+            use = f"network:https:get@{rule.key}"
+            if not on_this_machine(rule.key) and _is_allowed(spec, use):
+                yield use
+                return
+
+
+def _is_allowed(spec: ToolSpec, use: str) -> bool:
+    try:
+        return spec.needs.has(use)
+    except InvalidUse:
+        return False
 
 
 def _connectors(fit: Fit) -> Iterator[str]:

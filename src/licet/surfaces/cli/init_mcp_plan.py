@@ -97,6 +97,18 @@ def surroundings(project: Path) -> Surroundings:
     return Surroundings(_SYSTEMS.get(platform.system(), "linux"), os.environ, home, str(project))
 
 
+def servers_without_gateway(here: Surroundings) -> Iterator[tuple[Place, int]]:
+    """The configurations that can be read, each with the number of its servers that are not behind a gateway."""
+    for place in places(here):
+        try:
+            seen = read_own(Path(place.path), Path(place.base))
+            data = None if seen is None else place.client.form.read(seen.text)
+            tables = [] if data is None else [table_of(data, table) for table in place.tables]
+        except (Unusable, BadConfig):
+            continue
+        yield place, sum(not is_gateway(entry) for table in tables for entry in table.values())
+
+
 def plan_setup(here: Surroundings, policy: Policy) -> Plan:
     """Read every configuration that exists, and decide about each of its entries."""
     plan, names = Plan(), _Names(policy)

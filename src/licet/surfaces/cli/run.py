@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -112,6 +113,7 @@ REFUSED = 125
 MOST_SHOWN = 10  # refusals that are listed when a program has ended
 UNWRITTEN = 1  # the command succeeded, but some of its output could not be written
 LATE = 124  # like `timeout`
+_IN_A_ROW = 2.0  # seconds in which three Ctrl-C end the run
 
 
 def run_program(
@@ -163,12 +165,19 @@ def run_program(
     tool = gate.tools[0].name
     in_time = False
     before = signal.signal(signal.SIGTERM, _terminated)
+    interrupted = signal.signal(signal.SIGINT, Interrupts(attached))
     try:
         result = run(gate, tool, {"command": words}, session=wanted.session, purpose=wanted.purpose)
         in_time = not (result.reason == "LIMIT_TIME" or (ended and ended[-1].timed_out))
+    except KeyboardInterrupt:
+        text = (
+            f"interrupted: the command and all that it started were ended; `licet receipts list{state_option(state)}`"
+        )
+        raise KeyboardInterrupt(f"{text} has the receipt") from None
     finally:
         attached.finish(wait=in_time)
         signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, interrupted)
     code = _report(result, ended, gate.policy.tools[tool].seconds, state_option(state), attached.lost, as_json)
     if code and result.ok and not as_json:
         degraded = bool(result.programs and result.programs.missing)
@@ -191,6 +200,20 @@ def _named(manifest: Path | None, as_json: bool) -> Named:
     if found is None:
         fail(f"licet: {NOTHING_HERE}", as_json)
     return Named(found, by_hand=False)
+
+
+class Interrupts:
+    """Handles Ctrl-C: it belongs to the command, as without licet. Three in a row end the run."""
+
+    def __init__(self, attached: AttachedStreams) -> None:
+        self._attached = attached
+        self._times: list[float] = []
+
+    def __call__(self, number: int, frame: object) -> None:
+        now = time.monotonic()
+        self._times = [*(one for one in self._times if now - one < _IN_A_ROW), now]
+        if len(self._times) > 2 or not self._attached.interrupt():
+            raise KeyboardInterrupt
 
 
 def _terminated(number: int, _: object) -> NoReturn:

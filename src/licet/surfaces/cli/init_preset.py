@@ -1,0 +1,166 @@
+"""The policies that `licet init --preset` writes: for programs that are run whole, with `licet run`."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from licet.policy_files.policy_paths import policy_root
+from licet.policy_files.schema import FORMAT
+from licet.surfaces.cli.init_manifest import SCHEMA_LINE
+from licet.surfaces.cli.init_target import (
+    accept_written,
+    agent_name,
+    obstacles,
+    schema_folder,
+    schema_obstacles,
+    schema_path,
+)
+from licet.surfaces.cli.options import refuse
+from licet.surfaces.cli.output import is_output, problem_document, show, show_json, show_problems, write_file
+from licet.surfaces.cli.schema import write_schema
+
+PRESETS = ("coding",)
+
+
+class CodingAgent(Struct, frozen=True):
+    """A coding agent: its program, its name, the hosts of its model, and where it keeps its settings."""
+
+    program: str
+    name: str
+    hosts: tuple[str, ...]
+    settings: tuple[str, ...]
+
+
+AGENTS = (
+    CodingAgent("claude", "Claude Code", ("api.anthropic.com",), ("~/.claude", "~/.claude.json")),
+    CodingAgent("codex", "Codex", ("api.openai.com",), ("~/.codex",)),
+    CodingAgent("gemini", "Gemini CLI", ("generativelanguage.googleapis.com",), ("~/.gemini",)),
+    CodingAgent("aider", "Aider", ("api.openai.com", "api.anthropic.com"), ("~/.aider",)),
+    CodingAgent("opencode", "OpenCode", ("api.anthropic.com", "api.openai.com"), ("~/.config/opencode",)),
+)
+_PROGRAMS = ("sh", "bash", "git", "python3", "node", "npm", "make")
+
+
+def installed_agents() -> list[CodingAgent]:
+    """The coding agents that are on the PATH."""
+    return [agent for agent in AGENTS if shutil.which(agent.program)]
+
+
+def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project: Path) -> str:
+    """A policy under which `licet run -- AGENT` works on one project."""
+    found = list(agents)
+    hosts = sorted({host for agent in found for host in agent.hosts})
+    lines = [
+        SCHEMA_LINE.format(schema),
+        "#",
+        "# Written by `licet init --preset coding`: for a coding agent that works in this directory.",
+        "#   licet run --ask --no-time-limit -- AGENT",
+        "# The agent and everything that it starts are behind walls. They see this project, their own settings, and",
+        "# what programs need to run; of the rest of your files, your variables and the network they see nothing.",
+        "",
+        f"licet: {FORMAT}  # the format of this file",
+        f"agent: {name}",
+        "",
+        "capabilities:",
+        "  tools: []  # programs are run with `licet run`; this agent has no tools of its own",
+        "  max_side_effect_class: full",
+        "",
+        "  fs_reach:",
+        "    read:",
+        '      - "${workdir}"',
+        *_settings(found),
+        "    write:",
+        '      - "${workdir}"',
+        *_settings(found),
+        "",
+        *_denied(project),
+        "",
+        "  process:",
+        "    # Programs that you may start with `licet run`. What these start in turn is behind the same walls.",
+        "    allowed_binaries:",
+        *(f"      - {program}" for program in (*(agent.program for agent in found), *_PROGRAMS)),
+        "",
+        "  destinations:",
+        "    # Hosts that may be connected to. Package registries and the host of your repository are not among them.",
+        *_hosts(hosts),
+        "",
+        "  # Variables of yours that the agent sees, such as the key of its model. All others are hidden.",
+        *_variables(found),
+        "",
+        "  # Agents and git rename and delete files all the time: you agree once, before the agent starts.",
+        "  approvals: {write: session, delete: session, expires_seconds: 3600}",
+        "  budget: {max_calls_per_session: 100}  # starts of `licet run`; class full needs a limit",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_CLOSED = (
+    (".env", ("*",), "it often holds passwords"),
+    (".git/hooks", ("write", "delete"), "hooks run as you, at your next commit"),
+    (".git/config", ("write", "delete"), "it can name programs that git starts"),
+)
+
+
+def _denied(project: Path) -> Iterator[str]:
+    """What the agent may not read, or not change. Only what exists is denied here."""
+    there = [entry for entry in _CLOSED if (project / entry[0]).exists()]
+    yield "  # What the agent may not read, or not change. Add whatever in this project is not for a model, and exists: as"
+    yield "  # long as a denied file does not exist, programs can make no new names in its directory."
+    for path, _, why in (entry for entry in _CLOSED if entry not in there):
+        yield f"  # Deny `{path}` once it is there: {why}."
+    if not there:
+        yield "  deny: []"
+        return
+    yield "  deny:"
+    for path, actions, why in there:
+        for action in actions:
+            yield f'    - "fs:{action}:${{workdir}}/{path}"  # {why}'
+
+
+def _settings(agents: Iterable[CodingAgent]) -> Iterator[str]:
+    for agent in agents:
+        for path in agent.settings:
+            yield f'      - "{path}"  # {agent.name} keeps its settings here'
+
+
+def _hosts(hosts: list[str]) -> Iterator[str]:
+    if not hosts:
+        yield "    # Add the host of the model, such as `- api.anthropic.com`."
+        yield "    allow: []"
+        return
+    yield "    allow:"
+    yield from (f"      - {host}" for host in hosts)
+
+
+def _variables(agents: list[CodingAgent]) -> Iterator[str]:
+    keys = {"api.anthropic.com": "ANTHROPIC_API_KEY", "api.openai.com": "OPENAI_API_KEY"}
+    wanted = sorted({keys[host] for agent in agents for host in agent.hosts if host in keys})
+    yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', *wanted])}]"
+
+
+def write_preset(target: Path, agent: str | None, force: bool, as_json: bool) -> None:
+    """Write the policy of a coding agent."""
+    name, agents = agent or agent_name(policy_root(target)), installed_agents()
+    text = coding_policy(name, schema_path(target), agents, policy_root(target))
+    printing = is_output(target)
+    problems = [] if printing else obstacles(target, force) or schema_obstacles(schema_folder(target))
+    if problems:
+        refuse(problems, as_json)
+    if not printing:
+        write_schema("manifest", schema_folder(target))
+        write_file(target, text, replace=force)
+        problems += accept_written(target, text)
+    if as_json:
+        warnings = [problem_document(problem) for problem in problems]
+        show_json({"file": None if printing else str(target), "manifest": text, "problems": warnings})
+        return
+    show_problems(problems, err=True)
+    if printing:
+        click.echo(text, nl=False)
+        return
+    program = agents[0].program if agents else "AGENT"
+    show(f"wrote {target}{' for ' + ', '.join(one.name for one in agents) if agents else ''}: read it, and adapt it")
+    show(f"next: licet run --ask --no-time-limit -- {program}")

@@ -1,0 +1,148 @@
+"""`licet init` without a file looks around, and `--preset coding` writes a policy that a real program runs under."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import warm
+from attacks.walled_programs import needs_walls
+from licet.assemble import review
+from licet.surfaces.cli import init_look, init_preset
+from licet.surfaces.cli.app import licet
+
+TOOLS = """
+from licet import Context, tool
+
+@tool(needs=["fs:read:${workdir}/notes"], effect="read_only", sandbox="restricted")
+async def read_note(ctx: Context, city: str) -> str: ...
+"""
+FRAMEWORKS = {
+    "pydantic-ai": "from pydantic_ai import Agent",
+    "openai-agents": "from agents import Agent, Runner",
+    "langchain": "import langchain_core.tools",
+    "claude-agent-sdk": "from claude_agent_sdk import query",
+    "openai": "    import openai",
+    "anthropic": "from anthropic import Anthropic",
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("STATE", "CONFIG", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    return project
+
+
+def init(*words: str) -> Result:
+    return CliRunner().invoke(licet, ["init", *words])
+
+
+@pytest.mark.parametrize(("name", "line"), FRAMEWORKS.items())
+def test_frameworks_are_known_by_their_imports(here: Path, name: str, line: str) -> None:
+    (here / "app.py").write_text(f"{line}\n")
+    assert [one.name for one in init_look.look_around(here).frameworks] == [name]
+
+
+@pytest.mark.parametrize("line", ["from myagents import x", "import agents", "# import openai", "x = 'import openai'"])
+def test_other_lines_are_no_frameworks(here: Path, line: str) -> None:
+    (here / "app.py").write_text(f"{line}\n")
+    assert init_look.look_around(here).frameworks == ()
+
+
+def test_tools_and_servers_are_found_and_nothing_is_imported(here: Path) -> None:
+    (here / "web").mkdir()
+    (here / "web" / "tools.py").write_text(f"{TOOLS}\nraise SystemExit('imported')\n")
+    (here / ".venv").mkdir()
+    (here / ".venv" / "other.py").write_text(TOOLS)
+    (here / ".mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}))
+    found = init_look.look_around(Path())
+    assert found.tools == {Path("web/tools.py"): 1}
+    assert [(one.client, one.servers) for one in found.clients] == [("Claude Code", 2)]
+
+
+def test_nothing_is_written_without_a_yes_or_a_terminal(here: Path) -> None:
+    (here / "tools.py").write_text(TOOLS)
+    shown = init()
+    assert (shown.exit_code, "`licet init --yes` writes .licet/licet.yaml" in shown.output) == (0, True)
+    assert json.loads(init("--json").stdout)["found"]["tools"] == {"tools.py": 1}
+    assert not (here / ".licet").exists()
+
+
+def test_yes_writes_the_policy_and_names_the_next_steps(here: Path) -> None:
+    (here / "tools.py").write_text(TOOLS)
+    (here / "app.py").write_text("import openai\n")
+    written = init("--yes")
+    assert written.exit_code == 0, written.output
+    assert review(here / ".licet" / "licet.yaml").problems == ()
+    for step in ("licet lock", "licet.adapters.openai_tools(gate, session=…)"):
+        assert step in written.output
+    assert init("--yes").exit_code == 1  # it never overwrites
+
+
+def test_an_empty_directory_is_told_what_else_there_is() -> None:
+    shown = init()
+    assert shown.exit_code == 1
+    for step in ("licet init FILE.py", "licet init --preset coding", "licet demo"):
+        assert step in shown.output
+
+
+@pytest.mark.parametrize("agents", [(), init_preset.AGENTS[:1], init_preset.AGENTS], ids=len)
+def test_the_coding_policy_is_sound(here: Path, agents: tuple[init_preset.CodingAgent, ...]) -> None:
+    policy = here / "licet.yaml"
+    policy.write_text(init_preset.coding_policy("coder", "x.json", agents, here))
+    assert review(policy).problems == ()
+
+
+def test_only_what_exists_is_denied(here: Path) -> None:
+    assert "deny: []" in init_preset.coding_policy("coder", "x.json", (), here)
+    (here / ".env").touch()
+    denied = init_preset.coding_policy("coder", "x.json", (), here)
+    assert '    - "fs:*:${workdir}/.env"' in denied
+    assert "# Deny `.git/hooks` once it is there" in denied
+
+
+@needs_walls
+def test_git_and_an_interactive_shell_work_under_the_coding_policy(here: Path) -> None:
+    git = ["git", "-c", "user.email=a@b", "-c", "user.name=n"]
+    subprocess.run(["git", "init", "-q"], check=True)
+    (here / ".env").write_text("KEY=1")
+    assert init("--preset", "coding", "--agent", "coder").exit_code == 0
+    line = f"echo a > a.txt && git add a.txt && {' '.join(git)} commit -qm one && git log --format=%s"
+    refused = "cat .env || echo x > .git/hooks/x || echo y >> .git/config || rm .git/config || echo refused"
+    near, far = os.openpty()
+    words = ["run", "--ask", "--no-time-limit", "--", "bash", "--norc", "-i"]
+    with subprocess.Popen([*warm.command(AT_TERMINAL), *words], stdin=far, stdout=far, stderr=far) as shell:
+        os.close(far)
+        said = _talk(near, [(b"agree?", b"y\n"), (b"# ", f"{line}; {refused}; exit 3\n".encode())], prompt=b"\x24 ")
+        assert shell.wait() == 3
+    os.close(near)
+    assert b"one" in said.split()
+    assert b"\r\nrefused\r\n" in said
+
+
+# The first terminal that the leader of a session opens becomes its controlling terminal.
+AT_TERMINAL = f"import os; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR)); {warm.PROGRAM}"
+
+
+def _talk(terminal: int, steps: list[tuple[bytes, bytes]], prompt: bytes) -> bytes:
+    """Type each line once the text before it was seen; the prompt of root and of others differ."""
+    said, seen = b"", 0
+    for awaited, typed in steps:
+        while awaited not in said[seen:] and not (awaited == b"# " and prompt in said[seen:]):
+            said += os.read(terminal, 4096)
+        seen = len(said)
+        os.write(terminal, typed)
+    try:
+        while more := os.read(terminal, 4096):
+            said += more
+    except OSError:  # the other end was closed
+        pass
+    return said
