@@ -21,7 +21,6 @@ from licet.core.review.generalise import widened_hosts, widened_paths
 from licet.core.review.recording import BadRecording, Touch
 from licet.core.review.sensitive import Whereabouts, above_each, is_wide_directory, why_path, why_sensitive
 
-MOST_NAMED = 2  # tools that one line names
 _LONGEST = 60  # characters of a name in a line
 _NOTHING = CapabilitySet()
 
@@ -31,10 +30,11 @@ Kind = Literal["allow", "sensitive", "deny"]
 class Calls:
     """The calls that needed one thing: how often, by which tools, and the first of them."""
 
-    __slots__ = ("count", "first", "tools")
+    __slots__ = ("count", "first", "several", "tools")
 
     def __init__(self) -> None:
         self.count = 0
+        self.several = False  # more than one call
         self.tools: set[str] = set()
         self.first: tuple[int, str, str] | None = None
 
@@ -43,14 +43,21 @@ class Calls:
         self.count += touch.count
         self.tools.add(touch.tool)
         this = touch.time, touch.call, touch.tool
-        if self.first is None or this < self.first:
+        if self.first is None:
+            self.first = this
+            return
+        self.several = self.several or touch.call != self.first[1]
+        if this < self.first:
             self.first = this
 
     def merge(self, other: "Calls") -> None:
         """Count all of another's calls."""
         self.count += other.count
         self.tools |= other.tools
-        if other.first is not None and (self.first is None or other.first < self.first):
+        if other.first is None:
+            return
+        self.several |= other.several or (self.first is not None and other.first[1] != self.first[1])
+        if self.first is None or other.first < self.first:
             self.first = other.first
 
     def text(self, noun: str) -> str:
@@ -58,9 +65,7 @@ class Calls:
         _, call, tool = self.first or (0, "", "")
         others = len(self.tools) - 1
         by = _short(tool) + (f" and {others} more" if others > 0 else "")
-        return (
-            f"{self.count} {noun}{'' if self.count == 1 else 's'} by {by}, {'first ' * (self.count > 1)}{_short(call)}"
-        )
+        return f"{self.count} {noun}{'' if self.count == 1 else 's'} by {by}, {'first ' * self.several}{_short(call)}"
 
 
 def _short(text: str) -> str:

@@ -44,8 +44,13 @@ class Unused(Struct, frozen=True):
     place: str
 
 
-def unused_rules(manifest: Manifest, recorded: Recorded, seen: Iterable[str]) -> tuple[Unused, ...]:
-    """What a policy allows that nothing used, of the domains that the recordings show. One line counts as one."""
+def unused_rules(
+    manifest: Manifest, recorded: Recorded, seen: Iterable[str], also: Iterable[str] = ()
+) -> tuple[Unused, ...]:
+    """What a policy allows that nothing used, of the domains that the recordings show. One line counts as one.
+
+    `also` are uses that the recordings have without a line, such as the command itself.
+    """
     domains = frozenset(seen)
     lines: dict[tuple[str, str], list[Rule]] = {}
     index: dict[tuple[str, str], list[tuple[Rule, tuple[str, str]]]] = {}
@@ -56,7 +61,7 @@ def unused_rules(manifest: Manifest, recorded: Recorded, seen: Iterable[str]) ->
                 lines.setdefault(line, []).append(rule)
                 index.setdefault((rule.capability.domain, rule.capability.key), []).append((rule, line))
     used: set[tuple[str, str]] = set()
-    for text in recorded.used:
+    for text in (*recorded.used, *also):
         use = use_of_text(text)
         for key in use.keys:
             for rule, line in index.get((use.domain, key), ()):
