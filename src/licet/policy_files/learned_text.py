@@ -80,7 +80,8 @@ def _extended(text: str, key: tuple[str, ...], entries: Sequence[Entry], *, scal
     holder = _find(text, key[:known])
     off = all(entry.off for entry in entries)
     lines = text.splitlines(keepends=True)
-    if isinstance(holder, yaml.ScalarNode) and holder.value not in ("", "~", "null"):
+    is_other_text = isinstance(holder, yaml.ScalarNode) and holder.value not in ("", "~", "null")
+    if is_other_text or (isinstance(holder, yaml.SequenceNode) and holder.value and key[known:]):
         raise NotKept(f"`{'.'.join(key[:known])}` is no list or mapping")
     if not holder.value or isinstance(holder, yaml.ScalarNode):  # nothing yet: `{}`, `[]` or null
         line, indent = holder.start_mark.line, _indent_of(lines[holder.start_mark.line]) + 2

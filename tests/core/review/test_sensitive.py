@@ -41,7 +41,7 @@ NETWORK = "a name of a private network"
         ("network:https:delete@example.com:443", "a delete"),
         ("network:https:other@example.com:443", "class must be full"),
         ("network:tcp:example.com:5432", ""),
-        ("network:http:get@169.254.169.254:80", "no policy can open"),
+        ("network:http:get@169.254.169.254:80", "a metadata service"),
         ("network:http:get@10.0.0.8:80", "private"),
         ("network:http:get@[::1]:80", "loopback"),
         ("network:http:get@8.8.8.8:80", ""),

@@ -95,7 +95,7 @@ def _why_host(use: Use) -> str:
     if is_address(host):
         kind = address_kind(host.strip("[]"))
         if kind.metadata:
-            return "a metadata service, which no policy can open"
+            return "a metadata service"
         if kind.closed:
             return f"an address that is {kind.title}"
     elif has_no_public_address(host):

@@ -58,7 +58,7 @@ def read_recordings(paths: Sequence[Path], manifest: Path | None, as_json: bool)
 
 
 def _read(path: Path, lines: Iterable[bytes], manifest: Path | None, found: dict[str, Found], tell: Any) -> None:
-    number, size = 1, 0
+    number, size = 0, 0
     for number, line in enumerate(lines, 1):
         try:
             if number == 1:
