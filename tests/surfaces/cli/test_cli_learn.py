@@ -255,7 +255,6 @@ def test_tools_that_were_called_are_proposed_with_what_they_need() -> None:
     assert found["file"] == "desk.yaml"
     assert found["added"] == [
         "fs:read:${workdir}/notes",
-        "fs:read:${workdir}/notes/a",
         "fs:write:${workdir}/out",
         "tool:call:look",
         "tool:call:save",

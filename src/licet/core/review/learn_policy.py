@@ -17,9 +17,13 @@ from licet.core.review.learn import Learned, LeftOut, Line, Recorded, use_of_tex
 from licet.core.review.sensitive import Whereabouts, why_sensitive
 
 _CEILINGS = ("manifest", "personality")
-# What a recording shows. No recording shows which variables a program reads, or what licet stores for a tool.
-SEEN_OF_PROGRAMS = frozenset({"fs", "network", "process"})
-SEEN_OF_CALLS = SEEN_OF_PROGRAMS | {"secret"}
+# What a recording shows, by its source. None shows which variables a program reads, or what licet stores for a tool;
+# that of a gateway does not show what the processes of servers do.
+SEEN = {
+    "program": frozenset({"fs", "network", "process"}),
+    "gate": frozenset({"fs", "network", "process", "secret", "tool"}),
+    "gateway": frozenset({"tool"}),
+}
 
 
 def denied_by(manifest: Manifest) -> CapabilitySet:
@@ -56,7 +60,7 @@ def unused_rules(
     index: dict[tuple[str, str], list[tuple[Rule, tuple[str, str]]]] = {}
     for layer in manifest.layers:
         for rule in layer.allows if layer.kind in _CEILINGS else ():
-            if rule.capability.domain in domains:
+            if rule.capability.domain in domains and rule.capability.domain != "tool":
                 line = rule.origin.full, rule.key
                 lines.setdefault(line, []).append(rule)
                 index.setdefault((rule.capability.domain, rule.capability.key), []).append((rule, line))
@@ -70,7 +74,7 @@ def unused_rules(
     found = [
         Unused(str(rules[0].unexpanded or rules[0].capability), place) for (place, _), rules in _without(lines, used)
     ]
-    if "secret" in domains:  # the recordings are of calls
+    if "tool" in domains:
         called = {text for text in recorded.used if text.startswith("tool:")}
         found += [
             Unused(f"tool:call:{name}", admissions[0].origin.full)
@@ -85,6 +89,8 @@ def _without(
 ) -> Iterator[tuple[tuple[str, str], list[Rule]]]:
     return ((line, rules) for line, rules in lines.items() if line not in used)
 
+
+_DECLARED = "declared by"
 
 # Tools ----------------------------------------------------------------------------------------------------------------
 
@@ -117,7 +123,13 @@ def with_tools(learned: Learned, recorded: Recorded, manifest: Manifest, where: 
         effect = max(effect, spec.effect or "read_only", key=CLASSES.index)
         for need in spec.needs.allow:
             if not need.defers:
-                lines.setdefault(("allow", need), Line(need, f"declared by {name}, which was called"))
+                lines.setdefault(("allow", need), Line(need, f"{_DECLARED} {name}, which was called"))
+    declared = CapabilitySet(line.rule for line in lines.values() if line.calls.startswith(_DECLARED))
+    lines = {
+        key: line
+        for key, line in lines.items()
+        if line.kind != "allow" or line.calls.startswith(_DECLARED) or not declared.has(line.rule)
+    }
     ordered = tuple(sorted(lines.values(), key=lambda line: (line.kind, line.rule)))
     return replace(learned, lines=ordered, left_out=tuple(left_out), effect=effect)
 

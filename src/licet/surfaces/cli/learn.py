@@ -16,15 +16,13 @@ from licet.assemble.review import Places, review
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import NAME_PATTERN, Malformed, visible
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 from licet.core.decision.reach import reach_of
 from licet.core.policy.commands import COMMANDS, with_commands
 from licet.core.policy.effects import class_fits
 from licet.core.policy.manifest import Manifest
 from licet.core.review.learn import Learned, Line, Surroundings, learn
 from licet.core.review.learn_policy import (
-    SEEN_OF_CALLS,
-    SEEN_OF_PROGRAMS,
+    SEEN,
     Unused,
     denied_by,
     lacking,
@@ -191,7 +189,7 @@ def _draft(found: Found, agent: str | None, generalise_hosts: bool, as_json: boo
     except NotKept as wrong:
         fail(f"{found.target} is not changed, because {wrong}: write the lists as blocks, one item a line", as_json)
     manifest = _read(found.target, text, where, as_json)
-    seen = SEEN_OF_PROGRAMS if found.is_program else SEEN_OF_CALLS
+    seen = frozenset.intersection(*(SEEN[start.source] for start in found.starts))
     unused = unused_rules(policy, found.recorded, seen, map(str, _commands(found, where))) if before else ()
     refused = _still_refused(learned, manifest, where) if found.is_program else ()
     if text != before and found.target.with_name(LOCK_FILE).exists():
@@ -328,11 +326,7 @@ def _still_refused(learned: Learned, manifest: Manifest, where: Whereabouts) -> 
     policy = with_commands(closed_to_grants(manifest, where.workdir))
     reach = reach_of(policy, COMMANDS)
     held = reach.grant if reach is not None else CapabilitySet()
-    return tuple(str(use) for use in learned.wanted if _is_seen(use) and not held.has(use))
-
-
-def _is_seen(use: Use) -> bool:
-    return use.domain in SEEN_OF_PROGRAMS
+    return tuple(str(use) for use in learned.wanted if use.domain in SEEN["program"] and not held.has(use))
 
 
 # The report -----------------------------------------------------------------------------------------------------------
