@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from licet.core.algebra.capability import Capability
-from licet.core.algebra.scope import Malformed, inside, visible
+from licet.core.algebra.scope import Malformed, inside, path_key, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path
 from licet.core.policy.effects import EffectClass
@@ -78,8 +78,8 @@ class Recorded:
 
     def __init__(self) -> None:
         self.events = 0
-        self.used: dict[str, Calls] = {}
-        self.refused: dict[str, Calls] = {}
+        self.used: dict[str, tuple[Use, Calls]] = {}  # by the text of the use, which is parsed once
+        self.refused: dict[str, tuple[Use, Calls]] = {}
 
     def add(self, touch: Touch) -> None:
         """Add one line."""
@@ -87,9 +87,8 @@ class Recorded:
         table = self.used if touch.outcome == "used" else self.refused
         known = table.get(touch.use)
         if known is None:
-            use_of_text(touch.use)  # raises for a line that names no use
-            known = table[touch.use] = Calls()
-        known.add(touch)
+            known = table[touch.use] = use_of_text(touch.use), Calls()
+        known[1].add(touch)
 
 
 def use_of_text(text: str) -> Use:
@@ -141,7 +140,7 @@ class Learned(Struct, frozen=True):
 
 def learn(recorded: Recorded, around: Surroundings) -> Learned:
     """Find the lines that allow what was used."""
-    uses = {use_of_text(text): calls for text, calls in recorded.used.items()}
+    uses = dict(recorded.used.values())
     written = {use.target for use in uses if use.domain == "fs" and use.action == "write"}
     directories = above_each(use.target.rpartition("/")[0] for use in uses if use.domain == "fs")
     ordinary: dict[Use, Calls] = {}
@@ -159,7 +158,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
             sensitive[use] = calls, why
         else:
             ordinary[use] = calls
-    refused = {use_of_text(text) for text in recorded.refused} - uses.keys()
+    refused = {use for use, _ in recorded.refused.values()} - uses.keys()
     # The class of the policy permits no delete, so a directory may be made of the siblings of one.
     kept = (use for use in (*sensitive, *refused) if use.domain == "fs" and use.effect != "delete")
     closed = above_each(use.target for use in kept)
@@ -171,7 +170,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         tuple(sorted(ordinary, key=str)),
         tuple(sorted(left_out, key=lambda one: one.what)),
         given,
-        sum(calls.count for calls in recorded.refused.values()),
+        sum(calls.count for _, calls in recorded.refused.values()),
     )
 
 
@@ -192,7 +191,7 @@ def _is_given(use: Use, around: Surroundings, written: set[str]) -> bool:
 
 def _cannot_be_named(use: Use) -> str:
     try:
-        _rule(use)
+        path_key(use.target) if use.domain == "fs" else _rule(use)
     except Malformed as wrong:
         return f"no rule can name it: expected {wrong.expected}"
     return ""
@@ -256,8 +255,9 @@ def _widened(
         else:
             yield use, _rule(use)
     for action, named in paths.items():
-        for path, covering in widened_paths(named, may_cover, around.where.has_workdir).items():
-            yield named[path], Capability(f"fs:{action}:{covering}")
+        covering = widened_paths(named, may_cover, around.where.has_workdir)
+        rule_of = {path: Capability(f"fs:{action}:{path}") for path in set(covering.values())}
+        yield from ((use, rule_of[covering[path]]) for path, use in named.items())
     apart = {use.target for use in refused if use.domain == "network"}
     for group in requests.values():
         for host, pattern in widened_hosts(group, around.is_suffix or bool, apart).items():
@@ -268,10 +268,9 @@ def _widened(
 
 def _nameable(path: str) -> bool:
     try:
-        Capability(f"fs:read:{path}")
+        return bool(path_key(path))
     except Malformed:
         return False
-    return True
 
 
 def _sensitive_lines(uses: Mapping[Use, tuple[Calls, str]], around: Surroundings) -> Iterator[Line]:

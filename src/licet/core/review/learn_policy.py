@@ -1,6 +1,7 @@
 """Compares what recordings say with a policy that is there: which lines it lacks, and what it allows without use."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -65,8 +66,7 @@ def unused_rules(
                 lines.setdefault(line, []).append(rule)
                 index.setdefault((rule.capability.domain, rule.capability.key), []).append((rule, line))
     used: set[tuple[str, str]] = set()
-    for text in (*recorded.used, *also):
-        use = use_of_text(text)
+    for use in chain((use for use, _ in recorded.used.values()), map(use_of_text, also)):
         for key in use.keys:
             for rule, line in index.get((use.domain, key), ()):
                 if rule.capability.atoms & use.kind.atom and rule.capability.port in (None, use.port):
@@ -102,8 +102,7 @@ def with_tools(learned: Learned, recorded: Recorded, manifest: Manifest, where: 
     """
     lines: dict[tuple[str, Capability], Line] = {(line.kind, line.rule): line for line in learned.lines}
     left_out, effect = list(learned.left_out), learned.effect
-    for text in sorted(recorded.used):
-        use = use_of_text(text)
+    for text, (use, calls) in sorted(recorded.used.items()):
         name, rule = use.target, Capability(text) if use.domain == "tool" else None
         if rule is None or name in manifest.admissions:
             continue
@@ -117,7 +116,7 @@ def with_tools(learned: Learned, recorded: Recorded, manifest: Manifest, where: 
             continue
         why = _why_not(spec, where)
         if why:
-            line = lines.pop(("allow", rule), None) or Line(rule, recorded.used[text].text("call"))
+            line = lines.pop(("allow", rule), None) or Line(rule, calls.text("call"))
             lines["sensitive", rule] = replace(line, kind="sensitive", why=why)
             continue
         effect = max(effect, spec.effect or "read_only", key=CLASSES.index)
