@@ -18,7 +18,7 @@ from licet.surfaces.cli.learn_files import read_recordings
 __all__ = ["measure"]
 
 MANY, FEW = 1_000_000, 100_000
-TARGET, LINEAR = at_most(6), at_most(1.5)
+TARGET, LINEAR = at_most(20), at_most(1.5)
 WHERE = Whereabouts("/home/me/project", "/home/me")
 START = RecordingStart(source="program", started=1, command=("make",), workdir=WHERE.workdir, home=WHERE.home)
 # 4 events for each path; 40 files in each directory, 25 directories in each of these; some keys, some hosts.

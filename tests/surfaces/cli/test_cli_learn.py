@@ -166,7 +166,8 @@ def test_what_a_person_wrote_stays() -> None:
         "fs:read:${workdir}/lib": "licet.yaml:6:21",
         "network:*:example.org": "licet.yaml:11:26",
     }
-    (note,) = found["notes"]
+    note, about_deletes = found["notes"]
+    assert "approvals: {delete: session}" in about_deletes
     assert note.startswith("`max_side_effect_class: read_only` (licet.yaml:5) does not permit the writes")
     assert [use.rpartition("/")[2] for use in found["still_refused"]] == ["log"]
     assert not document()["changed"]
@@ -226,7 +227,7 @@ def test_only_so_many_sensitive_lines_are_written() -> None:
     recording(touches(*(f"fs:delete:$W/d{number}/x" for number in range(60))))
     first = document("--write")
     assert sum("a delete" in line for line in first["text"].splitlines()) == 50
-    assert first["notes"] == ["10 more sensitive lines are not written: --json lists them"]
+    assert first["notes"][0] == "10 more sensitive lines are not written: --json lists them"
     assert len([line for line in first["lines"] if line["kind"] == "sensitive"]) == 60
     assert not document()["changed"]
 

@@ -192,6 +192,10 @@ def _draft(found: Found, agent: str | None, generalise_hosts: bool, as_json: boo
     seen = frozenset.intersection(*(SEEN[start.source] for start in found.starts))
     unused = unused_rules(policy, found.recorded, seen, map(str, _commands(found, where))) if before else ()
     refused = _still_refused(learned, manifest, where) if found.is_program else ()
+    deletes = any(line.rule.domain == "fs" and line.rule.action == "delete" for line in learned.lines)
+    if deletes and class_fits(policy.max_effect, "write_limited"):
+        keys = "`max_side_effect_class: full`, `approvals: {delete: session}` and a `budget`"
+        notes.append(f"it deleted or renamed files: where you allow that, the policy needs {keys}")
     if text != before and found.target.with_name(LOCK_FILE).exists():
         notes.append("licet.lock is about the policy as it was: run `licet lock` after the review")
     return Draft(found, found.target, before, text, learned, added, manifest, unused, refused, tuple(notes))
