@@ -95,6 +95,17 @@ def test_reads_and_writes_are_counted_apart() -> None:
     assert rules(found) == ["fs:read:/srv/d", "fs:write:/srv/d/a", "fs:write:/srv/d/b"]
 
 
+def test_a_file_that_is_gone_becomes_its_directory() -> None:
+    created = frozenset({f"{WORKDIR}/out/tmp1", f"{WORKDIR}/keys/tmp2", "/home/me/tmp3"})
+    around = Surroundings(WHERE, created=created)
+    uses = [f"fs:{action}:{path}" for path in sorted(created) for action in ("read", "write")]
+    found = learned(*uses, f"fs:read:{WORKDIR}/keys/id_rsa", around=around)
+    assert [rule for rule in rules(found) if "write" in rule] == [
+        f"fs:write:{path}" for path in ("/home/me/tmp3", f"{WORKDIR}/keys/tmp2", f"{WORKDIR}/out")
+    ]
+    assert f"fs:read:{WORKDIR}/out/tmp1" in rules(found)
+
+
 def test_no_directory_is_made_of_the_siblings_of_what_was_refused() -> None:
     found = learned(*reads("/srv/d/a", "/srv/d/b", "/srv/d/c"), "!fs:read:/srv/d/e")
     assert rules(found) == reads("/srv/d/a", "/srv/d/b", "/srv/d/c")
@@ -170,11 +181,13 @@ def test_what_every_program_has_needs_no_line(uses: list[str], expected: list[st
 
 def test_what_the_policy_denies_and_what_no_rule_can_name_is_left_out() -> None:
     around = Surroundings(WHERE, denied=CapabilitySet(("fs:*:/srv/d/a",)))
-    found = learned("fs:read:/srv/d/a", "fs:read:/srv/d/b*", "fs:read:/srv/d/c", around=around)
+    uses = ("fs:read:/srv/d/a", "fs:read:/srv/d/b*", "fs:read:/srv/d/c", "fs:read:/srv/d/d[redacted TOKEN]")
+    found = learned(*uses, around=around)
     assert rules(found) == ["fs:read:/srv/d/c"]
     assert [(one.what, one.why.partition(":")[0]) for one in found.left_out] == [
         ("fs:read:/srv/d/a", "the policy denies it"),
         ("fs:read:/srv/d/b*", "no rule can name it"),
+        ("fs:read:/srv/d/d[redacted TOKEN]", "a secret was taken out of it"),
     ]
 
 

@@ -22,6 +22,7 @@ from licet.core.review.learn import use_of_text
 from licet.core.review.recording import RecordingStart, Touch, recording_line
 from licet.core.review.sensitive import Whereabouts, above_each, why_sensitive
 from licet.surfaces.cli.app import licet
+from pins import trust
 
 HOME = "/home/somebody"
 
@@ -166,8 +167,9 @@ def test_what_a_person_wrote_stays() -> None:
         "fs:read:${workdir}/lib": "licet.yaml:6:21",
         "network:*:example.org": "licet.yaml:11:26",
     }
-    note, about_deletes = found["notes"]
+    note, about_deletes, about_new_files = found["notes"]
     assert "approvals: {delete: session}" in about_deletes
+    assert about_new_files.endswith("make these first: ${workdir}/out/log")
     assert note.startswith("`max_side_effect_class: read_only` (licet.yaml:5) does not permit the writes")
     assert [use.rpartition("/")[2] for use in found["still_refused"]] == ["log"]
     assert not document()["changed"]
@@ -230,6 +232,15 @@ def test_only_so_many_sensitive_lines_are_written() -> None:
     assert first["notes"][0] == "10 more sensitive lines are not written: --json lists them"
     assert len([line for line in first["lines"] if line["kind"] == "sensitive"]) == 60
     assert not document()["changed"]
+
+
+def test_a_link_to_a_policy_stays_a_link() -> None:
+    recording(touches("fs:read:/etc/passwd"))
+    Path("real.yaml").write_text("agent: x\n")
+    Path("licet.yaml").symlink_to("real.yaml")
+    run("learn", "--write")
+    assert Path("licet.yaml").is_symlink()
+    assert "/etc/passwd" in Path("real.yaml").read_text()
 
 
 # The tools of a gate or a gateway -------------------------------------------------------------------------------------
@@ -379,8 +390,23 @@ def test_the_same_run_passes_under_the_policy(here: Path, tmp_path: Path) -> Non
         touches("process:exec:/usr/bin/cat", "fs:read:$W/src/a", "fs:read:$W/src/b", "fs:read:$W/src/c"),
         command=("cat", "src/a", "src/b", "src/c"),
     )
-    run("learn", "--manifest", "agent.yaml", "--write")
+    (here / "out").mkdir()
+    recording(
+        touches("fs:write:$W/out/tmp1234", "fs:write:$W/out/kept"),
+        command=("sh", "-c", "…"),
+        name="2.jsonl",
+    )
+    (here / "out" / "kept").touch()
+    found = document("--manifest", "agent.yaml", "--write")
+    assert ("fs:write:${workdir}/out" in found["added"], found["notes"]) == (True, [])
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
-    command = ["run", "agent.yaml", "--", "cat", "src/a", "src/b", "src/c"]
-    said = warm.run(warm.PROGRAM, command, cwd=here, env=environment, stdin="")
-    assert (said.returncode, said.stdout) == (0, "a\nb\nc\n"), said.stderr
+    text = Path("agent.yaml").read_text()
+    Path("agent.yaml").write_text(f"{text}  approvals: {{write: manifest}}\n")  # so that nobody is asked
+    trust(here / "agent.yaml", tmp_path / "state")
+    for command in (
+        ["cat", "src/a", "src/b", "src/c"],
+        ["sh", "-c", "echo 1 > out/kept; echo 2 > out/tmp5678; cat src/a"],
+    ):
+        said = warm.run(warm.PROGRAM, ["run", "agent.yaml", "--", *command], cwd=here, env=environment, stdin="")
+        assert (said.returncode, said.stdout[:2]) == (0, "a\n"), said.stderr
+    assert (here / "out" / "tmp5678").read_text() == "2\n"

@@ -2,6 +2,7 @@
 
 - Three siblings or more, used with the same action, become their directory. Inside the working directory that repeats:
   three such directories become theirs, up to the working directory itself.
+- A file that was written and is gone becomes its directory: the next run creates another one there. See `learn`.
 - Three names or more below one domain become `*.domain`, only where that is asked for, and never below a public suffix.
 """
 

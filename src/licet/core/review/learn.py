@@ -23,6 +23,7 @@ from licet.core.review.sensitive import Whereabouts, above_each, is_wide_directo
 
 _LONGEST = 60  # characters of a name in a line
 _NOTHING = CapabilitySet()
+_REDACTED = "[redacted"
 
 Kind = Literal["allow", "sensitive", "deny"]
 
@@ -107,6 +108,7 @@ class Surroundings(Struct, frozen=True):
     where: Whereabouts
     readable: tuple[str, ...] = ()  # what every program may read without a grant
     scratch: tuple[str, ...] = ()  # directories in whose place a program has one of its own
+    created: frozenset[str] = frozenset()  # files that were written and are gone, in directories that are there
     denied: CapabilitySet = _NOTHING  # what the policy denies by name
     is_suffix: Callable[[str], bool] | None = None  # set if host names are generalised
 
@@ -190,6 +192,8 @@ def _is_given(use: Use, around: Surroundings, written: set[str]) -> bool:
 
 
 def _cannot_be_named(use: Use) -> str:
+    if _REDACTED in use.target:
+        return "a secret was taken out of it"
     try:
         path_key(use.target) if use.domain == "fs" else _rule(use)
     except Malformed as wrong:
@@ -255,15 +259,23 @@ def _widened(
         else:
             yield use, _rule(use)
     for action, named in paths.items():
-        covering = widened_paths(named, may_cover, around.where.has_workdir)
+        created = around.created if action == "write" else frozenset()
+        placed = {path: _place(path, created, may_cover) for path in named}
+        covering = widened_paths(placed.values(), may_cover, around.where.has_workdir)
         rule_of = {path: Capability(f"fs:{action}:{path}") for path in set(covering.values())}
-        yield from ((use, rule_of[covering[path]]) for path, use in named.items())
+        yield from ((use, rule_of[covering[placed[path]]]) for path, use in named.items())
     apart = {use.target for use in refused if use.domain == "network"}
     for group in requests.values():
         for host, pattern in widened_hosts(group, around.is_suffix or bool, apart).items():
             for use in group[host]:
                 text = str(_rule(use))
                 yield use, Capability(text if pattern == host else text.replace(host, pattern))
+
+
+def _place(path: str, created: frozenset[str], may_cover: Callable[[str], bool]) -> str:
+    """The path that a rule must name: the kernel lets a program create files only in a directory that it may write."""
+    above = path.rpartition("/")[0]
+    return above if path in created and may_cover(above) else path
 
 
 def _nameable(path: str) -> bool:
