@@ -1,5 +1,6 @@
 """The events of a call, for observers: `Gate(…, observers=[function])` and `result.events`. See docs/calls.md."""
 
+from licet.assemble.recording import record_calls
 from licet.core.decision.decision import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -42,4 +43,5 @@ __all__ = [
     "SessionEnded",
     "SessionOpened",
     "ToolPrinted",
+    "record_calls",
 ]

@@ -54,9 +54,14 @@ def review(
     workspace: str | Path | None = None,
     personality: str | Path | None = None,
     places: Places | None = None,
+    *,
+    draft: str | None = None,
 ) -> PolicyDocument:
-    """Read a policy as a reviewer sees it: tools are read from source, never imported, and directories filled in."""
-    policy = read_policy(path, workspace, personality)
+    """Read a policy as a reviewer sees it: tools are read from source, never imported, and directories filled in.
+
+    A `draft` is read in place of what is in the file.
+    """
+    policy = read_policy(path, workspace, personality, draft=draft)
     if policy.manifest is None:
         # Problems of the sources are reported in any case; whether the tools fit cannot be known yet.
         wrong = declared(policy.partial)[1] if policy.partial is not None else []

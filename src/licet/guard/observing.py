@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from licet.core.algebra.scope import visible
+from licet.core.decision.decision import CapabilityGranted
 from licet.core.decision.request import UNUSED, Reason
 from licet.core.ledger.entry import ObservedFact
 from licet.errors import Refused
-from licet.guard.grant import Grant
+from licet.guard.grant import Grant, Observer
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import NOTHING
 from licet.guard.spending import settle
@@ -80,8 +81,11 @@ OBSERVED: ContextVar[Observed | None] = ContextVar("licet_observed", default=Non
 class Observing:
     """Observes the calls of one session until a time of the gate's monotonic clock."""
 
-    def __init__(self, instead: RegisteredTools, until: float, *, is_open: bool) -> None:
+    def __init__(
+        self, instead: RegisteredTools, until: float, *, is_open: bool, recorder: Observer | None = None
+    ) -> None:
         self.instead, self.until = instead, until
+        self.recorder = recorder  # gets what was refused and let through, as granted
         self.is_open = is_open  # servers run without walls
         self.calls = 0
         self.refused = 0  # calls that the policy would have refused or asked about
@@ -104,7 +108,11 @@ class Observing:
                 raise
             session.reported_open = reported_open  # by a grant that is dropped
             await self._start_again(call)
-            return await admit(call, arguments)
+            admitted = await admit(call, arguments)
+            if self.recorder is not None and refusal.decision.use is not None:
+                event = CapabilityGranted(str(refusal.decision.use), call.tool, "", "observed")
+                self.recorder(call.identity.stamped(event, call.clock.monotonic()))
+            return admitted
         if self.is_open:
             registered = call.registered = _without_walls(registered, self.instead.tools[call.tool])
         return registered, grant

@@ -53,18 +53,27 @@ def load_manifest(
 
 
 def read_policy(
-    path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None
+    path: str | Path,
+    workspace: str | Path | None = None,
+    personality: str | Path | None = None,
+    *,
+    draft: str | None = None,
 ) -> PolicyDocument:
-    """Read a policy file of any kind, with its workspace and personality; problems are returned, not raised."""
+    """Read a policy file of any kind, with its workspace and personality; problems are returned, not raised.
+
+    A `draft` is read in place of what is in the file, which need not exist yet.
+    """
     try:
-        return _read_policy(path, workspace, personality)
+        return _read_policy(path, workspace, personality, draft)
     except NewerFormat as newer:
         return PolicyDocument("manifest", None, (newer.problem,))
 
 
-def _read_policy(path: str | Path, workspace: str | Path | None, personality: str | Path | None) -> PolicyDocument:
+def _read_policy(
+    path: str | Path, workspace: str | Path | None, personality: str | Path | None, draft: str | None
+) -> PolicyDocument:
     problems: list[Problem] = []
-    file = _read(Path(path), problems)
+    file = _read(Path(path), problems, draft)
     if file.kind == "workspace":
         if workspace is not None or personality is not None:
             problems.append(file.wrong_kind("a manifest or a personality"))
@@ -122,11 +131,10 @@ def _is_agent_policy(path: Path) -> bool:
     return file.content is not None and file.kind == "manifest" and "agent" in file.content.value
 
 
-def _read(path: Path, problems: list[Problem]) -> Document:
+def _read(path: Path, problems: list[Problem], draft: str | None = None) -> Document:
     origin = Origin(str(path), 1, 1)
     try:
-        with open_regular(path) as fd:
-            data = read_most(fd, MOST_BYTES + 1)  # one more, so that `read_nodes` reports a file that is too long
+        data = _content(path) if draft is None else draft.encode()
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         why = (getattr(error, "strerror", None) or "an unreadable path").lower()
         missing = "no file there" if isinstance(error, FileNotFoundError) else f"a file that cannot be read ({why})"
@@ -139,6 +147,11 @@ def _read(path: Path, problems: list[Problem]) -> Document:
         return Document(origin, "manifest", None)
     problems += found
     return checked_document(origin, node, problems)
+
+
+def _content(path: Path) -> bytes:
+    with open_regular(path) as fd:
+        return read_most(fd, MOST_BYTES + 1)  # one more, so that `read_nodes` reports a file that is too long
 
 
 def _protected(manifest: Manifest, problems: list[Problem]) -> Manifest:

@@ -25,6 +25,11 @@ def suffix_problems(content: Located[Any] | None) -> Iterator[Problem]:
             waiting += [child for child in value.values() if isinstance(child, Located)]
 
 
+def is_shared_suffix(name: str) -> bool:
+    """Whether the names directly below a name belong to different owners: a registry's suffix, or a company's."""
+    return _is_suffix(name, _rules()[1])
+
+
 def _over_suffix(suffix: str, origin: Origin) -> Problem:
     if _is_suffix(suffix, _rules()[0]):
         found, expected = f"`*.{suffix}`", "a wildcard below a name that somebody owns"

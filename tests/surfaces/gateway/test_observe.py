@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from licet.core.review.recording import recording_start, touch
 from licet.surfaces.cli.app import licet
 from licet.surfaces.gateway.build import gateway_backend
 from licet.surfaces.gateway.names import naming
@@ -283,17 +284,36 @@ def test_the_command_says_what_it_does_and_what_it_saw(tmp_path: Path, store_pat
     async def steps(client: Client, _: Any) -> None:
         for name in ("echo", "unadmitted", "unadmitted", "changed"):
             await client.say(name)
+        await client.request("tools/call", {"name": "opens", "arguments": {"path": "/etc/passwd"}})
 
     _, errors, code = played(workspace, steps, "--observe", "--for", "90m")
     assert code == 0
     for line in (
         "licet: OBSERVING for 1h 30m: what ",
-        "licet: observed 4 calls: the policy would have refused 3\n",
+        "licet: observed 5 calls: the policy would have refused 4\n",
         "licet:   2x TOOL_NOT_IN_BUNDLE  s.unadmitted\n",
         "licet:   1x MANIFEST_CHANGED  s.changed\n",
     ):
         assert line in errors
     assert "OPEN" not in errors
+    (recording,) = (workspace.state / "recordings").iterdir()
+    assert f"licet: recorded in {recording}: `licet learn {recording}` drafts the policy for it\n" in errors
+    start, *lines = recording.read_bytes().splitlines()
+    assert recording_start(start).source == "gateway"
+    # The argument was refused, and the call ran in spite of it.
+    assert [(one.use, one.outcome) for one in map(touch, lines)] == [
+        ("tool:call:s.echo", "used"),
+        ("tool:call:s.unadmitted", "used"),
+        ("tool:call:s.unadmitted", "used"),
+        ("tool:call:s.changed", "used"),
+        ("fs:read:/etc/passwd", "used"),
+        ("tool:call:s.opens", "used"),
+    ]
+    said = CliRunner().invoke(licet, ["learn", str(recording), "--json"])
+    assert said.exit_code == 0, said.output
+    (found,) = json.loads(said.stdout)["policies"]
+    assert found["added"] == ["fs:read:/etc/passwd", "tool:call:s.unadmitted"]
+    assert {one["rule"] for one in found["unused"]} >= {"tool:call:s.writes", "tool:call:s.reads"}
 
 
 WRONG = [

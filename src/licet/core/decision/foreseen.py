@@ -61,7 +61,7 @@ def foreseen(decision: Decision, manifest: Manifest) -> Decision:
     more = tuple(ground for ground in unmet if not (known and _steps(ground.fix) <= steps))
     if not known and use and use.domain == "network" and not closed and is_address(use.target):
         closed = address_grounds(use, (_without_brackets(use.target),), reach)
-    elif not known and use and use.domain == "network" and _has_no_public_address(use.target):
+    elif not known and use and use.domain == "network" and has_no_public_address(use.target):
         closed = tuple(_unlisted_grounds(host_text(use.target), reach))
     return Deny(decision.request, (*closed, *known, *more), use) if closed or more else decision
 
@@ -93,7 +93,7 @@ def _closed(name: str, reach: Reach) -> bool:
 
 def unreachable(rule: Capability, reach: Reach) -> bool:
     """Whether a tool can never connect to the host of a rule in its grant, because policy allows no address of it."""
-    if rule.domain != "network" or not (is_address(rule.key) or _has_no_public_address(rule.key)):
+    if rule.domain != "network" or not (is_address(rule.key) or has_no_public_address(rule.key)):
         return False
     if not is_address(rule.key):
         return _closed(host_text(rule.key), reach)
@@ -148,7 +148,7 @@ def address_problems(manifest: Manifest, unassigned: Iterable[Layer] = ()) -> It
     yield from (_metadata_problem(rule) for _, rule in rules if never_dialled(rule.capability))
     if not _opens_nothing(manifest):
         return
-    inner = [(layer, rule) for layer, rule in rules if _has_no_public_address(rule.capability.key)]
+    inner = [(layer, rule) for layer, rule in rules if has_no_public_address(rule.capability.key)]
     reported = {rule.capability.key for layer, rule in inner if layer.kind in CEILINGS}
     for layer, rule in inner:
         if layer.kind in CEILINGS:
@@ -297,7 +297,7 @@ def _without_brackets(host: str) -> str:
     return host.strip("[]")
 
 
-def _has_no_public_address(host: str) -> bool:
+def has_no_public_address(host: str) -> bool:
     """Whether a host key is a name, or a pattern of names, without public addresses."""
     if host == TOP or is_address(host):
         return False

@@ -52,6 +52,7 @@ FIRST = (
 FURTHER = (
     Command("demo", "show what licet does, in commands that really run", "licet demo"),
     Command("lint", "compare the source of tools with what they declare", "licet lint tools.py"),
+    Command("learn", "draft the least policy from recordings of what was used", "licet learn"),
     Command("trust", "accept the policy of this directory", "licet trust"),
     Command("lock", "write down what was reviewed, so that anything else is refused", "licet lock"),
     Command("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),

@@ -1,8 +1,10 @@
 """`licet gateway`: an MCP server over stdio, in front of the servers of a workspace, under one manifest."""
 
 import asyncio
+import os
 import select
 import sys
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -35,6 +37,7 @@ from licet.surfaces.cli.output import fail
 from licet.surfaces.gateway.names import Naming, naming
 
 if TYPE_CHECKING:
+    from licet.backends.call_recording import CallRecording
     from licet.surfaces.gateway.observation import Observation
 
 _LONGEST_OBSERVING = timedelta(hours=24)
@@ -132,9 +135,36 @@ def command(
             report(line)
         try:
             observed = asyncio.run(observation(policy, seconds, is_open=is_open, report=report, **where))
+            observed = replace(observed, recording=_recording(policy, place, setting))
         except LicetError as wrong:
             fail(str(wrong), as_json)
-    serve(policy, place, names, session, secrets, setting, as_json, observed=observed, ready=ready)
+    try:
+        serve(policy, place, names, session, secrets, setting, as_json, observed=observed, ready=ready)
+    finally:
+        if observed is not None and observed.recording is not None:
+            _report_recording(observed.recording)
+
+
+def _recording(policy: Manifest, state: Path, setting: Setting) -> "CallRecording | None":
+    """A recording of what the calls use, in the state directory; None if it cannot be made."""
+    from licet.assemble.recording import RECORDINGS, record_calls
+
+    path = state / RECORDINGS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-gateway-{os.getpid()}.jsonl"
+    try:
+        return record_calls(policy, path, workdir=setting.workdir, source="gateway")
+    except OSError as wrong:
+        report(f"no recording is made: {path}: {wrong.strerror}")
+        return None
+
+
+def _report_recording(recording: "CallRecording") -> None:
+    recording.close()
+    if recording.failed:
+        report(f"the recording {recording.path} is incomplete: {recording.failed}")
+    elif recording.lines:
+        report(f"recorded in {recording.path}: `licet learn {recording.path}` drafts the policy for it")
+    else:
+        recording.path.unlink(missing_ok=True)
 
 
 def _spelled(time: timedelta) -> str:

@@ -87,7 +87,9 @@ def gateway_backend(
     approver = ClientApprover(stored_approvals(state), lambda tool: _through_client(gate, tool))
     processes = LocalProcesses(ready=ready)
     backends = Backends.local(state, secrets_file=secrets_file, sandbox=asks, approver=approver, processes=processes)
-    gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny")
+    recording = observed.recording if observed is not None else None
+    observers = [recording] if recording is not None else []
+    gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny", observers=observers)
     is_admitted = _is_admitted if observed is None else _is_any
     reaches = {name: _reach(gate, server, places) for name, server in servers.items() if is_admitted(gate, name)}
     _report_misfits(gate, reaches, report, refuse=observed is None)
@@ -127,7 +129,8 @@ def _observing(
 ) -> Observing:
     is_open = observed.is_open
     instead = observed_policy(gate.manifest, servers, observed.offered, backends, workdir=workdir, is_open=is_open)
-    return Observing(instead, gate.clock.monotonic() + observed.seconds, is_open=is_open)
+    until = gate.clock.monotonic() + observed.seconds
+    return Observing(instead, until, is_open=is_open, recorder=observed.recording)
 
 
 def _session(gate: BareGate, name: str) -> Session:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from licet.assemble.locking import existing_lock, lock_backends, lock_place, machine_places
 from licet.assemble.review import Places
+from licet.backends.call_recording import CallRecording
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, LockedServer
 from licet.core.policy.manifest import Manifest
@@ -32,6 +33,7 @@ class Observation(Struct, frozen=True):
     offered: Mapping[str, LockedServer]  # all that each server offers, also what is not in its lock
     seconds: float
     is_open: bool = False  # servers run without walls
+    recording: CallRecording | None = None  # of what the calls use, for `licet learn`
 
 
 async def observation(

@@ -1,0 +1,314 @@
+"""Learns the least policy from recordings: a rule for each thing that was used, and the calls that needed it.
+
+- Only uses count that happened: a use that was refused is never taken up, and no directory is made of its siblings.
+- A sensitive use (see `sensitive`) gets a line too, but as a comment, with the reason.
+- What is generalised is in `generalise`. A rule for a path covers everything below it, so a directory that a program
+  listed is covered as a whole; a sensitive path in it is denied.
+- The order of recordings and of their lines makes no difference.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.scope import Malformed, inside, path_key, visible
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse, Use, use_of_path
+from licet.core.policy.effects import EffectClass
+from licet.core.review.generalise import widened_hosts, widened_paths
+from licet.core.review.recording import BadRecording, Touch
+from licet.core.review.sensitive import Whereabouts, above_each, is_wide_directory, why_path, why_sensitive
+
+_LONGEST = 60  # characters of a name in a line
+_NOTHING = CapabilitySet()
+_REDACTED = "[redacted"
+
+Kind = Literal["allow", "sensitive", "deny"]
+
+
+class Calls:
+    """The calls that needed one thing: how often, by which tools, and the first of them."""
+
+    __slots__ = ("count", "first", "several", "tools")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.several = False  # more than one call
+        self.tools: set[str] = set()
+        self.first: tuple[int, str, str] | None = None
+
+    def add(self, touch: Touch) -> None:
+        """Count one line of a recording."""
+        self.count += touch.count
+        self.tools.add(touch.tool)
+        this = touch.time, touch.call, touch.tool
+        if self.first is None:
+            self.first = this
+            return
+        self.several = self.several or touch.call != self.first[1]
+        if this < self.first:
+            self.first = this
+
+    def merge(self, other: "Calls") -> None:
+        """Count all of another's calls."""
+        self.count += other.count
+        self.tools |= other.tools
+        if other.first is None:
+            return
+        self.several |= other.several or (self.first is not None and other.first[1] != self.first[1])
+        if self.first is None or other.first < self.first:
+            self.first = other.first
+
+    def text(self, noun: str) -> str:
+        """One line: `12 reads by git, process 3`."""
+        _, call, tool = self.first or (0, "", "")
+        others = len(self.tools) - 1
+        by = _short(tool) + (f" and {others} more" if others > 0 else "")
+        return f"{self.count} {noun}{'' if self.count == 1 else 's'} by {by}, {'first ' * self.several}{_short(call)}"
+
+
+def _short(text: str) -> str:
+    seen = visible(text)
+    return seen if len(seen) <= _LONGEST else f"{seen[:_LONGEST]}…"
+
+
+class Recorded:
+    """All lines of recordings, added up by use."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.used: dict[str, tuple[Use, Calls]] = {}  # by the text of the use, which is parsed once
+        self.refused: dict[str, tuple[Use, Calls]] = {}
+
+    def add(self, touch: Touch) -> None:
+        """Add one line."""
+        self.events += touch.count
+        table = self.used if touch.outcome == "used" else self.refused
+        known = table.get(touch.use)
+        if known is None:
+            known = table[touch.use] = use_of_text(touch.use), Calls()
+        known[1].add(touch)
+
+
+def use_of_text(text: str) -> Use:
+    """Read the use of a line; `BadRecording` if it is none. A file may have a `*` in its name."""
+    domain, _, rest = text.partition(":")
+    action, _, path = rest.partition(":")
+    try:
+        return use_of_path(action, path) if domain == "fs" else Use(text)
+    except InvalidUse as wrong:
+        raise BadRecording(f"`{visible(text)}` is no use: {wrong}") from None
+
+
+class Surroundings(Struct, frozen=True):
+    """What is known about the place of a recording besides its lines."""
+
+    where: Whereabouts
+    readable: tuple[str, ...] = ()  # what every program may read without a grant
+    scratch: tuple[str, ...] = ()  # directories in whose place a program has one of its own
+    created: frozenset[str] = frozenset()  # files that were written and are gone, in directories that are there
+    denied: CapabilitySet = _NOTHING  # what the policy denies by name
+    is_suffix: Callable[[str], bool] | None = None  # set if host names are generalised
+
+
+class Line(Struct, frozen=True):
+    """One line of a policy, and the calls that needed it."""
+
+    rule: Capability
+    calls: str
+    kind: Kind = "allow"
+    why: str = ""  # for one that is sensitive
+
+
+class LeftOut(Struct, frozen=True):
+    """Uses for which no line is written."""
+
+    what: str
+    why: str
+
+
+class Learned(Struct, frozen=True):
+    """What recordings say about a policy."""
+
+    lines: tuple[Line, ...]
+    effect: EffectClass  # the weakest class that permits all lines that are not sensitive
+    wanted: tuple[Use, ...]  # the uses that these lines cover
+    left_out: tuple[LeftOut, ...]
+    given: int  # uses that every program has
+    refused: int
+
+
+def learn(recorded: Recorded, around: Surroundings) -> Learned:
+    """Find the lines that allow what was used."""
+    uses = dict(recorded.used.values())
+    written = {use.target for use in uses if use.domain == "fs" and use.action == "write"}
+    directories = above_each(use.target.rpartition("/")[0] for use in uses if use.domain == "fs")
+    ordinary: dict[Use, Calls] = {}
+    sensitive: dict[Use, tuple[Calls, str]] = {}
+    left_out: list[LeftOut] = []
+    given = 0
+    for use, calls in uses.items():
+        if _is_given(use, around, written):
+            given += calls.count
+        elif around.denied.has(use):
+            left_out.append(LeftOut(str(use), "the policy denies it"))
+        elif why := _cannot_be_named(use):
+            left_out.append(LeftOut(visible(str(use)), why))
+        elif why := why_sensitive(use, around.where, directories):
+            sensitive[use] = calls, why
+        else:
+            ordinary[use] = calls
+    refused = {use for use, _ in recorded.refused.values()} - uses.keys()
+    # The class of the policy permits no delete, so a directory may be made of the siblings of one.
+    kept = (use for use in (*sensitive, *refused) if use.domain == "fs" and use.effect != "delete")
+    closed = above_each(use.target for use in kept)
+    lines = [*_lines_of(ordinary, closed, refused, around), *_sensitive_lines(sensitive, around)]
+    lines += _denies(lines, sensitive)
+    return Learned(
+        tuple(sorted(lines, key=lambda line: (line.kind, line.rule))),
+        _effect(ordinary),
+        tuple(sorted(ordinary, key=str)),
+        tuple(sorted(left_out, key=lambda one: one.what)),
+        given,
+        sum(calls.count for _, calls in recorded.refused.values()),
+    )
+
+
+def _is_given(use: Use, around: Surroundings, written: set[str]) -> bool:
+    """Whether every program of `licet run` has a use without a grant."""
+    if use.domain == "storage":
+        return use.target != "personality"
+    if use.domain != "fs":
+        return False
+    path = use.target
+    if use.action == "read" and inside(path, around.readable):
+        return True
+    if not inside(path, around.scratch) or around.where.has_workdir(path):
+        return False
+    # What it made itself will be in its scratch; what was there before will not.
+    return path in around.scratch or any(key in written for key in use.keys if key not in around.scratch)
+
+
+def _cannot_be_named(use: Use) -> str:
+    if _REDACTED in use.target:
+        return "a secret was taken out of it"
+    try:
+        path_key(use.target) if use.domain == "fs" else _rule(use)
+    except Malformed as wrong:
+        return f"no rule can name it: expected {wrong.expected}"
+    return ""
+
+
+def _rule(use: Use) -> Capability:
+    """The rule for one use. On the network it is about all methods with the same effect."""
+    if use.domain == "network" and use.effect in ("read", "write"):
+        return Capability(f"network:{use.effect}:{use.action}://{use.target}:{use.port}")
+    return Capability(str(use))
+
+
+def _effect(uses: Iterable[Use]) -> EffectClass:
+    writes = any(use.effect in ("write", "other") and use.domain in ("fs", "network", "storage") for use in uses)
+    return "write_limited" if writes else "read_only"
+
+
+_NOUNS = {"fs": "", "network": "request", "process": "start", "tool": "call", "connector": "use"}
+
+
+def _noun(use: Use) -> str:
+    if use.action == "tcp":
+        return "connection"
+    return _NOUNS.get(use.domain) or use.action
+
+
+# Lines ----------------------------------------------------------------------------------------------------------------
+
+
+def _lines_of(uses: Mapping[Use, Calls], closed: set[str], refused: set[Use], around: Surroundings) -> Iterator[Line]:
+    where = around.where
+
+    def may_cover(directory: str) -> bool:
+        return (
+            directory not in closed
+            and not is_wide_directory(directory, where)
+            and not why_path(directory, where, (directory,))
+            and _nameable(directory)
+        )
+
+    merged: dict[tuple[Capability, str], Calls] = {}
+    for use, rule in _widened(uses, may_cover, around, refused):
+        merged.setdefault((rule, _noun(use)), Calls()).merge(uses[use])
+    for (rule, noun), calls in merged.items():
+        yield Line(rule, calls.text(noun))
+
+
+def _widened(
+    uses: Iterable[Use], may_cover: Callable[[str], bool], around: Surroundings, refused: Iterable[Use]
+) -> Iterator[tuple[Use, Capability]]:
+    """Each use with its rule."""
+    paths: dict[str, dict[str, Use]] = {}
+    requests: dict[tuple[int, str, int | None], dict[str, list[Use]]] = {}
+    for use in uses:
+        if use.domain == "fs":
+            paths.setdefault(use.action, {})[use.target] = use
+        elif use.domain == "network" and around.is_suffix is not None:
+            like = _rule(use)
+            group = requests.setdefault((like.atoms, use.action, use.port), {})
+            group.setdefault(use.target, []).append(use)
+        else:
+            yield use, _rule(use)
+    for action, named in paths.items():
+        created = around.created if action == "write" else frozenset()
+        placed = {path: _place(path, created, may_cover) for path in named}
+        covering = widened_paths(placed.values(), may_cover, around.where.has_workdir)
+        rule_of = {path: Capability(f"fs:{action}:{path}") for path in set(covering.values())}
+        yield from ((use, rule_of[covering[placed[path]]]) for path, use in named.items())
+    apart = {use.target for use in refused if use.domain == "network"}
+    for group in requests.values():
+        for host, pattern in widened_hosts(group, around.is_suffix or bool, apart).items():
+            for use in group[host]:
+                text = str(_rule(use))
+                yield use, Capability(text if pattern == host else text.replace(host, pattern))
+
+
+def _place(path: str, created: frozenset[str], may_cover: Callable[[str], bool]) -> str:
+    """The path that a rule must name: the kernel lets a program create files only in a directory that it may write."""
+    above = path.rpartition("/")[0]
+    return above if path in created and may_cover(above) else path
+
+
+def _nameable(path: str) -> bool:
+    try:
+        return bool(path_key(path))
+    except Malformed:
+        return False
+
+
+def _sensitive_lines(uses: Mapping[Use, tuple[Calls, str]], around: Surroundings) -> Iterator[Line]:
+    """The lines that are written as comments. Siblings become their directory here too, so that they can be read."""
+    by_reason: dict[str, dict[Use, Calls]] = {}
+    for use, (calls, why) in uses.items():
+        by_reason.setdefault(why, {})[use] = calls
+
+    def may_cover(directory: str) -> bool:
+        return not is_wide_directory(directory, around.where) and _nameable(directory)
+
+    alone = Surroundings(around.where)
+    for why, group in by_reason.items():
+        merged: dict[tuple[Capability, str], Calls] = {}
+        for use, rule in _widened(group, may_cover, alone, ()):
+            merged.setdefault((rule, _noun(use)), Calls()).merge(group[use])
+        for (rule, noun), calls in merged.items():
+            yield Line(rule, calls.text(noun), "sensitive", why)
+
+
+def _denies(lines: Iterable[Line], sensitive: Mapping[Use, tuple[Calls, str]]) -> list[Line]:
+    """A deny for each sensitive path in a directory that a line allows: the program listed the directory itself."""
+    allowed = CapabilitySet(line.rule for line in lines if line.kind == "allow" and line.rule.domain == "fs")
+    found: dict[Capability, tuple[Calls, str]] = {}
+    for use, (calls, why) in sensitive.items():
+        if use.domain == "fs" and use.action != "delete" and allowed.has(use):
+            known = found.setdefault(Capability(f"fs:*:{use.target}"), (Calls(), why))
+            known[0].merge(calls)
+    return [Line(rule, calls.text("use"), "deny", why) for rule, (calls, why) in found.items()]

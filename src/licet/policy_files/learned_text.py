@@ -1,0 +1,222 @@
+"""Puts learned lines into the text of a policy file. What a person wrote there stays: comments, order, quotes, lines.
+
+Lines are inserted into the text as it is. Only a list or mapping that is written on one line, `[…]` or `{…}`, is
+written anew, by ruamel.yaml, before something is added to it. A line that is only a proposal becomes a comment.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+MARK = "learned:"  # how the comments of `licet learn` begin
+_CLASS = "max_side_effect_class"
+_WIDE = 1 << 16  # so that no line is broken
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+-]*")
+_NOT_TEXT = re.compile(r"[0-9.+_-]*|true|false|null|yes|no|on|off|inf|nan", re.IGNORECASE)
+_COMMENTED = re.compile(r"^\s*#\s+(?:- )?(?:\"([^\"]*)\"|(\S+?))(?:: \{\})?(?=\s+#|\s*$)", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|\s)#(.*)$", re.MULTILINE)
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Entry(Struct, frozen=True):
+    """One item for a list of a policy file."""
+
+    key: tuple[str, ...]  # below `capabilities`
+    text: str
+    comment: str
+    off: bool = False  # written as a comment
+
+
+class NotKept(ValueError):
+    """The file cannot be changed without losing something that a person wrote."""
+
+
+def commented_out(text: str) -> frozenset[str]:
+    """The items of lists that are comments in a text."""
+    return frozenset(quoted or plain for quoted, plain in _COMMENTED.findall(text))
+
+
+def with_entries(text: str, entries: Sequence[Entry], effect: str = "", why: str = "") -> str:
+    """The text of a policy file with more entries in its lists, and with a class if it states none.
+
+    A class that `licet learn` wrote may be raised; one that a person wrote never is. Raises `NotKept`.
+    """
+    new = text if text.endswith("\n") or not text else f"{text}\n"
+    if effect and class_is_learned(new):
+        new = _with_class(new, effect, why)
+    for key in dict.fromkeys(entry.key for entry in entries):
+        new = _extended(new, ("capabilities", *key), [entry for entry in entries if entry.key == key])
+    _check_kept(text, new)
+    return new
+
+
+def class_is_learned(text: str) -> bool:
+    """Whether a file states no class, or one that `licet learn` wrote."""
+    found = _find(text, ("capabilities", _CLASS))
+    return found is None or MARK in text.splitlines()[found.start_mark.line]
+
+
+def _with_class(text: str, effect: str, why: str) -> str:
+    found = _find(text, ("capabilities", _CLASS))
+    if found is None:
+        return _extended(text, ("capabilities", _CLASS), [Entry((), effect, why)], scalar=True)
+    lines = text.splitlines(keepends=True)
+    line = found.start_mark.line
+    lines[line] = f"{lines[line][: found.start_mark.column]}{effect}  # {MARK} {why}\n"
+    return "".join(lines)
+
+
+# Inserting lines ------------------------------------------------------------------------------------------------------
+
+
+def _extended(text: str, key: tuple[str, ...], entries: Sequence[Entry], *, scalar: bool = False) -> str:
+    """The text with entries at the end of one list, which is made if it is missing."""
+    known = next(depth for depth in range(len(key), -1, -1) if _find(text, key[:depth]) is not None)
+    text = _without_flow(text, key[:known])
+    holder = _find(text, key[:known])
+    off = all(entry.off for entry in entries)
+    lines = text.splitlines(keepends=True)
+    is_other_text = isinstance(holder, yaml.ScalarNode) and holder.value not in ("", "~", "null")
+    if is_other_text or (isinstance(holder, yaml.SequenceNode) and holder.value and key[known:]):
+        raise NotKept(f"`{'.'.join(key[:known])}` is no list or mapping")
+    if not holder.value or isinstance(holder, yaml.ScalarNode):  # nothing yet: `{}`, `[]` or null
+        line, indent = holder.start_mark.line, _indent_of(lines[holder.start_mark.line]) + 2
+        start, end = holder.start_mark.column, holder.end_mark.column
+        lines[line] = f"{lines[line][:start].rstrip()}{lines[line][end:]}"
+        if not key[:known]:
+            indent = 0
+    else:
+        line, indent = _last_line(holder), _column(holder)
+    missing, added = key[known:], []
+    for depth, name in enumerate(missing[:-1] if scalar else missing):
+        added.append(_line(indent + 2 * depth, f"{name}:", off))
+    indent += 2 * (len(missing) - scalar)
+    for entry in entries:
+        item = f"- {_quoted(entry.text)}"
+        if scalar:
+            item = f"{key[-1]}: {entry.text}"
+        elif isinstance(holder, yaml.MappingNode) and holder.value and not missing:  # `tools` may be a mapping
+            item = f"{entry.text}: {{}}"
+        added.append(_line(indent, f"{item}  # {MARK} {entry.comment}", entry.off))
+    return "".join([*lines[: line + 1], *added, *lines[line + 1 :]])
+
+
+def _line(indent: int, text: str, off: bool) -> str:
+    return f"{' ' * indent}{'# ' if off else ''}{text}\n"
+
+
+def _quoted(text: str) -> str:
+    if _PLAIN.fullmatch(text) and not _NOT_TEXT.fullmatch(text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _find(text: str, key: tuple[str, ...]) -> Any:
+    """The node at a key; None if it is missing."""
+    node = yaml.compose(text, Loader=_LOADER)
+    for name in key:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        node = next((value for found, value in pairs if found.value == name), None)
+        if node is None:
+            return None
+    return node
+
+
+def _last_line(node: Any) -> int:
+    """The last line of a node, without the comments and empty lines after it."""
+    while isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
+        last = node.value[-1]
+        node = last[1] if isinstance(last, tuple) else last
+    line: int = node.end_mark.line
+    return line
+
+
+def _column(node: Any) -> int:
+    first = node.value[0]
+    column: int = first[0].start_mark.column if isinstance(first, tuple) else node.start_mark.column
+    return column
+
+
+def _indent_of(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+# Lists on one line ----------------------------------------------------------------------------------------------------
+
+
+def _without_flow(text: str, key: tuple[str, ...]) -> str:
+    """The text with the collections on the way to a key, and there, written as blocks."""
+    ways = [key[:depth] for depth in range(len(key) + 1)]
+    if not any(getattr(node := _find(text, way), "flow_style", False) and node.value for way in ways):
+        return text
+    writer = _writer(text)
+    data = part = writer.load(text)
+    for name in ("", *key):
+        part = part[name] if name else part
+        if getattr(part, "fa", None) is not None and part:
+            part.fa.set_block_style()
+    out = io.StringIO()
+    writer.dump(data, out)
+    return out.getvalue()
+
+
+def _writer(text: str) -> Any:
+    """A reader and writer that keeps quotes, lines and the indentation that a file has."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.util import load_yaml_guess_indent
+
+    writer = YAML()
+    writer.preserve_quotes = True
+    writer.width = _WIDE
+    _, indent, offset = load_yaml_guess_indent(text)
+    mapping = re.search(r"(?m)^\S[^#\n]*:[ \t]*(?:#.*)?\n( +)\S", text)
+    known = re.search(r"(?m)^\s*- ", text)
+    lists = (indent or 2, offset or 0) if known else (4, 2)
+    writer.indent(mapping=len(mapping[1]) if mapping else 2, sequence=lists[0], offset=lists[1])
+    return writer
+
+
+# Checks ---------------------------------------------------------------------------------------------------------------
+
+
+def _check_kept(before: str, after: str) -> None:
+    """Raise `NotKept` if a comment or a value of a text is not in the other one."""
+    left = _comments(after)
+    for comment in _comments(before):
+        if comment in left:
+            left.remove(comment)
+        elif MARK not in comment:  # else of a class that was raised
+            raise NotKept(f"the comment `#{comment}` would be lost")
+    if not _contains(_plain(after), _plain(before)):
+        raise NotKept("a value would be lost")
+
+
+def _plain(text: str) -> Any:
+    return yaml.load(text, Loader=_BaseLoader)  # noqa: S506  # it makes texts, lists and mappings only
+
+
+_BaseLoader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+def _comments(text: str) -> list[str]:
+    return [found.rstrip() for found in _COMMENT.findall(text)]
+
+
+def _contains(after: Any, before: Any) -> bool:
+    if isinstance(before, dict):
+        return isinstance(after, dict) and all(
+            name == _CLASS or (name in after and _contains(after[name], before[name])) for name in before
+        )
+    if isinstance(before, list):
+        return not before or (isinstance(after, list) and after[: len(before)] == before)
+    return before in ("", "~", "null", None) or bool(after == before)
+
+
+def new_policy(agent: str, about: Iterable[str]) -> str:
+    """The text of a policy that allows nothing yet."""
+    comments = "".join(f"# {line}\n" for line in about)
+    return f"{comments}agent: {_quoted(agent)}\ncapabilities: {{}}\n"

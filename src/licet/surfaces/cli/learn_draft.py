@@ -1,0 +1,282 @@
+"""Drafts a policy for `licet learn`: what the recordings need, and the file with the lines that it lacks."""
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from licet.assemble.never_writable import closed_to_grants
+from licet.assemble.review import Places, review
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.scope import NAME_PATTERN, Malformed, visible
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.reach import reach_of
+from licet.core.policy.commands import COMMANDS, with_commands
+from licet.core.policy.effects import class_fits
+from licet.core.policy.manifest import Manifest
+from licet.core.review.learn import Learned, Line, Surroundings, learn
+from licet.core.review.learn_policy import SEEN, Unused, denied_by, lacking, unused_rules, with_tools
+from licet.core.review.sensitive import Whereabouts
+from licet.core.review.surface import surface
+from licet.policy_files.learned_text import Entry, NotKept, class_is_learned, commented_out, new_policy, with_entries
+from licet.policy_files.policy_paths import LOCK_FILE
+from licet.policy_files.public_suffix import is_shared_suffix
+from licet.policy_files.syntax import MOST_BYTES
+from licet.regular_files import read_regular
+from licet.sandbox.kernel.namespaces import DEVICES
+from licet.sandbox.programs.files import SYSTEM
+from licet.surfaces.cli.learn_files import Found
+from licet.surfaces.cli.options import refuse
+from licet.surfaces.cli.output import fail
+
+_READABLE = (*SYSTEM, "/proc", *DEVICES)
+_SCRATCH = ("/tmp", "/var/tmp")  # noqa: S108
+_MOST_SENSITIVE = 50  # comments in one file; --json has them all
+_MOST_NAMED = 3  # files that one note names
+_ABOUT = (
+    "Drafted by `licet learn` from what was recorded: review every line. A comment says which calls needed it;",
+    "lines that are comments themselves are sensitive, and yours to decide on.",
+)
+
+
+class Draft(Struct, frozen=True):
+    """The draft of one policy."""
+
+    found: Found
+    target: Path
+    before: str  # what is in the file; empty if it is new
+    text: str
+    learned: Learned
+    added: tuple[Line, ...]
+    manifest: Manifest  # as it would be
+    unused: tuple[Unused, ...]
+    still_refused: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def where(self) -> Whereabouts:
+        """The directories of the recordings."""
+        return Whereabouts(self.found.starts[0].workdir, self.found.starts[0].home)
+
+    def document(self, *, written: bool) -> dict[str, Any]:
+        """The draft as plain data."""
+        short = _shortened(self.where)
+        lines = [
+            {"kind": line.kind, "rule": short(line.rule), "calls": line.calls, "why": line.why or None}
+            for line in self.learned.lines
+        ]
+        return {
+            "file": str(self.target),
+            "recordings": [str(path) for path in self.found.files],
+            "events": self.found.recorded.events,
+            "changed": self.text != self.before,
+            "written": written and self.text != self.before,
+            "text": self.text,
+            "lines": lines,
+            "added": [short(line.rule) for line in self.added],
+            "left_out": [{"use": one.what, "why": one.why} for one in self.learned.left_out],
+            "refused": self.learned.refused,
+            "unused": [{"rule": one.text, "place": one.place} for one in self.unused],
+            "still_refused": list(self.still_refused),
+            "notes": list(self.notes),
+            "surface": surface(self.manifest).document(),
+        }
+
+
+def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_json: bool) -> Draft:
+    """Draft the policy that some recordings are about; exits with 1 if that cannot be done."""
+    where = _whereabouts(found, as_json)
+    before = policy_text(found.target, as_json)
+    base = before or new_policy(agent or _agent(found), _ABOUT)
+    policy = _read(found.target, base, where, as_json)
+    around = Surroundings(
+        where,
+        readable=_READABLE if found.is_program else (),
+        scratch=_SCRATCH if found.is_program else (),
+        created=_created(found) if found.is_program else frozenset(),
+        denied=denied_by(closed_to_grants(policy, where.workdir)),
+        is_suffix=is_shared_suffix if generalise_hosts else None,
+    )
+    learned = learn(found.recorded, around)
+    if not found.is_program:
+        learned = with_tools(learned, found.recorded, policy, where)
+    added = lacking(learned, policy)
+    entries, notes = _entries(found, added, policy, where, base)
+    raised = not class_fits(learned.effect, policy.max_effect)
+    if raised and not class_is_learned(base):
+        notes.append(
+            f"`max_side_effect_class: {policy.max_effect}` ({policy.max_effect_origin}) does not permit the writes: "
+            f"they need {learned.effect}"
+        )
+    try:
+        text = with_entries(base, entries, learned.effect if raised else "", "what was recorded writes")
+    except NotKept as wrong:
+        fail(f"{found.target} is not changed, because {wrong}: write the lists as blocks, one item a line", as_json)
+    manifest = _read(found.target, text, where, as_json)
+    seen = frozenset.intersection(*(SEEN[start.source] for start in found.starts))
+    unused = unused_rules(policy, found.recorded, seen, map(str, _commands(found, where))) if before else ()
+    refused = _still_refused(learned, manifest, where) if found.is_program else ()
+    deletes = any(line.rule.domain == "fs" and line.rule.action == "delete" for line in learned.lines)
+    if deletes and class_fits(policy.max_effect, "write_limited"):
+        keys = "`max_side_effect_class: full`, `approvals: {delete: session}` and a `budget`"
+        notes.append(f"it deleted or renamed files: where you allow that, the policy needs {keys}")
+    if found.is_program and (missing := _uncreated(learned, manifest)):
+        listed = ", ".join(where.short(path) for path in missing[:_MOST_NAMED]) + " …" * (len(missing) > _MOST_NAMED)
+        why = "a program creates files only in directories that are there and that it may write"
+        notes.append(f"{why}: make these first: {listed}")
+    if text != before and found.target.with_name(LOCK_FILE).exists():
+        notes.append("licet.lock is about the policy as it was: run `licet lock` after the review")
+    return Draft(found, found.target, before, text, learned, added, manifest, unused, refused, tuple(notes))
+
+
+def _created(found: Found) -> frozenset[str]:
+    """The files that were written and are not there, such as temporary ones, where their directory is."""
+    written = (use.target for use, _ in found.recorded.used.values() if use.domain == "fs" and use.action == "write")
+    gone = (path for path in written if not os.path.lexists(path))
+    return frozenset(path for path in gone if os.path.isdir(os.path.dirname(path)))
+
+
+def _uncreated(learned: Learned, manifest: Manifest) -> list[str]:
+    """The files that the next run cannot create: no rule is about a directory of theirs that is there."""
+    rules = [rule.capability for layer in manifest.layers for rule in layer.allows]
+    places = {rule.key for rule in rules if rule.domain == "fs" and rule.action != "read" and os.path.isdir(rule.key)}
+    written = (use for use in learned.wanted if use.domain == "fs" and use.action == "write")
+    gone = (use for use in written if not os.path.lexists(use.target))
+    return [use.target for use in gone if places.isdisjoint(use.keys)]
+
+
+def _whereabouts(found: Found, as_json: bool) -> Whereabouts:
+    places = {(start.workdir, start.home) for start in found.starts}
+    if len(places) > 1:
+        listed = ", ".join(visible(workdir) for workdir, _ in sorted(places))
+        fail(f"the recordings are of different directories, {listed}: name those of one of them", as_json)
+    return Whereabouts(*places.pop())
+
+
+def _agent(found: Found) -> str:
+    start = found.starts[0]
+    named = start.agent or os.path.basename(start.command[0] if start.command else "")
+    return named if re.fullmatch(NAME_PATTERN, named) else "program"
+
+
+def policy_text(target: Path, as_json: bool) -> str:
+    """The text of a policy file; empty if there is none. Exits with 1 if it cannot be read."""
+    if not os.path.lexists(target):
+        return ""
+    if target.suffix == ".json":
+        fail(f"{target} is JSON, which has no comments: `licet learn` writes YAML", as_json)
+    try:
+        return read_regular(target, MOST_BYTES).decode()
+    except (OSError, ValueError) as wrong:
+        fail(f"{target} cannot be read: {wrong}", as_json)
+
+
+def _read(target: Path, text: str, where: Whereabouts, as_json: bool) -> Manifest:
+    policy = review(target, places=Places(where.workdir, where.home), draft=text)
+    errors = [problem for problem in policy.problems if problem.severity == "error"]
+    if policy.kind == "workspace" and not errors:
+        fail(f"{target} is a workspace without an agent: name the policy to write with --manifest", as_json)
+    # A lock of another version is to be made again after the review; nothing is run here.
+    errors = [problem for problem in errors if os.path.basename(problem.origin.file) != LOCK_FILE]
+    manifest = policy.manifest or policy.partial
+    if errors or manifest is None:
+        refuse(errors, as_json)
+    return manifest
+
+
+# Lines of the file ----------------------------------------------------------------------------------------------------
+
+_KEYS = {
+    ("fs", "read"): ("fs_reach", "read"),
+    ("fs", "write"): ("fs_reach", "write"),
+    ("process", "exec"): ("process", "allowed_binaries"),
+    ("env", "read"): ("env",),
+    ("secret", "read"): ("secrets",),
+    ("tool", "call"): ("tools",),
+    ("connector", "use"): ("connectors",),
+}
+_ORDER = ("tools", "process", "fs_reach", "env", "secrets", "connectors", "storage", "grants", "deny")
+
+
+def _entries(
+    found: Found, lines: Sequence[Line], policy: Manifest, where: Whereabouts, text: str
+) -> tuple[list[Entry], list[str]]:
+    """The entries that a file lacks, in the order of its keys, and notes about what is not written."""
+    entries = list(_program_entries(found, lines, policy, where)) if found.is_program else []
+    entries += [_entry(line, policy, where) for line in lines]
+    sensitive = [entry for entry in entries if entry.off]
+    notes = []
+    if len(sensitive) > _MOST_SENSITIVE:
+        more = len(sensitive) - _MOST_SENSITIVE
+        notes.append(f"{more} more sensitive lines are not written: --json lists them")
+        entries = [entry for entry in entries if entry not in sensitive[_MOST_SENSITIVE:]]
+    known = commented_out(text)
+    entries = [entry for entry in entries if not (entry.off and entry.text in known)]
+    return sorted(entries, key=lambda one: (_ORDER.index(one.key[0]), one.key, one.off)), notes
+
+
+def _program_entries(found: Found, lines: Sequence[Line], policy: Manifest, where: Whereabouts) -> list[Entry]:
+    """The command itself, and the variables without which most programs find nothing. No recording shows these."""
+    layers = [layer for layer in policy.layers if layer.kind == "manifest"]
+    allowed = CapabilitySet(rule.capability for layer in layers for rule in layer.allows)
+    entries = []
+    for rule in _commands(found, where):
+        if not allowed.has(rule) and all(line.rule != rule for line in lines):
+            name = where.short(rule.key)
+            entries.append(Entry(("process", "allowed_binaries"), name, "the command that was recorded"))
+    variables = {"PATH": "variables are not recorded; programs find others by this one"}
+    if any(line.kind == "allow" and where.short(line.rule.key).startswith("~") for line in lines):
+        variables["HOME"] = "files below the home were used"
+    for name, why in variables.items():
+        if not allowed.has(Capability(f"env:read:{name}")):
+            entries.append(Entry(("env",), name, why))
+    return entries
+
+
+def _commands(found: Found, where: Whereabouts) -> list[Capability]:
+    """The commands of the recordings, as they were given."""
+    rules = []
+    for command in sorted({start.command[0] for start in found.starts if start.command}):
+        word = os.path.normpath(os.path.join(where.workdir, command)) if "/" in command else command
+        with suppress(Malformed):  # a name that no rule can have
+            rules.append(Capability(f"process:exec:{word}"))
+    return rules
+
+
+def _entry(line: Line, policy: Manifest, where: Whereabouts) -> Entry:
+    rule, short = line.rule, _shortened(where)
+    comment = f"{line.calls}: {line.why}" if line.why else line.calls
+    if line.kind == "deny":
+        return Entry(("deny",), short(rule), comment)
+    key: tuple[str, ...] = _KEYS.get((rule.domain, rule.action), ("grants",))
+    if line.kind == "sensitive" and rule.domain != "tool":
+        key = ("grants",)
+    if rule.domain == "fs" and rule.action == "write" and not class_fits(policy.max_effect, "write_limited"):
+        key = ("grants",)  # at this class, `fs_reach.write` would allow deletes too
+    if rule.domain == "storage":
+        key = ("storage",)
+    text = short(rule) if key == ("grants",) else where.short(rule.scope) if rule.domain == "fs" else rule.scope
+    if key == ("process", "allowed_binaries"):
+        text = where.short(rule.scope)
+    return Entry(key, text, comment, off=line.kind == "sensitive")
+
+
+def _shortened(where: Whereabouts) -> Any:
+    def short(rule: Capability) -> str:
+        if rule.domain not in ("fs", "process") or not rule.key.startswith("/"):
+            return str(rule)
+        return f"{rule.domain}:{rule.action}:{where.short(rule.key)}"
+
+    return short
+
+
+def _still_refused(learned: Learned, manifest: Manifest, where: Whereabouts) -> tuple[str, ...]:
+    """What was used and would still be refused: by a workspace, by a class, or since policy is never written."""
+    policy = with_commands(closed_to_grants(manifest, where.workdir))
+    reach = reach_of(policy, COMMANDS)
+    held = reach.grant if reach is not None else CapabilitySet()
+    return tuple(str(use) for use in learned.wanted if use.domain in SEEN["program"] and not held.has(use))

@@ -1,0 +1,101 @@
+"""Reads recordings for `licet learn`, and finds the policy that each of them is about."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from licet.assemble.state import state_directory
+from licet.core.algebra.scope import visible
+from licet.core.review.learn import Recorded
+from licet.core.review.recording import BadRecording, RecordingStart, recording_start, touch
+from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
+from licet.surfaces.cli.discovery import find_policy
+from licet.surfaces.cli.output import fail, show
+
+RECORDINGS = "recordings"
+_STEP = 20_000  # lines between two changes of the progress bar
+
+
+class Found(Struct):
+    """The recordings that are about one policy."""
+
+    target: Path
+    starts: list[RecordingStart]
+    files: list[Path]
+    recorded: Recorded
+
+    @property
+    def is_program(self) -> bool:
+        """Whether all of them are of programs, which `licet run` starts."""
+        return all(start.source == "program" for start in self.starts)
+
+
+def recordings_of(manifest: Path | None) -> list[Path]:
+    """All recordings of a workspace: of the directory of a policy, or of the current one."""
+    folder = state_directory(policy_root(manifest) if manifest is not None else Path.cwd()) / RECORDINGS
+    return sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
+
+
+def read_recordings(paths: Sequence[Path], manifest: Path | None, as_json: bool) -> list[Found]:
+    """Read recordings and group them by policy; exits with 1 if one cannot be read."""
+    found: dict[str, Found] = {}
+    with _progress(paths) as tell:
+        for path in paths:
+            try:
+                with path.open("rb") as file:
+                    _read(path, file, manifest, found, tell)
+            except OSError as wrong:
+                fail(f"{path} cannot be read: {wrong.strerror}", as_json)
+            except BadRecording as wrong:
+                fail(str(wrong), as_json)
+    return [one for _, one in sorted(found.items())]
+
+
+def _read(path: Path, lines: Iterable[bytes], manifest: Path | None, found: dict[str, Found], tell: Any) -> None:
+    number, size = 0, 0
+    for number, line in enumerate(lines, 1):
+        try:
+            if number == 1:
+                start = recording_start(line)
+                target = manifest or _target(start)
+                group = found.setdefault(os.path.abspath(target), Found(target, [], [], Recorded()))
+                group.starts.append(start)
+                group.files.append(path)
+                add = group.recorded.add
+            else:
+                add(touch(line))
+        except BadRecording as wrong:
+            if number > 1 and not line.endswith(b"\n"):  # what was recording was ended while it wrote
+                show(f"licet: the last line of {path} is incomplete, and left out", err=True, colour="yellow")
+                break
+            raise BadRecording(f"{visible(str(path))}:{number}: {wrong}") from None
+        size += len(line)
+        if number % _STEP == 0:
+            tell(size)
+            size = 0
+    tell(size)
+    if not number:
+        raise BadRecording(f"{visible(str(path))}: it is empty")
+
+
+def _target(start: RecordingStart) -> Path:
+    if start.manifest:
+        return Path(start.manifest)
+    return find_policy() or Path(POLICY_DIRECTORY, WORKSPACE_FILE)
+
+
+@contextmanager
+def _progress(paths: Sequence[Path]) -> Iterator[Any]:
+    """A function that is told how many bytes were read; it draws a bar if standard error is a terminal."""
+    total = sum(path.stat().st_size for path in paths if path.is_file())
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda size: None
+        return
+    with click.progressbar(length=total, label="reading recordings", file=sys.stderr) as bar:
+        yield bar.update

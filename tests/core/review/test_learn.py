@@ -1,0 +1,305 @@
+"""`learn`: the rules that recordings need, and nothing beyond what is said about generalising."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+from licet.core.review.learn import Learned, Recorded, Surroundings, learn, use_of_text
+from licet.core.review.recording import BadRecording, Touch
+from licet.core.review.sensitive import Whereabouts, above_each, is_wide_directory, why_path, why_sensitive
+
+WORKDIR, HOME = "/home/me/w", "/home/me"
+WHERE = Whereabouts(WORKDIR, HOME)
+SUFFIXES = {"github.io", "co.uk"}
+
+
+def recorded(touches: Iterable[Touch]) -> Recorded:
+    found = Recorded()
+    for one in touches:
+        found.add(one)
+    return found
+
+
+def touches(*uses: str) -> list[Touch]:
+    """Uses; `!` before one says that it was refused."""
+    return [
+        Touch(
+            time=1,
+            call="process 1",
+            tool="make",
+            use=use.lstrip("!"),
+            outcome="refused" if use.startswith("!") else "used",
+        )
+        for use in uses
+    ]
+
+
+def learned(*uses: str, around: Surroundings | None = None) -> Learned:
+    return learn(recorded(touches(*uses)), around or Surroundings(WHERE))
+
+
+def rules(found: Learned, kind: str = "allow") -> list[str]:
+    return [str(line.rule) for line in found.lines if line.kind == kind]
+
+
+def reads(*paths: str) -> list[str]:
+    return [f"fs:read:{path}" for path in paths]
+
+
+# Generalising ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("used", "expected"),
+    [
+        ("/srv/d/a /srv/d/b", "/srv/d/a /srv/d/b"),
+        ("/srv/d/a /srv/d/b /srv/d/c", "/srv/d"),
+        ("/srv/a /srv/b /srv/c", "/srv/a /srv/b /srv/c"),  # never a top-level directory
+        ("/a /b /c", ""),  # they may be top-level directories
+        ("/home/me/a /home/me/b /home/me/c", "/home/me/a /home/me/b /home/me/c"),  # never the home
+        # Outside of the working directory it does not repeat.
+        (
+            "/srv/d/1/a /srv/d/1/b /srv/d/1/c /srv/d/2/a /srv/d/2/b /srv/d/2/c /srv/d/3/a /srv/d/3/b /srv/d/3/c",
+            "/srv/d/1 /srv/d/2 /srv/d/3",
+        ),
+        # Inside it does, up to the working directory.
+        (
+            " ".join(f"{WORKDIR}/{one}/{other}" for one in "xyz" for other in "abc"),
+            WORKDIR,
+        ),
+        (f"{WORKDIR}/x/a {WORKDIR}/y/a {WORKDIR}/z/a", f"{WORKDIR}/x/a {WORKDIR}/y/a {WORKDIR}/z/a"),
+        # A directory that was listed is covered as a whole.
+        ("/srv/d /srv/d/x/y", "/srv/d"),
+        # No directory is made of the siblings of something sensitive.
+        (
+            f"{WORKDIR}/a {WORKDIR}/b {WORKDIR}/c {WORKDIR}/.env",
+            f"{WORKDIR}/a {WORKDIR}/b {WORKDIR}/c",
+        ),
+        (
+            f"{WORKDIR}/x/a {WORKDIR}/x/b {WORKDIR}/x/c {WORKDIR}/x/y/id_rsa",
+            " ".join(f"{WORKDIR}/x/{n}" for n in "abc"),
+        ),
+    ],
+)
+def test_siblings_become_their_directory(used: str, expected: str) -> None:
+    assert rules(learned(*reads(*used.split()))) == reads(*expected.split())
+
+
+def test_reads_and_writes_are_counted_apart() -> None:
+    found = learned("fs:write:/srv/d/a", "fs:write:/srv/d/b", *reads("/srv/d/c", "/srv/d/d", "/srv/d/e"))
+    assert rules(found) == ["fs:read:/srv/d", "fs:write:/srv/d/a", "fs:write:/srv/d/b"]
+
+
+def test_a_file_that_is_gone_becomes_its_directory() -> None:
+    created = frozenset({f"{WORKDIR}/out/tmp1", f"{WORKDIR}/keys/tmp2", "/home/me/tmp3"})
+    around = Surroundings(WHERE, created=created)
+    uses = [f"fs:{action}:{path}" for path in sorted(created) for action in ("read", "write")]
+    found = learned(*uses, f"fs:read:{WORKDIR}/keys/id_rsa", around=around)
+    assert [rule for rule in rules(found) if "write" in rule] == [
+        f"fs:write:{path}" for path in ("/home/me/tmp3", f"{WORKDIR}/keys/tmp2", f"{WORKDIR}/out")
+    ]
+    assert f"fs:read:{WORKDIR}/out/tmp1" in rules(found)
+
+
+def test_no_directory_is_made_of_the_siblings_of_what_was_refused() -> None:
+    found = learned(*reads("/srv/d/a", "/srv/d/b", "/srv/d/c"), "!fs:read:/srv/d/e")
+    assert rules(found) == reads("/srv/d/a", "/srv/d/b", "/srv/d/c")
+    assert found.refused == 1
+
+
+def test_a_use_that_was_refused_once_and_happened_later_counts() -> None:
+    assert rules(learned("!fs:read:/srv/d/a", "fs:read:/srv/d/a")) == ["fs:read:/srv/d/a"]
+
+
+HOSTS = [f"network:https:get@{name}:443" for name in ("a.x.org", "b.x.org", "c.x.org")]
+
+
+@pytest.mark.parametrize(
+    ("uses", "expected"),
+    [
+        (HOSTS, ["network:read:https://*.x.org:443"]),
+        (HOSTS[:2], ["network:read:https://a.x.org:443", "network:read:https://b.x.org:443"]),
+        ([*HOSTS, "!network:https:get@d.x.org:443"], [f"network:read:https://{n}.x.org:443" for n in "abc"]),
+        (
+            [use.replace("x.org", "github.io") for use in HOSTS],
+            [f"network:read:https://{n}.github.io:443" for n in "abc"],
+        ),
+        ([use.replace("x.org", "org") for use in HOSTS], [f"network:read:https://{n}.org:443" for n in "abc"]),
+    ],
+)
+def test_host_names_are_generalised_only_on_demand(uses: list[str], expected: list[str]) -> None:
+    assert "*" not in "".join(rules(learned(*uses)))
+    assert rules(learned(*uses, around=Surroundings(WHERE, is_suffix=SUFFIXES.__contains__))) == expected
+
+
+def test_methods_with_one_effect_are_one_rule() -> None:
+    found = learned("network:https:get@x.org:443", "network:https:head@x.org:443", "network:https:put@x.org:443")
+    assert rules(found) == ["network:read:https://x.org:443", "network:write:https://x.org:443"]
+    assert found.effect == "write_limited"
+
+
+# Sensitive uses, and those that need no line --------------------------------------------------------------------------
+
+
+def test_a_sensitive_path_in_a_listed_directory_is_denied() -> None:
+    found = learned(*reads(WORKDIR, f"{WORKDIR}/.env", f"{WORKDIR}/a"))
+    assert rules(found) == [f"fs:read:{WORKDIR}"]
+    assert rules(found, "sensitive") == [f"fs:read:{WORKDIR}/.env"]
+    assert rules(found, "deny") == [f"fs:*:{WORKDIR}/.env"]
+
+
+def test_deletes_are_left_to_a_person_and_make_no_class() -> None:
+    found = learned(f"fs:delete:{WORKDIR}/x/a")
+    assert (rules(found), rules(found, "sensitive")) == ([], [f"fs:delete:{WORKDIR}/x/a"])
+    assert found.effect == "read_only"
+
+
+PROGRAM = Surroundings(WHERE, readable=("/usr", "/proc", "/dev/null"), scratch=("/tmp", "/var/tmp"))
+
+
+@pytest.mark.parametrize(
+    ("uses", "expected"),
+    [
+        (["fs:read:/usr/lib/x"], []),
+        (["fs:write:/usr/lib/x"], ["fs:write:/usr/lib/x"]),
+        (["fs:read:/tmp", "fs:write:/tmp/x", "fs:read:/tmp/x/y", "fs:delete:/tmp/x"], []),
+        (["fs:read:/tmp/of/others"], ["fs:read:/tmp/of/others"]),
+        (["storage:write:session"], []),
+        (["storage:write:personality"], ["storage:write:personality"]),
+    ],
+)
+def test_what_every_program_has_needs_no_line(uses: list[str], expected: list[str]) -> None:
+    found = learned(*uses, around=PROGRAM)
+    assert rules(found) == expected
+    assert not rules(found, "sensitive")
+
+
+def test_what_the_policy_denies_and_what_no_rule_can_name_is_left_out() -> None:
+    around = Surroundings(WHERE, denied=CapabilitySet(("fs:*:/srv/d/a",)))
+    uses = ("fs:read:/srv/d/a", "fs:read:/srv/d/b*", "fs:read:/srv/d/c", "fs:read:/srv/d/d[redacted TOKEN]")
+    found = learned(*uses, around=around)
+    assert rules(found) == ["fs:read:/srv/d/c"]
+    assert [(one.what, one.why.partition(":")[0]) for one in found.left_out] == [
+        ("fs:read:/srv/d/a", "the policy denies it"),
+        ("fs:read:/srv/d/b*", "no rule can name it"),
+        ("fs:read:/srv/d/d[redacted TOKEN]", "a secret was taken out of it"),
+    ]
+
+
+@pytest.mark.parametrize("use", ["", "fs", "fs:read:relative", "fs:eat:/x", "network:https:get@*:443", "tool:call:*"])
+def test_a_line_without_a_use_is_refused(use: str) -> None:
+    with pytest.raises(BadRecording, match="is no use"):
+        recorded(touches(use))
+
+
+# Calls ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("calls", "text"),
+    [
+        ([("process 3", "git", 1)], "1 read by git, process 3"),
+        ([("process 3", "git", 12)], "12 reads by git, process 3"),
+        ([("process 3", "git", 2), ("process 2", "sh", 1)], "3 reads by git and 1 more, first process 3"),
+        ([("process 3", "a\nb", 1)], "1 read by a\\u000ab, process 3"),
+        ([("process 3", "x" * 99, 1)], f"1 read by {'x' * 60}…, process 3"),
+    ],
+)
+def test_a_line_cites_its_calls(calls: list[tuple[str, str, int]], text: str) -> None:
+    lines = [
+        Touch(time=time, call=call, tool=tool, use="fs:read:/srv/d/a", count=count)
+        for time, (call, tool, count) in enumerate(calls)
+    ]
+    for order in (lines, lines[::-1]):
+        (line,) = learn(recorded(order), Surroundings(WHERE)).lines
+        assert line.calls == text
+
+
+# Properties -----------------------------------------------------------------------------------------------------------
+
+NAMES = ["a", "b", "c", "d", ".env", ".ssh", ".config", "id_rsa"]
+ROOTS = [WORKDIR, HOME, "/etc", "/srv/data", ""]
+paths = st.builds(
+    lambda root, parts: "/".join([root, *parts]) or "/",
+    st.sampled_from(ROOTS),
+    st.lists(st.sampled_from(NAMES), max_size=3),
+)
+hosts = st.sampled_from(
+    ["a.x.org", "b.x.org", "c.x.org", "x.org", "a.github.io", "localhost", "10.0.0.1", "169.254.169.254"]
+)
+uses = st.one_of(
+    st.builds("fs:{}:{}".format, st.sampled_from(["read", "read", "write", "delete"]), paths),
+    st.builds("network:https:{}@{}:443".format, st.sampled_from(["get", "post", "delete", "other"]), hosts),
+    st.builds("process:exec:{}".format, st.sampled_from(["/usr/bin/git", "git", "/srv/data/run"])),
+)
+lines = st.builds(
+    Touch,
+    time=st.integers(0, 9),
+    call=st.sampled_from(["process 1", "process 2"]),
+    tool=st.sampled_from(["make", "git"]),
+    use=uses,
+    outcome=st.sampled_from(["used", "used", "used", "refused"]),
+    count=st.integers(1, 3),
+)
+recordings = st.lists(lines, max_size=30)
+
+
+@given(recordings)
+def test_every_ordinary_use_is_covered_and_nothing_sensitive(touched: list[Touch]) -> None:
+    found = learn(recorded(touched), Surroundings(WHERE))
+    used = {use_of_text(one.use) for one in touched if one.outcome == "used"}
+    directories = above_each(use.target.rpartition("/")[0] for use in used if use.domain == "fs")
+    sensitive = {use for use in used if why_sensitive(use, WHERE, directories)}
+    held = CapabilitySet(rules(found), rules(found, "deny"))
+    assert [str(use) for use in used - sensitive if not held.has(use)] == []
+    assert [str(use) for use in sensitive if held.has(use)] == []
+    assert set(found.wanted) == used - sensitive
+    assert all(any(line.kind == "sensitive" and _covers(line.rule, use) for line in found.lines) for use in sensitive)
+
+
+def _covers(rule: object, use: Use) -> bool:
+    return CapabilitySet((str(rule),)).has(use)
+
+
+@given(recordings)
+def test_no_rule_covers_more_than_is_said_about_generalising(touched: list[Touch]) -> None:
+    found = learn(recorded(touched), Surroundings(WHERE))
+    used = {use_of_text(one.use) for one in touched if one.outcome == "used"}
+    refused = {use_of_text(one.use) for one in touched if one.outcome == "refused"} - used
+    directories = above_each(use.target.rpartition("/")[0] for use in used if use.domain == "fs")
+    avoided = {
+        use.target
+        for use in used | refused
+        if use.domain == "fs" and use.effect != "delete" and (use in refused or why_sensitive(use, WHERE, directories))
+    }
+
+    def is_fine(path: str, action: str) -> bool:
+        mine = {use.target for use in used if use.domain == "fs" and use.action == action}
+        if path in mine:
+            return True
+        below = {"/".join(one.split("/")[: path.count("/") + 2]) for one in mine if one.startswith(f"{path}/")}
+        inner = path == WORKDIR or path.startswith(f"{WORKDIR}/")
+        siblings = [one for one in below if one in mine or (inner and is_fine(one, action))]
+        apart = any(one == path or one.startswith(f"{path}/") for one in avoided)
+        return len(siblings) >= 3 and not (apart or is_wide_directory(path, WHERE) or why_path(path, WHERE, {path}))
+
+    for line in found.lines:
+        if line.kind == "allow" and line.rule.domain == "fs":
+            assert is_fine(line.rule.key, line.rule.action), str(line.rule)
+            assert line.rule.action != "delete"
+        elif line.kind == "allow" and line.rule.domain == "network":
+            assert line.rule.key in {use.target for use in used if use.domain == "network"}
+            assert line.rule.port == 443
+
+
+@given(recordings, st.randoms(use_true_random=False))
+def test_the_order_of_lines_does_not_matter(touched: list[Touch], chance: random.Random) -> None:
+    shuffled = list(touched)
+    chance.shuffle(shuffled)
+    around = Surroundings(WHERE, is_suffix=SUFFIXES.__contains__)
+    assert learn(recorded(shuffled), around) == learn(recorded(touched), around)
