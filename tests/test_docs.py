@@ -9,10 +9,16 @@ import pytest
 from click.testing import CliRunner
 
 import licet as licet_package
+from licet.sandbox import probe
 from licet.surfaces.cli.app import licet
 
+from walkthrough import Written, play, steps
+
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PLAYED_MARK = "<!-- played: "
+# A page that is played from an empty directory: its commands belong together.
+PLAYED = sorted(page for page in (ROOT / "docs").rglob("*.md") if PLAYED_MARK in page.read_text("utf-8"))
+PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - set(PLAYED))
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_dir())
 RECEIPT = re.compile(r"r-[0-9a-f]{8}-\d+")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -68,6 +74,14 @@ def test_the_pages_hold_examples_of_both_kinds() -> None:
     assert len(COMMANDS) >= 4
 
 
+@pytest.mark.skipif(bool(probe.support().missing("restricted")), reason="no walls here")
+@pytest.mark.parametrize("page", PLAYED, ids=[page.name for page in PLAYED])
+def test_a_page_can_be_followed_from_an_empty_directory(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert play(page, tmp_path, monkeypatch) >= 2
+
+
 PUBLIC = {"licet", "licet.adapters", "licet.events", "licet.handles", "licet.ports", "licet.testing", "licet.tools"}
 
 
@@ -86,13 +100,15 @@ def internal_imports(source: str) -> list[str]:
 
 def test_no_page_and_no_example_imports_internals() -> None:
     agents = [(path.name, path.read_text("utf-8")) for path in sorted((ROOT / "examples").rglob("*.py"))]
-    assert [(name, found) for name, body in (*PYTHON, *agents) for found in internal_imports(body)] == []
+    played = [(step.name, step.text) for page in PLAYED for step in steps(page) if isinstance(step, Written)]
+    written = [(name, text) for name, text in played if name.endswith(".py")]
+    assert [(name, found) for name, body in (*PYTHON, *agents, *written) for found in internal_imports(body)] == []
     assert len(agents) > 5
 
 
 def test_no_page_names_an_internal_module() -> None:
     packages = "assemble|backends|core|declare|guard|modules|policy_files|sandbox|surfaces"
-    for page in PAGES:
+    for page in [*PAGES, *PLAYED]:
         assert re.findall(rf"`licet\.(?:{packages})\b[^`]*`", page.read_text("utf-8")) == [], page.name
 
 

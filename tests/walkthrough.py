@@ -1,0 +1,100 @@
+"""Plays a page of the documentation: its files are written, its commands run, and their output is compared.
+
+A block with a title is a file: ```` ```python title="tools.py" ````. A `console` block has commands after `$`, and the
+output of each. `…` in an output stands for any text in its line. The ids of receipts and requests differ from run to
+run: the first time that one is shown it may be any, and after that it is the same one, in commands too.
+"""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from licet.surfaces.cli.app import licet
+
+_BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
+_ID = re.compile(r"\b(?:r-[0-9a-f]{8}-\d+|a-[0-9a-f]{12})\b")
+HOME = "/home/me/desk"  # where a page says that it is played
+
+
+class Written(NamedTuple):
+    """A file that the reader writes."""
+
+    name: str
+    text: str
+
+
+class Typed(NamedTuple):
+    """A command that the reader types, and what the page shows of its output."""
+
+    command: str
+    output: str
+
+
+def steps(page: Path) -> Iterator[Written | Typed]:
+    """What the reader of a page does, in order."""
+    for language, title, body in _BLOCK.findall(page.read_text("utf-8")):
+        if title:
+            yield Written(title, body)
+        elif language == "console":
+            for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+                command, _, output = part.partition("\n")
+                yield Typed(command, output)
+
+
+def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Do what a page says in an empty directory, and return the number of commands."""
+    here = folder / Path(HOME).name
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.setenv(name, "me@example.com")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    ids: dict[str, str] = {}
+    typed = 0
+    for step in steps(page):
+        if isinstance(step, Written):
+            file = here / step.name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(step.text, "utf-8")
+        else:
+            typed += 1
+            said = _run(_ID.sub(lambda found: ids[found[0]], step.command)).replace(str(here), HOME)
+            _compare(step, said, ids)
+    return typed
+
+
+def _run(command: str) -> str:
+    """The output of a command. What licet itself prints is taken in this process: that is quicker."""
+    if command.startswith("licet "):
+        result = CliRunner().invoke(licet, shlex.split(command, comments=True)[1:], catch_exceptions=False)
+        assert result.exit_code in (0, 1), result.output
+        return result.output
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30, check=True)
+    return done.stdout + done.stderr
+
+
+def _compare(step: Typed, said: str, ids: dict[str, str]) -> None:
+    shown = step.output.rstrip()
+    pattern, groups = "", []
+    for piece in re.split(rf"(…|{_ID.pattern})", shown):
+        if piece == "…":
+            pattern += r"[^\n]*"
+        elif not _ID.fullmatch(piece):
+            pattern += re.escape(piece)
+        elif piece in ids:
+            pattern += re.escape(ids[piece])
+        elif piece in groups:
+            pattern += f"(?P=i{groups.index(piece)})"
+        else:
+            groups.append(piece)
+            pattern += f"(?P<i{len(groups) - 1}>{_ID.pattern})"
+    found = re.fullmatch(pattern, said.rstrip())
+    assert found, f"$ {step.command}\n{said}\n--- the page shows\n{shown}"
+    ids |= {piece: found[f"i{at}"] for at, piece in enumerate(groups)}
