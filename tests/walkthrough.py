@@ -1,7 +1,7 @@
 """Plays a page of the documentation: its files are written, its commands run, and their output is compared.
 
 A block with a title is a file: ```` ```python title="tools.py" ````. A `console` block has commands after `$`, and the
-output of each. `…` in an output stands for any text in its line. The ids of receipts and requests differ from run to
+output of each. `…` in an output stands for any text in its line, and alone for any lines. The ids of receipts and requests differ from run to
 run: the first time that one is shown it may be any, and after that it is the same one, in commands too.
 """
 
@@ -82,9 +82,11 @@ def _run(command: str) -> str:
 
 def _compare(step: Typed, said: str, ids: dict[str, str]) -> None:
     shown = step.output.rstrip()
-    pattern, groups = "", []
-    for piece in re.split(rf"(…|{_ID.pattern})", shown):
-        if piece == "…":
+    pattern, groups = "", list[str]()
+    for piece in re.split(rf"(\0|…|{_ID.pattern})", re.sub(r"^ *…$", "\0", shown, flags=re.MULTILINE)):
+        if piece == "\0":
+            pattern += r"[\s\S]*"
+        elif piece == "…":
             pattern += r"[^\n]*"
         elif not _ID.fullmatch(piece):
             pattern += re.escape(piece)
