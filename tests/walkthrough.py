@@ -1,13 +1,16 @@
 """Plays a page of the documentation: its files are written, its commands run, and their output is compared.
 
 A block with a title is a file: ```` ```python title="tools.py" ````. A `console` block has commands after `$`, and the
-output of each. `…` in an output stands for any text in its line, and alone for any lines. The ids of receipts and requests differ from run to
-run: the first time that one is shown it may be any, and after that it is the same one, in commands too.
+output of each. `…` in an output stands for any text in its line, and alone for any lines. The ids of receipts and
+requests differ from run to run: the first time that one is shown it may be any, and after that it is the same one, in
+commands too.
 """
 
+import os
 import re
 import shlex
 import subprocess
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -52,7 +55,9 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     here = folder / Path(HOME).name
     here.mkdir()
     monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
         monkeypatch.setenv(name, "me@example.com")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -71,13 +76,24 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def _run(command: str) -> str:
-    """The output of a command. What licet itself prints is taken in this process: that is quicker."""
-    if command.startswith("licet "):
-        result = CliRunner().invoke(licet, shlex.split(command, comments=True)[1:], catch_exceptions=False)
+    """The output of a command. Most of licet runs in this process, which is quicker than a new interpreter."""
+    if command.startswith("licet ") and not command.startswith("licet run "):
+        result = CliRunner().invoke(licet, shlex.split(command)[1:], catch_exceptions=False)
         assert result.exit_code in (0, 1), result.output
         return result.output
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30, check=True)
-    return done.stdout + done.stderr
+    path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PATH": path},
+    )
+    assert done.returncode in (0, 125), done.stdout  # 125: `licet run` was refused
+    return done.stdout
 
 
 def _compare(step: Typed, said: str, ids: dict[str, str]) -> None:
