@@ -29,7 +29,8 @@ from licet.surfaces.cli.app import COMMANDS
 from licet.surfaces.cli.app import licet as cli
 from licet.surfaces.cli.schema import schema_of
 
-PAGES = Path(__file__).parent.parent / "docs" / "reference"
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "reference"
 WRITTEN = "<!-- Written by scripts/reference.py from the code. Edit that, and run it. -->\n\n"
 
 
