@@ -1,6 +1,6 @@
 """Writes docs/reference/: the grammar, the codes, the commands, the Python names and the keys of policy files.
 
-    .venv/bin/python scripts/reference.py
+    make reference
 
 What can be read from the code is read from it. What only a person can say (the meaning of a reason, of a scope) is in
 `reference_words.py`, and a word that is missing there stops the script. A test compares the pages with the code.

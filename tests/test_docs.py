@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import licet as licet_package
 from licet.sandbox import probe
 from licet.surfaces.cli.app import licet
-from walkthrough import Written, play, steps
+from walkthrough import Typed, Written, compare, play, steps
 
 ROOT = Path(__file__).parent.parent
 PLAYED_MARK = "<!-- played: "
@@ -81,6 +81,30 @@ def test_a_page_can_be_followed_from_an_empty_directory(
     if f"{PLAYED_MARK}with namespaces" in page.read_text("utf-8") and not probe.support().namespaces:
         pytest.skip("no namespaces here")
     assert play(page, tmp_path, monkeypatch) >= 2
+
+
+@pytest.mark.parametrize(
+    ("shown", "said", "fits"),
+    [
+        ("fine\n", "fine\n", True),
+        ("fine\n", "fine, too\n", False),
+        ("until …\nend", "until noon\nend", True),
+        ("until …\nend", "until noon\nor later\nend", False),
+        ("until\n  …\nend", "until\nnoon\nor later\nend", True),
+        ("r-00000000-1 then r-00000000-1", "r-9e0f2b41-1 then r-9e0f2b41-1", True),
+        ("r-00000000-1 then r-00000000-1", "r-9e0f2b41-1 then r-9e0f2b41-2", False),
+        ("known r-11111111-1", "known r-22222222-1", True),
+        ("known r-11111111-1", "known r-33333333-1", False),
+    ],
+)
+def test_an_output_fits_what_a_page_shows(shown: str, said: str, fits: bool) -> None:
+    ids = {"r-11111111-1": "r-22222222-1"}
+    if fits:
+        compare(Typed("licet", shown), said, ids)
+        assert ids.get("r-00000000-1", "r-9e0f2b41-1") == "r-9e0f2b41-1"
+    else:
+        with pytest.raises(AssertionError, match="the page shows"):
+            compare(Typed("licet", shown), said, ids)
 
 
 PUBLIC = {"licet", "licet.adapters", "licet.events", "licet.handles", "licet.ports", "licet.testing", "licet.tools"}

@@ -24,7 +24,7 @@ def test_the_reference_is_what_the_script_writes(pages: dict[str, str]) -> None:
     kept = {path.name: path.read_text("utf-8") for path in (ROOT / "docs" / "reference").iterdir()}
     assert sorted(kept) == sorted(pages)
     for name, text in pages.items():
-        assert kept[name] == text, f"run `.venv/bin/python scripts/reference.py`: docs/reference/{name} is another text"
+        assert kept[name] == text, f"run `make reference`: docs/reference/{name} is another text"
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
         else:
             typed += 1
             said = _run(_ID.sub(lambda found: ids[found[0]], step.command)).replace(str(here), HOME)
-            _compare(step, said, ids)
+            compare(step, said, ids)
     return typed
 
 
@@ -96,7 +96,8 @@ def _run(command: str) -> str:
     return done.stdout
 
 
-def _compare(step: Typed, said: str, ids: dict[str, str]) -> None:
+def compare(step: Typed, said: str, ids: dict[str, str]) -> None:
+    """Fail if a command printed something else than the page shows; `ids` gets those that are shown first."""
     shown = step.output.rstrip()
     pattern, groups = "", list[str]()
     for piece in re.split(rf"(\0|…|{_ID.pattern})", re.sub(r"^ *…$", "\0", shown, flags=re.MULTILINE)):
