@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import licet as licet_package
 from licet.sandbox import probe
 from licet.surfaces.cli.app import licet
-from walkthrough import Typed, Written, compare, play, steps
+from walkthrough import Run, Typed, Written, compare, play, steps
 
 ROOT = Path(__file__).parent.parent
 PLAYED_MARK = "<!-- played: "
@@ -46,6 +46,12 @@ def folder_of(words: list[str]) -> Path:
 
 PYTHON = [(page.name, body) for page in PAGES for body in blocks(page, "python")]
 COMMANDS = [(page.name, command, output) for page in PAGES for command, output in sessions(page)]
+
+
+def python_of(page: Path) -> list[str]:
+    """The Python files and blocks of a page that is played."""
+    written = [step.text for step in steps(page) if isinstance(step, Written) and step.name.endswith(".py")]
+    return written + [step.source for step in steps(page) if isinstance(step, Run)]
 
 
 @pytest.mark.parametrize(("page", "body"), PYTHON, ids=[name for name, _ in PYTHON])
@@ -125,8 +131,7 @@ def internal_imports(source: str) -> list[str]:
 
 def test_no_page_and_no_example_imports_internals() -> None:
     agents = [(path.name, path.read_text("utf-8")) for path in sorted((ROOT / "examples").rglob("*.py"))]
-    played = [(step.name, step.text) for page in PLAYED for step in steps(page) if isinstance(step, Written)]
-    written = [(name, text) for name, text in played if name.endswith(".py")]
+    written = [(page.name, source) for page in PLAYED for source in python_of(page)]
     assert [(name, found) for name, body in (*PYTHON, *agents, *written) for found in internal_imports(body)] == []
     assert len(agents) > 5
 

@@ -1,9 +1,9 @@
 """Plays a page of the documentation: its files are written, its commands run, and their output is compared.
 
-A block with a title is a file: ```` ```python title="tools.py" ````. A `console` block has commands after `$`, and the
-output of each. `…` in an output stands for any text in its line, and alone for any lines. The ids of receipts and
-requests differ from run to run: the first time that one is shown it may be any, and after that it is the same one, in
-commands too.
+A block with a title is a file: ```` ```python title="tools.py" ````. Other `python` blocks are run. A `console` block
+has commands after `$`, and the output of each. `…` in an output stands for any text in its line, and alone for any
+lines. The ids of receipts and requests differ from run to run: the first time that one is shown it may be any, and
+after that it is the same one, in commands too.
 """
 
 import os
@@ -39,11 +39,19 @@ class Typed(NamedTuple):
     output: str
 
 
-def steps(page: Path) -> Iterator[Written | Typed]:
+class Run(NamedTuple):
+    """Python that runs in the directory of the page."""
+
+    source: str
+
+
+def steps(page: Path) -> Iterator[Written | Typed | Run]:
     """What the reader of a page does, in order."""
     for language, title, body in _BLOCK.findall(page.read_text("utf-8")):
         if title:
             yield Written(title, body)
+        elif language == "python":
+            yield Run(body)
         elif language == "console":
             for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
                 command, _, output = part.partition("\n")
@@ -68,6 +76,8 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
             file = here / step.name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(step.text, "utf-8")
+        elif isinstance(step, Run):
+            exec(compile(step.source, page.name, "exec"), {"__name__": "example"})
         else:
             typed += 1
             said = _run(_ID.sub(lambda found: ids[found[0]], step.command)).replace(str(here), HOME)
