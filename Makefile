@@ -85,6 +85,9 @@ docs: ## the documentation, in site/
 pictures: .venv ## the pictures of the README, drawn again
 	@$(BIN)/python scripts/pictures.py
 
+reference: .venv ## write docs/reference from the code again
+	@$(BIN)/python scripts/reference.py
+
 wheel: .venv ## the distribution files, in dist/
 	@rm -rf dist
 	@report=$$($(BIN)/python -m build --no-isolation 2>&1) || { echo "$$report"; exit 1; }
@@ -101,4 +104,4 @@ clean: ## remove everything that make made
 	@rm -rf .venv .venv-* .venv*.lock dist site mutants .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	@find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo transcripts test check test-all test-user test-interpreters test-peers lint format mutants mutants-sample bench docs pictures wheel lock clean .venv
+.PHONY: help demo transcripts test check test-all test-user test-interpreters test-peers lint format mutants mutants-sample bench docs pictures reference wheel lock clean .venv

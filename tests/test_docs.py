@@ -9,10 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 import licet as licet_package
+from licet.sandbox import probe
 from licet.surfaces.cli.app import licet
+from walkthrough import Run, Typed, Written, compare, play, steps
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PLAYED_MARK = "<!-- played: "
+# A page that is played from an empty directory: its commands belong together.
+PLAYED = sorted(page for page in (ROOT / "docs").rglob("*.md") if PLAYED_MARK in page.read_text("utf-8"))
+PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - set(PLAYED))
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_dir())
 RECEIPT = re.compile(r"r-[0-9a-f]{8}-\d+")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -43,6 +48,12 @@ PYTHON = [(page.name, body) for page in PAGES for body in blocks(page, "python")
 COMMANDS = [(page.name, command, output) for page in PAGES for command, output in sessions(page)]
 
 
+def python_of(page: Path) -> list[str]:
+    """The Python files and blocks of a page that is played."""
+    written = [step.text for step in steps(page) if isinstance(step, Written) and step.name.endswith(".py")]
+    return written + [step.source for step in steps(page) if isinstance(step, Run)]
+
+
 @pytest.mark.parametrize(("page", "body"), PYTHON, ids=[name for name, _ in PYTHON])
 def test_the_python_of_a_page_runs(page: str, body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -68,6 +79,40 @@ def test_the_pages_hold_examples_of_both_kinds() -> None:
     assert len(COMMANDS) >= 4
 
 
+@pytest.mark.skipif(bool(probe.support().missing("restricted")), reason="no walls here")
+@pytest.mark.parametrize("page", PLAYED, ids=[page.name for page in PLAYED])
+def test_a_page_can_be_followed_from_an_empty_directory(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if f"{PLAYED_MARK}with namespaces" in page.read_text("utf-8") and not probe.support().namespaces:
+        pytest.skip("no namespaces here")
+    assert play(page, tmp_path, monkeypatch) >= 2
+
+
+@pytest.mark.parametrize(
+    ("shown", "said", "fits"),
+    [
+        ("fine\n", "fine\n", True),
+        ("fine\n", "fine, too\n", False),
+        ("until …\nend", "until noon\nend", True),
+        ("until …\nend", "until noon\nor later\nend", False),
+        ("until\n  …\nend", "until\nnoon\nor later\nend", True),
+        ("r-00000000-1 then r-00000000-1", "r-9e0f2b41-1 then r-9e0f2b41-1", True),
+        ("r-00000000-1 then r-00000000-1", "r-9e0f2b41-1 then r-9e0f2b41-2", False),
+        ("known r-11111111-1", "known r-22222222-1", True),
+        ("known r-11111111-1", "known r-33333333-1", False),
+    ],
+)
+def test_an_output_fits_what_a_page_shows(shown: str, said: str, fits: bool) -> None:
+    ids = {"r-11111111-1": "r-22222222-1"}
+    if fits:
+        compare(Typed("licet", shown), said, ids)
+        assert ids.get("r-00000000-1", "r-9e0f2b41-1") == "r-9e0f2b41-1"
+    else:
+        with pytest.raises(AssertionError, match="the page shows"):
+            compare(Typed("licet", shown), said, ids)
+
+
 PUBLIC = {"licet", "licet.adapters", "licet.events", "licet.handles", "licet.ports", "licet.testing", "licet.tools"}
 
 
@@ -86,13 +131,14 @@ def internal_imports(source: str) -> list[str]:
 
 def test_no_page_and_no_example_imports_internals() -> None:
     agents = [(path.name, path.read_text("utf-8")) for path in sorted((ROOT / "examples").rglob("*.py"))]
-    assert [(name, found) for name, body in (*PYTHON, *agents) for found in internal_imports(body)] == []
+    written = [(page.name, source) for page in PLAYED for source in python_of(page)]
+    assert [(name, found) for name, body in (*PYTHON, *agents, *written) for found in internal_imports(body)] == []
     assert len(agents) > 5
 
 
 def test_no_page_names_an_internal_module() -> None:
     packages = "assemble|backends|core|declare|guard|modules|policy_files|sandbox|surfaces"
-    for page in PAGES:
+    for page in [*PAGES, *PLAYED]:
         assert re.findall(rf"`licet\.(?:{packages})\b[^`]*`", page.read_text("utf-8")) == [], page.name
 
 

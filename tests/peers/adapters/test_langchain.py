@@ -1,6 +1,8 @@
 """langchain agents and langgraph graphs, with the fake chat model of langchain."""
 
 import asyncio
+import runpy
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -20,6 +22,7 @@ from langgraph.types import Command
 import licet.adapters
 from gates import DONE, WAITS, Behind, gate_of, policy, receipts, signed
 from licet import Gate, tool
+from walkthrough import play
 
 NOTE = {"name": "a", "text": "Sun."}
 THREAD = {"configurable": {"thread_id": "t"}}
@@ -270,3 +273,26 @@ def test_a_tool_that_takes_the_state_of_its_graph_is_an_error() -> None:
 
     with pytest.raises(TypeError, match="`state` from the graph"):
         licet.adapters.governed(stateful, needs=[], effect="read_only")
+
+
+# The documentation ----------------------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "langchain.md"
+
+
+@pytest.mark.parametrize(
+    ("agrees", "answer", "kept"),
+    [
+        (True, ("saved bergen.md", "success"), "Rain."),
+        (False, ("APPROVAL_DENIED: the person who was asked said no", "error"), None),
+    ],
+)
+def test_the_agent_of_the_page_saves_a_note_if_a_person_agrees(
+    agrees: bool, answer: tuple[str, str], kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(PAGE, tmp_path, monkeypatch)
+    model = Model(messages=iter([asks(("save_note", {"name": "bergen.md", "text": "Rain."})), AIMessage("done")]))
+    messages = runpy.run_path("agent.py")["answer"](model, "Save it.", lambda asked: agrees)
+    assert answers({"messages": messages}) == [answer]
+    note = Path("notes/bergen.md")
+    assert (note.read_text("utf-8") if note.exists() else None) == kept

@@ -1,0 +1,329 @@
+"""Writes docs/reference/: the grammar, the codes, the commands, the Python names and the keys of policy files.
+
+    make reference
+
+What can be read from the code is read from it. What only a person can say (the meaning of a reason, of a scope) is in
+`reference_words.py`, and a word that is missing there stops the script. A test compares the pages with the code.
+"""
+
+import ast
+import inspect
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, get_args
+
+import click
+from reference_words import CODES, EXAMPLES, NOT_RULES, REASONS, SCOPES, SHOWN
+
+import licet
+import licet.events
+import licet.handles
+from licet.core.algebra.domains import DEFAULT_PORTS, DOMAINS, EFFECTS, METHODS, NEVER_METHODS
+from licet.core.decision.request import REASON_OF_DOMAIN, Reason
+from licet.guard.result import Code, code_of
+from licet.policy_files.schema import SHAPES
+from licet.surfaces.cli.app import COMMANDS
+from licet.surfaces.cli.app import licet as cli
+from licet.surfaces.cli.schema import schema_of
+
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "reference"
+WRITTEN = "<!-- Written by scripts/reference.py from the code. Edit that, and run it. -->\n\n"
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def code(words: Sequence[str]) -> str:
+    """Words in the type of code, one after the other."""
+    return " ".join(f"`{word}`" for word in words)
+
+
+def grammar() -> str:
+    """The rules and uses: domains, actions, scopes."""
+    rows = [
+        (f"`{name}`", code(tuple(domain.actions)), *SCOPES[name], f"`{REASON_OF_DOMAIN[name]}`")
+        for name, domain in DOMAINS.items()
+    ]
+    spelled = [(f"`{text}`", f"`{licet.Capability(text)}`") for text in EXAMPLES]
+    refused = [(f"`{text}`", _refusal(text)) for text in NOT_RULES]
+    methods = [(f"`{effect}`", code(tuple(method.upper() for method in named))) for effect, named in EFFECTS.items()]
+    return (
+        "# Grammar\n\nYou write a rule in a declaration or a policy file, and want to know how it is spelled. "
+        "[The algebra](../algebra.md) says what rules mean.\n\n"
+        "```text\n"
+        "rule     =  domain ':' action ':' scope\n"
+        "network  =  'network:' action ':' [ method '@' ] [ protocol '://' ] host [ ':' port ]\n"
+        "         |  'network:' action ':' method                            the same as method '@*'\n"
+        "host     =  '*'  |  name  |  '*.' name  |  IPv4  |  '[' IPv6 ']'\n"
+        "path     =  ( '/' | '~' | '${workdir}' ) { '/' component }          itself and everything below\n"
+        f"protocol =  {' | '.join(map(repr, [*DEFAULT_PORTS, 'tcp']))}\n"
+        f"method   =  {' | '.join(map(repr, METHODS))}\n"
+        "```\n\n"
+        "## Domains\n\nThe last column is the reason of a refusal in that domain.\n\n"
+        + table(("domain", "actions", "scope", "example", "reason"), rows)
+        + "\n## Methods\n\n"
+        + table(("effect", "methods"), methods)
+        + "\n`other` is every further method. "
+        + f"{' and '.join(f'`{word.upper()}`' for word in NEVER_METHODS)} are never allowed. "
+        + "A use without a port has that of its protocol: "
+        + ", ".join(f"`{protocol}` {port}" for protocol, port in DEFAULT_PORTS.items())
+        + ".\n\n## Spellings\n\nEach rule has one canonical text, which reports and receipts use.\n\n"
+        + table(("written", "canonical"), spelled)
+        + "\n## What is refused\n\n"
+        + table(("written", "answer"), refused)
+    )
+
+
+def _refusal(text: str) -> str:
+    try:
+        licet.Capability(text)
+    except licet.Malformed as wrong:
+        return str(wrong)
+    raise SystemExit(f"`{text}` was expected to be refused")
+
+
+def codes() -> str:
+    """Reasons, result codes and events."""
+    reasons = [(f"`{reason}`", _code_of(reason), REASONS[reason]) for reason in get_args(Reason)[1:]]
+    events = [
+        (f"`{name}`", (inspect.getdoc(getattr(licet.events, name)) or "").removeprefix("Event: "))
+        for name in licet.events.__all__
+        if name not in ("CallEvent", "Event", "Happened", "Observer")
+    ]
+    return (
+        "# Codes\n\nYou have a refusal, and want to know what its reason means. `result.reason` is one of these words, "
+        "and so is `reason` in receipts and events. `licet explain RECEIPT` says which line decided.\n\n## Reasons\n\n"
+        "`code` is `result.code`. A call that is allowed has the reason `ALLOWED`, and the code `ok`.\n\n"
+        + table(("reason", "code", "meaning"), reasons)
+        + "\n## Codes of a result\n\n"
+        + table(("code", "meaning"), [(f"`{word}`", CODES[word]) for word in get_args(Code)])
+        + "\n## Events\n\nThe classes of `licet.events`; [Events](../calls.md#events) has their fields.\n\n"
+        + table(("event", "when"), [(name, f"{when[:1].upper()}{when[1:]}") for name, when in events])
+        + "\nThe codes of `licet lint` are in [Linting tools](../lint.md#codes).\n"
+    )
+
+
+def _code_of(reason: Reason) -> str:
+    every = get_args(Reason)
+    if reason in REASON_OF_DOMAIN.values() and reason not in ("TOOL_NOT_IN_BUNDLE", "CONNECTOR_NOT_ALLOWED"):
+        return "`denied`, or in the tool `execution_failed`"
+    running = every[every.index("HOST_NOT_ALLOWED") : every.index("FROZEN")]
+    return "`execution_failed`" if reason in running and reason != "LIMIT_TIME" else f"`{code_of(reason)}`"
+
+
+def commands() -> str:
+    """The help of every command."""
+    parts = ["# Command line\n\nWhat `licet COMMAND --help` prints. [Commands](../commands.md) says more.\n"]
+    for title, text in _helps(cli, "licet"):
+        parts.append(f"\n{'##' if title.count(' ') < 2 else '###'} {title}\n\n```text\n{text}\n```\n")
+    return "".join(parts)
+
+
+def _helps(command: click.Command, path: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    context = click.Context(command, parent, info_name=path.rpartition(" ")[2], terminal_width=80)
+    context.help_option_names = ["-h", "--help"]
+    yield path, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    if isinstance(command, click.Group):
+        for name in COMMANDS if command is cli else command.list_commands(context):
+            found = command.get_command(context, name)
+            if found is None:
+                raise SystemExit(f"no command {path} {name}")
+            yield from _helps(found, f"{path} {name}", context)
+
+
+def names() -> str:
+    """Every public name of `licet` and of `licet.handles`, with its docstring."""
+    opening = (
+        "# Python\n\nYou import something from `licet`, and want to know what it takes. These are all public names of "
+        "the package; [Calling tools](../calls.md) and [Declaring tools](../declare.md) show how they are used. "
+        "Besides them, `licet.events` ([codes](codes.md#events)), `licet.handles`, "
+        "`licet.ports` ([backends](../backends.md)), "
+        "`licet.adapters` ([frameworks](../adapters.md)), `licet.testing` ([tests](../testing.md)) and `licet.tools` "
+        "([ready-made tools](../tools.md)) are public. Everything else may change.\n"
+    )
+    parts = [opening]
+    for module, title in ((licet, "`licet`"), (licet.handles, "`licet.handles`")):
+        parts.append(f"\n## {title}\n")
+        # Of the types in `licet.handles`, the classes; names for unions of types say nothing by themselves.
+        listed = [name for name in module.__all__ if module is licet or _is_own_class(getattr(module, name))]
+        parts += [_entry(module, name) for name in sorted(listed, key=str.lower)]
+    return "".join(parts)
+
+
+def _entry(module: ModuleType, name: str) -> str:
+    value = getattr(module, name)
+    if module is licet.handles and getattr(licet, name, None) is value:
+        return f"\n### `{module.__name__}.{name}`\n\nThe same as [`licet.{name}`](#licet{name.lower()}).\n"
+    if isinstance(value, FunctionType):
+        return f"\n### `{module.__name__}.{name}`\n\n```py\n{_head(value)}\n```\n\n{_doc(value)}\n"
+    if not inspect.isclass(value):
+        of = ", ".join(f"`{one.__name__}`" for one in get_args(value))
+        return f"\n### `{module.__name__}.{name}`\n\nOne of {of}.\n"
+    members = "".join(f"{row}\n" for row in _members(value, name))
+    return f"\n### `{module.__name__}.{name}`\n\n{_doc(value)}\n{members and chr(10)}{members}"
+
+
+def _is_own_class(value: object) -> bool:
+    return inspect.isclass(value) and value.__module__.startswith("licet")
+
+
+def _doc(value: Any) -> str:
+    lines = (inspect.getdoc(value) or "").split(">>>")[0].strip()
+    return lines.replace("docs/", "")
+
+
+def _head(function: Any) -> str:
+    """The signature, as the source has it: how annotations are printed differs between versions of Python."""
+    [node] = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        raise SystemExit(f"{function} is no function")
+    start = f"{'async def' if isinstance(node, ast.AsyncFunctionDef) else 'def'} {node.name}("
+    end = f") -> {ast.unparse(node.returns)}" if node.returns else ")"
+    taken = _arguments(node.args)
+    line = start + ", ".join(taken) + end
+    return line if len(line) < 90 else start + "\n" + "".join(f"    {one},\n" for one in taken) + end
+
+
+def _arguments(args: ast.arguments) -> list[str]:
+    """Each parameter as text, without `self` and `cls`."""
+    plain = [*args.posonlyargs, *args.args]
+    defaults: list[ast.expr | None] = [None] * (len(plain) - len(args.defaults)) + list(args.defaults)
+    found = [_argument(one, default) for one, default in zip(plain, defaults, strict=True)]
+    if args.vararg:
+        found.append("*" + _argument(args.vararg, None))
+    elif args.kwonlyargs:
+        found.append("*")
+    found += [_argument(one, default) for one, default in zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+    if args.kwarg:
+        found.append("**" + _argument(args.kwarg, None))
+    return [one for one in found if one not in ("self", "cls")]
+
+
+def _argument(one: ast.arg, default: ast.expr | None) -> str:
+    kind = f": {ast.unparse(one.annotation)}" if one.annotation else ""
+    equals = " = " if kind else "="
+    return f"{one.arg}{kind}" + (f"{equals}{ast.unparse(default)}" if default is not None else "")
+
+
+def _members(owner: type, name: str) -> Iterator[str]:
+    """The fields, properties and methods of a class, those of its bases in licet too."""
+    wanted, seen = SHOWN.get(name), set()
+    for kind in owner.__mro__:
+        if not kind.__module__.startswith("licet"):
+            continue
+        source = textwrap.dedent(inspect.getsource(kind))
+        [node] = ast.parse(source).body
+        for part in node.body if isinstance(node, ast.ClassDef) else ():
+            member = _member(part, source.splitlines(), name)
+            if member is None or member[0] in seen or (wanted is not None and member[0] not in wanted):
+                continue
+            seen.add(member[0])
+            yield f"- {member[1]}" + (f": {member[2]}" if member[2] else "")
+
+
+def _member(part: ast.stmt, lines: list[str], owner: str) -> tuple[str, str, str] | None:
+    """The name, the text and the meaning of one member; None if it is private or something else."""
+    if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+        word, kind = part.target.id, ast.unparse(part.annotation)
+        return (
+            None if word.startswith("_") else (word, f"`{word}`: `{kind}`", lines[part.lineno - 1].partition("  # ")[2])
+        )
+    if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    word = part.name
+    if word.startswith("_") and word != "__init__":
+        return None
+    said = (ast.get_docstring(part) or "").split("\n\n")[0].replace("\n", " ")
+    if {ast.unparse(one) for one in part.decorator_list} & {"property", "cached_property"}:
+        return word, f"`{word}`", said
+    called = word.replace("__init__", owner)
+    wait = "await " if isinstance(part, ast.AsyncFunctionDef) else ""
+    return word, f"`{wait}{called}({', '.join(_arguments(part.args))})`", said
+
+
+def schemas() -> str:
+    """The keys of each kind of policy file."""
+    opening = (
+        "# Keys of policy files\n\nYou write a policy file, and want every key that it may have. "
+        "[Policy files](../manifest.md) explains them; `licet schema KIND` prints the JSON Schema that these tables "
+        "are made of, and your editor can complete keys with it. `NAME` is a name of your own.\n"
+    )
+    parts = [opening]
+    for kind in SHAPES:
+        schema = schema_of(kind)
+        needed = schema.get("required", [])
+        rows = [(f"`{path}`", shape, said) for path, shape, said in _keys(schema, "", {})]
+        parts.append(f"\n## {kind.capitalize()}\n\n{schema['description']}")
+        parts.append(f" Required: {code(needed)}.\n\n" if needed else "\n\n")
+        parts.append(table(("key", "value", "meaning"), rows))
+    return "".join(parts)
+
+
+def _keys(schema: dict[str, Any], path: str, seen: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    for key, value in schema.get("properties", {}).items():
+        if not value.get("deprecated"):
+            yield from _key(value, f"{path}.{key}" if path else key, seen)
+
+
+def _key(value: dict[str, Any], path: str, seen: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    said = value.get("description", "")
+    inner = [one for one in value.get("anyOf", [value]) if one.get("properties") or _values(one).get("properties")]
+    text = json.dumps([(one.get("properties"), _values(one)) for one in inner], sort_keys=True) if inner else ""
+    if text in seen:
+        yield path, f"the keys of `{seen[text]}`", said
+        return
+    if text:
+        seen[text] = path
+    yield path, _shape(value), said
+    for one in inner:
+        yield from _keys(one, path, seen)
+        yield from _keys(_values(one), f"{path}.NAME", seen)
+
+
+def _values(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of the values of a mapping whose keys are names."""
+    values = schema.get("additionalProperties")
+    return values if isinstance(values, dict) else {}
+
+
+def _shape(value: dict[str, Any]) -> str:
+    if "enum" in value:
+        return " or ".join(f"`{one}`" for one in value["enum"])
+    if "anyOf" in value:
+        return ", or ".join(dict.fromkeys(_shape(one) for one in value["anyOf"]))
+    match value.get("type"):
+        case "array":
+            return f"a list: {value['items'].get('description', _shape(value['items']))}"
+        case "object" if value.get("properties"):
+            return "a mapping"
+        case "object":
+            of = _values(value)
+            return f"a mapping by name: {of['description']}" if of.get("description") else "a mapping by name"
+        case "integer":
+            return f"a whole number from {value.get('minimum', 0)}"
+        case "number":
+            return f"a number from {value.get('minimum', 0)}"
+        case "boolean":
+            return "`true` or `false`"
+        case _:
+            return "text"
+
+
+def pages() -> dict[str, str]:
+    """The text of each page, by its file name."""
+    made = {"grammar": grammar, "codes": codes, "cli": commands, "api": names, "schema": schemas}
+    return {f"{name}.md": WRITTEN + make() for name, make in made.items()}
+
+
+if __name__ == "__main__":
+    PAGES.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (PAGES / name).write_text(text, "utf-8")
+        print(f"· docs/reference/{name}")
