@@ -95,6 +95,7 @@ def codes() -> str:
     events = [
         (f"`{name}`", (inspect.getdoc(getattr(licet.events, name)) or "").removeprefix("Event: "))
         for name in licet.events.__all__
+        if inspect.isclass(getattr(licet.events, name))
         if name not in ("CallEvent", "Event", "Happened", "Observer")
     ]
     return (

@@ -345,8 +345,8 @@ def test_policy_files_are_one_line_among_the_denied_targets() -> None:
     assert [texts(group, "struck") for group in denied] == [["/srv/key"], [message("map.policy_files_code_tools")]]
     assert "write, delete" in texts(denied[1])
     (tip,) = tips(denied[1])
-    assert "/srv/file0.py" in tip
-    assert len(tip.splitlines()) < 50
+    assert "/srv/file0.py" not in tip  # a path of this machine, in a picture that is shared
+    assert "licet surface --json" in tip
 
 
 def test_texts_and_tooltips_have_names_for_directories() -> None:

@@ -231,7 +231,8 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
         record=manifest.record,
         denies=tuple(_denied(manifest)),
         ceiling=ceiling,
-        unused=unused_parts(ceiling, {tool.grant for tool in each}),
+        # Without tools the policy is for `licet run`, which can reach all of it.
+        unused=unused_parts(ceiling, {tool.grant for tool in each}) if each else (),
         servers=tuple((name, _server_text(manifest.servers[name])) for name in sorted(manifest.servers)),
         unadmitted=tuple(sorted(manifest.tools.keys() - admitted.keys() - {COMMANDS})),
         digest=manifest.digest,

@@ -107,7 +107,7 @@ _CLOSED = (
 def _denied(project: Path) -> Iterator[str]:
     """What the agent may not read, or not change. Only what exists is denied here."""
     there = [entry for entry in _CLOSED if (project / entry[0]).exists()]
-    yield "  # What the agent may not read, or not change. Add what is in this project and not for a model. As long as a"
+    yield "  # What the agent may not read, or not change. Add what is here and not for a model. As long as a"
     yield "  # denied file does not exist, programs can make no new names in its directory."
     for path, _, why in (entry for entry in _CLOSED if entry not in there):
         yield f"  # Deny `{path}` once it is there: {why}."

@@ -85,7 +85,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--workdir",
             metavar="DIR",
             type=FILE,
-            help="The value of `${workdir}`.  [default: the current directory]",
+            help="The value of `${workdir}`.  [default: the current directory; of a server, that of the policy]",
         ),
         click.option(
             "--personality",

@@ -348,9 +348,8 @@ def _denied(surface: Surface) -> Iterator[Card]:
         yield _denial(f"{domain}:{target}", target, rules, tuple(map(str, rules)))
     if others:
         yield more(len(others), 3, "denied", "denied")
-    if own:  # protected by licet, so they are one line and not listed by file
-        files = [*dict.fromkeys(map(target_of, own))]
-        yield _denial("~own", _OWN, own, (_OWN, *files[:MOST_TIPS], "…" if len(files) > MOST_TIPS else ""))
+    if own:  # not by path: these are paths of this machine, and a picture is made to be shared
+        yield _denial("~own", _OWN, own, (_OWN, "`licet surface --json` lists them"))
 
 
 def _denial(key: str, text: str, rules: Iterable[Capability], tip: tuple[str, ...]) -> Card:
