@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from licet.assemble.recording import RECORDINGS
 from licet.assemble.review import Places
 from licet.assemble.state import state_directory
 from licet.core.algebra.capability import Capability
@@ -38,7 +39,6 @@ __all__ = ["NotObserved", "Observed", "new_recording", "observe_command"]
 _ORIGIN = Origin("licet observe", 0, 0)
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
 _LIMITS = {"host_memory_mb": 1024, "host_files": 256}
-_DIRECTORY = "recordings"
 
 
 class Observed(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Observed(Struct, frozen=True):
 
 def new_recording(program: str) -> Path:
     """A path for a new recording of this directory, in the state root. The directories are made."""
-    folder = state_directory(Path.cwd()) / _DIRECTORY
+    folder = state_directory(Path.cwd()) / RECORDINGS
     folder.parent.mkdir(0o700, parents=True, exist_ok=True)
     folder.mkdir(0o700, exist_ok=True)
     folder.chmod(0o700)
