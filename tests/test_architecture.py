@@ -292,7 +292,7 @@ def test_every_imported_package_is_a_declared_dependency() -> None:
 
 
 def test_what_runs_beside_and_inside_the_walls_of_a_program_needs_the_standard_library_alone() -> None:
-    names = ("attempts.py", "scratch.py", "programs/supervisor.py", "programs/launcher.py")
+    names = ("attempts.py", "scratch.py", "programs/supervisor.py", "programs/launcher.py", "observe/guardian.py")
     alone = [*(SOURCE / "sandbox" / "kernel").glob("*.py"), *(SOURCE / "sandbox" / name for name in names)]
     allowed = ("licet.sandbox.kernel", "licet.sandbox.scratch", "licet.sandbox")
     assert problems(third_parties, alone) == []

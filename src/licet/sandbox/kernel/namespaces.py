@@ -60,12 +60,30 @@ def enter(*, network: bool = True, processes: bool = True) -> None:
     wanted = _NEW_USER | _NEW_MOUNTS | _NEW_IPC | _NEW_NAMES | _NEW_CGROUP
     wanted |= (_NEW_NETWORK if network else 0) | (_NEW_PIDS if processes else 0)
     calls.syscall("unshare", _number("unshare"), wanted)
+    _map_same(user, group)
+    if network:
+        _loopback_up()
+
+
+def enter_network() -> None:
+    """Enter a new network whose only interface is a new loopback, and change nothing else.
+
+    Root needs no user namespace for this. In one, root would lose its rights over the files of other users.
+    """
+    try:
+        calls.syscall("unshare", _number("unshare"), _NEW_NETWORK)
+    except PermissionError:
+        user, group = os.getuid(), os.getgid()
+        calls.syscall("unshare", _number("unshare"), _NEW_USER | _NEW_NETWORK)
+        _map_same(user, group)
+    _loopback_up()
+
+
+def _map_same(user: int, group: int) -> None:
     # First: the kernel allows a group map only after `setgroups` is denied: dropping a group could grant access.
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{user} {user} 1")
     _write("/proc/self/gid_map", f"{group} {group} 1")
-    if network:
-        _loopback_up()
 
 
 def _number(name: str) -> int:

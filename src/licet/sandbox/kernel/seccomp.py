@@ -233,13 +233,15 @@ def program(
     return bytes(patched)
 
 
-class _Program(ctypes.Structure):
+class FilterProgram(ctypes.Structure):
+    """A filter as the kernel takes it: `struct sock_fprog`."""
+
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
 def install(filter_program: bytes) -> None:
     """Install a filter for this thread and everything that it starts, for good; needs no_new_privs."""
-    described = _Program(len(filter_program) // 8, filter_program)
+    described = FilterProgram(len(filter_program) // 8, filter_program)
     calls.prctl("prctl(PR_SET_SECCOMP)", _SET_SECCOMP, _FILTER, described)
 
 

@@ -59,12 +59,13 @@ def _beside(binary: str, names: set[str], reach: Reach) -> Iterator[str]:
     Not for `*`: the choice of a program would then be a choice of what can be read.
     """
     rules = [rule.capability for layer in reach.layers for rule in layer.allows]
+    if any(rule.domain == "process" and rule.key in names for rule in rules):
+        yield from libraries_beside(binary)
+
+
+def libraries_beside(binary: str) -> Iterator[str]:
+    """The directories of libraries next to the `bin` of a program; none for a `bin` in `/` or in the home directory."""
     above, folder = os.path.split(os.path.dirname(binary))
-    if (
-        any(rule.domain == "process" and rule.key in names for rule in rules)
-        and folder == "bin"
-        and above.count("/") >= 2
-        and above != os.path.expanduser("~")
-    ):
+    if folder == "bin" and above.count("/") >= 2 and above != os.path.expanduser("~"):
         for name in ("lib", "lib64", "libexec"):
             yield os.path.join(above, name)

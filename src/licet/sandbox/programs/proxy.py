@@ -41,8 +41,8 @@ _GRANTED, _NOT_ALLOWED, _UNREACHABLE, _NO_SUCH_COMMAND, _NO_SUCH_ADDRESS = 0, 2,
 class Egress:
     """Serves the connections to a listener in another network namespace, with what one call holds."""
 
-    def __init__(self, grant: Grant, http: Http) -> None:
-        self._grant, self._http = grant, http
+    def __init__(self, grant: Grant, http: Http, *, most_requests: int | None = None) -> None:
+        self._grant, self._http, self._most_requests = grant, http, most_requests
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -86,7 +86,7 @@ class Egress:
                 self._pause()  # perhaps this process may not open more files
             return
         self._requests += 1
-        if len(self._open) >= MOST_OPEN or self._requests > MOST_REQUESTS:
+        if len(self._open) >= MOST_OPEN or self._requests > (self._most_requests or MOST_REQUESTS):
             end.close()
             meter.give_files(_FILES)
             return

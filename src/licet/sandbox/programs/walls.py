@@ -118,7 +118,7 @@ class _CallWalls:
         try:
             # Runtimes look for a home directory when they start, and some do not start without one.
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
-            environment |= _proxy_variables() if self._http else {}
+            environment |= proxy_variables() if self._http else {}
             common = tuple(self._rules(own, command.runtime, scratch, anything))
             orders: dict[str, Any] = {
                 "binary": command.binary,
@@ -204,7 +204,8 @@ def _scratch_place(paths: Sequence[str]) -> str:
     raise SandboxUnavailable("everything is granted, so no place is left for scratch")
 
 
-def _proxy_variables() -> Mapping[str, str]:
+def proxy_variables() -> Mapping[str, str]:
+    """The variables that lead programs to the proxy on their own loopback."""
     from licet.sandbox.programs.launcher import PROXY_URL
 
     return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}

@@ -57,6 +57,7 @@ FURTHER = (
     Command("lock", "write down what was reviewed, so that anything else is refused", "licet lock"),
     Command("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
     Command("run", "run any command under a manifest", "licet run -- git log"),
+    Command("observe", "run a command without walls, and record what it touches", "licet observe -- git fetch"),
     Command("gateway", "govern MCP servers: an MCP server in front of them", "licet gateway research.yaml"),
     Command("serve", "offer the tools of a workspace as an MCP server", "licet serve research.yaml"),
     Command("approvals", "list and answer the calls that wait for approval", "licet approvals list"),

@@ -1,0 +1,214 @@
+"""Writes a recording while the command runs: each use once for each process, with how often it was.
+
+New uses are on disk within a moment. Counts are known at the end, and then the file is written again with them.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from licet.core.algebra.scope import inside
+from licet.core.algebra.use import InvalidUse, Use
+from licet.core.review.recording import RecordingStart, Touch, recording_line
+from licet.sandbox.grant_paths import NEVER
+from licet.sandbox.kernel.namespaces import DEVICES
+from licet.sandbox.observe.acts import Act
+from licet.sandbox.programs.files import SYSTEM
+
+_MOST_NAMED = 20  # of one kind of note
+_FILES = ("read", "write", "delete")
+# The C library reads it through a link in /usr, and does without it behind walls.
+_DISPENSABLE = ("/etc/locale.alias",)
+
+
+class Process(Struct, frozen=True):
+    """Who did something: the number of the process in the order in which they were seen, and its program."""
+
+    number: int
+    program: str
+
+
+class GivenFiles:
+    """What `licet run` lets every program use without a rule: the system, its own runtime, scratch, some devices."""
+
+    def __init__(self, runtime: Iterable[str], scratch: str | None) -> None:
+        self._readable = tuple(dict.fromkeys(map(os.path.realpath, (*SYSTEM, *_DISPENSABLE, *runtime, "/proc"))))
+        self._scratch = (os.path.realpath(scratch),) if scratch else ()
+
+    def cover(self, act: Act) -> bool:
+        """Whether an act needs no rule."""
+        if act.what == "read" and inside(act.target, self._readable):
+            return True
+        return act.target in DEVICES or inside(act.target, self._scratch)
+
+
+class Summary(Struct, frozen=True):
+    """How much was recorded, and what could not be. Each note names some of the things that it is about."""
+
+    read: int
+    written: int
+    deleted: int
+    hosts: tuple[str, ...]
+    programs: tuple[str, ...]
+    processes: int
+    unreadable: int  # calls of processes whose memory cannot be read
+    notes: dict[str, tuple[str, ...]]
+
+
+class _Entry:
+    __slots__ = ("count", "key", "time")
+
+    def __init__(self, key: tuple[Process, str], moment: int) -> None:
+        self.key, self.time, self.count = key, moment, 1
+
+
+class Recorder:
+    """One recording. The file must not exist; only its owner can read it."""
+
+    def __init__(self, path: Path, start: RecordingStart, given: GivenFiles, redact: Callable[[str], str]) -> None:
+        self.path = path
+        self._start, self._given, self._redact = start, given, redact
+        self._entries: dict[tuple[Process, str], _Entry] = {}
+        self._new: list[_Entry] = []
+        self._texts: dict[Act, str] = {}  # of acts, as they are recorded; empty for those that are not
+        self._notes: dict[str, dict[str, None]] = {}
+        self._seen: set[int] = set()
+        self.unreadable = 0
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._write(recording_line(start))
+
+    # While the command runs ------------------------------------------------------------------------------------------
+
+    def add(self, process: Process, act: Act) -> bool:
+        """Record what a process does; returns whether there is something to flush."""
+        self._seen.add(process.number)
+        text = self._texts.get(act)
+        if text is None:
+            text = self._texts[act] = self._text(act)
+        return bool(text) and self._use(process, text)
+
+    def _use(self, process: Process, text: str) -> bool:
+        key = (process, text)
+        if (entry := self._entries.get(key)) is not None:
+            entry.count += 1
+            return False
+        entry = self._entries[key] = _Entry(key, _now())
+        self._new.append(entry)
+        return True
+
+    def request(self, process: Process, text: str) -> bool:
+        """Record a use of the network that the proxy has named."""
+        self._seen.add(process.number)
+        return self._use(process, self._redact(text))
+
+    def take_back(self, process: Process, text: str) -> None:
+        """Forget a use that has failed."""
+        if (entry := self._entries.get((process, self._redact(text)))) is not None:
+            entry.count -= 1
+
+    def note(self, kind: str, what: str) -> None:
+        """Remember something that is no use, and that the operator should know."""
+        named = self._notes.setdefault(kind, {})
+        if len(named) < _MOST_NAMED:
+            named[self._redact(what)] = None
+
+    def _text(self, act: Act) -> str:
+        """The use that an act is; empty for one that needs no rule, or that no rule can allow."""
+        if act.what in ("unix", "32 bits", "setuid", "direct"):
+            self.note(act.what, act.target)
+            return ""
+        if act.what in _FILES:
+            if self._given.cover(act):
+                return ""
+            if inside(act.target, NEVER):
+                # Runtimes read their limits in /sys, and do without them behind walls.
+                if act.what != "read" or not inside(act.target, ("/sys",)):
+                    self.note("kernel", act.target)
+                return ""
+        try:
+            domain = "fs" if act.what in _FILES else "process" if act.what == "exec" else "network"
+            action = "tcp" if domain == "network" else act.what
+            text = str(Use(self._redact(f"{domain}:{action}:{act.target}")))
+            text.encode()
+        except (InvalidUse, UnicodeEncodeError):
+            self.note("unnamed", act.target.encode("utf-8", "backslashreplace").decode())
+            return ""
+        return text
+
+    def flush(self) -> None:
+        """Write what is new. Raises `OSError`, also for a full disk."""
+        if self._new:
+            lines = b"".join(recording_line(_touch(entry)) for entry in self._new)
+            self._new.clear()
+            self._write(lines)
+
+    def _write(self, data: bytes) -> None:
+        begin = os.lseek(self._file, 0, os.SEEK_CUR)
+        try:
+            while data:
+                data = data[os.write(self._file, data) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._file, begin)  # no half line
+            raise
+
+    # At the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> Summary:
+        """Write the file again with all counts, close it, and sum up."""
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        kept = [entry for entry in self._entries.values() if entry.count > 0]
+        try:
+            file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            os.close(self._file)
+            self._file = file
+            self._write(recording_line(self._start))
+            for start in range(0, len(kept), 1000):
+                self._write(b"".join(recording_line(_touch(entry)) for entry in kept[start : start + 1000]))
+            draft.replace(self.path)
+        finally:
+            draft.unlink(missing_ok=True)
+            self.close()
+        return self._summary(kept)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was recorded."""
+        return not self._entries
+
+    def close(self) -> None:
+        """Close the file as it is."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _summary(self, kept: Iterable[_Entry]) -> Summary:
+        found: dict[tuple[str, str], dict[str, None]] = {}
+        for entry in kept:
+            use = Use(entry.key[1])
+            target = f"{use.target}:{use.port}" if use.port is not None else use.target
+            found.setdefault((use.domain, "" if use.domain == "network" else use.action), {})[target] = None
+        return Summary(
+            read=len(found.get(("fs", "read"), ())),
+            written=len(found.get(("fs", "write"), ())),
+            deleted=len(found.get(("fs", "delete"), ())),
+            hosts=tuple(found.get(("network", ""), ())),
+            programs=tuple(found.get(("process", "exec"), ())),
+            processes=len(self._seen),
+            unreadable=self.unreadable,
+            notes={kind: tuple(named) for kind, named in self._notes.items()},
+        )
+
+
+def _touch(entry: _Entry) -> Touch:
+    process, use = entry.key
+    call = f"process {process.number}"
+    return Touch(time=entry.time, call=call, tool=process.program, use=use, count=entry.count)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
