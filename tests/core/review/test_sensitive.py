@@ -31,6 +31,7 @@ NETWORK = "a name of a private network"
         ("fs:read:/home/me/w/.env", FILE),
         ("fs:read:/home/me/w/.env.local", FILE),
         ("fs:read:/home/me/w/.env.example", ""),
+        ("fs:read:/home/me/w/site-packages/certifi/cacert.pem", ""),
         ("fs:read:/home/me/w/.envrc", ""),
         ("fs:read:/home/me/w/server.KEY", FILE),
         ("fs:read:/home/me/w/keys.txt", ""),

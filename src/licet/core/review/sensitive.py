@@ -35,7 +35,8 @@ _SYSTEM_DIRECTORIES = frozenset(
 _SECRET_VARIABLE = re.compile(
     r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|APIKEY)(?:_|$)", re.IGNORECASE
 )
-_HARMLESS = frozenset({".env.example", ".env.sample", ".env.template"})
+# Examples, and the public certificates that every TLS client reads.
+_HARMLESS = frozenset({".env.example", ".env.sample", ".env.template", "cacert.pem", "ca-bundle.pem", "roots.pem"})
 
 
 class Whereabouts(Struct, frozen=True):
