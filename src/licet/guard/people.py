@@ -1,6 +1,5 @@
 """The approver port: the question, the answer, and the agreement that a call keeps."""
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -82,6 +81,8 @@ async def answer_of(approver: Approver | ApproverFunction, question: Question) -
     """Ask an approver: an object with `ask`, or a function. What is not async runs in a thread."""
     ask: Any = approver.ask if isinstance(approver, Approver) else approver
     is_async = inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None))  # noqa: B004
+    import asyncio  # reviews of policy import this module, and need no event loop
+
     found = ask(question) if is_async else await asyncio.to_thread(ask, question)
     answer: Answer | Answered = await found if inspect.isawaitable(found) else found
     return answer
