@@ -87,7 +87,8 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         "    # Hosts that may be connected to. Package registries and the host of your repository are not among them.",
         *_hosts(hosts),
         "",
-        "  # Variables of yours that the agent sees, such as the key of its model. All others are hidden.",
+        "  # Variables of yours that the agent sees, such as the key of its model. All others are hidden. The only way to",
+        "  # the network is a proxy; agents that run on Node use it if you `export NODE_USE_ENV_PROXY=1`.",
         *_variables(found),
         "",
         "  # Agents and git rename and delete files all the time: you agree once, before the agent starts.",
@@ -138,7 +139,8 @@ def _hosts(hosts: list[str]) -> Iterator[str]:
 def _variables(agents: list[CodingAgent]) -> Iterator[str]:
     keys = {"api.anthropic.com": "ANTHROPIC_API_KEY", "api.openai.com": "OPENAI_API_KEY"}
     wanted = sorted({keys[host] for agent in agents for host in agent.hosts if host in keys})
-    yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', *wanted])}]"
+    home = ["HOME"] if agents else []  # without it the home is a scratch directory, and has no settings
+    yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', 'NODE_USE_ENV_PROXY', *home, *wanted])}]"
 
 
 def write_preset(target: Path, agent: str | None, force: bool, as_json: bool) -> None:
