@@ -26,7 +26,8 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Approvals, Budget, Natives
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.entries import entries_of, target_of, ways_of
-from licet.core.review.surface import ToolSurface, surface
+from licet.core.review.surface import surface
+from licet.core.review.tool_surface import ToolSurface
 
 
 @cache

@@ -21,7 +21,8 @@ from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.scope import visible
 from licet.core.canonical import money_text
 from licet.core.review.entries import ReachEntry
-from licet.core.review.surface import Surface, ToolSurface, kind_of, surface
+from licet.core.review.surface import Surface, kind_of, surface
+from licet.core.review.tool_surface import ToolSurface
 from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
 from licet.surfaces.cli.output import is_output, is_special, shortened, show, show_json, write_file
