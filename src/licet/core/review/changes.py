@@ -19,7 +19,7 @@ from licet.core.origin import Origin
 from licet.core.policy.digest import command_text
 from licet.core.policy.effects import class_fits
 from licet.core.review.entries import piece_text
-from licet.core.review.risk import CHECKS, DELETE, FILE_WRITE, NATIVE, NOTHING, RISKS, Risk, rule_risk
+from licet.core.review.risk import CHECKS, DELETE, FILE_WRITE, NATIVE, NETWORK_WRITE, NOTHING, RISKS, Risk, rule_risk
 
 Side = Literal["grown", "shrunk", "changed"]
 T = TypeVar("T")
@@ -129,7 +129,10 @@ def ranked(changes: Iterable[Change], risk_with: Callable[[Change], Risk]) -> tu
 def _own_risk(change: Change) -> Risk:
     """The risk of a change by itself. A class, a level or a list counts as what it opens."""
     if change.rule is not None:
-        return rule_risk(change.rule)
+        risk = rule_risk(change.rule)
+        # A line of a ceiling cannot say less than every method, or than delete with write: the class of a tool decides.
+        unsaid = change.kind == "ceiling" and risk == DELETE
+        return risk if not unsaid else FILE_WRITE if change.rule.domain == "fs" else NETWORK_WRITE
     value = change.after or change.before
     if change.kind == "native" or (change.kind in ("level", "server") and value == "native"):
         return NATIVE
