@@ -23,6 +23,8 @@ from licet.core.decision.foreseen import foreseen
 from licet.core.decision.request import REASON_OF_DOMAIN, Request
 from licet.core.origin import Origin
 from licet.core.policy.tool import needs_of, spec_of
+from licet.core.review.allowing import allowing
+from licet.core.review.diff import diff
 
 Files = dict[str, Any]
 WORKSPACE, MANIFEST, PERSONALITY, SOURCE = "licet.yaml", "manifest.yaml", "personality.yaml", "tools.py"
@@ -348,6 +350,11 @@ WITH_APP: Files = {
 }
 
 
+def grown(old: Manifest, new: Manifest) -> set[tuple[str | None, str]]:
+    """What the new manifest allows more."""
+    return {(change.tool, change.text) for change in diff(old, new).grown}
+
+
 @given(world=worlds())
 @example(world=(SMALLEST, "network:https:get@get"))
 @example(world=(WITH_APP, "connector:use:github"))
@@ -359,8 +366,9 @@ def test_following_the_advice_leads_to_a_call_that_is_not_denied_and_to_nothing_
     place = tmp_path_factory.mktemp("advice")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        manifest = read(place, files)
+        manifest = written = read(place, files)
         decision = ask(manifest, use)
+        foretold = allowing(written, "t", Use(use))
         others = [other for other in SIBLINGS if other != use and isinstance(ask(manifest, other), Deny)]
         only_added = True
         for _ in range(8):
@@ -380,6 +388,8 @@ def test_following_the_advice_leads_to_a_call_that_is_not_denied_and_to_nothing_
                 remaining = [(rule.text, _file(rule.origin)) for rule in decision.rules]
                 assert not set(before) & set(remaining), decision
         assert decision.verdict in ("allow", "ask")
+        if foretold is not None:  # `licet explain` shows what else the advice would allow
+            assert grown(written, foretold) == grown(written, manifest)
         # What stands in the way of the tool itself, a class or a deny stands in the way of more than this use.
         if only_added:
             assert [other for other in others if not isinstance(ask(manifest, other), Deny)] == []

@@ -103,7 +103,7 @@ class Reach(Compared, frozen=True):
 
     def _obstacles_of(self, use: Use) -> Iterator[Ground]:
         reason, roots = REASON_OF_DOMAIN[use.domain], self.manifest.roots
-        wanted = self._wanted(use)
+        wanted = self.wanted(use)
         if not self.spec.touches.has(use):
             # The key of the tool may mean more than the use. Then a layer that allows the use must allow the rest too.
             narrow = [one for one in self.layers if one.allowed.verdict(use) and not _takes(one, wanted)]
@@ -147,7 +147,7 @@ class Reach(Compared, frozen=True):
                 return bundle.place("approvals.delete")
         return places.get("approvals.delete", places.get("approvals", self.manifest.origin))
 
-    def _wanted(self, use: Use) -> tuple[Capability, ...]:
+    def wanted(self, use: Use) -> tuple[Capability, ...]:
         """The rules that each layer must allow before a use is possible: the needs for it, declared already or not."""
         if not self.spec.touches.has(use):
             return declared_so(use, self.spec)

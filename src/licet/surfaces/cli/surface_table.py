@@ -191,7 +191,8 @@ def _tools(console: Console, surface: Surface, short: Short) -> RenderableType:
         each.append((ANY_COMMAND.replace(" ", "\n"), surface.commands))
     for title, tool in each:
         name = Text(title, style=_STANDING[tool.standing])
-        rows.append((name, Text("\n".join(map(visible, how_it_runs(tool)))), _reached(tool, short)))
+        runs = _facts(tool.risk, how_it_runs(tool)) if tool.reachable else Text("\n".join(how_it_runs(tool)))
+        rows.append((name, runs, _reached(tool, short)))
     return _columns(console, ("tool", "runs as", "reaches"), rows)
 
 
@@ -199,15 +200,12 @@ def _risk_text(surface: Surface) -> str:
     risk = surface.risk
     named = [tool.name for tool in surface.tools if tool.risk == risk]
     few = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if named[3:] else "")
-    return (
-        f"{risk.level}: {few or 'the agent'} {risk.label}" if risk.level != "none" else "none: nothing can be reached"
-    )
+    about = f"{risk} ({few})" if few else str(risk)
+    return about if risk.level != "none" else "none: nothing can be reached"
 
 
 def how_it_runs(tool: ToolSurface) -> Iterator[str]:
     """How a tool runs: class, level, bundle, approvals and limits."""
-    if tool.reachable:
-        yield f"{tool.risk.level} risk"
     yield tool.effect or "no class"
     yield tool.level or "no level"
     if tool.bundles:

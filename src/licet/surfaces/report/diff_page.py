@@ -58,5 +58,7 @@ def _parts(changes: Mapping[str, Changes], now: Mapping[str, Surface], say: Say)
 
 def _row(change: Change, side: Side, sign: str, say: Say) -> tuple[str, str, str, str]:
     text = f'<span class="sign {side}">{sign}</span> {safe(say(change.text))}'
-    risk = f"{badge(change.risk)} {safe(change.risk.label)}" if change.risk != NOTHING else ""
+    # The label says what became possible, so it fits only what grew.
+    label = f" {safe(change.risk.label)}" if side == "grown" else ""
+    risk = badge(change.risk) + label if change.risk != NOTHING else ""
     return text, risk, safe(change.tool or ""), safe(say(str(change.origin))) if change.origin else ""

@@ -37,6 +37,8 @@ ul { margin: 0; padding: 0; list-style: none; } li + li { margin-top: .1rem; }
   font-weight: 600; white-space: nowrap; } RISKS
 .sign { font-weight: 700; } .grown { color: var(--grown); } .shrunk { color: var(--shrunk); }
 .changed { color: var(--changed); }
+a { color: inherit; } td, th { min-width: 6rem; }
+.map svg { max-width: 100%; min-width: 46rem; height: auto; display: block; }
 details { margin: 1rem 0; } summary { cursor: pointer; font-weight: 600; }
 footer { margin-top: 3rem; color: var(--muted); font-size: .85rem; }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dt { margin-top: .4rem; }

@@ -45,7 +45,7 @@ def _parts(ordered: list[tuple[str, Surface]], say: Say) -> Iterator[str]:
 def agent_parts(key: str, shown: Surface, say: Say) -> Iterator[str]:
     """The facts of one agent, its map and its tools."""
     yield facts((("file", key), *((title, say(text)) for title, text in heading(shown))))
-    yield folded("Map", f'<div class="wide">{svg_map(shown, say)}</div>', opened=True)
+    yield folded("Map", f'<div class="wide map">{svg_map(shown, say)}</div>', opened=True)
     each = [(safe(tool.name), tool) for tool in shown.riskiest_first]
     each += [(safe(ANY_COMMAND), shown.commands)] if shown.commands else []
     rows = (
