@@ -114,16 +114,14 @@ class Reach(Compared, frozen=True):
             text = f"{_act(use)} is not permitted to class {self.effect}"
             yield Ground("SIDE_EFFECT_EXCEEDED", text, self.class_origin, self._stronger(use))
         for layer in self.layers:
-            verdict = layer.allowed.verdict(use)
-            if verdict is False:
-                for rule in layer.denies:
-                    if not rule_covers(rule.capability, use):
-                        continue
-                    if layer.kind == "protected paths":
-                        yield Ground(reason, rule.key)  # here `key` is a sentence, such as `layer.POLICY`
-                    else:
-                        yield Ground(reason, f"denied by {rule.capability}", rule.origin, remove(rule))
-            elif verdict is None:
+            denies = (rule for rule in layer.denies if rule_covers(rule.capability, use))
+            if layer.kind == "protected paths":
+                yield from (Ground(reason, rule.key) for rule in denies)  # a sentence, such as `layer.POLICY`
+                continue
+            if layer.allowed.verdict(use) is False:
+                for rule in denies:
+                    yield Ground(reason, f"denied by {rule.capability}", rule.origin, remove(rule))
+            if not layer.without_denies.has(use):
                 listed = self._connector_ground(use) if layer.kind == "connectors" else None
                 text, fix = f"{layer.title} does not allow it", add_to_layer(layer, wanted, self.spec, roots, use)
                 yield listed or Ground(reason, text, layer.origin, fix)

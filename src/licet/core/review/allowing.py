@@ -33,7 +33,7 @@ _ROUNDS = 3  # an edit may reveal the next one: a tool that now needs something 
 
 
 def growth_if_allowed(manifest: Manifest, tool: str, use: Use) -> tuple[Change, ...] | None:
-    """What would grow besides the use itself if its advice were followed; None if that is not known."""
+    """What would grow besides the use itself, and the classes that the advice names; None if that is not known."""
     changed = allowing(manifest, tool, use)
     if changed is None:
         return None
@@ -41,7 +41,7 @@ def growth_if_allowed(manifest: Manifest, tool: str, use: Use) -> tuple[Change, 
     return tuple(
         change
         for change in diff(manifest, changed).grown
-        if not (change.tool == tool and change.kind == "reach" and change.rule == exact)
+        if change.kind != "effect" and not (change.tool == tool and change.kind == "reach" and change.rule == exact)
     )
 
 
@@ -52,8 +52,8 @@ def allowing(manifest: Manifest, tool: str, use: Use) -> Manifest | None:
         if not isinstance(decision, Deny):
             return manifest
         reach = reach_of(manifest, tool)
-        if reach is None or reach.grounds or decision.use is None:
-            return None
+        if reach is None or reach.grounds or set(decision.rules) != set(reach.obstacles_of(use)):
+            return None  # something else than this use is refused too: the whole tool, or an address
         manifest = _edited(manifest, reach, use)
     return None
 

@@ -16,6 +16,7 @@ import click
 
 from licet.assemble import Places
 from licet.core.algebra.scope import visible
+from licet.core.canonical import milliseconds
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin, Problem
 
@@ -186,7 +187,7 @@ def result_document(result: "Result") -> dict[str, Any]:
             for one in result.approvals
         ],
         "cost_usd": str(result.cost_usd),
-        "duration_ms": round(result.duration_ms, 3),
+        "duration_ms": milliseconds(result.duration_ms),
         "truncated": result.truncated,
         "logs": result.logs,
         "sandbox": {
@@ -208,7 +209,7 @@ def result_document(result: "Result") -> dict[str, Any]:
                 "reason": event.reason or None,
                 "rule": event.rule or None,
                 "time": event.time.isoformat(timespec="milliseconds") if event.time is not None else None,
-                "duration_ms": round(event.duration_ms, 3),
+                "duration_ms": milliseconds(event.duration_ms),
             }
             for event in result.events
         ],

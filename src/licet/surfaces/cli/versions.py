@@ -77,7 +77,7 @@ def compared_versions(words: Sequence[str], settings: tuple[Setting, Setting], a
         if not revisions:
             yield Compared(*_of_files(files, settings, as_json))
             return
-        path = Path(os.path.abspath(files[0])) if files else Path.cwd()
+        path = files[0] if files else Path()
         sides = [
             _of_revision(one, path, Path(folder, str(number)), settings[number], as_json)
             for number, one in enumerate(revisions)
