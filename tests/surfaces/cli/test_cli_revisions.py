@@ -296,16 +296,18 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
     "words", [("surface", "."), ("surface", "one.yaml"), ("diff", "HEAD~1"), ("diff", "HEAD~1", "HEAD")]
 )
 def test_a_page_is_one_file_without_scripts_and_nothing_can_be_injected(words: tuple[str, ...], here: Path) -> None:
-    Path("licet.yaml").write_text(
-        SHARED.replace("effect: read_only", f"description: {json.dumps(HOSTILE)}, effect: read_only")
-    )
-    agent = (AGENT % ("one", "look", "a.example")).replace("agent: one", f"agent: one\nversion: {json.dumps(HOSTILE)}")
+    path = f"/out/{HOSTILE}"
+    Path("licet.yaml").write_text(SHARED.replace('"fs:write:/out"', json.dumps(f"fs:write:{path}")))
+    agent = (AGENT % ("one", "look, put", "a.example")).replace("[/out]", json.dumps([path]))
     Path("one.yaml").write_text(agent)
+    Path("two.yaml").write_text(agent)
     git("commit", "-qam", "hostile")
     result = run(*words, "--html", "page.html")
     assert result.exit_code in (0, 1), result.output
+    assert "wrote page.html" in result.stderr
     text = Path("page.html").read_text("utf-8")
     page = Page(text)
+    assert "&lt;script&gt;alert(1)" in text
     assert {"script", "img", "link", "iframe", "object", "base", "form"}.isdisjoint(page.tags)
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert {value for name, value in page.attributes if name in ("href", "src")} <= {"#agent-0", "#agent-1"}

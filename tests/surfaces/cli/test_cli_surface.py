@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -289,6 +290,23 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(settings: dict[str, str
     # Bold is no colour; NO_COLOR leaves it.
     assert ("\x1b[33m" in said) == coloured
     assert "fetch" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "colours"),
+    [
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "0"}, False),
+        ({"FORCE_COLOR": ""}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+@pytest.mark.parametrize("words", [("surface", "m.yaml"), ("explain", "m.yaml", "fetch", "https://x.example")])
+def test_colours_can_be_forced_in_a_pipe(words: tuple[str, ...], settings: dict[str, str], colours: bool) -> None:
+    said = (
+        CliRunner(env={"NO_COLOR": None, "FORCE_COLOR": None, "TERM": "xterm"} | settings).invoke(licet, words).stdout
+    )
+    assert bool(re.search("\x1b\\[[0-9;]*3[0-9]m", said)) == colours
 
 
 def test_a_pipe_gets_no_codes_at_all() -> None:
