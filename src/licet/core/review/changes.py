@@ -4,7 +4,7 @@ A change is `grown` if the new manifest allows more, `shrunk` if it allows less,
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -19,7 +19,19 @@ from licet.core.origin import Origin
 from licet.core.policy.digest import command_text
 from licet.core.policy.effects import class_fits
 from licet.core.review.entries import piece_text
-from licet.core.review.risk import CHECKS, DELETE, FILE_WRITE, NATIVE, NETWORK_WRITE, NOTHING, RISKS, Risk, rule_risk
+from licet.core.review.risk import (
+    CHECKS,
+    DELETE,
+    FILE_WRITE,
+    NATIVE,
+    NETWORK_WRITE,
+    NOTHING,
+    RISKS,
+    SECRET_NETWORK,
+    Risk,
+    rule_risk,
+)
+from licet.core.review.tool_surface import ToolSurface
 
 Side = Literal["grown", "shrunk", "changed"]
 T = TypeVar("T")
@@ -117,13 +129,23 @@ class ChangePlaces(Struct, frozen=True):
 _HARMLESS = ("name", "description", "optional", "bundle", "declaration", "tool")
 
 
-def ranked(changes: Iterable[Change], risk_with: Callable[[Change], Risk]) -> tuple[Change, ...]:
+def ranked(changes: Iterable[Change], tools: Mapping[str, ToolSurface]) -> tuple[Change, ...]:
     """The changes of one side, each with its risk, riskiest first; equal ones keep their order.
 
-    `risk_with` is what the change means together with all else that its tool holds.
+    `tools` are those of that side: a change also counts as what it means together with all else that its tool holds.
     """
-    rated = [replace(one, risk=min((one.risk, _own_risk(one), risk_with(one)), key=RISKS.index)) for one in changes]
+    rated = [
+        replace(one, risk=min((one.risk, _own_risk(one), _risk_with(one, tools)), key=RISKS.index)) for one in changes
+    ]
     return tuple(sorted(rated, key=lambda one: one.risk.rank))
+
+
+def _risk_with(change: Change, tools: Mapping[str, ToolSurface]) -> Risk:
+    tool = tools.get(change.tool or "")
+    if tool is not None and change.kind == "tool":
+        return tool.risk
+    sends = change.kind == "reach" and change.rule is not None and change.rule.domain in ("secret", "network")
+    return SECRET_NETWORK if tool is not None and sends and SECRET_NETWORK in tool.risks else NOTHING
 
 
 def _own_risk(change: Change) -> Risk:

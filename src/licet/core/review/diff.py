@@ -34,7 +34,6 @@ from licet.core.review.changes import (
 )
 from licet.core.review.diff_bundles import bundle_changes, moved_tools, signers_text
 from licet.core.review.entries import RuleOrigins, piece_text, target_of
-from licet.core.review.risk import NOTHING, SECRET_NETWORK, Risk
 from licet.core.review.surface import Surface, surface
 from licet.core.review.tool_surface import ToolSurface
 
@@ -84,16 +83,6 @@ class _Version:
 
     def grant(self, tool: str) -> CapabilitySet:
         return self.tools[tool].grant if tool in self.tools else _NOTHING
-
-    def risk_with(self, change: Change) -> Risk:
-        """What a change means together with all else that its tool holds here."""
-        tool = self.tools.get(change.tool or "")
-        if tool is None or change.kind not in ("tool", "reach"):
-            return NOTHING
-        if change.kind == "tool":
-            return tool.risk
-        sends = change.rule is not None and change.rule.domain in ("secret", "network")
-        return SECRET_NETWORK if sends and SECRET_NETWORK in tool.risks else NOTHING
 
     def write_approval(self, tool: ToolSurface) -> WriteApproval | None:
         """How often the tool needs approval for writes; None if it cannot write."""
@@ -159,9 +148,7 @@ def diff(old: Manifest, new: Manifest) -> Changes:
     for side, change in (*bundle_changes(*manifests), *moved_tools(*manifests, before.surface, after.surface)):
         found[side].append(change)
     return Changes(
-        ranked(found["grown"], after.risk_with),
-        ranked(found["shrunk"], before.risk_with),
-        ranked(found["changed"], lambda _: NOTHING),
+        ranked(found["grown"], after.tools), ranked(found["shrunk"], before.tools), ranked(found["changed"], {})
     )
 
 

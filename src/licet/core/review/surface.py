@@ -32,7 +32,7 @@ from licet.core.policy.terms import Admission, Approvals, Budget, least_limits
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.ceiling import unused_parts, written_ceiling
 from licet.core.review.entries import ReachEntry, RuleOrigins, entries_of
-from licet.core.review.risk import NATIVE, Risk, riskiest
+from licet.core.review.risk import NATIVE, Risk, grant_risks, riskiest
 from licet.core.review.surface_bundles import Terms, agent_terms, approvals_document, budget_document, bundle_terms
 from licet.core.review.tool_surface import Standing, ToolSurface
 from licet.core.review.wide import is_ready_made
@@ -184,6 +184,7 @@ class _Tools:
         self._origins: dict[tuple[Layer, ...], RuleOrigins] = {}
         self._entries: dict[tuple[CapabilitySet, tuple[Layer, ...]], tuple[ReachEntry, ...]] = {}
         self._deletes: dict[tuple[CapabilitySet, CapabilitySet], bool] = {}
+        self._risks: dict[tuple[CapabilitySet, bool], tuple[Risk, ...]] = {}
 
     def surface_of(self, name: str) -> ToolSurface:
         manifest = self._manifest
@@ -228,8 +229,17 @@ class _Tools:
             reuse=spec.reuse if spec else False,
             grounds=grounds,
             origin=spec.origin if spec and spec.origin else admissions[0].origin,
-            ready_made=is_ready_made(manifest, name),
+            risks=self._risks_of(
+                grant, standing != "blocked" and level == "native" and not is_ready_made(manifest, name)
+            ),
         )
+
+    def _risks_of(self, grant: CapabilitySet, native: bool) -> tuple[Risk, ...]:
+        """The risks of a tool. Native code of licet itself is trusted to keep to its handles."""
+        key = grant, native
+        if key not in self._risks:
+            self._risks[key] = grant_risks(grant, native=native)
+        return self._risks[key]
 
     def _unfit(self, name: str) -> tuple[Ground, ...]:
         """The reasons why a gate would deny every call of a tool, even if `decide` would not."""

@@ -12,7 +12,7 @@ from licet.core.origin import Origin
 from licet.core.policy.effects import EffectClass, Level
 from licet.core.policy.terms import WriteApproval
 from licet.core.review.entries import ReachEntry
-from licet.core.review.risk import Risk, grant_risks
+from licet.core.review.risk import Risk
 
 Standing = Literal["callable", "undeclared", "blocked"]
 
@@ -26,7 +26,7 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     - `blocked`: every call is refused, so it reaches nothing.
     """
 
-    _not_compared: ClassVar[frozenset[str]] = frozenset({"grant", "optional", "grounds", "origin", "ready_made"})
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"grant", "optional", "grounds", "origin", "risks"})
 
     name: str
     standing: Standing
@@ -52,12 +52,7 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     reuse: bool  # one worker may serve many calls
     grounds: tuple[Ground, ...]  # why it cannot be called, as far as files show it
     origin: Origin | None
-    ready_made: bool = False  # its code comes with licet
-
-    @property
-    def risks(self) -> tuple[Risk, ...]:
-        """What a reviewer looks at, riskiest first. Native code of licet itself is trusted to keep to its handles."""
-        return grant_risks(self.grant, native=self.reachable and self.level == "native" and not self.ready_made)
+    risks: tuple[Risk, ...]  # what a reviewer looks at, riskiest first
 
     @property
     def risk(self) -> Risk:
