@@ -435,6 +435,7 @@ def test_following_the_advice_leads_to_a_call_that_is_not_denied_and_to_nothing_
 @given(world=fitting_worlds())
 @example(world=(LOCAL, "network:http:get@localhost:8000"))
 @example(world=(LOCAL, "network:https:get@10.1.2.3"))
+@settings(max_examples=settings().max_examples if LONG else settings().max_examples // 4)
 def test_one_round_of_advice_is_enough_and_what_else_it_allows_is_foretold(
     tmp_path_factory: pytest.TempPathFactory, world: tuple[Files, str]
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -40,22 +41,31 @@ def write(name: str, tools: str, hosts: str) -> None:
     Path(f"{name}.yaml").write_text(AGENT % (name, tools, hosts))
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with two commits: the first has one agent, the second widens it and adds another."""
+    place = tmp_path_factory.mktemp("repository")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        git("init", "-q", "-b", "main", ".")
+        Path("licet.yaml").write_text(SHARED)
+        Path("compose.yaml").write_text("services: {}\n")
+        write("one", "look", "a.example")
+        git("add", ".")
+        git("commit", "-qm", "first")
+        write("one", "look", "a.example, b.example")
+        write("two", "put", "c.example")
+        git("add", ".")
+        git("commit", "-qm", "second")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def here(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the repository."""
     place = tmp_path / "work"
-    place.mkdir()
+    shutil.copytree(repository, place, symlinks=True)
     monkeypatch.chdir(place)
-    git("init", "-q", "-b", "main", ".")
-    Path("licet.yaml").write_text(SHARED)
-    Path("compose.yaml").write_text("services: {}\n")
-    write("one", "look", "a.example")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    write("one", "look", "a.example, b.example")
-    write("two", "put", "c.example")
-    git("add", ".")
-    git("commit", "-qm", "second")
     return place
 
 
@@ -88,6 +98,7 @@ GROWN = "+ look: network:read:b.example  (%sone.yaml:5)"
         (("HEAD", "HEAD~1", "--fail-on", "risk:low"), 0, None),
     ],
 )
+@pytest.mark.sampled(5)
 def test_revisions_are_compared(words: tuple[str, ...], code: int, lines: list[str] | None) -> None:
     result = run("diff", *words)
     assert result.exit_code == code, result.output
@@ -140,6 +151,7 @@ def test_a_name_that_is_a_file_and_a_revision_is_the_file(here: Path) -> None:
         (("HEAD", "--json", "--github"), 2, "exclude each other"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_cannot_be_compared_is_named(words: tuple[str, ...], code: int, text: str) -> None:
     result = run("diff", *words)
     assert (result.exit_code, text in result.output) == (code, True), result.output
@@ -265,6 +277,7 @@ def test_other_rows(by: str, first: str) -> None:
 
 
 @pytest.mark.parametrize(("fail_on", "code"), [("none", 0), ("risk:medium", 1), ("risk:high", 0)])
+@pytest.mark.sampled(2)
 def test_a_surface_fails_on_a_risk(fail_on: str, code: int) -> None:
     assert run("surface", ".", "--fail-on", fail_on).exit_code == code
 
@@ -295,6 +308,7 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 @pytest.mark.parametrize(
     "words", [("surface", "."), ("surface", "one.yaml"), ("diff", "HEAD~1"), ("diff", "HEAD~1", "HEAD")]
 )
+@pytest.mark.sampled(2)
 def test_a_page_is_one_file_without_scripts_and_nothing_can_be_injected(words: tuple[str, ...], here: Path) -> None:
     path = f"/out/{HOSTILE}"
     Path("licet.yaml").write_text(SHARED.replace('"fs:write:/out"', json.dumps(f"fs:write:{path}")))
