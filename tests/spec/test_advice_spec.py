@@ -23,6 +23,8 @@ from licet.core.decision.foreseen import foreseen
 from licet.core.decision.request import REASON_OF_DOMAIN, Request
 from licet.core.origin import Origin
 from licet.core.policy.tool import needs_of, spec_of
+from licet.core.review.allowing import allowing
+from licet.core.review.diff import diff
 
 Files = dict[str, Any]
 WORKSPACE, MANIFEST, PERSONALITY, SOURCE = "licet.yaml", "manifest.yaml", "personality.yaml", "tools.py"
@@ -74,16 +76,25 @@ CAPABILITIES: dict[str, list[dict[str, Any]]] = {
     "process": [{"process": {"allowed_binaries": ["git"]}}],
     "storage": [{"storage": {"scope": "session"}}, {"storage": {"scope": "personality"}}],
 }
+# Names and addresses of one's own network, which need more than a rule.
+LOCAL_RULES = ["network:*:localhost", "network:https:get@10.1.2.3", "network:*:*.internal", "network:*:[::1]"]
+LOCAL_USES = ["network:http:get@localhost:8000", "network:https:get@10.1.2.3", "network:https:get@db.internal"]
 HOSTS = ["a.example", "*.example", "b.a.example", "*"]
+LOCAL_HOSTS = [*HOSTS, "localhost", "10.1.2.3"]
+PRIVATE: list[list[str]] = [[], ["10.0.0.0/8"], ["127.0.0.0/8"], ["127.0.0.0/8", "::1/128"], ["10.1.2.3/32"]]
 CLASSES = ["read_only", "write_limited", "full", "destructive"]
 LEVELS = ["restricted", "isolated", "native"]
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Files, str]:
-    """Files in which something is mostly missing, and a use to ask about."""
+def worlds(draw: st.DrawFn, local: bool = False) -> tuple[Files, str]:
+    """Files in which something is mostly missing, and a use to ask about; `local` adds private names and addresses."""
     domain = draw(st.sampled_from(("network", "network", "fs", *POOLS)))
     rules, uses = POOLS[domain]
+    hosts, private = HOSTS, PRIVATE[:2]
+    if local:
+        hosts, private = LOCAL_HOSTS, PRIVATE
+        rules, uses = ([*rules, *LOCAL_RULES], [*uses, *LOCAL_USES]) if domain == "network" else (rules, uses)
 
     def some(pool: list[Any], most: int = 2) -> list[Any]:
         return draw(st.lists(st.sampled_from(pool), max_size=most, unique=True))
@@ -99,6 +110,7 @@ def worlds(draw: st.DrawFn) -> tuple[Files, str]:
             **maybe("approvals", st.just({"write": "manifest"})),
             **maybe("budget", st.sampled_from(({"max_calls_per_session": 5}, {"max_cost_usd": 1}))),
             **maybe("native", st.just(["t"])),
+            **(maybe("private", st.sampled_from(private)) if local else {}),
             **maybe("connectors", st.sampled_from((["github"], [{"connector": "github", "version": ">=2.0"}]))),
         }
 
@@ -120,9 +132,9 @@ def worlds(draw: st.DrawFn) -> tuple[Files, str]:
                 "tools": draw(st.sampled_from((["t"], ["t", "u"]))),
                 **maybe("side_effect_class", st.sampled_from(CLASSES)),
                 **maybe("sandbox", st.sampled_from(LEVELS)),
-                **maybe("destinations", st.lists(st.sampled_from(HOSTS), max_size=2, unique=True)),
+                **maybe("destinations", st.lists(st.sampled_from(hosts), max_size=2, unique=True)),
                 **maybe("connectors", st.sampled_from(([], ["github"], [{"connector": "github", "version": ">=2.0"}]))),
-                **maybe("private", st.sampled_from(([], ["10.0.0.0/8"]))),
+                **maybe("private", st.sampled_from(private)),
                 **maybe("approvals", st.just({"write": "call", "expires_seconds": 60})),
             }
         }
@@ -137,8 +149,8 @@ def worlds(draw: st.DrawFn) -> tuple[Files, str]:
             capabilities["bundles"] = ["c"]
     if draw(st.booleans()):
         workspace["destinations"] = {
-            **maybe("allow", st.lists(st.sampled_from(HOSTS), max_size=2, unique=True)),
-            **maybe("deny", st.lists(st.sampled_from(HOSTS), max_size=1)),
+            **maybe("allow", st.lists(st.sampled_from(hosts), max_size=2, unique=True)),
+            **maybe("deny", st.lists(st.sampled_from(hosts), max_size=1)),
         }
     if draw(st.booleans()):
         workspace["connectors"] = {
@@ -153,11 +165,30 @@ def worlds(draw: st.DrawFn) -> tuple[Files, str]:
         files[PERSONALITY] = {"id": "p", "tools": draw(st.sampled_from((["t"], []))), **ceiling()}
         if "bundles" in workspace:
             files[PERSONALITY] |= maybe("bundles", st.sampled_from([[name] for name in workspace["bundles"]]))
-        hosts = {"allow": some(HOSTS), "deny": some(HOSTS, 1)}
-        files[PERSONALITY] |= draw(st.sampled_from(({}, {"safety": {"network": hosts}}, {"destinations": hosts})))
+        listed = {"allow": some(hosts), "deny": some(hosts, 1)}
+        files[PERSONALITY] |= draw(st.sampled_from(({}, {"safety": {"network": listed}}, {"destinations": listed})))
     if in_source:
         files[SOURCE] = tool
     return files, draw(st.sampled_from(uses))
+
+
+@st.composite
+def fitting_worlds(draw: st.DrawFn) -> tuple[Files, str]:
+    """The same, with a tool that is admitted and has a class and a level: only its uses are refused."""
+    files, use = draw(worlds(local=True))
+    files, tool = json.loads(json.dumps(files)), {"effect": draw(st.sampled_from(CLASSES[:2])), "sandbox": "restricted"}
+    declared = files[SOURCE] if SOURCE in files else files[WORKSPACE]["tools"]["t"]
+    declared |= tool
+    declared.pop("connector", None)
+    files[MANIFEST]["capabilities"] |= {"tools": ["t"], "max_side_effect_class": "write_limited"}
+    if bundle := files[WORKSPACE].get("bundles", {}).get("b"):
+        bundle |= {"sandbox": "restricted", "side_effect_class": "write_limited"}
+        files[WORKSPACE]["bundles"] = {"b": bundle}
+        files[MANIFEST]["capabilities"]["bundles"] = ["b"]
+    if second := files.get(PERSONALITY):
+        second |= {"tools": ["t"], "max_side_effect_class": "write_limited"}
+        second.pop("bundles", None)
+    return files, use
 
 
 # Following the advice -------------------------------------------------------------------------------------------------
@@ -348,6 +379,21 @@ WITH_APP: Files = {
 }
 
 
+LOCAL: Files = {
+    WORKSPACE: {"tools": {"t": {"from": "tools:t"}}, "bundles": {"b": {"tools": ["t"], "private": []}}},
+    MANIFEST: {"agent": "a", "capabilities": {"bundles": ["b"], "grants": ["network:*:*"]}},
+    SOURCE: {"capabilities": {}, "cost_usd": 0, "effect": "read_only", "sandbox": "restricted"},
+}
+USE_REASONS = {*REASON_OF_DOMAIN.values(), "SIDE_EFFECT_EXCEEDED", "ADDRESS_NOT_ALLOWED"} - {
+    *("TOOL_NOT_IN_BUNDLE", "CONNECTOR_NOT_ALLOWED")
+}
+
+
+def grown(old: Manifest, new: Manifest) -> set[tuple[str | None, str]]:
+    """What the new manifest allows more."""
+    return {(change.tool, change.text) for change in diff(old, new).grown}
+
+
 @given(world=worlds())
 @example(world=(SMALLEST, "network:https:get@get"))
 @example(world=(WITH_APP, "connector:use:github"))
@@ -383,6 +429,31 @@ def test_following_the_advice_leads_to_a_call_that_is_not_denied_and_to_nothing_
         # What stands in the way of the tool itself, a class or a deny stands in the way of more than this use.
         if only_added:
             assert [other for other in others if not isinstance(ask(manifest, other), Deny)] == []
+    shutil.rmtree(place)
+
+
+@given(world=fitting_worlds())
+@example(world=(LOCAL, "network:http:get@localhost:8000"))
+@example(world=(LOCAL, "network:https:get@10.1.2.3"))
+@settings(max_examples=settings().max_examples if LONG else settings().max_examples // 4)
+def test_one_round_of_advice_is_enough_and_what_else_it_allows_is_foretold(
+    tmp_path_factory: pytest.TempPathFactory, world: tuple[Files, str]
+) -> None:
+    files, use = json.loads(json.dumps(world[0])), world[1]
+    place = tmp_path_factory.mktemp("advice")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        before = read(place, files)
+        decision = ask(before, use)
+        if not isinstance(decision, Deny) or not {rule.reason for rule in decision.rules} <= USE_REASONS:
+            return
+        for step in dict.fromkeys(step for rule in decision.rules for step in rule.fix.split("; ")):
+            follow(step, files)
+        after = read(place, files)
+        assert ask(after, use).verdict in ("allow", "ask")
+        foretold = allowing(before, "t", Use(use))
+        if foretold is not None:
+            assert grown(before, foretold) == grown(before, after)
     shutil.rmtree(place)
 
 

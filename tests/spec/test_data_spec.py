@@ -146,7 +146,10 @@ def test_a_refusal_names_the_place_and_the_data_to_edit() -> None:
     )
     denied = decide(Request("look", (Use("network:https:get@b.test"),)), manifest.declare([look.spec]))
     assert isinstance(denied, Deny)
-    assert [str(rule) for rule in denied.rules] == ["denied by network:*:b.test (/capabilities/destinations/deny/0)"]
+    assert [str(rule) for rule in denied.rules] == [
+        "denied by network:*:b.test (/capabilities/destinations/deny/0)",
+        "the manifest does not allow it (/capabilities)",
+    ]
     assert denied.rules[0].fix == "remove `b.test` from `capabilities.destinations.deny` in the data"
 
 

@@ -99,6 +99,11 @@ def money_text(amount: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def milliseconds(duration_ms: float) -> str:
+    """A duration as JSON and receipts write it, with three decimals: `12.345`. No hashed entry may have a float."""
+    return f"{duration_ms:.3f}"
+
+
 KEY = "ed25519:"
 
 _PRIME = 2**255 - 19

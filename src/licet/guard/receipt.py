@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import UNSET, UnsetType, convert
 
 from licet.core.algebra.scope import visible
-from licet.core.canonical import data_digest, data_json, money_text
+from licet.core.canonical import data_digest, data_json, milliseconds, money_text
 from licet.core.decision.budget import Spent, plus, spent_of
 from licet.core.decision.decision import Ask, BudgetSettled, Deny, Event, Happened, SandboxEntered, all_events
 from licet.core.ledger.entry import (
@@ -88,7 +88,7 @@ def receipt_of(call: "Call", parts: ResultParts) -> Entry:
         budget=_budget(call, parts.cost_usd, spent=call.running),
         code=parts.code,
         cost_usd=money_text(parts.cost_usd),
-        duration_ms=f"{parts.duration_ms:.3f}",
+        duration_ms=milliseconds(parts.duration_ms),
         error=visible(parts.error) if refusal is not None and not _hides_error(parts, full) else None,
         events=_events(_happened(call, refusal)),
         observed=call.observed.fact if call.observed is not None else UNSET,

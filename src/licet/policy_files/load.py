@@ -39,7 +39,7 @@ from licet.policy_files.trust_list import trusted_paths
 from licet.policy_files.workspace_reader import declarations, shared_layers, workspace_layer
 from licet.regular_files import open_regular, read_most
 
-__all__ = ["PolicyDocument", "load_manifest", "read_policy"]
+__all__ = ["PolicyDocument", "is_agent_policy", "load_manifest", "read_policy"]
 
 
 def load_manifest(
@@ -115,7 +115,7 @@ def _workspace(file: Document, given: str | Path | None, problems: list[Problem]
         neighbour = path.parent / WORKSPACE_FILE
         if path.name == WORKSPACE_FILE or not os.path.lexists(neighbour):
             return file if file.kind == "manifest" else None
-        if file.workspace_keys and file.kind == "manifest" and _is_agent_policy(neighbour):
+        if file.workspace_keys and file.kind == "manifest" and is_agent_policy(neighbour):
             return file  # two independent policies with one file each, such as two versions
         given = neighbour
     shared = _read(Path(given), problems)
@@ -125,7 +125,7 @@ def _workspace(file: Document, given: str | Path | None, problems: list[Problem]
     return shared
 
 
-def _is_agent_policy(path: Path) -> bool:
+def is_agent_policy(path: Path) -> bool:
     """Whether a file is the manifest of an agent, and not only a workspace."""
     file = _read(path, [])
     return file.content is not None and file.kind == "manifest" and "agent" in file.content.value

@@ -205,17 +205,23 @@ def test_fixes_write_paths_as_the_files_do(
 @pytest.mark.parametrize(
     ("use", "fix"),
     [
-        ("network:https:get@c.example", "add `network:https:get@c.example:443` under `grants` in p.yaml"),
-        ("network:https:get@b.example", "remove `b.example` from `destinations.deny` in p.yaml"),
+        ("network:https:get@c.example", ["add `network:https:get@c.example:443` under `grants` in p.yaml"]),
+        (
+            "network:https:get@b.example",
+            [
+                "remove `b.example` from `destinations.deny` in p.yaml",
+                "add `network:https:get@b.example:443` under `grants` in p.yaml",
+            ],
+        ),
     ],
 )
 def test_fixes_for_a_personality_use_its_keys(
-    use: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    use: str, fix: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     manifest = 'agent: a\ncapabilities: {tools: [pull], destinations: {allow: ["*"]}}\n'
     lines = explanation_of(tmp_path, manifest, "pull", use, HOSTS)
-    assert [line for line in lines if line.startswith("to allow")] == [f"to allow it   {fix}"]
+    assert [line for line in lines if line.startswith("to allow")] == [f"to allow it   {one}" for one in fix]
 
 
 def test_the_fix_for_a_personality_alone_names_the_key_of_its_budget(

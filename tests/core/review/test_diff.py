@@ -94,7 +94,7 @@ COMMAND_CASES: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
     "a first binary": (
         manifest(allows=["fs:read:/srv"]),
         _WC,
-        {"grown": ["licet run: any command can be run", "licet run: fs:read:/srv", "licet run: process:exec:wc"]},
+        {"grown": ["licet run: any command can be run", "licet run: process:exec:wc", "licet run: fs:read:/srv"]},
     ),
     "no binary any more": (
         _WC,
@@ -102,8 +102,8 @@ COMMAND_CASES: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
         {
             "shrunk": [
                 "licet run: any command can no longer be run",
-                "licet run: fs:read:/srv",
                 "licet run: process:exec:wc",
+                "licet run: fs:read:/srv",
             ]
         },
     ),
@@ -363,7 +363,7 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
         manifest(allows=["fs:read:/"], admissions={"small": (admission(),)}),
         manifest(SMALL, allows=["fs:read:/"]),
         {
-            "shrunk": ["small: sandbox level: isolated → restricted", "small: fs:read:* except /a"],
+            "shrunk": ["small: fs:read:* except /a", "small: sandbox level: isolated → restricted"],
             "changed": ["small: declaration: undeclared → callable"],
         },
     ),
@@ -393,10 +393,10 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
         manifest(SMALL, allows=[*ALLOWED, "fs:write:/", "network:*:*", "secret:read:*", "env:read:HOME"]),
         {
             "grown": [
-                "the ceiling allows env:read:HOME",
                 "the ceiling allows fs:write:* except /a",
                 "the ceiling allows network:*:*",
                 "the ceiling allows secret:read:*",
+                "the ceiling allows env:read:HOME",
             ]
         },
     ),
@@ -888,9 +888,9 @@ capabilities: {tools: [fetch], max_side_effect_class: write_limited, destination
             SOURCE.replace("read_only", "write_limited").replace("=1", "=2"),
             {
                 "grown": [
+                    "fetch: network:write:a.example",
                     "fetch: side-effect class: read_only → write_limited",
                     "fetch: cost_usd: 1 → 2",
-                    "fetch: network:write:a.example",
                 ]
             },
         ),
@@ -940,6 +940,7 @@ def test_the_document_of_a_change_without_an_origin() -> None:
         "before": "",
         "after": "",
         "origin": None,
+        "risk": {"level": "none", "kind": "nothing", "text": "reaches nothing"},
     }
 
 
@@ -954,6 +955,7 @@ def test_the_document_of_a_change() -> None:
                 "before": "",
                 "after": "fs:read:/b",
                 "origin": "agent.yaml:11:3",
+                "risk": {"level": "low", "kind": "file_read", "text": "reads files"},
             }
         ],
         "shrunk": [],

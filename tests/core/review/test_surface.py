@@ -26,7 +26,8 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Approvals, Budget, Natives
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.entries import entries_of, target_of, ways_of
-from licet.core.review.surface import ToolSurface, surface
+from licet.core.review.surface import surface
+from licet.core.review.tool_surface import ToolSurface
 
 
 @cache
@@ -211,6 +212,7 @@ def test_the_document_of_a_tool() -> None:
     assert only_tool(found).document() == {
         "name": "clerk",
         "standing": "callable",
+        "risk": {"level": "medium", "kind": "file_write", "text": "writes files"},
         "note": "",
         "grounds": [],
         "bundles": ["desk"],
@@ -494,6 +496,7 @@ def test_the_document_has_all_agent_wide_settings() -> None:
         "digest": found.digest,
         "pinned": "licet.lock",
         "files": ["agent.yaml"],
+        "risk": {"level": "none", "kind": "nothing", "text": "reaches nothing"},
         "commands": None,
         "unadmitted": [],
         "max_side_effect_class": "write_limited",

@@ -249,13 +249,16 @@ def test_a_value_that_is_cut_says_so() -> None:
 
 def test_the_whole_result_as_json() -> None:
     said = json.loads(run("m.yaml", "say", "text=a", "--json").stdout)
-    assert said.pop("duration_ms") > 0
+    listed = json.loads(CliRunner().invoke(licet, ["receipts", "list", "--manifest", "m.yaml", "--json"]).stdout)
+    duration = said.pop("duration_ms")
+    assert re.fullmatch(r"\d+\.\d{3}", duration)  # text everywhere, as in a receipt
+    assert duration in json.dumps(listed)
     assert said.pop("receipt").startswith("r-")
     kinds = {"SessionOpened": None, "CapabilityGranted": None, "SandboxEntered": "native: handles"}
     about = {"capability": "tool:call:say", "tool_name": "say", "reason": None}
     events = [{**about, "kind": kind, "rule": rule} for kind, rule in kinds.items()]
     for event in said["events"]:
-        assert event.pop("duration_ms") >= 0
+        assert re.fullmatch(r"\d+\.\d{3}", event.pop("duration_ms"))
         assert event.pop("time").endswith("+00:00")
     assert said == {
         "ok": True, "verdict": "allow", "logs": "", "tool": "say", "value": "a", "code": "ok", "reason": "ALLOWED",

@@ -36,6 +36,7 @@ def compare(old: str, new: str, *words: str) -> Result:
 
 
 GROWN = f"+ t: network:read:{OTHER}  (new/m.yaml:4)"
+RISK = "; riskiest: low: reads from the network"
 SHRUNK = f"− t: network:read:{HOST}  (old/m.yaml:4)"
 
 
@@ -44,9 +45,9 @@ SHRUNK = f"− t: network:read:{HOST}  (old/m.yaml:4)"
     [
         (HOST, HOST, [], "no difference"),
         (f"{HOST}, {OTHER}", f'"{OTHER}",   {HOST}', [], "no difference"),
-        (HOST, f"{HOST}, {OTHER}", [GROWN], "1 grown"),
+        (HOST, f"{HOST}, {OTHER}", [GROWN], f"1 grown{RISK}"),
         (f"{HOST}, {OTHER}", OTHER, [SHRUNK], "1 shrunk"),
-        (HOST, OTHER, [GROWN, SHRUNK], "1 grown, 1 shrunk"),
+        (HOST, OTHER, [GROWN, SHRUNK], f"1 grown, 1 shrunk{RISK}"),
     ],
 )
 def test_lines_say_what_grew_and_what_shrank(old: str, new: str, lines: list[str], summary: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -42,6 +43,7 @@ capabilities:
 """
 TABLE = """\
 agent    research 1.0
+risk     high: deletes (save)
 digest   sha256:{digest}
 files    m.yaml, licet.yaml
 at most  full
@@ -49,33 +51,36 @@ budget   9 calls a session, 99 calls a day, 1.5 USD a session, 20 USD a day
 
 tool      runs as            reaches
 ────────────────────────────────────────────────────────────────────────────────
-blocked   no class           cannot be called
-          no level
-fetch     read_only          hosts    api.example.com  https read
-          restricted         secrets  KEY
-          in reading         env      LANG
-          5 calls
-          0.5 USD
-notes     read_only          paths    /srv/notes  read except /srv/notes/private
-          restricted         storage  session
-          in reading
-save      full               paths     /srv/out  read, write, delete
-          isolated           binaries  git
+save      high risk          paths     /srv/out  read, write, delete
+          full               binaries  git
+          isolated
           in writing
           asks per session
           asks per delete
-unknown   read_only          hosts     api.example.com  read
-          restricted         paths     /srv  read except /srv/notes/private
-          in reading         secrets   KEY
-                             binaries  git
+fetch     high risk          hosts    api.example.com  https read
+          read_only          secrets  KEY
+          restricted         env      LANG
+          in reading
+          5 calls
+          0.5 USD
+unknown   high risk          hosts     api.example.com  read
+          read_only          paths     /srv  read except /srv/notes/private
+          restricted         secrets   KEY
+          in reading         binaries  git
                              env       LANG
                              storage   session, tool-private
                              tools     blocked, fetch, notes, save, unknown
-any       full               hosts     api.example.com  any protocol
-command   isolated           paths     /srv  read except /srv/notes/private
-          asks per session             /srv/out  write, delete
-          asks per delete    binaries  git
-                             env       LANG
+notes     low risk           paths    /srv/notes  read except /srv/notes/private
+          read_only          storage  session
+          restricted
+          in reading
+blocked   no class           cannot be called
+          no level
+any       high risk          hosts     api.example.com  any protocol
+command   full               paths     /srv  read except /srv/notes/private
+          isolated                     /srv/out  write, delete
+          asks per session   binaries  git
+          asks per delete    env       LANG
 
 undeclared   unknown is admitted but not declared; shown is the most that any
              declaration gives
@@ -124,7 +129,7 @@ def test_notes_are_printed_below_the_table() -> None:
     assert "fs:write:" not in said
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80, 100, 160])
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 100, 160])
 def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut_off(columns: int, here: Path) -> None:
     host = f"{'long-' * 11}.{'very-' * 11}.example.com"
     (here / "m.yaml").write_text(MANIFEST.replace("api.example.com", host))
@@ -285,6 +290,23 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(settings: dict[str, str
     # Bold is no colour; NO_COLOR leaves it.
     assert ("\x1b[33m" in said) == coloured
     assert "fetch" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "colours"),
+    [
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "0"}, False),
+        ({"FORCE_COLOR": ""}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+@pytest.mark.parametrize("words", [("surface", "m.yaml"), ("explain", "m.yaml", "fetch", "https://x.example")])
+def test_colours_can_be_forced_in_a_pipe(words: tuple[str, ...], settings: dict[str, str], colours: bool) -> None:
+    said = (
+        CliRunner(env={"NO_COLOR": None, "FORCE_COLOR": None, "TERM": "xterm"} | settings).invoke(licet, words).stdout
+    )
+    assert bool(re.search("\x1b\\[[0-9;]*3[0-9]m", said)) == colours
 
 
 def test_a_pipe_gets_no_codes_at_all() -> None:

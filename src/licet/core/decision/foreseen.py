@@ -20,7 +20,7 @@ from licet.core.decision.decision import Decision, Deny
 from licet.core.decision.fixes import pin
 from licet.core.decision.folding import CEILINGS, MOST_PAIRS
 from licet.core.decision.obstacles import address_grounds
-from licet.core.decision.reach import Reach, reach_of
+from licet.core.decision.reach import Reach, reach_of, rule_covers
 from licet.core.decision.request import Ground
 from licet.core.decision.validate import argument_grounds, unmet_needs
 from licet.core.origin import Origin, Problem
@@ -59,11 +59,27 @@ def foreseen(decision: Decision, manifest: Manifest) -> Decision:
     unmet = unfit_grounds(reach)
     steps = {step for ground in known for step in _steps(ground.fix)}
     more = tuple(ground for ground in unmet if not (known and _steps(ground.fix) <= steps))
-    if not known and use and use.domain == "network" and not closed and is_address(use.target):
-        closed = address_grounds(use, (_without_brackets(use.target),), reach)
-    elif not known and use and use.domain == "network" and has_no_public_address(use.target):
+    if use and use.domain == "network" and not closed and is_address(use.target):
+        if not known or not _will_be_named(use, reach):
+            closed = address_grounds(use, (_without_brackets(use.target),), reach)
+    elif use and use.domain == "network" and has_no_public_address(use.target):
         closed = tuple(_unlisted_grounds(host_text(use.target), reach))
-    return Deny(decision.request, (*closed, *known, *more), use) if closed or more else decision
+    return Deny(decision.request, (*known, *closed, *more), use) if closed or more else decision
+
+
+def _will_be_named(use: Use, reach: Reach) -> bool:
+    """Whether every list names an address exactly once the missing rules are added, which opens it."""
+
+    def names(rules: Iterable[Capability]) -> bool:
+        return any(rule.key == use.target and rule_covers(rule, use) for rule in rules)
+
+    ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
+    listing = [one.admission.layer for one in reach.bundles if one.private is not None]
+    added = names(reach.wanted(use))
+    return None not in listing and all(
+        names(rule.capability for rule in layer.allows) or (added and not layer.without_denies.has(use))
+        for layer in (*ceilings, *filter(None, listing))
+    )
 
 
 def unfit_grounds(reach: Reach) -> tuple[Ground, ...]:

@@ -103,7 +103,7 @@ class Reach(Compared, frozen=True):
 
     def _obstacles_of(self, use: Use) -> Iterator[Ground]:
         reason, roots = REASON_OF_DOMAIN[use.domain], self.manifest.roots
-        wanted = self._wanted(use)
+        wanted = self.wanted(use)
         if not self.spec.touches.has(use):
             # The key of the tool may mean more than the use. Then a layer that allows the use must allow the rest too.
             narrow = [one for one in self.layers if one.allowed.verdict(use) and not _takes(one, wanted)]
@@ -114,16 +114,14 @@ class Reach(Compared, frozen=True):
             text = f"{_act(use)} is not permitted to class {self.effect}"
             yield Ground("SIDE_EFFECT_EXCEEDED", text, self.class_origin, self._stronger(use))
         for layer in self.layers:
-            verdict = layer.allowed.verdict(use)
-            if verdict is False:
-                for rule in layer.denies:
-                    if not rule_covers(rule.capability, use):
-                        continue
-                    if layer.kind == "protected paths":
-                        yield Ground(reason, rule.key)  # here `key` is a sentence, such as `layer.POLICY`
-                    else:
-                        yield Ground(reason, f"denied by {rule.capability}", rule.origin, remove(rule))
-            elif verdict is None:
+            denies = (rule for rule in layer.denies if rule_covers(rule.capability, use))
+            if layer.kind == "protected paths":
+                yield from (Ground(reason, rule.key) for rule in denies)  # a sentence, such as `layer.POLICY`
+                continue
+            if layer.allowed.verdict(use) is False:
+                for rule in denies:
+                    yield Ground(reason, f"denied by {rule.capability}", rule.origin, remove(rule))
+            if not layer.without_denies.has(use):
                 listed = self._connector_ground(use) if layer.kind == "connectors" else None
                 text, fix = f"{layer.title} does not allow it", add_to_layer(layer, wanted, self.spec, roots, use)
                 yield listed or Ground(reason, text, layer.origin, fix)
@@ -147,7 +145,7 @@ class Reach(Compared, frozen=True):
                 return bundle.place("approvals.delete")
         return places.get("approvals.delete", places.get("approvals", self.manifest.origin))
 
-    def _wanted(self, use: Use) -> tuple[Capability, ...]:
+    def wanted(self, use: Use) -> tuple[Capability, ...]:
         """The rules that each layer must allow before a use is possible: the needs for it, declared already or not."""
         if not self.spec.touches.has(use):
             return declared_so(use, self.spec)

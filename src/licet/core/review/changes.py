@@ -4,26 +4,44 @@ A change is `grown` if the new manifest allows more, `shrunk` if it allows less,
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.canonical import canonical_json, money_text
+from licet.core.compared import Compared
 from licet.core.origin import Origin
 from licet.core.policy.digest import command_text
 from licet.core.policy.effects import class_fits
 from licet.core.review.entries import piece_text
+from licet.core.review.risk import (
+    CHECKS,
+    DELETE,
+    FILE_WRITE,
+    NATIVE,
+    NETWORK_WRITE,
+    NOTHING,
+    RISKS,
+    SECRET_NETWORK,
+    Risk,
+    rule_risk,
+)
+from licet.core.review.tool_surface import ToolSurface
 
 Side = Literal["grown", "shrunk", "changed"]
 T = TypeVar("T")
 _NO_LIMIT = Decimal("Infinity")
 
 
-class Change(Struct, frozen=True):
+class Change(Compared, frozen=True):
     """One difference between two manifests, with the old and the new value as text. `tool` is None for the agent."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"rule", "risk"})
 
     kind: str
     tool: str | None
@@ -31,6 +49,8 @@ class Change(Struct, frozen=True):
     before: str = ""
     after: str = ""
     origin: Origin | None = None  # in the old manifest if it shrank, else in the new one
+    rule: Capability | None = None  # if it is about one
+    risk: Risk = NOTHING
 
     def document(self) -> dict[str, Any]:
         """The change as plain data."""
@@ -41,6 +61,7 @@ class Change(Struct, frozen=True):
             "before": self.before,
             "after": self.after,
             "origin": self.origin.full if self.origin else None,
+            "risk": self.risk.document(),
         }
 
 
@@ -93,13 +114,55 @@ class ChangePlaces(Struct, frozen=True):
             words = ("the default" if one is None else str(one) for one in (before, after))
             yield from self.value_changed("grown", "limit", key, *words)
 
-    def only_on(self, side: Side, kind: str, text: str, item: str) -> SidedChanges:
+    def only_on(
+        self, side: Side, kind: str, text: str, item: str, rule: Capability | None = None, risk: Risk = NOTHING
+    ) -> SidedChanges:
         """Yield an item that only one side has: the new one if it has grown, the old one if it has shrunk."""
         before, after = (item, "") if side == "shrunk" else ("", item)
-        yield side, Change(kind, self.tool, text, before, after, self._origin(side))
+        yield side, Change(kind, self.tool, text, before, after, self._origin(side), rule, risk)
 
     def _origin(self, side: Side) -> Origin | None:
         return self.old if side == "shrunk" else self.new
+
+
+# Changes that say nothing about what can be done.
+_HARMLESS = ("name", "description", "optional", "bundle", "declaration", "tool")
+
+
+def ranked(changes: Iterable[Change], tools: Mapping[str, ToolSurface]) -> tuple[Change, ...]:
+    """The changes of one side, each with its risk, riskiest first; equal ones keep their order.
+
+    `tools` are those of that side: a change also counts as what it means together with all else that its tool holds.
+    """
+    rated = [
+        replace(one, risk=min((one.risk, _own_risk(one), _risk_with(one, tools)), key=RISKS.index)) for one in changes
+    ]
+    return tuple(sorted(rated, key=lambda one: one.risk.rank))
+
+
+def _risk_with(change: Change, tools: Mapping[str, ToolSurface]) -> Risk:
+    tool = tools.get(change.tool or "")
+    if tool is not None and change.kind == "tool":
+        return tool.risk
+    sends = change.kind == "reach" and change.rule is not None and change.rule.domain in ("secret", "network")
+    return SECRET_NETWORK if tool is not None and sends and SECRET_NETWORK in tool.risks else NOTHING
+
+
+def _own_risk(change: Change) -> Risk:
+    """The risk of a change by itself. A class, a level or a list counts as what it opens."""
+    if change.rule is not None:
+        risk = rule_risk(change.rule)
+        # A line of a ceiling cannot say less than every method, or than delete with write: the class of a tool decides.
+        unsaid = change.kind == "ceiling" and risk == DELETE
+        return risk if not unsaid else FILE_WRITE if change.rule.domain == "fs" else NETWORK_WRITE
+    value = change.after or change.before
+    if change.kind == "native" or (change.kind in ("level", "server") and value == "native"):
+        return NATIVE
+    if change.kind == "effect" and value in ("full", "destructive"):
+        return DELETE
+    if change.kind == "effect" and value == "write_limited":
+        return FILE_WRITE
+    return NOTHING if change.kind in _HARMLESS else CHECKS
 
 
 def limit_rank(limit: int | Decimal | None) -> int | Decimal:
@@ -126,7 +189,9 @@ def server_changes(
         before, after = was.get(name, {}), now.get(name, {})
         if not before or not after:
             side: Side = "grown" if after else "shrunk"
-            yield from places.only_on(side, "server", f"server `{name}`", _text(_started_by(after or before)))
+            risk = NATIVE if (after or before).get("sandbox") == "native" else NOTHING
+            started = _text(_started_by(after or before))
+            yield from places.only_on(side, "server", f"server `{name}`", started, risk=risk)
         else:
             for key in sorted((before.keys() | after.keys()) - _COMPARED_BY_PART):
                 if before.get(key) != after.get(key):
@@ -173,10 +238,11 @@ def _narrower(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 def _part_changes(server: str, was: dict[str, Any], now: dict[str, Any], places: ChangePlaces) -> SidedChanges:
     old, new = CapabilitySet(was.get("grants", ())), CapabilitySet(now.get("grants", ()))
-    for piece in map(piece_text, new - old):
-        yield from places.only_on("grown", "server", f"{server} holds {piece}", piece)
-    for piece in map(piece_text, old - new):
-        yield from places.only_on("shrunk", "server", f"{server} holds {piece}", piece)
+    sides: tuple[tuple[Side, tuple[Piece, ...]], ...] = (("grown", new - old), ("shrunk", old - new))
+    for side, pieces in sides:
+        for piece in pieces:
+            text = piece_text(piece)
+            yield from places.only_on(side, "server", f"{server} holds {text}", text, piece.rule)
     for key, what in (("env", "the variable"), ("secrets", "the secret in"), ("tools", "the tool")):
         before, after = _by_name(was.get(key, {})), _by_name(now.get(key, {}))
         for name in sorted(before.keys() | after.keys()):

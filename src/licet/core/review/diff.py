@@ -29,11 +29,13 @@ from licet.core.review.changes import (
     T,
     definition_changes,
     limit_rank,
+    ranked,
     server_changes,
 )
 from licet.core.review.diff_bundles import bundle_changes, moved_tools, signers_text
 from licet.core.review.entries import RuleOrigins, piece_text, target_of
-from licet.core.review.surface import Surface, ToolSurface, surface
+from licet.core.review.surface import Surface, surface
+from licet.core.review.tool_surface import ToolSurface
 
 _NOTHING = CapabilitySet()
 _APPROVAL_TEXT: dict[WriteApproval, str] = {
@@ -98,13 +100,13 @@ class _ExtraReach:
             tuple[tuple[Layer, ...], tuple[Layer, ...]], tuple[RuleOrigins, CapabilitySet, dict[Capability, bool]]
         ] = {}
 
-    def pieces(self, tool: str) -> Iterator[tuple[str, Origin | None]]:
-        """Yield each piece as text, with the origin of the rule that allows it."""
+    def pieces(self, tool: str) -> Iterator[tuple[Piece, Origin | None]]:
+        """Yield each piece, with the origin of the rule that allows it."""
         grants = self._mine.grant(tool), self._other.grant(tool)
         if grants not in self._pieces:
             self._pieces[grants] = grants[0] - grants[1]
         for piece in self._pieces[grants]:
-            yield piece_text(piece), self._origin(tool, piece.rule)
+            yield piece, self._origin(tool, piece.rule)
 
     def targets(self) -> set[tuple[str, str, int | None]]:
         """The hosts that were found, and the paths that can be written, of all tools that were compared."""
@@ -145,7 +147,9 @@ def diff(old: Manifest, new: Manifest) -> Changes:
     manifests = before.manifest, after.manifest
     for side, change in (*bundle_changes(*manifests), *moved_tools(*manifests, before.surface, after.surface)):
         found[side].append(change)
-    return Changes(tuple(found["grown"]), tuple(found["shrunk"]), tuple(found["changed"]))
+    return Changes(
+        ranked(found["grown"], after.tools), ranked(found["shrunk"], before.tools), ranked(found["changed"], {})
+    )
 
 
 def _tool_changes(name: str, old: _Version, new: _Version) -> SidedChanges:
@@ -171,8 +175,9 @@ def _can(name: str, can: str) -> str:
 def _reach_changes(name: str, sides: Iterable[tuple[Side, _ExtraReach]]) -> SidedChanges:
     """Compare what a tool reaches."""
     for side, extra in sides:
-        for text, origin in extra.pieces(name):
-            yield from ChangePlaces(origin, origin, name).only_on(side, "reach", text, text)
+        for piece, origin in extra.pieces(name):
+            text = piece_text(piece)
+            yield from ChangePlaces(origin, origin, name).only_on(side, "reach", text, text, piece.rule)
 
 
 def _callable_tool_changes(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version) -> SidedChanges:
@@ -274,7 +279,7 @@ def _ceiling_changes(old: _Version, new: _Version, extra: Mapping[Side, _ExtraRe
             if CapabilitySet((rule,)) <= reached or (seen and (rule.domain == "network" or rule.atoms == _DELETE)):
                 continue
             text, origin = piece_text(piece), origins.nearest(rule)
-            yield from ChangePlaces(origin, origin).only_on(side, "ceiling", f"the ceiling allows {text}", text)
+            yield from ChangePlaces(origin, origin).only_on(side, "ceiling", f"the ceiling allows {text}", text, rule)
 
 
 def _name_changes(old: _Version, new: _Version) -> SidedChanges:

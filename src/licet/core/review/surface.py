@@ -8,13 +8,12 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.grid import TooManyPairs
 from licet.core.algebra.set import CapabilitySet
-from licet.core.canonical import canonical_json, money_text
+from licet.core.canonical import canonical_json
 from licet.core.compared import Compared
 from licet.core.decision.admission import call_denials
 from licet.core.decision.decide import decide
@@ -26,99 +25,21 @@ from licet.core.decision.validate import Most, Undeclared, too_many_pairs
 from licet.core.origin import Origin
 from licet.core.policy.commands import COMMANDS, with_commands
 from licet.core.policy.digest import definitions_document, server_document
-from licet.core.policy.effects import ELEVATED, EffectClass, Level
+from licet.core.policy.effects import ELEVATED, EffectClass
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import Admission, Approvals, Budget, WriteApproval, least_limits
+from licet.core.policy.terms import Admission, Approvals, Budget, least_limits
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.ceiling import unused_parts, written_ceiling
 from licet.core.review.entries import ReachEntry, RuleOrigins, entries_of
+from licet.core.review.risk import NATIVE, Risk, grant_risks, riskiest
 from licet.core.review.surface_bundles import Terms, agent_terms, approvals_document, budget_document, bundle_terms
+from licet.core.review.tool_surface import Standing, ToolSurface
+from licet.core.review.wide import is_ready_made
 
-Standing = Literal["callable", "undeclared", "blocked"]
 _NOTHING = CapabilitySet()
 _BINARIES = CapabilitySet(("process:exec:*",))
 _DELETES = CapabilitySet(("fs:delete:*", "network:delete:*"))
-
-
-class ToolSurface(Compared, frozen=True, kw_only=True):
-    """A tool that the manifest admits: whether it can be called, and what it reaches.
-
-    The `standing` is one of three:
-    - `callable`: some calls may be allowed.
-    - `undeclared`: admitted, but no file declares its needs. The entries are the ceiling, the most that it could get.
-    - `blocked`: every call is refused, so it reaches nothing.
-    """
-
-    _not_compared: ClassVar[frozenset[str]] = frozenset({"grant", "optional", "grounds", "origin"})
-
-    name: str
-    standing: Standing
-    bundles: tuple[str, ...]
-    effect: EffectClass | None
-    level: Level | None
-    connector: str
-    cost_usd: Decimal | None
-    asks: WriteApproval | None  # how often an approver must agree; None if no approval is needed
-    asks_writes: bool  # whether it needs an approval for more than its deletes
-    deletes_ask: bool  # whether it holds deletes that ask one by one
-    deletes: WriteApproval | None  # when `free_deletes` are approved: once a session, or by the file; None without any
-    free_deletes: CapabilitySet  # the deletes of files that do not ask one by one
-    max_calls: int | None
-    max_cost_usd: Decimal | None  # per session, like `max_calls`
-    limits: tuple[tuple[str, int], ...]
-    args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
-    entries: tuple[ReachEntry, ...]
-    grant: CapabilitySet
-    optional: tuple[str, ...]  # the needs it declares as optional, allowed or not
-    description: str
-    takes: str  # its arguments: as written in its source, or as the JSON Schema of a server
-    reuse: bool  # one worker may serve many calls
-    grounds: tuple[Ground, ...]  # why it cannot be called, as far as files show it
-    origin: Origin | None
-
-    @property
-    def reachable(self) -> bool:
-        return self.standing != "blocked"
-
-    @property
-    def note(self) -> str:
-        """One line on why the tool cannot be called, or why its reach is not certain; empty if it is callable."""
-        reasons = "; ".join(map(str, self.grounds))
-        if self.standing == "undeclared":
-            return f"{reasons}; shown is the most it could get"
-        return f"cannot be called: {reasons}" if reasons else ""
-
-    def document(self) -> dict[str, Any]:
-        """The tool as plain data."""
-        return {
-            "name": self.name,
-            "standing": self.standing,
-            "note": self.note,
-            "grounds": [_ground(ground) for ground in self.grounds],
-            "bundles": list(self.bundles),
-            "side_effect_class": self.effect,
-            "sandbox": self.level,
-            "connector": self.connector or None,
-            "cost_usd": _money(self.cost_usd),
-            "asks": self.asks,
-            "deletes_ask": self.deletes_ask,
-            **(
-                {"deletes": self.deletes, "free_deletes": [str(rule) for rule in self.free_deletes.allow]}
-                if self.free_deletes
-                else {}
-            ),
-            "max_calls": self.max_calls,
-            "max_cost_usd": _money(self.max_cost_usd),
-            "limits": dict(self.limits),
-            "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
-            "reach": _reach_document(self.entries),
-            **({"optional": list(self.optional)} if self.optional else {}),
-            "description": self.description or None,
-            "takes": self.takes or None,
-            "reuse": self.reuse,
-            "origin": self.origin.full if self.origin else None,
-        }
 
 
 class Denied(Compared, frozen=True):
@@ -162,6 +83,18 @@ class Surface(Compared, frozen=True, kw_only=True):
     pinned: str  # where the digest is pinned; empty if it is not, and then the file cannot approve writes
     files: tuple[str, ...]
 
+    @property
+    def risk(self) -> Risk:
+        """The riskiest thing that the agent can do, through its tools, commands and servers."""
+        used = [kind_of(text) for name, text in self.servers if any(tool.of_server(name) for tool in self.tools)]
+        every = (*self.tools, *filter(None, (self.commands,)))
+        return riskiest((*(tool.risk for tool in every), *(NATIVE for kind in used if kind == "native")))
+
+    @property
+    def riskiest_first(self) -> tuple[ToolSurface, ...]:
+        """The tools in the order in which a reviewer looks at them."""
+        return tuple(sorted(self.tools, key=lambda tool: tool.risk.rank))
+
     def document(self) -> dict[str, Any]:
         """The surface as plain data."""
         return {
@@ -172,6 +105,7 @@ class Surface(Compared, frozen=True, kw_only=True):
             "digest": self.digest,
             **({"pinned": self.pinned} if self.pinned else {}),
             "files": list(self.files),
+            "risk": self.risk.document(),
             "tools": [tool.document() for tool in self.tools],
             "commands": self.commands.document() if self.commands else None,
             "unadmitted": list(self.unadmitted),
@@ -250,6 +184,7 @@ class _Tools:
         self._origins: dict[tuple[Layer, ...], RuleOrigins] = {}
         self._entries: dict[tuple[CapabilitySet, tuple[Layer, ...]], tuple[ReachEntry, ...]] = {}
         self._deletes: dict[tuple[CapabilitySet, CapabilitySet], bool] = {}
+        self._risks: dict[tuple[CapabilitySet, bool], tuple[Risk, ...]] = {}
 
     def surface_of(self, name: str) -> ToolSurface:
         manifest = self._manifest
@@ -294,7 +229,17 @@ class _Tools:
             reuse=spec.reuse if spec else False,
             grounds=grounds,
             origin=spec.origin if spec and spec.origin else admissions[0].origin,
+            risks=self._risks_of(
+                grant, standing != "blocked" and level == "native" and not is_ready_made(manifest, name)
+            ),
         )
+
+    def _risks_of(self, grant: CapabilitySet, native: bool) -> tuple[Risk, ...]:
+        """The risks of a tool. Native code of licet itself is trusted to keep to its handles."""
+        key = grant, native
+        if key not in self._risks:
+            self._risks[key] = grant_risks(grant, native=native)
+        return self._risks[key]
 
     def _unfit(self, name: str) -> tuple[Ground, ...]:
         """The reasons why a gate would deny every call of a tool, even if `decide` would not."""
@@ -374,13 +319,6 @@ def _target_key(rule: Capability) -> tuple[str, str, int | None]:
     return rule.domain, rule.key, rule.port
 
 
-def _reach_document(entries: tuple[ReachEntry, ...]) -> dict[str, Any]:
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for entry in entries:  # sorted by kind already
-        kinds.setdefault(entry.kind, []).append(entry.document)
-    return kinds
-
-
 def kind_of(server: str) -> str:
     """How a server of a surface runs: isolated, native or remote."""
     said = json.loads(server)
@@ -389,12 +327,3 @@ def kind_of(server: str) -> str:
 
 def _server_text(server: Mapping[str, Any]) -> str:
     return canonical_json(server_document(server)).decode()
-
-
-def _ground(ground: Ground) -> dict[str, Any]:
-    origin = ground.origin.full if ground.origin else None
-    return {"reason": ground.reason, "text": ground.text, "origin": origin, "fix": ground.fix or None}
-
-
-def _money(amount: Decimal | None) -> str | None:
-    return None if amount is None else money_text(amount)

@@ -90,7 +90,7 @@ def native_problems(manifest: Manifest) -> Iterator[Problem]:
     """Warn about each tool that runs without walls (`native`) and needs everything of a kind."""
     for name in sorted(manifest.native):
         reach = reach_of(manifest, name)
-        if reach is None or reach.level != "native" or _ready_made(manifest, name):
+        if reach is None or reach.level != "native" or is_ready_made(manifest, name):
             continue
         wide = [str(need) for need in reach.spec.touches.allow if is_wide(need)]
         if wide:
@@ -100,7 +100,7 @@ def native_problems(manifest: Manifest) -> Iterator[Problem]:
             yield Problem(origin, found, "needs with bounds, for a tool without walls", hint, "warning")
 
 
-def _ready_made(manifest: Manifest, name: str) -> bool:
+def is_ready_made(manifest: Manifest, name: str) -> bool:
     """Whether a tool comes with licet. Its code is trusted, and it declares wide needs to fit any ceiling."""
     module = manifest.sources[name][0].partition(":")[0] if name in manifest.sources else ""
     return module == "licet.tools" or module.startswith("licet.tools.")

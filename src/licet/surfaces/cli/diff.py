@@ -1,29 +1,41 @@
-"""`licet diff`: what an agent can reach more or less of than before. Compares meanings, not texts."""
+"""`licet diff`: what agents can reach more or less of than before. Compares meanings, not texts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from licet.core.origin import Origin
-from licet.core.review.changes import Change, Changes
-from licet.core.review.diff import diff
-from licet.surfaces.cli.discovery import named_or_found
-from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
-from licet.surfaces.cli.output import shortened, show, show_json
+from licet.core.review.changes import Change, Changes, Side
+from licet.core.review.risk import riskiest
+from licet.core.review.workspace import diff_agents, joined
+from licet.surfaces.cli.fail_on import changes_fail, fail_on_option
+from licet.surfaces.cli.options import FILE, Setting, json_option
+from licet.surfaces.cli.output import shortened, show, show_annotation, show_json
+from licet.surfaces.cli.versions import Compared, compared_versions
 
-SIGNS = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "yellow")}
+SIGNS: dict[Side, tuple[str, str]] = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "yellow")}
+SIDES: tuple[Side, ...] = ("grown", "shrunk", "changed")
 
 
 @click.command(name="diff")
-@click.argument("old", type=FILE)
-@click.argument("new", type=FILE, required=False)
-@click.option(
-    "--fail-on",
-    type=click.Choice(("grown", "changed", "none")),
+@click.argument("words", metavar="OLD [NEW] [MANIFEST]", nargs=-1, required=True)
+@fail_on_option(
+    "grown",
+    "changed",
+    "none",
     default="grown",
+    text="Exit with 1 if something grew (`grown`), if anything changed (`changed`), if something grew that has this "
+    "risk or a higher one (`risk:critical`, `risk:high`, `risk:medium`, `risk:low`), or never (`none`).",
+)
+@click.option(
+    "--by",
+    type=click.Choice(("tool", "agent", "workspace")),
+    default="tool",
     show_default=True,
-    help="Exit with 1 if something grew, if anything changed, or never.",
+    help="Every change of each agent, one line for each agent, or every change once with its agents.",
 )
 @click.option("--old-workspace", metavar="FILE", type=FILE, help="The workspace of OLD, if not next to it.")
 @click.option("--new-workspace", metavar="FILE", type=FILE, help="The workspace of NEW, if not next to it.")
@@ -31,25 +43,36 @@ SIGNS = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "ye
 @click.option("--personality", metavar="FILE", type=FILE, help="A second policy file for both.")
 @click.option("--workdir", metavar="DIR", type=FILE, help="The value of `${workdir}` in both.")
 @json_option
+@click.option("--github", is_flag=True, help="Print annotations for GitHub Actions.")
+@click.option("--html", metavar="FILE", type=FILE, help="Write a page for a report to a file; `-` is standard output.")
 @click.pass_context
 def command(
     ctx: click.Context,
-    old: Path,
-    new: Path | None,
+    words: tuple[str, ...],
     fail_on: str,
+    by: str,
     old_workspace: Path | None,
     new_workspace: Path | None,
     workspace: Path | None,
     personality: Path | None,
     workdir: Path | None,
     as_json: bool,
+    github: bool,
+    html: Path | None,
 ) -> None:
-    """Show exactly what grew and what shrank between two versions of an agent.
+    """Show exactly what grew and what shrank between two versions of an agent, riskiest first.
 
     The command compares what tools and `licet run` can reach, and what decides about it: classes, levels, approvals,
     budgets, limits, argument rules, descriptions, schemas. What the policy allows and no tool needs today counts too,
     as `the ceiling allows …`. Moving a rule to another file or writing it differently is no difference. Each
     version is read with the `licet.yaml` next to it. NEW is the policy in this directory if left out.
+
+    \b
+    OLD and NEW are files, directories or git revisions:
+      licet diff old.yaml new.yaml
+      licet diff ../before .                     all manifests of two directories
+      licet diff HEAD                            what is not committed yet
+      licet diff main HEAD research.yaml         one manifest in two revisions
 
     \b
       +  grew: calls can do more, or fewer checks stop them
@@ -62,30 +85,108 @@ def command(
       1  something grew, or the files have errors
       2  bad command line
     """
-    new = named_or_found(new, "NEW").path
-    before = read_sound(old, Setting(old_workspace or workspace, personality, workdir), as_json)
-    after = read_sound(
-        named_or_found(new, "NEW").path, Setting(new_workspace or workspace, personality, workdir), as_json
+    if sum((as_json, github, html is not None)) > 1:
+        raise click.UsageError("--json, --github and --html exclude each other")
+    if html is not None:
+        from licet.surfaces.cli.surface import check_target
+
+        check_target(html, ".html")
+    settings = (
+        Setting(old_workspace or workspace, personality, workdir),
+        Setting(new_workspace or workspace, personality, workdir),
     )
-    changes = diff(before, after)
-    if as_json:
-        digests = {"old": before.digest, "new": after.digest}
-        show_json({**digests, **changes.document()})
+    with compared_versions(words, settings, as_json) as versions:
+        changes = diff_agents(versions.old.agents, versions.new.agents)
+        short = versions.worded(shortened(workdir))
+        if as_json:
+            show_json(_document(versions, changes))
+        elif github:
+            _annotate(changes, versions)
+        elif html is not None:
+            _write_page(html, versions, changes, short)
+        else:
+            _show(changes, by, short, headed=not versions.single)
+    ctx.exit(1 if changes_fail(fail_on, changes.values()) else 0)
+
+
+def _document(versions: Compared, changes: dict[str, Changes]) -> dict[str, Any]:
+    """The changes as plain data: of one agent as they are, of several by the name of their file."""
+
+    def one(key: str) -> dict[str, Any]:
+        digests = {
+            side: version.agents[key].digest if key in version.agents else None
+            for side, version in (("old", versions.old), ("new", versions.new))
+        }
+        return {**digests, **_placed(changes[key], versions.worded(str)).document()}
+
+    keys = list(changes)
+    return one(keys[0]) if versions.single else {"agents": {key: one(key) for key in keys}}
+
+
+def _placed(changes: Changes, say: Callable[[str], str]) -> Changes:
+    """The changes with their places as a reader knows them."""
+
+    def placed(change: Change) -> Change:
+        origin = replace(change.origin, file=say(change.origin.file)) if change.origin else None
+        return replace(change, origin=origin)
+
+    return Changes(*(tuple(map(placed, getattr(changes, side))) for side in SIDES))
+
+
+def _annotate(changes: dict[str, Changes], versions: Compared) -> None:
+    for key, each in changes.items():
+        for change in _placed(each, versions.worded(str)).grown:
+            kind = "error" if change.risk.level == "critical" else "warning"
+            title = f"licet diff: {change.risk.level} risk"
+            show_annotation(kind, change.origin, title, f"{key}: {_text(replace(change, origin=None))}")
+
+
+def _write_page(file: Path, versions: Compared, changes: dict[str, Changes], short: Callable[[str], str]) -> None:
+    from licet.core.review.surface import surface
+    from licet.surfaces.cli.surface import write_out
+    from licet.surfaces.report.diff_page import diff_page
+
+    now = {key: surface(manifest) for key, manifest in versions.new.agents.items()}
+    write_out(file, diff_page(changes, now, short, (versions.old.title, versions.new.title)))
+
+
+def _show(changes: dict[str, Changes], by: str, short: Callable[[str], str], *, headed: bool) -> None:
+    if by == "tool" and not headed:
+        show_changes(next(iter(changes.values())), short)
+        return
+    if by == "workspace":
+        for side in SIDES:
+            for change, keys in joined(changes, side):
+                show(f"{SIGNS[side][0]} {short(_text(change))}  [{', '.join(keys)}]", colour=SIGNS[side][1])
     else:
-        show_changes(changes, shortened(workdir))
-    failed = {"grown": bool(changes.grown), "changed": bool(changes), "none": False}[fail_on]
-    ctx.exit(1 if failed else 0)
+        for key, each in sorted(changes.items(), key=lambda item: riskiest(c.risk for c in item[1].grown).rank):
+            if each or by == "agent":
+                show(f"agent {key}: {summary_of((each,))}")
+            for side in SIDES if by == "tool" else ():
+                _show_side(each, side, short)
+    show(summary_of(changes.values()), err=True)
 
 
 def show_changes(changes: Changes, short: Callable[[str], str]) -> None:
     """Print what grew, shrank and changed, one line each; `short` shortens the paths in them."""
-    sides = (("grown", changes.grown), ("shrunk", changes.shrunk), ("changed", changes.changed))
-    for side, found in sides:
-        sign, colour = SIGNS[side]
-        for change in found:
-            show(f"{sign} {short(_text(change))}", colour=colour)
-    counts = [f"{len(found)} {side}" for side, found in sides if found]
-    show(", ".join(counts) or "no difference", err=True)
+    for side in SIDES:
+        _show_side(changes, side, short)
+    show(summary_of((changes,)), err=True)
+
+
+def _show_side(changes: Changes, side: Side, short: Callable[[str], str]) -> None:
+    sign, colour = SIGNS[side]
+    for change in getattr(changes, side):
+        show(f"{sign} {short(_text(change))}", colour=colour)
+
+
+def summary_of(changes: Iterable[Changes]) -> str:
+    """How much grew, shrank and changed, and the riskiest thing that grew."""
+    every = list(changes)
+    counts = [f"{number} {side}" for side in SIDES if (number := sum(len(getattr(one, side)) for one in every))]
+    grown = [change.risk for one in every for change in one.grown]
+    risk = f"; riskiest: {riskiest(grown)}" if grown else ""
+    return ", ".join(counts) + risk if counts else "no difference"
 
 
 def _text(change: Change) -> str:

@@ -5,6 +5,7 @@ A use is typed as in a rule, as a URL with or without its method, or as a path w
 
 import difflib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,12 +15,14 @@ from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
 from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Allow, Decision
+from licet.core.decision.decision import Allow, Decision, Deny
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.obstacles import explain
-from licet.core.decision.reach import reach_of
+from licet.core.decision.reach import Reach, nearest_rules, reach_of
 from licet.core.decision.request import Ground, Request
 from licet.core.policy.manifest import Manifest
+from licet.core.review.allowing import growth_if_allowed
+from licet.core.review.changes import Change
 from licet.errors import Refused
 from licet.surfaces.cli.discovery import complete_words, named_first, named_or_found
 from licet.surfaces.cli.options import (
@@ -104,7 +107,8 @@ def command(
 ) -> None:
     """Show why a tool may or may not do something, and what would allow it.
 
-    The command prints the rules that decided, each with file and line, and the change that would allow a denied use.
+    The command prints the rules that decided, each with file and line, the change that would allow a denied use, and
+    what else that change would allow.
     Without USE it shows whether the tool can be called at all. With only a RECEIPT it shows why that call ended as it
     did. MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml.
 
@@ -141,10 +145,12 @@ def command(
     named = named_or_found(manifest, "MANIFEST")
     policy = closed_to_grants(read_sound(named.path, setting, as_json), places.workdir)
     decision = foreseen(decide(Request(tool, uses), policy), policy)
+    refused = decision.use if isinstance(decision, Deny) else None
+    more = growth_if_allowed(policy, tool, refused) if refused is not None else None
     if as_json:
-        show_json(_document(decision))
+        show_json(_document(decision, more))
     else:
-        _show(decision, policy)
+        _show(decision, policy, more)
     ctx.exit(0 if isinstance(decision, Allow) else 1)
 
 
@@ -166,18 +172,57 @@ def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None, as_js
     ctx.exit(0 if entry["verdict"] == "allow" else 1)
 
 
-def _show(decision: Decision, manifest: Manifest) -> None:
+_MOST_GROWN = 8  # lines about what else a change would allow
+
+
+def _show(decision: Decision, manifest: Manifest, more: tuple[Change, ...] | None) -> None:
+    """Print a decision as a tree: the verdict, the checks that decided, the change that would allow it."""
     tool = decision.request.tool
-    verdict, *reasons = explain(decision, reach_of(manifest, tool)).splitlines()
-    show(verdict, colour=COLOURS[decision.verdict])
-    for line in reasons:
-        show(line)
+    verdict, *lines = explain(decision, reach_of(manifest, tool)).splitlines()
+    lines = [line.removeprefix("  ") for line in lines]
+    if isinstance(decision, Deny) and decision.use is not None:
+        refused = sum(line.startswith("because ") for line in lines)
+        lines = [f"{'✗' if line.startswith('because ') else ' '} {line}" for line in lines]
+        lines[refused:refused] = [f"✓ {line}" for line in _passed(decision.use, reach_of(manifest, tool))]
     known = manifest.admissions.keys() | manifest.tools.keys()
     if tool not in known and (near := difflib.get_close_matches(tool, known, 1)):
-        show(f"  did you mean  {near[0]}")
+        lines.append(f"did you mean  {near[0]}")
+    lines += (f"  {line}" for line in _growth(more))
+    show(verdict, colour=COLOURS[decision.verdict])
+    for number, line in enumerate(lines, 1):
+        show(f"{'└─' if number == len(lines) else '├─'} {line}", colour=_MARKS.get(line[:1]))
 
 
-def _document(decision: Decision) -> dict[str, Any]:
+_MARKS = {"✗": "red", "✓": "green"}
+
+
+def _passed(use: Use, reach: Reach | None) -> Iterator[str]:
+    """The checks that a refused use would pass."""
+    if reach is None:
+        return
+    if reach.spec.touches.has(use):
+        yield f"declared      `{reach.spec.name}` needs it"
+    if reach.effect and reach.permitted.has(use):
+        yield f"class         {reach.effect} permits it"
+    for layer in reach.layers:
+        rules = nearest_rules(layer.allows, use) if layer.allowed.has(use) else []
+        yield from (f"allowed by    {layer.title}: {rule.capability} ({rule.origin})" for rule in rules[:1])
+
+
+def _growth(more: tuple[Change, ...] | None) -> Iterator[str]:
+    """What else the change would allow."""
+    if more is None:
+        return
+    for change in more[:_MOST_GROWN]:
+        subject = f"{change.tool}: " if change.tool and not change.text.startswith("`") else ""
+        yield f"also allows   {subject}{change.text} ({change.risk.level} risk)"
+    if more[_MOST_GROWN:]:
+        yield f"              and {len(more) - _MOST_GROWN} more"
+    if not more:
+        yield "also allows   nothing else"
+
+
+def _document(decision: Decision, more: tuple[Change, ...] | None) -> dict[str, Any]:
     refusal = None if isinstance(decision, Allow) else Refused(decision)
     uses = decision.request.uses
     return {
@@ -187,6 +232,7 @@ def _document(decision: Decision) -> dict[str, Any]:
         "use": str(uses[0]) if uses else None,
         "rules": [_rule(ground) for ground in decision.rules],
         "message": str(refusal) if refusal else None,
+        "also_allows": None if more is None else [change.document() for change in more],
     }
 
 

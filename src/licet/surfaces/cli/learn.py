@@ -15,7 +15,7 @@ from licet.surfaces.cli.learn_draft import Draft, draft_policy, policy_text
 from licet.surfaces.cli.learn_files import read_recordings, recordings_of
 from licet.surfaces.cli.options import FILE, json_option
 from licet.surfaces.cli.output import counted, fail, make_folder, shortened, show, show_json, write_file
-from licet.surfaces.cli.surface import print_surface
+from licet.surfaces.cli.surface_table import print_surface
 
 _MOST_SHOWN = 10  # of each list in the report
 

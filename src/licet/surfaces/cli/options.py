@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.assemble import Places, review
 from licet.assemble.state import state_directory
@@ -169,6 +170,7 @@ def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
     from licet.surfaces.cli.output import first_problems, problem_document, show_json, show_problems
 
     first, rest = first_problems(problems)
+    first = [_at_known_place(problem) for problem in first]
     if as_json:
         show_json({"problems": [problem_document(problem) for problem in first]})
     else:
@@ -176,6 +178,18 @@ def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
     if rest:
         show(rest, err=True)
     click.get_current_context().exit(1)
+
+
+PLACES = "licet.places"  # in the `meta` of a click context: a private directory, and what messages call it
+
+
+def _at_known_place(problem: "Problem") -> "Problem":
+    """A problem in a file of a private directory, with the place that its reader knows."""
+    if PLACES not in (meta := click.get_current_context().meta):
+        return problem
+    prefix, title = meta[PLACES]
+    texts = {key: getattr(problem, key).replace(prefix, title) for key in ("found", "expected", "hint")}
+    return replace(problem, origin=replace(problem.origin, file=problem.origin.file.replace(prefix, title)), **texts)
 
 
 MANIFEST = "licet.manifest"  # the key of `--manifest` in the `meta` of a click context

@@ -16,6 +16,7 @@ import click
 
 from licet.assemble import Places
 from licet.core.algebra.scope import visible
+from licet.core.canonical import milliseconds
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin, Problem
 
@@ -30,7 +31,8 @@ MOST_PROBLEMS = 1000  # shown in one run; a hostile file could have a million
 def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
     """Print one line, in a colour if the stream is a terminal."""
     line = visible(text)
-    click.echo(click.style(line, fg=colour) if colour and coloured(err=err) else line, err=err)
+    styled = bool(colour) and coloured(err=err)
+    click.echo(click.style(line, fg=colour) if styled else line, err=err, color=styled or None)
 
 
 def shortened(workdir: Path | None) -> Callable[[str], str]:
@@ -78,18 +80,24 @@ def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
         if coloured(err=err) and line.startswith(place):
             severity = click.style(problem.severity, fg=_COLOUR[problem.severity], bold=True)
             line = line.replace(f"{place}: {problem.severity}", f"{click.style(place, bold=True)}: {severity}", 1)
-        click.echo(line, err=err)
+        click.echo(line, err=err, color=coloured(err=err) or None)
 
 
 def show_annotations(problems: Iterable[Problem]) -> None:
     """Print problems as workflow commands of GitHub Actions, which shows them next to the lines of a change."""
     for problem in problems:
         kind = {"error": "error", "warning": "warning", "note": "notice"}[problem.severity]
-        place = {"file": problem.origin.file, "line": problem.origin.line, "col": problem.origin.column}
-        properties = {**place, "title": f"licet {getattr(problem, 'code', 'check')}"}
-        listed = ",".join(f"{key}={_escaped(visible(str(value)), ':,')}" for key, value in properties.items())
         text = str(problem).removeprefix(f"{problem.origin.full}: {problem.severity}: ")
-        click.echo(f"::{kind} {listed}::{_escaped(visible(text))}")
+        show_annotation(kind, problem.origin, f"licet {getattr(problem, 'code', 'check')}", text)
+
+
+def show_annotation(kind: str, origin: Origin | None, title: str, text: str) -> None:
+    """Print one workflow command: an `error`, a `warning` or a `notice`."""
+    place = {"file": origin.file, "line": origin.line, "col": origin.column} if origin else {}
+    listed = ",".join(
+        f"{key}={_escaped(visible(str(value)), ':,')}" for key, value in {**place, "title": title}.items()
+    )
+    click.echo(f"::{kind} {listed}::{_escaped(visible(text))}")
 
 
 def _escaped(text: str, also: str = "") -> str:
@@ -99,11 +107,13 @@ def _escaped(text: str, also: str = "") -> str:
 
 
 def coloured(*, err: bool = False) -> bool:
-    """Whether to print colours: only on a terminal, and not if `NO_COLOR` is set."""
+    """Whether to print colours: on a terminal, or with `FORCE_COLOR`; never with `NO_COLOR`."""
     stream = sys.stderr if err else sys.stdout  # None if it is closed
-    return (
-        stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    )
+    if stream is None or os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return os.environ["FORCE_COLOR"] != "0"
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class MisfitProblem(Problem, frozen=True):
@@ -177,7 +187,7 @@ def result_document(result: "Result") -> dict[str, Any]:
             for one in result.approvals
         ],
         "cost_usd": str(result.cost_usd),
-        "duration_ms": round(result.duration_ms, 3),
+        "duration_ms": milliseconds(result.duration_ms),
         "truncated": result.truncated,
         "logs": result.logs,
         "sandbox": {
@@ -199,7 +209,7 @@ def result_document(result: "Result") -> dict[str, Any]:
                 "reason": event.reason or None,
                 "rule": event.rule or None,
                 "time": event.time.isoformat(timespec="milliseconds") if event.time is not None else None,
-                "duration_ms": round(event.duration_ms, 3),
+                "duration_ms": milliseconds(event.duration_ms),
             }
             for event in result.events
         ],

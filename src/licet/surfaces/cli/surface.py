@@ -1,47 +1,60 @@
-"""`licet surface`: everything an agent can reach, as a table, as JSON or as a picture.
+"""`licet surface`: everything that agents can reach, as a table, as JSON, as a picture or as a page."""
 
-The table is drawn by rich; in a pipe it is plain and 80 columns wide.
-"""
-
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_paths, closed_to_grants
-from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.scope import visible
-from licet.core.canonical import money_text
-from licet.core.review.entries import ReachEntry
-from licet.core.review.surface import Surface, ToolSurface, kind_of, surface
+from licet.core.policy.manifest import Manifest
+from licet.core.review.surface import Surface, surface
+from licet.core.review.workspace import reached_in
 from licet.surfaces.cli.discovery import named_or_found
+from licet.surfaces.cli.fail_on import fail_on_option, risks_fail
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
 from licet.surfaces.cli.output import is_output, is_special, shortened, show, show_json, write_file
-from licet.surfaces.map.cards import ANY_COMMAND, DELETES, bundle_facts, spending
+from licet.surfaces.cli.surface_table import print_agents, print_surface, print_tools, print_workspace
+from licet.surfaces.cli.versions import manifests_in
 
 
 @click.command(name="surface")
-@click.argument("manifest", type=FILE, required=False)
+@click.argument("manifests", metavar="[MANIFEST|DIRECTORY]...", type=FILE, nargs=-1)
 @setting_options
+@click.option(
+    "--by",
+    type=click.Choice(("tool", "agent", "workspace")),
+    default="tool",
+    show_default=True,
+    help="One row for each tool, for each agent, or for each host, path and secret of all agents.",
+)
+@fail_on_option(
+    "none",
+    default="none",
+    text="Exit with 1 if something has this risk or a higher one: `risk:critical`, `risk:high`, `risk:medium` or "
+    "`risk:low`.",
+)
 @json_option
 @click.option("--svg", metavar="FILE", type=FILE, help="Write a map as SVG to a file; `-` is standard output.")
+@click.option("--html", metavar="FILE", type=FILE, help="Write a page for a report to a file; `-` is standard output.")
+@click.pass_context
 def command(
-    manifest: Path | None,
+    ctx: click.Context,
+    manifests: tuple[Path, ...],
     setting: Setting,
+    by: str,
+    fail_on: str,
     as_json: bool,
     svg: Path | None,
+    html: Path | None,
 ) -> None:
-    """Show everything that an agent can reach, tool by tool.
+    """Show everything that an agent can reach, tool by tool, riskiest first.
 
-    MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml.
+    MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. Several manifests are shown
+    together, and a directory stands for all manifests of agents in it and in its .licet.
 
     The answer is exact and comes from the files alone: a tool reaches what it declares and the policy allows. A tool
     that no file declares is shown with the most that any declaration could give it. A tool that cannot be called
@@ -51,195 +64,80 @@ def command(
     \b
     Exit codes:
       0  shown
-      1  the files have errors
+      1  the files have errors, or see --fail-on
       2  bad command line
     """
-    if as_json and svg is not None:
-        raise click.UsageError("--json and --svg exclude each other")
-    if svg is not None and svg.suffix != ".svg" and os.path.lexists(svg) and not (is_output(svg) or is_special(svg)):
-        raise click.UsageError(f"{visible(str(svg))} exists and does not end in .svg, so it is not replaced")
-    policy = read_sound(named_or_found(manifest, "MANIFEST").path, setting, as_json)
+    if sum((as_json, svg is not None, html is not None)) > 1:
+        raise click.UsageError("--json, --svg and --html exclude each other")
+    for file, suffix in ((svg, ".svg"), (html, ".html")):
+        if file is not None:
+            check_target(file, suffix)
+    policies = _policies(manifests, setting, as_json)
+    if svg is not None and len(policies) > 1:
+        raise click.UsageError("--svg draws one agent: name one manifest, or use --html")
     places = Places.here(setting.workdir)  # readers of the JSON need both to interpret a path
-    shown = surface(policy, closed_to_grants(policy, places.workdir))
+    shown = {key: surface(policy, closed_to_grants(policy, places.workdir)) for key, policy in policies.items()}
+    short = shortened(setting.workdir)
     if as_json:
-        closed = [
-            {"path": one.path, "why": one.why, "readable": one.readable} for one in closed_paths(policy, places.workdir)
-        ]
-        show_json({**shown.document(), "never_writable": closed, "workdir": places.workdir, "home": places.home})
+        one = len(manifests) < 2 and len(shown) == 1 and not any(path.is_dir() for path in manifests)
+        documents = {key: _document(shown[key], policy, places) for key, policy in policies.items()}
+        show_json(documents[next(iter(documents))] if one else _together(documents, shown))
     elif svg is not None:
         from licet.surfaces.map.draw import svg_map
 
-        picture = svg_map(shown, shortened(setting.workdir))
-        if is_output(svg):
-            click.echo(picture)
-        else:
-            write_file(svg, picture, replace=True)
-            show(f"wrote {svg}", err=True)
+        write_out(svg, svg_map(next(iter(shown.values())), short))
+    elif html is not None:
+        from licet.surfaces.report.surface_page import surface_page
+
+        write_out(html, surface_page(shown, short))
     else:
-        print_surface(shown, shortened(setting.workdir))
+        _print(shown, by, short)
+    ctx.exit(1 if risks_fail(fail_on, (one.risk for one in shown.values())) else 0)
 
 
-Short = Callable[[str], str]
-
-_CLOSED = "no grant writes policy files, code of tools, interpreter, libraries or licet's state: --json lists them"
-_SERVER = {
-    "isolated": "one process behind walls that holds {}, as far as this agent may; "
-    "inside them, only needs and argument rules tell its tools apart",
-    "native": "unrestricted code of this user, without walls",
-    "remote": "remote, at {}: what it does there is not seen or limited here",
-}
-_MOST_UNUSED = 10  # rules that the note about unused ones lists
-_STANDING = {"callable": "bold", "undeclared": "yellow", "blocked": "red"}
+def check_target(file: Path, suffix: str) -> None:
+    """Refuse to replace a file that is no picture or page."""
+    if file.suffix != suffix and os.path.lexists(file) and not (is_output(file) or is_special(file)):
+        raise click.UsageError(f"{visible(str(file))} exists and does not end in {suffix}, so it is not replaced")
 
 
-def print_surface(surface: Surface, short: Short) -> None:
-    """Print a surface: the agent, what each tool reaches, and notes."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    with console.capture() as drawn:
-        console.print(_grid(_heading(surface)))
-        if surface.tools or surface.commands:
-            console.print()
-            console.print(_tools(surface, short))
-        console.print()
-        console.print(_grid(_notes(surface, short)))
-    for line in drawn.get().splitlines():
-        click.echo(line.rstrip(), color=console.color_system is not None)
+def write_out(file: Path, text: str) -> None:
+    """Write a picture or a page to a file, or to the standard output."""
+    if is_output(file):
+        click.echo(text, nl=not text.endswith("\n\n"))
+    else:
+        write_file(file, text, replace=True)
+        show(f"wrote {file}", err=True)
 
 
-def _heading(surface: Surface) -> Iterator[tuple[str, str]]:
-    yield "agent", f"{surface.agent} {surface.version}".strip()
-    if surface.personality:
-        yield "personality", surface.personality
-    if surface.app:
-        yield "app", surface.app
-    yield "digest", surface.digest
-    yield "files", ", ".join(dict.fromkeys(surface.files))
-    yield "at most", surface.max_effect
-    if surface.budget:
-        yield "budget", ", ".join(spending(surface.budget))
-    for bundle in surface.bundles:
-        yield f"in {bundle.name}", ", ".join(bundle_facts(surface, bundle))
-    for title, listed in (("native", surface.native), ("private", surface.private)):
-        if listed:
-            yield title, ", ".join(listed)
-    if surface.allow_degraded:
-        yield "sandbox", "programs may run without namespaces, and can then see the names of all files (allow_degraded)"
-    if not surface.tools:
-        yield "tools", "none: nothing can be called"
+def _policies(named: tuple[Path, ...], setting: Setting, as_json: bool) -> dict[str, Manifest]:
+    """The manifests that were named, by the names of their files."""
+    found: dict[str, Manifest] = {}
+    for path in named or (named_or_found(None, "MANIFEST").path,):
+        files = manifests_in(path) if path.is_dir() else (path,)
+        if not files:
+            raise click.UsageError(f"there is no manifest of an agent in {visible(str(path))}")
+        found |= {str(file): read_sound(file, setting, as_json) for file in files}
+    return found
 
 
-def _tools(surface: Surface, short: Short) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=True, header_style="bold")
-    table.add_column("tool", overflow="fold", max_width=24)
-    table.add_column("runs as", overflow="fold", max_width=20)
-    table.add_column("reaches", overflow="fold", ratio=1)
-    rows = [(visible(tool.name), tool) for tool in surface.tools]
-    if surface.commands:
-        rows.append((ANY_COMMAND.replace(" ", "\n"), surface.commands))
-    for title, tool in rows:
-        name = Text(title, style=_STANDING[tool.standing])
-        table.add_row(name, Text("\n".join(map(visible, _how_it_runs(tool)))), _reached(tool, short))
-    return table
+def _document(shown: Surface, policy: Manifest, places: Places) -> dict[str, Any]:
+    closed = [
+        {"path": one.path, "why": one.why, "readable": one.readable} for one in closed_paths(policy, places.workdir)
+    ]
+    return {**shown.document(), "never_writable": closed, "workdir": places.workdir, "home": places.home}
 
 
-def _how_it_runs(tool: ToolSurface) -> Iterator[str]:
-    """How a tool runs: class, level, bundle, approvals and limits."""
-    yield tool.effect or "no class"
-    yield tool.level or "no level"
-    if tool.bundles:
-        yield f"in {', '.join(tool.bundles)}"
-    if tool.asks:
-        yield f"asks per {tool.asks}"
-    if tool.free_deletes:
-        yield f"deletes: {DELETES[tool.deletes]}"
-    if tool.deletes_ask:
-        yield "other deletes: each asks" if tool.free_deletes else "asks per delete"
-    if tool.max_calls is not None:
-        yield f"{tool.max_calls} calls"
-    if tool.max_cost_usd is not None:
-        yield f"{money_text(tool.max_cost_usd)} USD"
-    if tool.cost_usd is not None:
-        yield f"{money_text(tool.cost_usd)} USD a call"
+def _together(documents: dict[str, dict[str, Any]], shown: dict[str, Surface]) -> dict[str, Any]:
+    return {"agents": documents, "reach": [one.document() for one in reached_in(shown)]}
 
 
-def _reached(tool: ToolSurface, short: Short) -> Table | Text:
-    if not tool.entries:
-        nothing = "nothing through handles; it is trusted code" if tool.level == "native" else "nothing"
-        return Text(nothing if tool.reachable else "cannot be called", style="dim")
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", overflow="fold")
-    grid.add_column(overflow="fold")
-    for kind in RESOURCE_KINDS:
-        held = [entry for entry in tool.entries if entry.kind == kind]
-        if held:
-            # For hosts and paths the actions differ; for everything else a list of names is enough.
-            text = ("\n" if kind in ("hosts", "paths") else ", ").join(short(_entry(entry)) for entry in held)
-            grid.add_row(kind, Text(text))
-    return grid
-
-
-def _entry(entry: ReachEntry) -> str:
-    with_ways = entry.kind in ("hosts", "paths") or (entry.kind == "storage" and set(entry.ways) != {"read", "write"})
-    ways = f"  {', '.join(entry.ways)}" if with_ways else ""
-    without = f" except {', '.join(entry.excepts)}" if entry.excepts else ""
-    return visible(entry.target + ways + without)
-
-
-def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
-    undeclared = [tool.name for tool in surface.tools if tool.standing == "undeclared"]
-    if undeclared:
-        verb = "is" if len(undeclared) == 1 else "are"
-        yield (
-            "undeclared",
-            f"{', '.join(undeclared)} {verb} admitted but not declared; shown is the most that any declaration gives",
-        )
-    for tool in (*surface.tools, *filter(None, (surface.commands,))):
-        if tool.standing == "blocked":
-            yield "blocked", f"{tool.name} {tool.note}"
-    for tool in surface.tools:
-        if tool.optional:
-            yield "optional", short(f"{tool.name} can do without {', '.join(tool.optional)}")
-    if surface.commands:
-        yield ANY_COMMAND, f"what `{surface.commands.name}` starts can reach this, unless --tool names a tool"
-    for name, text in surface.servers:
-        server = json.loads(text)
-        used = any(tool.name.startswith(f"{name}.") for tool in surface.tools)
-        about = _SERVER[kind_of(text)].format(server.get("url") or _held(server))
-        yield f"server {name}", short(about if used else f"{about}; this agent has none of its tools")
-    if surface.unadmitted:
-        yield "left out", f"{', '.join(surface.unadmitted)}: declared, but not for this agent"
-    if surface.unused:
-        yield "not used", short(f"allowed, and no tool of today can reach it: {_few(surface.unused)}")
-    if native := [tool.name for tool in surface.tools if tool.level == "native" and tool.reachable]:
-        verb = "is" if len(native) == 1 else "are"
-        yield "trusted", f"{', '.join(native)} {verb} trusted code of this program: nothing but its handles is checked"
-    if denied := list(_denied(surface)):
-        yield "denied", short("\n".join(denied))
-    yield "closed", _CLOSED
-
-
-def _few(items: tuple[str, ...]) -> str:
-    more = f" and {len(items) - _MOST_UNUSED} more" if len(items) > _MOST_UNUSED else ""
-    return ", ".join(items[:_MOST_UNUSED]) + more
-
-
-def _held(server: dict[str, Any]) -> str:
-    held = [*server["grants"], *(f"env:read:{one}" for one in server["env"])]
-    held += [f"secret:read:{one}" for one in server["secrets"].values()]
-    return ", ".join(held) or "nothing"
-
-
-def _denied(surface: Surface) -> Iterator[str]:
-    """The rules that the policy denies."""
-    for deny in surface.denies:
-        if not deny.by_licet:
-            yield f"{deny.rule} ({deny.origin})" if deny.origin else str(deny.rule)
-
-
-def _grid(rows: Iterable[tuple[str, str]]) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for title, text in rows:
-        grid.add_row(Text(visible(title)), Text("\n".join(map(visible, text.splitlines()))))
-    return grid
+def _print(shown: dict[str, Surface], by: str, short: Callable[[str], str]) -> None:
+    if by == "agent":
+        print_agents(shown, short)
+    elif by == "workspace":
+        print_workspace(shown, short)
+    elif len(shown) == 1:
+        print_surface(next(iter(shown.values())), short)
+    else:
+        print_tools(shown, short)

@@ -115,7 +115,7 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> 
 
 def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
     """Print what a policy allows to its tools today, and the most that it allows to any tool."""
-    from licet.surfaces.cli.surface import print_surface
+    from licet.surfaces.cli.surface_table import print_surface
 
     # As it will be once it is accepted: then the file itself may approve writes.
     print_surface(surface(replace(manifest, pinned="licet trust")), short)

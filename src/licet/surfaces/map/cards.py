@@ -18,8 +18,9 @@ from licet.core.policy.digest import command_text
 from licet.core.policy.servers import host_rule
 from licet.core.policy.terms import Budget, WriteApproval
 from licet.core.review.entries import ReachEntry, entries_of, piece_text, target_of, ways_of
-from licet.core.review.surface import Surface, ToolSurface
+from licet.core.review.surface import Surface
 from licet.core.review.surface_bundles import Terms
+from licet.core.review.tool_surface import ToolSurface
 from licet.surfaces.map.model import (
     MOST_BUNDLES,
     MOST_DENIED,

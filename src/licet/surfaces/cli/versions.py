@@ -1,0 +1,167 @@
+"""The two versions that `licet diff` compares: files, directories with all their manifests, or git revisions."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from licet.backends.git_tree import GitError, Revision, export_revision, find_revision
+from licet.core.policy.manifest import Manifest
+from licet.policy_files.load import is_agent_policy, read_policy
+from licet.policy_files.policy_paths import POLICY_DIRECTORY, SUFFIXES, PolicyDetector, workspace_root
+from licet.surfaces.cli.discovery import named_or_found
+from licet.surfaces.cli.options import FILE, PLACES, Setting, read_sound
+from licet.surfaces.cli.output import show
+
+_MOST_LEFT_OUT = 5  # links and submodules that a note lists
+
+
+def manifests_in(directory: Path) -> tuple[Path, ...]:
+    """The manifests of agents in a directory and its `.licet`. A file that may be one, but is broken, counts."""
+    detector, found = PolicyDetector(), []
+    for folder in (directory, directory / POLICY_DIRECTORY):
+        try:
+            names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise click.ClickException(f"{folder} cannot be read: {error.strerror}") from None
+        paths = [folder / name for name in names]
+        found += [path for path in paths if is_agent_policy(path) or _is_broken(path, detector)]
+    return tuple(found)
+
+
+def _is_broken(path: Path, detector: PolicyDetector) -> bool:
+    policy = read_policy(path)
+    return policy.kind == "manifest" and policy.manifest is None and detector.is_policy(str(path))
+
+
+class Version(Struct, frozen=True):
+    """The agents of one version by key, such as `research.yaml`, and how to write the places in it."""
+
+    agents: dict[str, Manifest]
+    prefix: str = ""  # the private directory that its files were written to
+    title: str = ""  # what to write for that, such as `HEAD~1:`
+
+    def worded(self, text: str) -> str:
+        """A text with the places of this version as a reader knows them."""
+        return text.replace(self.prefix, self.title) if self.prefix else text
+
+
+class Compared(Struct, frozen=True):
+    """What `licet diff` compares."""
+
+    old: Version
+    new: Version
+
+    @property
+    def single(self) -> bool:
+        """Whether one agent is compared with one other, whatever their files are called."""
+        return len(self.old.agents) == len(self.new.agents) == 1 and self.old.agents.keys() == self.new.agents.keys()
+
+    def worded(self, short: Callable[[str], str]) -> Callable[[str], str]:
+        """A function that makes the paths in a text short."""
+        return lambda text: short(self.new.worded(self.old.worded(text)))
+
+
+@contextmanager
+def compared_versions(words: Sequence[str], settings: tuple[Setting, Setting], as_json: bool) -> Iterator[Compared]:
+    """Read the two versions that the words of a command line name. Files of revisions exist until the end."""
+    revisions, files = _sorted_words(words)
+    with tempfile.TemporaryDirectory(prefix="licet-diff-") as folder:
+        os.chmod(folder, 0o700)
+        if not revisions:
+            yield Compared(*_of_files(files, settings, as_json))
+            return
+        path = files[0] if files else Path()
+        sides = [
+            _of_revision(one, path, Path(folder, str(number)), settings[number], as_json)
+            for number, one in enumerate(revisions)
+        ]
+        if len(sides) == 1:
+            sides.append(_of_path(path, settings[1], as_json))
+        if not any(side.agents for side in sides):
+            raise click.UsageError(f"there is no manifest of an agent at {files[0] if files else 'this place'}")
+        yield Compared(*sides)
+
+
+def _sorted_words(words: Sequence[str]) -> tuple[list[Revision], list[Path]]:
+    """The revisions among the words, and the files. Revisions come first; a name that is both is a file."""
+    context = click.get_current_context()
+    revisions: list[Revision] = []
+    rest = list(words)
+    while rest and len(revisions) < 2:
+        path = FILE.convert(rest[0], None, context)
+        is_file = os.path.lexists(path)
+        if is_file and path.suffix.lower() in SUFFIXES:
+            break
+        found = find_revision(rest[0], Path.cwd())
+        if found is None and not is_file and path.suffix.lower() not in SUFFIXES and "/" not in rest[0]:
+            raise click.UsageError(f"`{rest[0]}` is neither a file nor a git revision here", context)
+        if found is None:
+            break
+        if is_file:
+            note = f"licet: `{rest[0]}` is a file and a git revision, and is taken as the file"
+            show(note, err=True, colour="yellow")
+            break
+        revisions.append(found)
+        rest.pop(0)
+    files = [FILE.convert(word, None, context) for word in rest]
+    most = 1 if revisions else 2
+    if len(files) > most:
+        text = f"`{files[most]}` is one too many: give OLD and NEW, or one or two git revisions and a MANIFEST"
+        raise click.UsageError(text, context)
+    return revisions, files
+
+
+def _of_files(files: list[Path], settings: tuple[Setting, Setting], as_json: bool) -> tuple[Version, Version]:
+    old, new = files[0], files[1] if files[1:] else None
+    if old.is_dir() and (new is None or new.is_dir()):
+        return _of_path(old, settings[0], as_json), _of_path(new or Path(), settings[1], as_json)
+    new = named_or_found(new, "NEW").path
+    before, after = read_sound(old, settings[0], as_json), read_sound(new, settings[1], as_json)
+    return Version({str(new): before}), Version({str(new): after})
+
+
+def _of_path(path: Path, setting: Setting, as_json: bool, key: str = "") -> Version:
+    """The agent of a file, or all agents of a directory; none if there is no such path."""
+    if path.is_dir():
+        return Version({str(file.relative_to(path)): read_sound(file, setting, as_json) for file in manifests_in(path)})
+    return Version({key or str(path): read_sound(path, setting, as_json)} if os.path.lexists(path) else {})
+
+
+def _of_revision(revision: Revision, path: Path, folder: Path, setting: Setting, as_json: bool) -> Version:
+    """The same path in a revision, whose files are written to a private directory."""
+    top, place = Path(os.path.realpath(revision.top)), Path(os.path.realpath(path.parent), path.name)
+    if not place.is_relative_to(top):
+        raise click.UsageError(f"`{path}` is not in the repository of {revision.name}")
+    inside = place.relative_to(top)
+    root = workspace_root(inside.parent) if path.suffix.lower() in SUFFIXES and not path.is_dir() else inside
+    everything = root == Path() or setting.workspace or setting.personality
+    target = folder / "files"
+    target.mkdir(mode=0o700, parents=True)
+    try:
+        left_out = export_revision(revision, folder, "" if everything else f"{root.as_posix()}/", target)
+    except GitError as wrong:
+        raise click.ClickException(f"{revision.name} cannot be read: {wrong}") from None
+    if inside.as_posix() in left_out:
+        raise click.ClickException(f"{inside} is a link in {revision.name}, and is not followed")
+    if policies := [one for one in left_out if one.endswith((*SUFFIXES, ".py"))]:
+        listed = ", ".join(policies[:_MOST_LEFT_OUT]) + (" …" if policies[_MOST_LEFT_OUT:] else "")
+        show(f"licet: links and large files of {revision.name} are left out: {listed}", err=True, colour="yellow")
+    here, meta = f"{target}{os.sep}", click.get_current_context().meta
+    meta[PLACES] = here, f"{revision.name}:"
+    moved = Setting(_moved(setting.workspace, top, target), _moved(setting.personality, top, target), setting.workdir)
+    found = _of_path(target / inside, moved, as_json, str(path))
+    del meta[PLACES]
+    return Version(found.agents, here, f"{revision.name}:")
+
+
+def _moved(path: Path | None, top: Path, target: Path) -> Path | None:
+    """The same file in a revision, if it is in the repository."""
+    place = Path(os.path.realpath(path)) if path is not None else None
+    return target / place.relative_to(top) if place is not None and place.is_relative_to(top) else path

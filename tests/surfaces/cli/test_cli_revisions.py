@@ -1,0 +1,332 @@
+"""`licet diff` and `licet surface` on a workspace: several agents, directories, git revisions, pages."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from licet.surfaces.cli.app import licet
+
+SHARED = """tools:
+  look: {needs: ["network:*:*"], effect: read_only, sandbox: restricted}
+  put: {needs: ["fs:write:/out"], effect: write_limited, sandbox: restricted}
+"""
+AGENT = """agent: %s
+capabilities:
+  tools: [%s]
+  max_side_effect_class: write_limited
+  destinations: {allow: [%s]}
+  fs_reach: {write: [/out]}
+"""
+
+
+def git(*words: str) -> str:
+    names = {f"GIT_{who}_{what}": "a@b.example" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment = {**os.environ, **names, "GIT_CONFIG_GLOBAL": os.devnull}
+    done = subprocess.run(["git", *words], check=True, capture_output=True, text=True, env=environment)
+    return done.stdout.strip()
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(licet, words)
+
+
+def write(name: str, tools: str, hosts: str) -> None:
+    Path(f"{name}.yaml").write_text(AGENT % (name, tools, hosts))
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with two commits: the first has one agent, the second widens it and adds another."""
+    place = tmp_path_factory.mktemp("repository")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        git("init", "-q", "-b", "main", ".")
+        Path("licet.yaml").write_text(SHARED)
+        Path("compose.yaml").write_text("services: {}\n")
+        write("one", "look", "a.example")
+        git("add", ".")
+        git("commit", "-qm", "first")
+        write("one", "look", "a.example, b.example")
+        write("two", "put", "c.example")
+        git("add", ".")
+        git("commit", "-qm", "second")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def here(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the repository."""
+    place = tmp_path / "work"
+    shutil.copytree(repository, place, symlinks=True)
+    monkeypatch.chdir(place)
+    return place
+
+
+GROWN = "+ look: network:read:b.example  (%sone.yaml:5)"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "lines"),
+    [
+        (("HEAD~1", "HEAD", "one.yaml"), 1, [GROWN % "HEAD:"]),
+        (("HEAD~1", "one.yaml"), 1, [GROWN % ""]),
+        (("HEAD", "one.yaml"), 0, []),
+        (("HEAD",), 0, []),
+        (("HEAD", "HEAD~1", "one.yaml"), 0, [(GROWN % "HEAD:").replace("+", "−")]),
+        (
+            ("HEAD~1", "HEAD", "two.yaml", "--by", "agent"),
+            1,
+            ["agent two.yaml: 3 grown; riskiest: medium: writes to the network"],
+        ),
+        (
+            ("HEAD~1", "HEAD", "--by", "agent"),
+            1,
+            [
+                "agent two.yaml: 4 grown; riskiest: medium: writes to the network",
+                "agent one.yaml: 1 grown; riskiest: low: reads from the network",
+            ],
+        ),
+        (("HEAD~1", "--fail-on", "risk:high"), 0, None),
+        (("HEAD~1", "--fail-on", "risk:medium"), 1, None),
+        (("HEAD", "HEAD~1", "--fail-on", "risk:low"), 0, None),
+    ],
+)
+@pytest.mark.sampled(5)
+def test_revisions_are_compared(words: tuple[str, ...], code: int, lines: list[str] | None) -> None:
+    result = run("diff", *words)
+    assert result.exit_code == code, result.output
+    if lines is not None:
+        said = [re.sub(r"\d grown", "N grown", line) for line in result.stdout.splitlines()]
+        assert said == [re.sub(r"\d grown", "N grown", line) for line in lines]
+
+
+def test_changes_of_several_agents_have_headings_and_are_joined_for_the_workspace() -> None:
+    by_tool = run("diff", "HEAD~1").stdout.splitlines()
+    assert next(line for line in by_tool if line.startswith("agent ")).startswith("agent two.yaml: ")
+    assert "+ agent `two` is new  (two.yaml:1)" in by_tool
+    write("two", "look, put", "a.example, b.example")
+    git("add", ".")
+    joined = run("diff", "HEAD~1", "--by", "workspace").stdout.splitlines()
+    assert f"{GROWN % ''}  [one.yaml, two.yaml]" in joined
+
+
+def test_json_of_one_agent_is_as_ever_and_of_several_by_file() -> None:
+    one = json.loads(run("diff", "HEAD~1", "HEAD", "one.yaml", "--json").stdout)
+    assert {"old", "new", "grown", "shrunk", "changed"} == one.keys()
+    assert one["grown"][0]["origin"] == "HEAD:one.yaml:5:37"
+    several = json.loads(run("diff", "HEAD~1", "HEAD", "--json").stdout)["agents"]
+    assert several.keys() == {"one.yaml", "two.yaml"}
+    assert several["two.yaml"]["old"] is None
+
+
+def test_annotations_are_for_what_grew() -> None:
+    (line,) = run("diff", "HEAD~1", "one.yaml", "--github").stdout.splitlines()
+    title = "title=licet diff%3A low risk"
+    assert line == f"::warning file=one.yaml,line=5,col=37,{title}::one.yaml: look: network:read:b.example"
+
+
+def test_a_name_that_is_a_file_and_a_revision_is_the_file(here: Path) -> None:
+    Path("main").write_text((here / "one.yaml").read_text())
+    result = run("diff", "main", "one.yaml")
+    assert "`main` is a file and a git revision, and is taken as the file" in result.stderr
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("nonsense",), 2, "`nonsense` is neither a file nor a git revision here"),
+        (("HEAD~9",), 2, "`HEAD~9` is neither a file nor a git revision here"),
+        (("--", "--output=x"), 2, "is neither a file nor a git revision here"),
+        (("HEAD", "HEAD~1", "one.yaml", "two.yaml"), 2, "is one too many"),
+        (("HEAD", "../elsewhere.yaml"), 2, "is not in the repository"),
+        (("HEAD", "none.yaml"), 2, "there is no manifest of an agent at none.yaml"),
+        (("HEAD", "--json", "--github"), 2, "exclude each other"),
+    ],
+)
+@pytest.mark.sampled(3)
+def test_what_cannot_be_compared_is_named(words: tuple[str, ...], code: int, text: str) -> None:
+    result = run("diff", *words)
+    assert (result.exit_code, text in result.output) == (code, True), result.output
+
+
+def test_errors_in_a_revision_have_a_place_that_the_reader_knows() -> None:
+    Path("one.yaml").write_text("agent: 7\n")
+    git("commit", "-qam", "broken")
+    git("revert", "-n", "HEAD")
+    result = run("diff", "HEAD", "one.yaml")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("HEAD:one.yaml:1:8: error: found ")
+
+
+def test_nothing_of_a_repository_runs_and_nothing_is_checked_out(here: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program.chmod(0o755)
+    Path(".gitattributes").write_text("*.yaml filter=evil diff=evil export-subst\n*.py export-ignore\n")
+    git("add", ".gitattributes")
+    git("commit", "-qm", "attributes")
+    for name in ("post-checkout", "reference-transaction", "pre-auto-gc"):
+        hook = here / ".git/hooks" / name
+        hook.write_text(program.read_text())
+        hook.chmod(0o755)
+    for key in (
+        *("filter.evil.smudge", "filter.evil.clean", "filter.evil.process", "diff.evil.textconv", "core.fsmonitor"),
+        *("core.sshCommand", "core.pager", "core.editor", "credential.helper", "remote.origin.uploadpack"),
+    ):
+        git("config", key, str(program))
+    git("config", "core.hooksPath", str(here / ".git/hooks"))
+    git("config", "alias.ls-tree", f"!{program}")
+    ran.unlink(missing_ok=True)
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*") if ".git" not in path.parts}
+    assert run("diff", "HEAD~2", "HEAD", "one.yaml").exit_code == 1
+    assert not ran.exists()
+    assert before == {path: path.stat().st_mtime_ns for path in here.rglob("*") if ".git" not in path.parts}
+
+
+def test_a_missing_object_of_a_partial_clone_is_not_fetched(here: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    blob = git("rev-parse", "HEAD:one.yaml")
+    (here / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    git("config", "remote.origin.url", f"ext::touch {ran}")
+    git("config", "remote.origin.promisor", "true")
+    git("config", "protocol.allow", "always")
+    git("config", "extensions.partialClone", "origin")
+    result = run("diff", "HEAD~1", "HEAD", "one.yaml")
+    assert not ran.exists()
+    assert "one.yaml" in result.stderr
+
+
+def test_links_and_submodules_are_left_out(here: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.yaml"
+    secret.write_text(AGENT % ("stolen", "look", "a.example"))
+    Path("link.yaml").symlink_to(secret)
+    Path("one.yaml").unlink()
+    Path("one.yaml").symlink_to(secret)
+    git("add", ".")
+    git("update-index", "--add", "--cacheinfo", f"160000,{git('rev-parse', 'HEAD')},sub.yaml")
+    git("commit", "-qm", "links")
+    direct = run("diff", "HEAD", "one.yaml")
+    assert (direct.exit_code, "is a link in HEAD, and is not followed" in direct.stderr) == (1, True)
+    all_of_it = run("diff", "HEAD~1", "HEAD")
+    assert "links and large files of HEAD are left out: link.yaml, one.yaml, sub.yaml" in all_of_it.stderr
+    assert "stolen" not in all_of_it.output
+
+
+def test_a_tree_that_leads_out_is_refused(here: Path, tmp_path: Path) -> None:
+    blob = git("hash-object", "-w", "one.yaml")
+    entry = b"100644 evil.yaml\0" + bytes.fromhex(blob)
+    up = subprocess.run(
+        ["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"],
+        input=entry,
+        capture_output=True,
+        check=True,
+    )
+    outer = b"40000 ..\0" + bytes.fromhex(up.stdout.decode().strip())
+    top = subprocess.run(
+        ["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"],
+        input=outer,
+        capture_output=True,
+        check=True,
+    )
+    commit = git("commit-tree", "-m", "evil", top.stdout.decode().strip())
+    result = run("diff", commit)
+    assert result.exit_code == 1
+    assert "which is no path below its root" in result.stderr
+
+
+def test_a_manifest_in_a_subdirectory_is_found_from_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("sub/.licet").mkdir(parents=True)
+    Path("sub/.licet/licet.yaml").write_text(AGENT % ("three", "look", "a.example") + SHARED)
+    git("add", ".")
+    git("commit", "-qm", "third")
+    monkeypatch.chdir(here / "sub")
+    Path(".licet/licet.yaml").write_text(AGENT % ("three", "look", "b.example") + SHARED)
+    assert run("diff", "HEAD", "--fail-on", "none").stdout.splitlines() == [
+        "+ look: network:read:b.example  (.licet/licet.yaml:5)",
+        "− look: network:read:a.example  (HEAD:sub/.licet/licet.yaml:5)",
+    ]
+
+
+# Several manifests of one surface -------------------------------------------------------------------------------------
+
+
+def test_a_directory_stands_for_all_its_agents_riskiest_first() -> None:
+    said = run("surface", ".").stdout
+    assert re.findall(r"^agent +(\w+)", said, re.MULTILINE) == ["two", "one"]
+    together = json.loads(run("surface", "one.yaml", "two.yaml", "--json").stdout)
+    assert together["agents"].keys() == {"one.yaml", "two.yaml"}
+    assert together["reach"][0]["reached_by"] == ["two.yaml: put"]
+    assert json.loads(run("surface", "one.yaml", "--json").stdout)["agent"] == "one"
+
+
+@pytest.mark.parametrize(
+    ("by", "first"), [("agent", "two        medium risk"), ("workspace", "/out        medium risk    two.yaml: put")]
+)
+def test_other_rows(by: str, first: str) -> None:
+    lines = run("surface", ".", "--by", by).stdout.splitlines()
+    assert re.sub(" +", " ", lines[2]).startswith(re.sub(" +", " ", first))
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("none", 0), ("risk:medium", 1), ("risk:high", 0)])
+@pytest.mark.sampled(2)
+def test_a_surface_fails_on_a_risk(fail_on: str, code: int) -> None:
+    assert run("surface", ".", "--fail-on", fail_on).exit_code == code
+
+
+def test_a_directory_without_agents_and_a_map_of_two_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "there is no manifest of an agent in" in run("surface", "../empty").stderr
+    assert "--svg draws one agent" in run("surface", ".", "--svg", "x.svg").stderr
+
+
+class Page(HTMLParser):
+    """The elements, attributes and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+@pytest.mark.parametrize(
+    "words", [("surface", "."), ("surface", "one.yaml"), ("diff", "HEAD~1"), ("diff", "HEAD~1", "HEAD")]
+)
+@pytest.mark.sampled(2)
+def test_a_page_is_one_file_without_scripts_and_nothing_can_be_injected(words: tuple[str, ...], here: Path) -> None:
+    path = f"/out/{HOSTILE}"
+    Path("licet.yaml").write_text(SHARED.replace('"fs:write:/out"', json.dumps(f"fs:write:{path}")))
+    agent = (AGENT % ("one", "look, put", "a.example")).replace("[/out]", json.dumps([path]))
+    Path("one.yaml").write_text(agent)
+    Path("two.yaml").write_text(agent)
+    git("commit", "-qam", "hostile")
+    result = run(*words, "--html", "page.html")
+    assert result.exit_code in (0, 1), result.output
+    assert "wrote page.html" in result.stderr
+    text = Path("page.html").read_text("utf-8")
+    page = Page(text)
+    assert "&lt;script&gt;alert(1)" in text
+    assert {"script", "img", "link", "iframe", "object", "base", "form"}.isdisjoint(page.tags)
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert {value for name, value in page.attributes if name in ("href", "src")} <= {"#agent-0", "#agent-1"}
+    assert not re.search(r"url\(|@import", text)
+    assert ("svg" in page.tags, "prefers-color-scheme: dark" in text, "default-src 'none'" in text) == (True,) * 3
+    assert str(here) not in text
+    again = run(*words, "--html", "one.yaml")
+    assert (again.exit_code, Path("one.yaml").read_text()) == (2, agent)
