@@ -24,14 +24,7 @@ from licet.surfaces.cli.init_look import agreed_files, look_around, show_next_st
 from licet.surfaces.cli.init_manifest import Sourced, manifest_text
 from licet.surfaces.cli.init_preset import PRESETS, write_preset
 from licet.surfaces.cli.init_proposal import Proposal, propose
-from licet.surfaces.cli.init_target import (
-    accept_written,
-    agent_name,
-    obstacles,
-    schema_folder,
-    schema_obstacles,
-    schema_path,
-)
+from licet.surfaces.cli.init_target import agent_name, obstacles, schema_path, write_policy
 from licet.surfaces.cli.options import FILE, json_option, misfit_problems, refuse
 from licet.surfaces.cli.output import (
     counted,
@@ -43,7 +36,6 @@ from licet.surfaces.cli.output import (
     show_problems,
     write_file,
 )
-from licet.surfaces.cli.schema import write_schema
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -169,7 +161,7 @@ def command(
     if proposals:
         _show_proposals(proposals, problems, as_json)
     if not printing:
-        problems += obstacles(target, force) or schema_obstacles(schema_folder(target))
+        problems += obstacles(target, force)
     text = manifest_text(
         tools, agent or agent_name(policy_root(target)), [file.name for file in files], schema_path(target)
     )
@@ -178,9 +170,7 @@ def command(
     if _errors(problems):
         refuse(problems, as_json)
     if not printing:
-        write_schema("manifest", schema_folder(target))
-        write_file(target, text, replace=force)
-        problems += accept_written(target, text)
+        problems += write_policy(target, text, replaces=force)
     if as_json:
         names = [tool.spec.name for tool in tools]
         warnings = [problem_document(problem) for problem in problems]

@@ -25,14 +25,7 @@ from licet.regular_files import read_regular
 from licet.surfaces.cli.discovery import PLACES, find_policy
 from licet.surfaces.cli.init_mcp_plan import FilePlan, Plan, Policy, notes, plan_setup, surroundings
 from licet.surfaces.cli.init_servers import DraftedServer, NotWritten, new_policy, server_lines, with_servers
-from licet.surfaces.cli.init_target import (
-    accept_written,
-    agent_name,
-    obstacles,
-    schema_folder,
-    schema_obstacles,
-    schema_path,
-)
+from licet.surfaces.cli.init_target import agent_name, obstacles, schema_path, write_policy
 from licet.surfaces.cli.options import refuse
 from licet.surfaces.cli.output import (
     counted,
@@ -42,7 +35,6 @@ from licet.surfaces.cli.output import (
     show_problems,
     write_file,
 )
-from licet.surfaces.cli.schema import write_schema
 from licet.surfaces.clients.files import Unusable, own_directory, replace_own, write_own
 from licet.surfaces.clients.kept import Keeper, undo
 from licet.surfaces.clients.known import places
@@ -105,7 +97,7 @@ def _policy(output: Path | None, as_json: bool) -> Policy:
     secrets = state_directory(root) / SECRETS_FILE
     known = known_secrets(secrets)
     if not os.path.lexists(path):
-        if problems := obstacles(path, False) or schema_obstacles(schema_folder(path)):
+        if problems := obstacles(path, False):
             refuse(problems, as_json)
         return Policy(path, path, root, True, "", {}, secrets, known)
     found = read_policy(path)
@@ -250,9 +242,7 @@ def _write(
     except Unusable as wrong:
         fail(str(wrong), asking.as_json)
     if policy.is_new:
-        write_schema("manifest", schema_folder(policy.manifest))
-        write_file(policy.manifest, text, replace=False)
-        problems = accept_written(policy.manifest, text)
+        problems = write_policy(policy.manifest, text)
         if not asking.as_json:
             show_problems(problems, err=True)
     elif text != policy.text:

@@ -10,17 +10,9 @@ from msgspec import Struct
 from licet.policy_files.policy_paths import policy_root
 from licet.policy_files.schema import FORMAT
 from licet.surfaces.cli.init_manifest import SCHEMA_LINE
-from licet.surfaces.cli.init_target import (
-    accept_written,
-    agent_name,
-    obstacles,
-    schema_folder,
-    schema_obstacles,
-    schema_path,
-)
+from licet.surfaces.cli.init_target import agent_name, obstacles, schema_path, write_policy
 from licet.surfaces.cli.options import refuse
-from licet.surfaces.cli.output import is_output, problem_document, show, show_json, show_problems, write_file
-from licet.surfaces.cli.schema import write_schema
+from licet.surfaces.cli.output import is_output, problem_document, show, show_json, show_problems
 
 PRESETS = ("coding",)
 
@@ -148,13 +140,11 @@ def write_preset(target: Path, agent: str | None, force: bool, as_json: bool) ->
     name, agents = agent or agent_name(policy_root(target)), installed_agents()
     text = coding_policy(name, schema_path(target), agents, policy_root(target))
     printing = is_output(target)
-    problems = [] if printing else obstacles(target, force) or schema_obstacles(schema_folder(target))
+    problems = [] if printing else obstacles(target, force)
     if problems:
         refuse(problems, as_json)
     if not printing:
-        write_schema("manifest", schema_folder(target))
-        write_file(target, text, replace=force)
-        problems += accept_written(target, text)
+        problems += write_policy(target, text, replaces=force)
     if as_json:
         warnings = [problem_document(problem) for problem in problems]
         show_json({"file": None if printing else str(target), "manifest": text, "problems": warnings})

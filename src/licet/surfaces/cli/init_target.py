@@ -11,8 +11,8 @@ from licet.core.origin import Origin, Problem
 from licet.errors import LicetError
 from licet.policy_files.load import load_manifest
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
-from licet.surfaces.cli.output import is_special
-from licet.surfaces.cli.schema import not_ours
+from licet.surfaces.cli.output import is_special, write_file
+from licet.surfaces.cli.schema import not_ours, write_schema
 
 
 def agent_name(folder: Path) -> str:
@@ -22,7 +22,18 @@ def agent_name(folder: Path) -> str:
 
 
 def obstacles(target: Path, force: bool) -> list[Problem]:
-    """The reasons why the file cannot be written."""
+    """The reasons why the policy, or the schema next to it, cannot be written."""
+    return _file_obstacles(target, force) or _schema_obstacles(_schema_folder(target))
+
+
+def write_policy(target: Path, text: str, *, replaces: bool = False) -> list[Problem]:
+    """Write a policy and the schema next to it, and accept it; warns if it could not be accepted."""
+    write_schema("manifest", _schema_folder(target))
+    write_file(target, text, replace=replaces)
+    return _accept_written(target, text)
+
+
+def _file_obstacles(target: Path, force: bool) -> list[Problem]:
     origin = Origin(str(target), 1, 1)
     workspace = target.parent / WORKSPACE_FILE
     inside = target.parent.name == POLICY_DIRECTORY  # it is made if it does not exist
@@ -43,7 +54,7 @@ def obstacles(target: Path, force: bool) -> list[Problem]:
     return []
 
 
-def schema_folder(target: Path) -> Path:
+def _schema_folder(target: Path) -> Path:
     """The directory of the schema for editors."""
     return policy_root(target) / POLICY_DIRECTORY
 
@@ -54,7 +65,7 @@ def schema_path(target: Path) -> str:
     return name if target.parent.name == POLICY_DIRECTORY else f"{POLICY_DIRECTORY}/{name}"
 
 
-def schema_obstacles(folder: Path) -> list[Problem]:
+def _schema_obstacles(folder: Path) -> list[Problem]:
     """The reasons why the schema cannot be written: a project from elsewhere may contain a link in its place."""
     hint = "move it out of the way; -o - only prints the manifest"
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
@@ -64,7 +75,7 @@ def schema_obstacles(folder: Path) -> list[Problem]:
     return [replace(foreign, hint=hint)] if foreign else []
 
 
-def accept_written(target: Path, text: str) -> list[Problem]:
+def _accept_written(target: Path, text: str) -> list[Problem]:
     """Accept the policy that was just written, since its author has seen it; warn if that cannot be stored."""
     try:
         manifest = load_manifest(target)
