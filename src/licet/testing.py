@@ -5,9 +5,15 @@
     gate = MemoryGate(forecast, http={"https://api.weather.gov/oslo": Answer.json({"rain": True})})
     assert gate.call(forecast, city="oslo").value == "rain"
 
-With `pytest_plugins = ["licet.testing"]` in `conftest.py`, tests have a fixture `gate` that makes such gates.
+`decision` asks a policy file about one use or call of a tool, without running it:
+
+    assert decision(".licet/licet.yaml", "forecast", "network:https:get@api.weather.gov").verdict == "allow"
+
+With `pytest_plugins = ["licet.testing"]` in `conftest.py`, tests have a fixture `gate` that makes such gates, and the
+examples of policies run as tests.
 """
 
+from licet.assemble.examples import decision
 from licet.assemble.memory_gate import MemoryGate, PreparedApprover
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.budgets import MemoryBudgets
@@ -39,6 +45,7 @@ __all__ = [
     "MemorySecrets",
     "PreparedApprover",
     "Question",
+    "decision",
 ]
 
 pytest_plugins = ("licet.surfaces.pytest_plugin",)  # pytest reads this when it loads `licet.testing` as a plugin

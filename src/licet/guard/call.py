@@ -25,7 +25,7 @@ from licet.core.decision.decision import (
     SessionEnded,
     SessionOpened,
 )
-from licet.core.decision.request import UNUSED, Approval, Ground, Reason
+from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason
 from licet.declare.arguments import InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
 from licet.declare.received import received
@@ -36,7 +36,7 @@ from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
 from licet.guard.deadline import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time, was_cancelled
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall
-from licet.guard.grant import MOST_OF_A_GROUND, CallIdentity, Grant
+from licet.guard.grant import CallIdentity, Grant
 from licet.guard.interrupts import is_from_operator
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, LedgerUnavailable, Reservation, Unavailable

@@ -19,7 +19,7 @@ from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import ApprovalAsked, Ask, CapabilityDenied, CapabilityGranted, Deny, Event, Happened
 from licet.core.decision.decision import Ask as Asked
 from licet.core.decision.reach import Reach
-from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
+from licet.core.decision.request import MOST_OF_A_GROUND, REASON_OF_DOMAIN, Approval, Ground, Reason, Request
 from licet.core.ledger.denials import UNLISTED
 from licet.core.policy.effects import delete_asks
 from licet.errors import Refused
@@ -115,7 +115,6 @@ PART_OF_DOMAIN = {
 _MALFORMED: dict[str, str] = {REASON_OF_DOMAIN[domain]: f"{domain}:*:<malformed>" for domain in PART_OF_DOMAIN}
 
 Check = Use | Happened | Deny | Asked | None
-MOST_OF_A_GROUND = 1000  # characters of one ground
 _MANY = 200  # events that take too long to build on the event loop
 _MAKING = threading.Lock()
 

@@ -131,14 +131,23 @@ def is_agent_policy(path: Path) -> bool:
     return file.content is not None and file.kind == "manifest" and "agent" in file.content.value
 
 
-def _read(path: Path, problems: list[Problem], draft: str | None = None) -> Document:
-    origin = Origin(str(path), 1, 1)
+def read_bytes(path: Path, what: str, problems: list[Problem]) -> bytes | None:
+    """The content of a file; None, and a problem, if it cannot be read. `what` is the kind of file that is expected."""
     try:
-        data = _content(path) if draft is None else draft.encode()
+        with open_regular(path) as fd:
+            return read_most(fd, MOST_BYTES + 1)  # one more, so that `read_nodes` reports a file that is too long
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         why = (getattr(error, "strerror", None) or "an unreadable path").lower()
         missing = "no file there" if isinstance(error, FileNotFoundError) else f"a file that cannot be read ({why})"
-        problems.append(Problem(origin, missing, "a policy file"))
+        problems.append(Problem(Origin(str(path), 1, 1), missing, what))
+        return None
+
+
+def _read(path: Path, problems: list[Problem], draft: str | None = None) -> Document:
+    origin = Origin(str(path), 1, 1)
+    # A lone surrogate makes a text that is not UTF-8, which `read_nodes` reports.
+    data = read_bytes(path, "a policy file", problems) if draft is None else draft.encode("utf-8", "surrogatepass")
+    if data is None:
         return Document(origin, "manifest", None)
     node, found = read_nodes(data, str(path))
     refuse_newer(node)
@@ -147,11 +156,6 @@ def _read(path: Path, problems: list[Problem], draft: str | None = None) -> Docu
         return Document(origin, "manifest", None)
     problems += found
     return checked_document(origin, node, problems)
-
-
-def _content(path: Path) -> bytes:
-    with open_regular(path) as fd:
-        return read_most(fd, MOST_BYTES + 1)  # one more, so that `read_nodes` reports a file that is too long
 
 
 def _protected(manifest: Manifest, problems: list[Problem]) -> Manifest:

@@ -364,7 +364,7 @@ MANIFEST_FIELDS = {
     "capabilities": Field(Record(CAPABILITY_FIELDS), description="what the agent may touch; what is absent is denied"),
     "examples": Field(
         Record({"match": _several(EXAMPLE), "no_match": _several(EXAMPLE)}),
-        description="what must and must not match; not run yet",
+        description="uses that must and must not be allowed; `licet test` runs them",
     ),
 }
 

@@ -188,7 +188,7 @@ def test_the_completion_script_of_a_shell_asks_licet(shell: str, mark: str) -> N
         ("licet ", [f"plain,{name}" for name in COMMANDS]),
         ("licet s", ["plain,surface", "plain,schema"]),
         ("licet --v", ["plain,--version"]),
-        ("licet schema ", ["plain,workspace", "plain,manifest", "plain,personality"]),
+        ("licet schema ", ["plain,workspace", "plain,manifest", "plain,personality", "plain,tests"]),
         ("licet diff --fail-on ", ["plain,grown", "plain,changed", "plain,none"]),
         ("licet explain here.yaml ", ["plain,list_notes", "plain,read_notes"]),
         ("licet explain here.yaml r", ["plain,read_notes"]),

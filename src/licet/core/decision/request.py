@@ -130,6 +130,7 @@ class Usage(Struct, frozen=True):
 
 
 UNUSED = Usage()
+MOST_OF_A_GROUND = 1000  # characters of one ground
 
 
 class Ground(Struct, frozen=True):

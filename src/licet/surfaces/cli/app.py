@@ -51,6 +51,7 @@ FIRST = (
 )
 FURTHER = (
     Command("demo", "show what licet does, in commands that really run", "licet demo"),
+    Command("test", "check that a policy decides its examples as they say", "licet test --coverage"),
     Command("lint", "compare the source of tools with what they declare", "licet lint tools.py"),
     Command("learn", "draft the least policy from recordings of what was used", "licet learn"),
     Command("trust", "accept the policy of this directory", "licet trust"),

@@ -9,12 +9,14 @@ from typing import Any
 import click
 
 from licet.core.origin import Origin, Problem
+from licet.policy_files import case_files, schema
 from licet.policy_files.containers import json_schema
-from licet.policy_files.schema import DESCRIPTIONS, SHAPES
 from licet.regular_files import read_regular
 from licet.surfaces.cli.options import FILE, json_option, refuse
 from licet.surfaces.cli.output import make_folder, show, show_json, write_file
 
+SHAPES = {**schema.SHAPES, "tests": case_files.CASES}
+DESCRIPTIONS = {**schema.DESCRIPTIONS, "tests": case_files.DESCRIPTION}
 MOST_BYTES = 1_000_000  # bytes, many times the longest schema
 
 
