@@ -73,7 +73,9 @@ class PolicyFile(pytest.File):
             raise self.CollectError("\n".join(visible(str(problem)) for problem in problems))
         for one in found:
             for case in one.cases:
-                name = f"line {case.origin.line}: {case.title}"
+                written_in = Path(case.origin.file).name
+                file = "" if written_in == self.path.name else f"{written_in} "
+                name = f"{file}line {case.origin.line}: {visible(case.title)}"
                 yield PolicyExample.from_parent(self, name=name, case=case, manifest=one.manifest, places=places)
 
 
@@ -97,7 +99,8 @@ class PolicyExample(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """The place of the example. pytest counts lines from 0."""
-        return Path(self.case.origin.file), self.case.origin.line - 1, self.name
+        origin = self.case.origin
+        return Path(origin.file), origin.line - 1, f"{origin} {visible(self.case.title)}"
 
 
 class ExampleFailed(Exception):

@@ -228,7 +228,11 @@ def exercised_rules(outcomes: Iterable[Outcome], manifest: Manifest) -> frozense
     return frozenset(rule for key, rule in rules.items() if key in wanted)
 
 
-_Key = tuple[str, Origin, str]  # the kind, the place, and the argument of a rule on arguments
+_Key = tuple[str, Origin, str]  # the kind, the place, and for a rule on an argument its text
+
+
+def _argument_text(argument: str, tool: str) -> str:
+    return f"`{argument}` of `{tool}`"
 
 
 def _rules(manifest: Manifest) -> dict[_Key, WrittenRule]:
@@ -246,13 +250,14 @@ def _rules(manifest: Manifest) -> dict[_Key, WrittenRule]:
     for name, admissions in manifest.admissions.items():
         for admission in admissions:
             for argument in admission.args:
-                text = f"`{argument}` of `{name}`"
-                found["args", admission.origin, argument] = WrittenRule(admission.origin, "args", text)
+                text = _argument_text(argument, name)
+                found["args", admission.origin, text] = WrittenRule(admission.origin, "args", text)
     return found
 
 
 def _keys(outcome: Outcome) -> Iterator[_Key]:
-    yield from (("args", origin, name) for origin, name in outcome.arguments)
+    tool = outcome.case.tool
+    yield from (("args", origin, _argument_text(name, tool)) for origin, name in outcome.arguments)
     denied = isinstance(outcome.decision, Deny)
     for ground in outcome.decision.rules if denied else outcome.allowed_by:
         if ground.origin is not None:
