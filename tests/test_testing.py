@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import warm
-from licet import Context, Manifest, RegistrationRefused, SyncContext, run, tool
-from licet.testing import Answer, Command, Finished, MemoryGate
+from licet import Context, Manifest, ManifestError, RegistrationRefused, SyncContext, run, tool
+from licet.testing import Answer, Command, Finished, MemoryGate, decision
 
 URL = "https://api.weather.gov/oslo"
 
@@ -238,3 +238,42 @@ def test_licet_testing_does_not_import_pytest() -> None:
     program = "import sys, licet.testing; print('pytest' in sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
+
+
+DECIDED = """\
+agent: clerk
+tools:
+  read: {needs: ["fs:read:${workdir}/notes"], effect: read_only, sandbox: restricted}
+  send: {needs: ["network:https:post@a.example"], effect: write_limited, sandbox: restricted}
+capabilities:
+  tools: {read: {}, send: {args: {to: {enum: [ann]}}}}
+  max_side_effect_class: write_limited
+  destinations: {allow: [a.example]}
+  fs_reach: {read: ["${workdir}/notes"]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "verdict", "reason"),
+    [
+        (("read", "fs:read:${workdir}/notes/a"), {}, "allow", None),
+        (("read", "fs:read:/srv/notes/a"), {"workdir": "/srv"}, "allow", None),
+        (("read", "fs:read:/srv/notes/a"), {}, "deny", "PATH_NOT_REACHABLE"),
+        (("send",), {"args": {"to": "ann"}}, "ask", None),
+        (("send",), {"args": {"to": "eve"}}, "deny", "ARGUMENT_NOT_ALLOWED"),
+    ],
+)
+def test_a_decision_is_asserted_in_one_line(
+    tmp_path: Path, asked: tuple[str, ...], options: dict[str, Any], verdict: str, reason: str | None
+) -> None:
+    (tmp_path / "licet.yaml").write_text(DECIDED)
+    found = decision(tmp_path / "licet.yaml", *asked, **options)
+    assert (found.verdict, getattr(found, "reason", None)) == (verdict, reason)
+
+
+def test_a_question_that_cannot_be_decided_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "licet.yaml").write_text(DECIDED)
+    with pytest.raises(ValueError, match=r"^found the tool `reed`, expected .* did you mean `read`\?$"):
+        decision(tmp_path / "licet.yaml", "reed")
+    with pytest.raises(ManifestError, match="no file there"):
+        decision(tmp_path / "gone.yaml", "read")
