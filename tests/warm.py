@@ -95,7 +95,8 @@ class _Server(NamedTuple):
         return os.path.join(self.folder, "socket")
 
     def end(self) -> None:
-        self.process.kill()
+        with self.process:  # closes its pipes and waits
+            self.process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -1,7 +1,5 @@
 """The examples of policies as tests of pytest: which are collected, and what a failure says."""
 
-from pathlib import Path
-
 import pytest
 
 import licet.surfaces.pytest_plugin
@@ -30,6 +28,18 @@ FAILED = "*.licet/licet.yaml:8:7: failed: `read` may fs:read:${workdir}/notes/b:
 UNKNOWN = "*.licet/tests/a.yaml:3:5: error: found the tool `reed`, expected a tool that the policy knows; did you mean*"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Import all that the tests need before `pytester` starts.
+
+    It forgets the modules that were first imported while it ran. A second copy of one would have other classes.
+    """
+    assert licet.surfaces.pytest_plugin.MemoryGate is licet.testing.MemoryGate
+    path = tmp_path_factory.mktemp("policy") / "licet.yaml"
+    path.write_text(POLICY)
+    assert len(run_examples([path], Places.here()).outcomes) == 2
+
+
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
     """A project with the plugin, a policy whose examples fail in part, a test file and a test of its own."""
@@ -39,10 +49,6 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     tests.mkdir()
     (tests.parent / "licet.yaml").write_text(POLICY)
     (tests / "a.yaml").write_text(CASES)
-    # After a run in this process, pytester forgets the modules that the run was the first to import. Import them here:
-    # a second copy of a module would have other classes.
-    assert licet.surfaces.pytest_plugin.MemoryGate is licet.testing.MemoryGate
-    assert len(run_examples([Path(".licet/licet.yaml")], Places.here()).outcomes) == 3
     return pytester
 
 
