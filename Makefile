@@ -52,12 +52,14 @@ test-interpreters: .venv ## the tests on every other Python that is installed, e
 test-peers: .venv ## public MCP servers, official SDKs, agent frameworks, and other tools where Node is installed
 	@scripts/test-peers
 
-lint: .venv ## formatting, lint rules, tools against their declarations, types and import directions
+lint: .venv ## formatting, lint rules, tools against their declarations, examples of policies, types and import directions
 	@echo "· formatting and lint rules"
 	@$(BIN)/ruff format --quiet --check --diff .
 	@$(BIN)/ruff check --quiet .
 	@echo "· tools against their declarations"
 	@report=$$($(BIN)/licet lint --no-packages examples src/licet/tools 2>&1) || { echo "$$report"; exit 1; }
+	@echo "· examples of policies"
+	@report=$$($(BIN)/licet test examples/coding examples/payments examples/research examples/weather 2>&1) || { echo "$$report"; exit 1; }
 	@echo "· types"
 	@$(BIN)/mypy --no-error-summary
 	@echo "· import directions"

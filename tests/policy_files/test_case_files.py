@@ -107,7 +107,14 @@ def test_a_file_is_about_the_policy_that_it_names_or_that_of_its_project(
 
 
 def test_the_test_files_of_a_policy_are_in_the_directory_of_its_project(tmp_path: Path) -> None:
-    for name in (".licet/tests/b.yml", ".licet/tests/a.yaml", ".licet/tests/c.txt", ".licet/d.yaml", "tests/e.yaml"):
+    for name in (
+        ".licet/tests/b.yml",
+        ".licet/tests/a.yaml",
+        ".licet/tests/c.txt",
+        ".licet/tests/tests.schema.json",
+        ".licet/d.yaml",
+        "tests/e.yaml",
+    ):
         written(tmp_path, GOOD, name)
     names = ["a.yaml", "b.yml"]
     for one in (tmp_path / "licet.yaml", tmp_path / ".licet" / "licet.yaml", tmp_path / "research.yaml"):

@@ -92,9 +92,10 @@ def case_files(policy: Path) -> tuple[Path, ...]:
     """The test files of the project that a policy is for, by name."""
     folder = policy_root(policy) / POLICY_DIRECTORY / TESTS
     try:
-        return tuple(sorted(one for one in folder.iterdir() if one.suffix in SUFFIXES and one.is_file()))
+        found = sorted(one for one in folder.iterdir() if one.suffix in SUFFIXES and one.is_file())
     except OSError:
         return ()
+    return tuple(one for one in found if not one.name.endswith(".schema.json"))  # of `licet schema`
 
 
 def policy_of(root: Path) -> Path | None:

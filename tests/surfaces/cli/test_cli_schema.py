@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from licet.surfaces.cli.app import licet
 from surfaces.messages import message
 
-KINDS = ("workspace", "manifest", "personality")
+KINDS = ("workspace", "manifest", "personality", "tests")
 
 
 def run(*words: str) -> Result:
@@ -24,6 +24,7 @@ def run(*words: str) -> Result:
         ("workspace", {"bundles": {"b": {"tools": ["t"]}}}, {"bundles": {"b": {"tool": ["t"]}}}),
         ("manifest", {"agent": "a", "capabilities": {"env": ["PATH"]}}, {"agent": "a", "verison": "1.0"}),
         ("personality", {"id": "p", "toolset": ["t"]}, {"toolset": ["t"]}),
+        ("tests", {"cases": [{"tool": "t", "verdict": "ask"}]}, {"cases": [{"tool": "t", "verdict": "no"}]}),
     ],
 )
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["", "json"])
