@@ -34,7 +34,7 @@ def _loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
 
     It forgets the modules that were first imported while it ran. A second copy of one would have other classes.
     """
-    assert licet.surfaces.pytest_plugin.MemoryGate is licet.testing.MemoryGate
+    assert licet.testing.pytest_plugins == (licet.surfaces.pytest_plugin.__name__,)
     path = tmp_path_factory.mktemp("policy") / "licet.yaml"
     path.write_text(POLICY)
     assert len(run_examples([path], Places.here()).outcomes) == 2

@@ -224,21 +224,27 @@ def test_the_examples_of_a_manifest_are_cases() -> None:
 
 # Coverage -------------------------------------------------------------------------------------------------------------
 
-ALLOW, DENY = (
-    lambda line, text, kind=kind: WrittenRule(Origin("agent.yaml", line, 3), kind, text) for kind in ("allow", "deny")
-)
+
+def allow(line: int, text: str) -> WrittenRule:
+    return WrittenRule(Origin("agent.yaml", line, 3), "allow", text)
+
+
+def deny(line: int, text: str) -> WrittenRule:
+    return WrittenRule(Origin("agent.yaml", line, 3), "deny", text)
+
+
 ARGS = {
     name: WrittenRule(Origin("agent.yaml", line, 5), "args", f"`{argument}` of `{name}`")
     for name, line, argument in (("read", 5, "path"), ("mail", 5, "to"), ("pay", 6, "to"), ("remove", 5, "path"))
 }
 RULES = {
-    ALLOW(10, "fs:read:/srv"),
-    ALLOW(11, "fs:read:/home/u/notes"),
-    ALLOW(12, "network:*:a.example"),
-    ALLOW(13, "fs:delete:/srv"),
-    ALLOW(14, "fs:read:/home/u"),
-    DENY(50, "fs:*:/srv/private"),
-    DENY(51, "network:*:b.example"),
+    allow(10, "fs:read:/srv"),
+    allow(11, "fs:read:/home/u/notes"),
+    allow(12, "network:*:a.example"),
+    allow(13, "fs:delete:/srv"),
+    allow(14, "fs:read:/home/u"),
+    deny(50, "fs:*:/srv/private"),
+    deny(51, "network:*:b.example"),
 }
 
 
@@ -262,16 +268,16 @@ def test_an_entry_that_stands_for_several_capabilities_is_one_rule_as_it_is_writ
 @pytest.mark.parametrize(
     ("asked", "rules"),
     [
-        (case("read", use="fs:read:/srv/a"), {ALLOW(10, "fs:read:/srv")}),
-        (case("read", use="fs:read:/home/u/notes/a"), {ALLOW(11, "fs:read:/home/u/notes")}),  # the nearest
-        (case("read", use="fs:read:/srv/private/a"), {DENY(50, "fs:*:/srv/private")}),
+        (case("read", use="fs:read:/srv/a"), {allow(10, "fs:read:/srv")}),
+        (case("read", use="fs:read:/home/u/notes/a"), {allow(11, "fs:read:/home/u/notes")}),  # the nearest
+        (case("read", use="fs:read:/srv/private/a"), {deny(50, "fs:*:/srv/private")}),
         (case("read", use="fs:read:/etc"), set()),
-        (case("mail", use="network:https:post@a.example"), {ALLOW(12, "network:*:a.example")}),  # it asks
+        (case("mail", use="network:https:post@a.example"), {allow(12, "network:*:a.example")}),  # it asks
         (case("read"), set()),
         (case("pay", args={"to": "ann"}), {ARGS["pay"]}),
         (case("pay", args={"to": "bob"}), {ARGS["pay"]}),
         (case("pay"), set()),
-        (case("remove", args={"path": "a"}), {ALLOW(13, "fs:delete:/srv"), ARGS["remove"]}),
+        (case("remove", args={"path": "a"}), {allow(13, "fs:delete:/srv"), ARGS["remove"]}),
     ],
     ids=lambda one: one.title if isinstance(one, Case) else "",
 )
@@ -281,11 +287,11 @@ def test_a_rule_is_exercised_by_the_case_that_it_allows_or_denies(asked: Case, r
 
 def test_admitting_a_tool_is_a_rule_that_a_call_of_it_exercises() -> None:
     under = manifest(tool("t"), allows=["tool:call:t"])
-    rule = ALLOW(10, "tool:call:t")
+    rule = allow(10, "tool:call:t")
     assert written_rules(under) == {rule}
     assert exercised_rules([outcome(case("t"), under)], under) == {rule}
     assert exercised_rules([], under) == set()
 
 
 def test_a_rule_that_is_not_covered_is_shown_with_its_place() -> None:
-    assert str(DENY(50, "fs:*:/srv/private")) == "agent.yaml:50:3: not covered: deny fs:*:/srv/private"
+    assert str(deny(50, "fs:*:/srv/private")) == "agent.yaml:50:3: not covered: deny fs:*:/srv/private"
