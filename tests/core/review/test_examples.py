@@ -48,6 +48,7 @@ POLICY = manifest(
     tool("pay", effect="read_only", parameters=("to", "amount")),
     tool("remove", "fs:delete:/srv", effect="destructive", parameters=("path",)),
     tool("loose", "fs:read:/etc"),
+    tool("clock", parameters=()),
     allows=["fs:read:/srv", "fs:read:/home/u/notes", "network:*:a.example", "fs:delete:/srv", "fs:read:/home/u"],
     denies=["fs:*:/srv/private", "network:*:b.example"],
     admissions={
@@ -56,6 +57,7 @@ POLICY = manifest(
         "pay": (replace(admission(args={"to": {"enum": ["ann"]}}), origin=Origin("agent.yaml", 6, 5)),),
         "remove": (admission(args={"path": {"scope": "fs:delete"}}),),
         "loose": (admission(),),
+        "clock": (admission(),),
         "served": (admission(),),
     },
     max_effect="destructive",
@@ -96,7 +98,8 @@ DECIDED = [
     (case("mail"), "ask", ""),
     (case("idle"), "deny", "TOOL_NOT_IN_BUNDLE"),
     (case("loose"), "deny", "PATH_NOT_REACHABLE"),
-    (case("loose", args={}), "deny", "PATH_NOT_REACHABLE"),
+    (case("loose", args={"any": 1}), "deny", "PATH_NOT_REACHABLE"),  # its parameters are not known
+    (case("clock", args={}), "allow", ""),
     # arguments
     (case("pay", args={"to": "ann"}), "allow", ""),
     (case("pay", args={"to": "bob"}), "deny", "ARGUMENT_NOT_ALLOWED"),
@@ -159,6 +162,7 @@ PROBLEMS = [
     (case("read", use="fs:read:*"), "found `fs:read:*`, expected one concrete use"),
     (case("read", use="nonsense"), "found `nonsense`, expected"),
     (case("pay", args={"two": 1}), "found the argument `two`, expected one of to, amount; did you mean `to`?"),
+    (case("clock", args={"zone": 1}), "found the argument `zone`, expected none, since the tool takes no arguments"),
     (case("pay", args={"to": 1, "zzz": 1}), "found the argument `zzz`, expected one of to, amount"),
     (case("mail", args={"bcc": 1}), "found the argument `bcc`, expected one of to, cc; did you mean `cc`?"),
     (

@@ -194,6 +194,13 @@ def test_the_working_directory_is_the_value_of_workdir(project: Path) -> None:
     assert run("--workdir", "other").exit_code == 0
 
 
+def test_the_first_test_of_a_new_policy_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("tools.py", TOOLS.partition("\nraise")[0])
+    assert CliRunner().invoke(licet, ["init", "tools.py"]).exit_code == 0
+    assert (run().stdout, run().exit_code) == ("", 0)
+
+
 AGENTS = ["coding", "payments", "research", "weather"]
 
 

@@ -196,11 +196,14 @@ def _argument_problem(case: Case, manifest: Manifest) -> Problem | None:
     spec = manifest.tools.get(case.tool)
     if case.args is None or spec is None:
         return None
-    taken = spec.parameters if spec.parameters is not None else tuple((spec.schema or {}).get("properties", ()))
-    if strange := [name for name in case.args if taken and name not in taken]:
+    taken = spec.parameters
+    if taken is None and spec.schema is not None:
+        taken = tuple(spec.schema.get("properties", ()))
+    if taken is not None and (strange := [name for name in case.args if name not in taken]):
         near = difflib.get_close_matches(strange[0], taken, 1)
         hint = f"did you mean `{near[0]}`?" if near else ""
-        return Problem(case.origin, f"the argument `{strange[0]}`", f"one of {', '.join(taken)}", hint)
+        expected = f"one of {', '.join(taken)}" if taken else "none, since the tool takes no arguments"
+        return Problem(case.origin, f"the argument `{strange[0]}`", expected, hint)
     ruled = [name for admission in manifest.admissions.get(case.tool, ()) for name in admission.args]
     if spec.schema is None and (missing := [name for name in ruled if name not in case.args]):
         hint = "its default is in the code of the tool, which is not run"
