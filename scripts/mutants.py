@@ -54,12 +54,14 @@ NEAREST = {
         "core/algebra/test_paths.py",
     ],
     "decide": ["core/decision/test_decide.py", "core/decision/test_tied.py"],
+    "arguments": ["core/decision/test_arguments.py"],
     "decision": ["core/decision/test_decide.py", "core/decision/test_happened.py"],
     "request": ["core/decision/test_decide.py", "core/decision/test_happened.py"],
     "effects": ["core/policy/test_effects.py"],
     "validate": ["core/decision/test_validate.py"],
     "budget": ["core/decision/test_budget.py"],
     "diff": ["core/review/test_diff.py"],
+    "examples": ["core/review/test_examples.py"],
     "canonical": ["core/test_canonical.py"],
     "merkle": ["core/ledger/test_merkle.py"],
     "entry": ["core/ledger/test_receipt.py"],
@@ -82,6 +84,8 @@ CONCERNED = {
     "canonical": ["core/test_canonical.py", "core/decision/test_budget.py"],
     "budget": ["core/decision/test_budget.py", "core/decision/test_decide.py"],
     "diff": ["core/review/test_diff.py"],
+    "arguments": ["core/decision/test_arguments.py"],
+    "examples": ["core/review/test_examples.py"],
     "merkle": ["core/ledger/test_merkle.py"],
 }
 # Seconds of CPU time for each round, which end an endless loop. A mutant that waits for ever is ended later, by the
