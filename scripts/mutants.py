@@ -84,8 +84,8 @@ CONCERNED = {
     "canonical": ["core/test_canonical.py", "core/decision/test_budget.py"],
     "budget": ["core/decision/test_budget.py", "core/decision/test_decide.py"],
     "diff": ["core/review/test_diff.py"],
-    "arguments": ["core/decision/test_arguments.py"],
-    "examples": ["core/review/test_examples.py"],
+    "arguments": ["core/decision/test_arguments.py", "core/decision/test_tied.py"],
+    "examples": ["core/review/test_examples.py", "core/decision/test_tied.py"],
     "merkle": ["core/ledger/test_merkle.py"],
 }
 # Seconds of CPU time for each round, which end an endless loop. A mutant that waits for ever is ended later, by the

@@ -90,6 +90,8 @@ DECIDED = [
     (case("read", use="fs:read:${workdir}"), "allow", ""),
     (case("read", use="fs:read:~/notes/a"), "allow", ""),
     (case("read", use="fs:read:${workdir}/private/a"), "deny", "PATH_NOT_REACHABLE"),
+    (case("read", use="fs:read:/srv/private/../a"), "allow", ""),
+    (case("mail", use="network:https:propfind@a.example"), "deny", "HOST_NOT_ALLOWED"),
     (case("read", use="fs:read:/srvs"), "deny", "PATH_NOT_REACHABLE"),
     (case("mail", use="network:https:post@a.example"), "ask", ""),
     (case("mail", use="network:https:get@a.example"), "deny", "HOST_NOT_ALLOWED"),
@@ -163,6 +165,10 @@ PROBLEMS = [
     (case("read", use="nonsense"), "found `nonsense`, expected"),
     (case("pay", args={"two": 1}), "found the argument `two`, expected one of to, amount; did you mean `to`?"),
     (case("clock", args={"zone": 1}), "found the argument `zone`, expected none, since the tool takes no arguments"),
+    (
+        case("pay", args={"two": 1, "zzz": 1}),
+        "found the argument `two`, expected one of to, amount; did you mean `to`?",
+    ),
     (case("pay", args={"to": 1, "zzz": 1}), "found the argument `zzz`, expected one of to, amount"),
     (case("mail", args={"bcc": 1}), "found the argument `bcc`, expected one of to, cc; did you mean `cc`?"),
     (
@@ -175,6 +181,16 @@ PROBLEMS = [
 @pytest.mark.parametrize(("asked", "text"), PROBLEMS, ids=lambda one: one.title if isinstance(one, Case) else "")
 def test_a_case_that_cannot_be_decided_is_a_problem(asked: Case, text: str) -> None:
     assert problem(asked).startswith(f"tests.yaml:3:5: error: {text}")
+
+
+def test_a_use_with_a_wildcard_is_a_problem() -> None:
+    text = "found `fs:read:*`, expected one concrete use, without a wildcard"
+    assert problem(case("read", use="fs:read:*")) == f"tests.yaml:3:5: error: {text}"
+
+
+@pytest.mark.parametrize("asked", [case("read", use="fs:read:/etc"), case("pay", args={"to": "bob"})], ids=str)
+def test_nothing_allows_what_is_refused(asked: Case) -> None:
+    assert outcome(asked).allowed_by == ()
 
 
 ALLOWED = "`read` needs fs:read:/srv (licet.yaml:7); fs:read:/srv (agent.yaml:10)"

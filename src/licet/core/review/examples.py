@@ -158,8 +158,7 @@ def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Prob
 
 def concrete_use(text: str, workdir: str, home: str) -> Use:
     """Parse a use whose path may begin with `${workdir}` or `~`; raises `Malformed` or `InvalidUse`."""
-    domain, _, rest = text.partition(":")
-    if domain == "fs" and rest.partition(":")[2].partition("/")[0] in (_WORKDIR, "~"):
+    if text.startswith("fs:") and text.split(":", 2)[-1].partition("/")[0] in (_WORKDIR, "~"):
         return Use(str(expand_rule(Capability(text), workdir, home)))
     return Use(text)
 
