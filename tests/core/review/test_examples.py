@@ -49,6 +49,8 @@ POLICY = manifest(
     tool("remove", "fs:delete:/srv", effect="destructive", parameters=("path",)),
     tool("loose", "fs:read:/etc"),
     tool("clock", parameters=()),
+    tool("misfit", "fs:read:/etc", parameters=("to",)),
+    tool("unwalled", sandbox="native", parameters=("to",)),
     allows=["fs:read:/srv", "fs:read:/home/u/notes", "network:*:a.example", "fs:delete:/srv", "fs:read:/home/u"],
     denies=["fs:*:/srv/private", "network:*:b.example"],
     admissions={
@@ -57,6 +59,8 @@ POLICY = manifest(
         "pay": (replace(admission(args={"to": {"enum": ["ann"]}}), origin=Origin("agent.yaml", 6, 5)),),
         "remove": (admission(args={"path": {"scope": "fs:delete"}}),),
         "loose": (admission(),),
+        "misfit": (admission(args={"to": {"enum": ["ann"]}}),),
+        "unwalled": (admission(args={"to": {"enum": ["ann"]}}),),
         "clock": (admission(),),
         "served": (admission(),),
     },
@@ -88,6 +92,7 @@ DECIDED = [
     (case("read", use="fs:read:/srv/a"), "allow", ""),
     (case("read", use="fs:read:${workdir}/a"), "allow", ""),
     (case("read", use="fs:read:${workdir}"), "allow", ""),
+    (case("read", use="fs:read:${workdir}/a:b"), "allow", ""),
     (case("read", use="fs:read:~/notes/a"), "allow", ""),
     (case("read", use="fs:read:${workdir}/private/a"), "deny", "PATH_NOT_REACHABLE"),
     (case("read", use="fs:read:/srv/private/../a"), "allow", ""),
@@ -102,6 +107,8 @@ DECIDED = [
     (case("loose"), "deny", "PATH_NOT_REACHABLE"),
     (case("loose", args={"any": 1}), "deny", "PATH_NOT_REACHABLE"),  # its parameters are not known
     (case("clock", args={}), "allow", ""),
+    (case("misfit", args={"to": "eve"}), "deny", "PATH_NOT_REACHABLE"),  # no call of it comes as far as its arguments
+    (case("unwalled", args={"to": "eve"}), "deny", "NATIVE_NOT_ALLOWED"),
     # arguments
     (case("pay", args={"to": "ann"}), "allow", ""),
     (case("pay", args={"to": "bob"}), "deny", "ARGUMENT_NOT_ALLOWED"),
@@ -112,6 +119,8 @@ DECIDED = [
     (case("read", args={"path": "a/b"}), "allow", ""),
     (case("read", args={"path": "${workdir}/a"}), "allow", ""),
     (case("read", args={"path": ["${workdir}/a", "b"]}), "allow", ""),
+    (case("read", args={"path": "${workdir}/private/a"}), "deny", "ARGUMENT_NOT_ALLOWED"),
+    (case("read", args={"path": ["${workdir}/private/a"]}), "deny", "ARGUMENT_NOT_ALLOWED"),
     (case("read", args={"path": "${workdirs}/../../etc"}), "deny", "ARGUMENT_NOT_ALLOWED"),
     (case("read", args={"path": "/etc/passwd"}), "deny", "ARGUMENT_NOT_ALLOWED"),
     (case("read", args={"path": {"at": "${workdir}/a"}}), "deny", "ARGUMENT_NOT_ALLOWED"),
@@ -188,7 +197,7 @@ def test_a_use_with_a_wildcard_is_a_problem() -> None:
     assert problem(case("read", use="fs:read:*")) == f"tests.yaml:3:5: error: {text}"
 
 
-@pytest.mark.parametrize("asked", [case("read", use="fs:read:/etc"), case("pay", args={"to": "bob"})], ids=str)
+@pytest.mark.parametrize("asked", [case("read", use="fs:read:/srv/private"), case("pay", args={"to": "bob"})], ids=str)
 def test_nothing_allows_what_is_refused(asked: Case) -> None:
     assert outcome(asked).allowed_by == ()
 
@@ -253,9 +262,13 @@ def deny(line: int, text: str) -> WrittenRule:
     return WrittenRule(Origin("agent.yaml", line, 3), "deny", text)
 
 
+NAMED_ARGUMENTS = (
+    *(("read", 5, "path"), ("mail", 5, "to"), ("pay", 6, "to"), ("remove", 5, "path")),
+    *(("misfit", 5, "to"), ("unwalled", 5, "to")),
+)
 ARGS = {
     name: WrittenRule(Origin("agent.yaml", line, 5), "args", f"`{argument}` of `{name}`")
-    for name, line, argument in (("read", 5, "path"), ("mail", 5, "to"), ("pay", 6, "to"), ("remove", 5, "path"))
+    for name, line, argument in NAMED_ARGUMENTS
 }
 RULES = {
     allow(10, "fs:read:/srv"),
@@ -311,6 +324,11 @@ def test_admitting_a_tool_is_a_rule_that_a_call_of_it_exercises() -> None:
     assert written_rules(under) == {rule}
     assert exercised_rules([outcome(case("t"), under)], under) == {rule}
     assert exercised_rules([], under) == set()
+
+
+def test_a_call_that_should_be_refused_names_the_rule_that_admits_the_tool() -> None:
+    found = str(outcome(case("t", "deny"), manifest(tool("t"), allows=["tool:call:t"])))
+    assert found.endswith("expected deny, found allow, because tool:call:t (agent.yaml:10)")
 
 
 def test_a_rule_that_is_not_covered_is_shown_with_its_place() -> None:

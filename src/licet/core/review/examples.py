@@ -181,7 +181,7 @@ def _tool_problem(case: Case, manifest: Manifest) -> Problem | None:
         return None
     known = manifest.admissions.keys() | manifest.tools.keys() | manifest.bundles_by_tool.keys()
     if case.tool not in known:
-        near = difflib.get_close_matches(case.tool, known, 1)
+        near = difflib.get_close_matches(case.tool, known)
         hint = f"did you mean `{near[0]}`?" if near else "no case about it can fail"
         return Problem(case.origin, f"the tool `{case.tool}`", "a tool that the policy knows", hint)
     if case.tool in manifest.admissions:
@@ -199,7 +199,7 @@ def _argument_problem(case: Case, manifest: Manifest) -> Problem | None:
     if taken is None and spec.schema is not None:
         taken = tuple(spec.schema.get("properties", ()))
     if taken is not None and (strange := [name for name in case.args if name not in taken]):
-        near = difflib.get_close_matches(strange[0], taken, 1)
+        near = difflib.get_close_matches(strange[0], taken)
         hint = f"did you mean `{near[0]}`?" if near else ""
         expected = f"one of {', '.join(taken)}" if taken else "none, since the tool takes no arguments"
         return Problem(case.origin, f"the argument `{strange[0]}`", expected, hint)
