@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -411,3 +412,14 @@ def test_the_same_run_passes_under_the_policy(here: Path, tmp_path: Path) -> Non
         said = warm.run(warm.PROGRAM, ["run", "agent.yaml", "--", *command], cwd=here, env=environment, stdin="")
         assert (said.returncode, said.stdout[:2]) == (0, "a\n"), said.stderr
     assert (here / "out" / "tmp5678").read_text() == "2\n"
+
+
+def test_files_that_may_hold_secrets_are_denied_in_a_directory_that_was_listed(here: Path) -> None:
+    (here / ".env").write_text("TOKEN=x")
+    (here / "config").mkdir()
+    (here / "config" / "server.key").write_text("x")
+    recording(touches("fs:read:$W"))
+    run("learn", "--write")
+    policy = yaml.safe_load((here / ".licet" / "licet.yaml").read_text())
+    assert policy["capabilities"]["fs_reach"]["read"] == ["${workdir}"]
+    assert policy["capabilities"]["deny"] == ["fs:*:${workdir}/.env", "fs:*:${workdir}/config/server.key"]

@@ -83,7 +83,7 @@ async def _ask(terminal: int, question: Question) -> Answered:
 
     request = request_of(question, int(time.time() * 1000))
     lines = ["", f"`{visible(request.tool)}` asks: {visible(question.why)}"]
-    lines += approval_lines(request, plain_data(plain_json(question.arguments)))
+    lines += approval_lines(request, plain_data(plain_json(question.arguments)), is_kept=False)
     lasting = request.scope == "session"
     choice = "[y]es, [o]nly this call, [N]o" if lasting else "[y]es, [N]o"
     _write(terminal, "\n".join([*lines, ""]))

@@ -145,11 +145,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def approval_lines(
-    request: ApprovalRequest, arguments: Mapping[str, Any] | None, *, narrow: bool = False
+    request: ApprovalRequest, arguments: Mapping[str, Any] | None, *, narrow: bool = False, is_kept: bool = True
 ) -> Iterator[str]:
     """The lines that a person reads before answering. The most important ones are last: long arguments scroll away.
 
-    `narrow` states that only calls with exactly these arguments were approved.
+    `narrow` states that only calls with exactly these arguments were approved. An answer that is not kept ends with the
+    process that asked.
     """
     for name, value in sorted((arguments or {}).items()):
         yield _line("argument", f"{shown(name)}: {shown(value)}")
@@ -173,7 +174,8 @@ def approval_lines(
     yield _line("effect", request.effect)
     yield _line("tool", request.tool)
     holds = _ONLY_THESE if narrow and request.scope == "session" else _FOR[request.scope]
-    yield _line("holds", f"{holds}{'; each act once' if request.acts else ''}")
+    ends = "" if is_kept or request.scope == "call" else ", until this command ends"
+    yield _line("holds", f"{holds}{ends}{'; each act once' if request.acts else ''}")
     yield _line("until", time_text(request.expires))
 
 

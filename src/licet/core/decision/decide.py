@@ -181,7 +181,12 @@ def use_of(one: Tied, grant: CapabilitySet, workdir: str) -> Use:
         case "network":
             # A URL does not tell the method, so it is enough if the grant allows any method.
             asked = [use_of_url(method, one.value) for method in METHODS]
-            return next(filter(grant.has, asked), asked[0])
+            # A refusal names a method that the call holds for other hosts, if there is one.
+            held = 0
+            for rule in grant.allow:
+                held |= rule.atoms if rule.domain == "network" else 0
+            likely = [use for use in asked if use.kind.atom & held]
+            return next(filter(grant.has, asked), (likely or asked)[0])
         case "process":
             return Use(f"process:exec:{one.value}")
         case _:

@@ -109,6 +109,7 @@ class Surroundings(Struct, frozen=True):
     readable: tuple[str, ...] = ()  # what every program may read without a grant
     scratch: tuple[str, ...] = ()  # directories in whose place a program has one of its own
     created: frozenset[str] = frozenset()  # files that were written and are gone, in directories that are there
+    secret_files: frozenset[str] = frozenset()  # files that are there and may hold secrets
     denied: CapabilitySet = _NOTHING  # what the policy denies by name
     is_suffix: Callable[[str], bool] | None = None  # set if host names are generalised
 
@@ -166,6 +167,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
     closed = above_each(use.target for use in kept)
     lines = [*_lines_of(ordinary, closed, refused, around), *_sensitive_lines(sensitive, around)]
     lines += _denies(lines, sensitive)
+    lines += _unused_secrets(lines, around)
     return Learned(
         tuple(sorted(lines, key=lambda line: (line.kind, line.rule))),
         _effect(ordinary),
@@ -301,6 +303,18 @@ def _sensitive_lines(uses: Mapping[Use, tuple[Calls, str]], around: Surroundings
             merged.setdefault((rule, _noun(use)), Calls()).merge(group[use])
         for (rule, noun), calls in merged.items():
             yield Line(rule, calls.text(noun), "sensitive", why)
+
+
+def _unused_secrets(lines: Iterable[Line], around: Surroundings) -> list[Line]:
+    """A deny for each file that may hold secrets, was not used, and is in a directory that a line allows."""
+    known = CapabilitySet(line.rule for line in lines if line.rule.domain == "fs" and line.kind != "allow")
+    allowed = CapabilitySet(line.rule for line in lines if line.kind == "allow" and line.rule.domain == "fs")
+    rules = (Capability(f"fs:*:{path}") for path in sorted(around.secret_files) if _nameable(path))
+    return [
+        Line(rule, "never used", "deny", "a file that may hold secrets")
+        for rule in rules
+        if allowed.has(Use(f"fs:read:{rule.key}")) and not known.has(Use(f"fs:read:{rule.key}"))
+    ]
 
 
 def _denies(lines: Iterable[Line], sensitive: Mapping[Use, tuple[Calls, str]]) -> list[Line]:

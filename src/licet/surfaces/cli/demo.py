@@ -63,7 +63,7 @@ STORY = (
         "it worked: b",
     ),
     Step(
-        "With licet, the kernel stops each of it.",
+        "With licet, none of it works: the kernel refuses, and there is nothing of yours to find.",
         ("licet", "call", "licet.yaml", "summarise", "city=oslo"),
         "stopped: PermissionError",
     ),
@@ -97,7 +97,14 @@ FLIPPED = Step(
 
 
 @click.command(name="demo")
-@click.option("--keep", metavar="DIR", type=FILE, help="Keep the agent and its receipts in this new directory.")
+@click.option(
+    "--keep",
+    metavar="[DIR]",
+    type=FILE,
+    is_flag=False,
+    flag_value=Path("licet-demo"),
+    help="Keep the agent and its receipts in this new directory.  [default: licet-demo]",
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
@@ -108,7 +115,7 @@ def command(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
 
     \b
       licet demo
-      licet demo --keep demo
+      licet demo --keep my-demo
 
     \b
     Exit codes:

@@ -40,7 +40,7 @@ def command(ctx: click.Context, every: bool, as_json: bool) -> None:
 
 
 def _show(found: Support, every: bool) -> None:
-    console = Console(highlight=False, markup=False, emoji=False, no_color=not coloured())
+    console = Console(highlight=False, markup=False, emoji=False, color_system="auto" if coloured() else None)
     with console.capture() as drawn:
         console.print(_levels(found))
         console.print()

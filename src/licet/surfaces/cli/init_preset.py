@@ -63,6 +63,8 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         "  fs_reach:",
         "    read:",
         '      - "${workdir}"',
+        '      - "~/.gitconfig"  # who commits',
+        '      - "~/.config/git"',
         *_settings(found),
         "    write:",
         '      - "${workdir}"',
@@ -131,8 +133,8 @@ def _hosts(hosts: list[str]) -> Iterator[str]:
 def _variables(agents: list[CodingAgent]) -> Iterator[str]:
     keys = {"api.anthropic.com": "ANTHROPIC_API_KEY", "api.openai.com": "OPENAI_API_KEY"}
     wanted = sorted({keys[host] for agent in agents for host in agent.hosts if host in keys})
-    home = ["HOME"] if agents else []  # without it the home is a scratch directory, and has no settings
-    yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', 'NODE_USE_ENV_PROXY', *home, *wanted])}]"
+    # Without HOME the home is a scratch directory, and has no settings.
+    yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', 'HOME', 'NODE_USE_ENV_PROXY', *wanted])}]"
 
 
 def write_preset(target: Path, agent: str | None, force: bool, as_json: bool) -> None:

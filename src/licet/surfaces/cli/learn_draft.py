@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from licet.core.policy.effects import class_fits
 from licet.core.policy.manifest import Manifest
 from licet.core.review.learn import Learned, Line, Surroundings, learn
 from licet.core.review.learn_policy import SEEN, Unused, denied_by, lacking, unused_rules, with_tools
-from licet.core.review.sensitive import Whereabouts
+from licet.core.review.sensitive import Whereabouts, why_path
 from licet.core.review.surface import surface
 from licet.policy_files.learned_text import Entry, NotKept, class_is_learned, commented_out, new_policy, with_entries
 from licet.policy_files.policy_paths import LOCK_FILE
@@ -98,6 +98,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
         readable=_READABLE if found.is_program else (),
         scratch=_SCRATCH if found.is_program else (),
         created=_created(found) if found.is_program else frozenset(),
+        secret_files=frozenset(_secret_files(where)),
         denied=denied_by(closed_to_grants(policy, where.workdir)),
         is_suffix=is_shared_suffix if generalise_hosts else None,
     )
@@ -131,6 +132,24 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
     if text != before and found.target.with_name(LOCK_FILE).exists():
         notes.append("licet.lock is about the policy as it was: run `licet lock` after the review")
     return Draft(found, found.target, before, text, learned, added, manifest, unused, refused, tuple(notes))
+
+
+_MOST_LOOKED_AT = 20_000  # names below the working directory
+_DEEPEST = 3  # directories below it
+_NOT_LOOKED_INTO = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__"})
+
+
+def _secret_files(where: Whereabouts) -> Iterator[str]:
+    """The files of the project whose names say that they may hold secrets, near its top."""
+    left = _MOST_LOOKED_AT
+    for folder, names, files in os.walk(where.workdir):
+        left -= len(names) + len(files)
+        if left < 0:
+            return
+        if folder.removeprefix(where.workdir).count("/") >= _DEEPEST:
+            names.clear()
+        names[:] = [name for name in names if name not in _NOT_LOOKED_INTO]
+        yield from (path for name in files if why_path(path := os.path.join(folder, name), where))
 
 
 def _created(found: Found) -> frozenset[str]:
@@ -229,7 +248,7 @@ def _program_entries(found: Found, lines: Sequence[Line], policy: Manifest, wher
             name = where.short(rule.key)
             entries.append(Entry(("process", "allowed_binaries"), name, "the command that was recorded"))
     variables = {"PATH": "variables are not recorded; programs find others by this one"}
-    if any(line.kind == "allow" and where.short(line.rule.key).startswith("~") for line in lines):
+    if any(line.kind != "deny" and where.short(line.rule.key).startswith("~") for line in lines):
         variables["HOME"] = "files below the home were used"
     for name, why in variables.items():
         if not allowed.has(Capability(f"env:read:{name}")):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,7 +106,7 @@ def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_
     except NotObserved as wrong:
         _not_run(ctx, str(wrong), as_json)
     else:
-        _report(observed, as_json)
+        _report(observed, output, as_json)
         ctx.exit(observed.ended.exit_code)
 
 
@@ -153,7 +154,7 @@ def _without_secrets(words: Sequence[str]) -> list[str]:
 # The report ----------------------------------------------------------------------------------------------------------
 
 
-def _report(observed: Observed, as_json: bool) -> None:
+def _report(observed: Observed, output: Path | None, as_json: bool) -> None:
     """Print on stderr what was recorded, and what could not be; stdout belongs to the command."""
     found = observed.summary
     if as_json:
@@ -181,7 +182,7 @@ def _report(observed: Observed, as_json: bool) -> None:
     for line in _not_seen(observed):
         show(f"licet: not recorded: {line}", err=True, colour="yellow")
     show(f"  recording     {observed.recording}", err=True)
-    show("  next          licet learn", err=True)
+    show(f"  next          licet learn{f' {shlex.quote(str(output))}' if output is not None else ''}", err=True)
 
 
 def counted_processes(number: int) -> str:

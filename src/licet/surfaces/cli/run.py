@@ -214,6 +214,8 @@ class Interrupts:
         self._times = [*(one for one in self._times if now - one < _IN_A_ROW), now]
         if len(self._times) > 2 or not self._attached.interrupt():
             raise KeyboardInterrupt
+        if len(self._times) == 2:
+            os.write(2, b"\nlicet: press Ctrl-C once more to end the command\n")
 
 
 def _terminated(number: int, _: object) -> NoReturn:

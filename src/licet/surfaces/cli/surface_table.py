@@ -5,7 +5,7 @@ In a terminal that is too narrow for columns, the same is written below each oth
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich import box
@@ -113,7 +113,8 @@ def _columns(console: Console, titles: tuple[str, str, str], rows: Sequence[Row]
 
 def _console() -> Console:
     colours = coloured()
-    return Console(highlight=False, markup=False, emoji=False, no_color=not colours, force_terminal=colours or None)
+    system: Literal["standard"] | None = "standard" if colours else None  # without one, no bold text either
+    return Console(highlight=False, markup=False, emoji=False, color_system=system, force_terminal=colours or None)
 
 
 def _echo(console: Console, text: str) -> None:

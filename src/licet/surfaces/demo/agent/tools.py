@@ -31,7 +31,7 @@ async def publish(ctx: Context, url: str, text: str) -> int:
 def attempts() -> dict[str, str]:
     """What a hostile tool tries, and what comes of it."""
     tried: dict[str, Callable[[], object]] = {
-        "read a file that it did not declare": lambda: Path(__file__).with_name("private.txt").read_text(),
+        "read a file that it did not declare": lambda: Path(__file__).with_name("private.md").read_text(),
         "start a shell": lambda: subprocess.run(["/bin/sh", "-c", "id -un"], capture_output=True, check=True).stdout,
         "listen for connections": lambda: socket.create_server(("127.0.0.1", 0)),
         "read a variable of yours": lambda: os.environ["DEMO_TOKEN"],
