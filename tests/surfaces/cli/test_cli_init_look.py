@@ -57,6 +57,21 @@ def test_other_lines_are_no_frameworks(here: Path, line: str) -> None:
     assert init_look.look_around(here).frameworks == ()
 
 
+@pytest.mark.parametrize("kind", ["fifo", "newlines", "too large", "link in a circle"])
+def test_odd_files_are_passed_over(here: Path, kind: str) -> None:
+    path = here / "a.py"
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "newlines":
+            path.write_bytes(b"\n" * (1 << 20))
+        case "too large":
+            path.write_bytes(b"import openai\n" * (1 << 18))
+        case _:
+            path.symlink_to(path)
+    assert init_look.look_around(here) == init_look.Found({}, (), ())
+
+
 def test_tools_and_servers_are_found_and_nothing_is_imported(here: Path) -> None:
     (here / "web").mkdir()
     (here / "web" / "tools.py").write_text(f"{TOOLS}\nraise SystemExit('imported')\n")
@@ -106,26 +121,40 @@ def test_only_what_exists_is_denied(here: Path) -> None:
     (here / ".env").touch()
     denied = init_preset.coding_policy("coder", "x.json", (), here)
     assert '    - "fs:*:${workdir}/.env"' in denied
-    assert "# Deny `.git/hooks` once it is there" in denied
+    assert "# Not here yet: `.git`," in denied
+
+
+PLANTED = (
+    "cp .git/config .git/config.worktree",
+    "echo ../evil > .git/commondir",
+    "echo x > .git/hooks/pre-commit",
+    "git config core.fsmonitor id",
+    "git init -q lib && git -C lib config core.fsmonitor id && git add lib",
+    "rm -rf .git",
+    "mv .git other",
+    "cat .env",
+    "echo x >> .licet/licet.yaml",
+)
 
 
 @needs_walls
-def test_git_and_an_interactive_shell_work_under_the_coding_policy(here: Path) -> None:
-    git = ["git", "-c", "user.email=a@b", "-c", "user.name=n"]
+def test_an_interactive_shell_works_in_the_project_and_plants_nothing(here: Path) -> None:
     subprocess.run(["git", "init", "-q"], check=True)
     (here / ".env").write_text("KEY=1")
     assert init("--preset", "coding", "--agent", "coder").exit_code == 0
-    line = f"echo a > a.txt && git add a.txt && {' '.join(git)} commit -qm one && git log --format=%s"
-    refused = "cat .env || echo x > .git/hooks/x || echo y >> .git/config || rm .git/config || echo refused"
+    before = {path: path.read_bytes() for path in (here / ".git").rglob("*") if path.is_file()}
+    work = "echo a > a.txt && mv a.txt b.txt && git status --short b.txt && test -w b.txt && echo worked"
+    tries = "; ".join(f"{{ {planted}; }} 2>/dev/null && echo planted" for planted in PLANTED)
     near, far = os.openpty()
     words = ["run", "--ask", "--no-time-limit", "--", "bash", "--norc", "-i"]
     with subprocess.Popen([*warm.command(AT_TERMINAL), *words], stdin=far, stdout=far, stderr=far) as shell:
         os.close(far)
-        said = _talk(near, [(b"agree?", b"y\n"), (b"# ", f"{line}; {refused}; exit 3\n".encode())], prompt=b"\x24 ")
+        said = _talk(near, [(b"agree?", b"y\n"), (b"# ", f"{work}; {tries}; exit 3\n".encode())], prompt=b"\x24 ")
         assert shell.wait() == 3
     os.close(near)
-    assert b"one" in said.split()
-    assert b"\r\nrefused\r\n" in said
+    assert b"\r\nworked\r\n" in said
+    assert b"\nplanted\r\n" not in said
+    assert {path: path.read_bytes() for path in (here / ".git").rglob("*") if path.is_file()} == before
 
 
 # The first terminal that the leader of a session opens becomes its controlling terminal.

@@ -3,7 +3,6 @@
 Files are read and never imported. Nothing is written here.
 """
 
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from licet.core.algebra.scope import visible
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, shown_path
 from licet.policy_files.source.find import read_tools
 from licet.policy_files.user_directories import NoHome
+from licet.regular_files import FileTooLarge, read_regular
 from licet.surfaces.cli.output import counted, is_output, show, show_json
 from licet.surfaces.lint.files import python_files
 
@@ -24,11 +24,11 @@ MOST_FILES = 5_000  # Python files that are looked at
 _LARGEST = 2 << 20  # bytes of one file
 
 # A file with tools imports `tool` from licet, in one of these two ways.
-_MAY_HAVE_TOOLS = re.compile(rb"^\s*(?:from\s+licet\b|import\s+licet\b)", re.MULTILINE)
+_MAY_HAVE_TOOLS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+licet\b", re.MULTILINE)
 # The import by which a framework is known, its name, and the function of `licet.adapters` that serves it.
 _FRAMEWORKS = (
     (rb"pydantic_ai", "pydantic-ai", "pydantic_ai.tools"),
-    (rb"agents(?=\s+import)", "openai-agents", "openai_agents.tools"),
+    (rb"agents(?=[ \t]+import)", "openai-agents", "openai_agents.tools"),
     (rb"lang(?:chain|graph)\w*", "langchain", "langchain.tools"),
     (rb"claude_agent_sdk", "claude-agent-sdk", "claude_agent_sdk.tools"),
     (rb"openai", "openai", "openai_tools"),
@@ -77,18 +77,22 @@ def look_around(root: Path) -> Found:
     for path in paths[:MOST_FILES]:
         text = _text(path)
         for pattern, name, adapter in _FRAMEWORKS:
-            if name not in frameworks and re.search(rb"^\s*(?:from|import)\s+" + pattern + rb"\b", text, re.MULTILINE):
+            if name not in frameworks and _imports(pattern, text):
                 frameworks[name] = Framework(name, shown_path(path), adapter)
         if _MAY_HAVE_TOOLS.search(text) and (specs := read_tools(Path(shown_path(path))).specs):
             tools[Path(shown_path(path))] = len(specs)
     return Found(tools, tuple(_clients(root)), tuple(frameworks.values()), len(paths) > MOST_FILES)
 
 
+def _imports(pattern: bytes, text: bytes) -> bool:
+    return re.search(rb"^[ \t]*(?:from|import)[ \t]+" + pattern + rb"\b", text, re.MULTILINE) is not None
+
+
 def _text(path: str) -> bytes:
+    """The text of a file; empty if it is none, or too large for a file of source."""
     try:
-        with open(path, "rb") as file:
-            return file.read(_LARGEST) if os.path.isfile(path) else b""
-    except OSError:
+        return read_regular(path, _LARGEST)
+    except (OSError, FileTooLarge):
         return b""
 
 

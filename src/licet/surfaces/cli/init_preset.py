@@ -1,5 +1,6 @@
 """The policies that `licet init --preset` writes: for programs that are run whole, with `licet run`."""
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -50,8 +51,9 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         "#",
         "# Written by `licet init --preset coding`: for a coding agent that works in this directory.",
         "#   licet run --ask --no-time-limit -- AGENT",
-        "# The agent and everything that it starts are behind walls. They see this project, their own settings, and",
-        "# what programs need to run; of the rest of your files, your variables and the network they see nothing.",
+        "# The agent and all that it starts are behind walls. They see this project, an empty home directory, and",
+        "# what programs need to run; of your other files, your variables and the network they see nothing.",
+        "# What it writes into the project is yours to review before you run it: docs/how-to/coding-agent.md.",
         "",
         f"licet: {FORMAT}  # the format of this file",
         f"agent: {name}",
@@ -63,9 +65,6 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         "  fs_reach:",
         "    read:",
         '      - "${workdir}"',
-        '      - "~/.gitconfig"  # who commits',
-        '      - "~/.config/git"',
-        *_settings(found),
         "    write:",
         '      - "${workdir}"',
         *_settings(found),
@@ -92,20 +91,29 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
     return "\n".join(lines) + "\n"
 
 
+_CHANGES = ("write", "delete")
+# What a program outside of the walls acts on: git, editors, shells and agents start what these files name.
 _CLOSED = (
     (".env", ("*",), "it often holds passwords"),
-    (".git/hooks", ("write", "delete"), "hooks run as you, at your next commit"),
-    (".git/config", ("write", "delete"), "it can name programs that git starts"),
+    (".git", _CHANGES, "git starts programs that files here name; commit yourself, or see the how-to page"),
+    (".envrc", _CHANGES, "direnv runs it"),
+    (".venv", _CHANGES, "you run programs from there"),
+    (".vscode", _CHANGES, "your editor starts what its tasks and settings name"),
+    (".idea", _CHANGES, "your editor starts what its settings name"),
+    (".claude", _CHANGES, "hooks and commands of an agent that you start elsewhere"),
+    (".cursor", _CHANGES, "servers and commands that your editor starts"),
+    (".mcp.json", _CHANGES, "servers that your clients start"),
 )
 
 
 def _denied(project: Path) -> Iterator[str]:
     """What the agent may not read, or not change. Only what exists is denied here."""
-    there = [entry for entry in _CLOSED if (project / entry[0]).exists()]
-    yield "  # What the agent may not read, or not change. Add what is here and not for a model. As long as a"
-    yield "  # denied file does not exist, programs can make no new names in its directory."
-    for path, _, why in (entry for entry in _CLOSED if entry not in there):
-        yield f"  # Deny `{path}` once it is there: {why}."
+    there = [entry for entry in _CLOSED if os.path.lexists(project / entry[0])]
+    missing = [f"`{path}`" for path, _, _ in _CLOSED if not os.path.lexists(project / path)]
+    yield "  # What the agent may not read, or not change. Add what is here and not for a model."
+    if missing:
+        yield f"  # Not here yet: {', '.join(missing)}. Deny each once it is there:"
+        yield "  # as long as a denied file does not exist, programs can make no new names in its directory."
     if not there:
         yield "  deny: []"
         return
@@ -115,10 +123,12 @@ def _denied(project: Path) -> Iterator[str]:
             yield f'    - "fs:{action}:${{workdir}}/{path}"  # {why}'
 
 
-def _settings(agents: Iterable[CodingAgent]) -> Iterator[str]:
-    for agent in agents:
-        for path in agent.settings:
-            yield f'      - "{path}"  # {agent.name} keeps its settings here'
+def _settings(agents: list[CodingAgent]) -> Iterator[str]:
+    paths = [f"`{path}`" for agent in agents for path in agent.settings]
+    if paths:
+        yield "    # To let it use your login and settings, add HOME to `env` below and its directory to both lists:"
+        yield f"    # {', '.join(paths)}."
+        yield "    # Whatever it writes there can make your next session outside of these walls start programs."
 
 
 def _hosts(hosts: list[str]) -> Iterator[str]:
@@ -133,8 +143,7 @@ def _hosts(hosts: list[str]) -> Iterator[str]:
 def _variables(agents: list[CodingAgent]) -> Iterator[str]:
     keys = {"api.anthropic.com": "ANTHROPIC_API_KEY", "api.openai.com": "OPENAI_API_KEY"}
     wanted = sorted({keys[host] for agent in agents for host in agent.hosts if host in keys})
-    # Without HOME the home is a scratch directory, and has no settings.
-    yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', 'HOME', 'NODE_USE_ENV_PROXY', *wanted])}]"
+    yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', 'NODE_USE_ENV_PROXY', *wanted])}]"
 
 
 def write_preset(target: Path, agent: str | None, force: bool, as_json: bool) -> None:
