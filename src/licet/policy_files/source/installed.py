@@ -17,7 +17,7 @@ from msgspec import Struct
 from licet.modules.imports import with_parents
 from licet.regular_files import read_regular
 
-__all__ = ["InstalledModule", "Unusable", "find_installed", "shadow"]
+__all__ = ["InstalledModule", "Unusable", "find_installed", "installed_paths", "shadow"]
 
 _OURS = "licet"
 _MOST_BYTES = 1 << 20  # of a file that sets up an import hook
@@ -34,6 +34,12 @@ class InstalledModule(Struct, frozen=True):
     dotted: str
     file: str
     entry: str  # the directory of the import path that it was found in
+    packages: tuple[tuple[str, str], ...] = ()  # the packages that it lies in, outermost first: name and file
+
+    @property
+    def loaded(self) -> tuple[tuple[str, str], ...]:
+        """Every module that an import of this one runs first, and this one: name and file."""
+        return (*self.packages, (self.dotted, self.file))
 
 
 class Unusable(Struct, frozen=True):
@@ -58,15 +64,27 @@ def find_installed(dotted: str) -> InstalledModule | Unusable | None:
     if top == _OURS or top in sys.stdlib_module_names:
         return None
     directories: Sequence[tuple[str, str]] = [(entry, entry) for entry in _entries()]
-    place: _Place | Unusable | None = None
+    packages: list[tuple[str, str]] = []
     for name in with_parents(dotted):
         place = _place(name, directories)
-        if place is None or isinstance(place, Unusable):
+        if isinstance(place, Unusable):
+            return place
+        if place is None:
             break
+        if name == dotted:
+            return InstalledModule(dotted, place.file, place.entry, tuple(packages)) if place.file else None
+        if place.file:  # a namespace package has none
+            packages.append((name, place.file))
         directories = place.directories
-    if isinstance(place, _Place):
-        return InstalledModule(dotted, place.file, place.entry) if place.file else None
-    return place or _hook(top)
+    return _hook(top)
+
+
+def installed_paths(references: Iterable[str]) -> Iterator[str]:
+    """The installed packages and modules that `pkg.mod:function` references name: their directories and files."""
+    for dotted in dict.fromkeys(reference.partition(":")[0] for reference in references):
+        module = find_installed(dotted)
+        for _, file in module.loaded if isinstance(module, InstalledModule) else ():
+            yield os.path.dirname(file) if os.path.basename(file) == "__init__.py" else file
 
 
 def shadow(top: str) -> str:

@@ -13,7 +13,7 @@ from licet.assemble.gate import secrets_file_problem
 from licet.assemble.locking import LockedPolicy, existing_lock, lock_place, locked_policy
 from licet.core.origin import Origin, Problem
 from licet.core.policy.addresses import common_ranges
-from licet.core.policy.lock import FORMAT, BadLock, Lock, write_lock
+from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, write_lock
 from licet.core.policy.lock_changes import lock_changes
 from licet.policy_files.policy_paths import WORKSPACE_FILE, shown_path
 from licet.surfaces.cli.discovery import Named, named_or_found, require_trust
@@ -130,6 +130,7 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     names = {manifest.gateway_names for manifest in policy.manifests.values()} - {""}
     how = cast("Naming | Literal['']", names.pop() if len(names) == 1 else "")
     new = replace(policy.lock, servers=without_clashes(taken, how))
+    new = with_other_platforms(new, old) if old is not None else new
     for line in _notes(new):
         show(line, err=True, colour="yellow")
     changes = [*lock_changes(old or Lock(format=FORMAT), new)]
