@@ -145,7 +145,7 @@ def _imported(
 ) -> Tool:
     module, _, attribute = reference.partition(":")
     _check_name(module, reference, origin, project)
-    if isinstance(reviewed, Problem) and module not in project.modules:  # what is not of the project may be anything
+    if isinstance(reviewed, Problem):  # nothing runs that could not be reviewed
         raise ManifestError([reviewed])
     try:
         found = getattr(importlib.import_module(module), attribute)
@@ -159,8 +159,6 @@ def _imported(
         raise ManifestError([Problem(origin, f"`{reference}`", expected, hint)]) from wrong
     if not isinstance(found, Tool):
         raise ManifestError([Problem(origin, f"`{reference}`", "a function declared with `@tool`")])
-    if isinstance(reviewed, Problem):
-        raise ManifestError([reviewed])
     if part := _difference(found.spec, reviewed):
         found_text = (
             f"`{reference}`, which declares a different `{part}` when it runs than in its source ({reviewed.origin})"
