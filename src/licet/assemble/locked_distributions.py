@@ -14,6 +14,7 @@ from licet.policy_files.source.find import Modules, find_tool
 from licet.policy_files.source.installed import InstalledModule
 
 _MOST_NAMED = 5  # files that one message names
+_REINSTALL = "install its distribution again with pip or uv, without `-e`"
 _REVIEW = "install the version that was locked, or review this one and take it with `licet lock --update`"
 
 
@@ -47,9 +48,10 @@ class ToolDistributions:
                     for one in distributions_of(module):
                         if (known := found.setdefault(one.name, one)).entry != one.entry:
                             text = f"{one.name} in {known.entry} and in {one.entry}"
-                            problems.append(Problem(origin, text, "a distribution that is installed once"))
+                            problems.append(Problem(origin, text, "it in one of them", "uninstall the other"))
                 except UnknownDistribution as wrong:
-                    problems.append(Problem(origin, str(wrong), "an installed distribution that a lock can pin"))
+                    expected = "a file of one installed distribution, which a lock can pin"
+                    problems.append(Problem(origin, str(wrong), expected, _REINSTALL))
         return found, list(dict.fromkeys(problems))
 
     @property
@@ -73,7 +75,8 @@ class ToolDistributions:
 
     def differences(self, locked: Mapping[str, LockedDistribution]) -> Iterator[tuple[str, str]]:
         """What differs from a lock, and what to do about it."""
-        yield from ((problem.found, problem.hint or _REVIEW) for problem in self._read[1])
+        for problem in self._read[1]:
+            yield f"a tool comes from {problem.found}, so it cannot be compared with the lock", problem.hint
         for name, one in self.installed.items():
             was, now = locked.get(name), _locked(one)
             if was is None:

@@ -31,7 +31,7 @@ _BY_INSTALLERS = frozenset(
     | {"uv_build.json", "uv_cache.json"}
 )
 _SCRIPTS = ("bin", "Scripts")
-_REINSTALL = "install it again with pip or uv"
+_MOST_NAMED = 3  # distributions that one message names
 
 
 class UnknownDistribution(LicetError):
@@ -107,20 +107,16 @@ class _Records:
 
     def owner(self, module: str, file: str) -> Distribution:
         if not file.startswith(f"{self._entry.rstrip('/')}/"):
-            raise UnknownDistribution(f"`{module}` ({file}) is not in {self._entry}, as the module that it is for")
+            raise UnknownDistribution(f"`{module}` in {file}, which is in another directory than {self._entry}")
         path = os.path.relpath(file, self._entry).replace(os.sep, "/")
         owners = [name for name, listed in self._listed.items() if path in listed]
         if len(owners) == 1:
             return self._distribution(owners[0])
         if owners:
-            raise UnknownDistribution(f"{path} belongs to more than one distribution: {' and '.join(owners)}")
-        top = canonicalize_name(module.partition(".")[0])
+            raise UnknownDistribution(f"{path}, which more than one distribution lists: {' and '.join(owners)}")
         bare = [name for name in self._all if name not in self._listed]
-        if named := [name for name in bare if canonicalize_name(name.partition("-")[0].partition(".")[0]) == top]:
-            raise UnknownDistribution(f"{named[0]} in {self._entry} has no RECORD of its files: {_REINSTALL}")
-        raise UnknownDistribution(
-            f"no installed distribution lists {file} in its RECORD, so no lock can pin it: {_REINSTALL}, without `-e`"
-        )
+        without = f" ({' and '.join(bare[:_MOST_NAMED])}: no RECORD)" if bare else ""
+        raise UnknownDistribution(f"{file}, which no installed distribution lists in its RECORD{without}")
 
     def _distribution(self, info: str) -> Distribution:
         if info not in self._known:
@@ -131,7 +127,7 @@ class _Records:
             fields = Parser().parsestr(text, headersonly=True)
             name, version = canonicalize_name(fields["Name"] or ""), fields["Version"] or ""
             if not name or not version:
-                raise UnknownDistribution(f"the METADATA of {info} has no name and version: {_REINSTALL}")
+                raise UnknownDistribution(f"the METADATA of {info} has no name and version")
             others = (path for other, listed in self._listed.items() if other != info for path in listed)
             self._known[info] = Distribution(name, version, self._entry, self._listed[info], frozenset(others))
         return self._known[info]
