@@ -99,11 +99,12 @@ REFUSED: dict[str, tuple[Files, str, str]] = {
             "site/__editable___acme_kit_1_0_finder.py": "MAPPING = {'acme': '/src/acme'}\n",
         },
         "acme.tools:f",
-        "`acme`, which an editable install provides with an import hook (ROOT/site/__editable__",
+        "`acme`, which an editable install provides (ROOT/site/__editable__",
     ),
     "another hook": ({"site/_acme.pth": "import _acme_hook\n"}, "acme:f", "`acme`, which an editable install provides"),
     "an egg link": ({"site/acme.egg-link": "/src/acme\n.\n"}, "acme:f", "`acme`, which an editable install provides"),
     "a hook of something else": ({"site/acmeology.pth": "import acmeology\n"}, "acme:f", "no module `acme`"),
+    "a path of another project": ({"src/acme.py": "", "site/x.pth": "../src\n"}, "acme:f", "`acme`, which an editable"),
     "a path that is no hook": ({"site/acme.pth": "/src/acme\n"}, "acme:f", "no module `acme`"),
     "in the project and installed": (
         {"project/acme.py": TOOL, "site/acme/__init__.py": TOOL},

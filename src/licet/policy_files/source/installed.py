@@ -137,15 +137,18 @@ def _in_zip(entry: str, name: str) -> bool:
         return False
 
 
-# Import hooks ---------------------------------------------------------------------------------------------------------
+# Editable installs ----------------------------------------------------------------------------------------------------
 
 
 def _hook(top: str) -> Unusable | None:
-    """Why a module is on no directory of the import path: an editable install provides it with an import hook."""
+    """Why a module is in no directory of the import path: an editable install provides it.
+
+    It does that with an import hook, or with a `.pth` file. Commands of licet use neither: they lead into projects.
+    """
     for entry in _entries():
         for file in _hook_files(entry):
             if _is_about(file, top):
-                found = f"`{top}`, which an editable install provides with an import hook ({file})"
+                found = f"`{top}`, which an editable install provides ({file})"
                 hint = "install it without `-e`, or put the policy next to its source"
                 return Unusable(found, "a module in a directory of the import path", hint)
     return None
@@ -168,8 +171,16 @@ def _is_about(file: str, top: str) -> bool:
     except OSError:
         return False
     if file.endswith(".pth") and not any(line.startswith(("import ", "import\t")) for line in text.splitlines()):
-        return False
+        return any(_leads_to(os.path.join(os.path.dirname(file), line.strip()), top) for line in text.splitlines())
     words = re.split(r"[^a-z0-9]+", os.path.basename(file).lower())
     own = "_".join(word for word in words if word)
     wanted = re.sub(r"_+", "_", top.lower()).strip("_")
     return f"_{wanted}_" in f"_{own}_" or f"'{top}'" in text or f'"{top}"' in text
+
+
+def _leads_to(directory: str, top: str) -> bool:
+    """Whether a directory, which a `.pth` file names and the import path does not have, has a module."""
+    try:
+        return os.path.isfile(os.path.join(directory, f"{top}.py")) or os.path.isdir(os.path.join(directory, top))
+    except ValueError:  # no path at all
+        return False

@@ -74,10 +74,10 @@ def command(
 ) -> None:
     """Write licet.lock next to a policy: what you reviewed. Every gate and gateway refuses anything else.
 
-    The lock has the digest of each manifest, the digest and source hashes of each tool, and for each MCP server its
-    command, what the command resolved to, and every definition that the server offers. To take these, each server is
-    started three times behind walls made of its own `grants`, without writing; one with a `url` is connected to three
-    times. MANIFEST is the policy in this
+    The lock has the digest of each manifest, the digest and source hashes of each tool, the version and hash of each
+    installed distribution that tools come from, and for each MCP server its command, what the command resolved to, and
+    every definition that the server offers. To take these, each server is started three times behind walls made of its
+    own `grants`, without writing; one with a `url` is connected to three times. MANIFEST is the policy in this
     directory if left out; if it has servers, you must have accepted it with `licet trust`. A lock that exists is never
     replaced without --update.
 
