@@ -84,7 +84,7 @@ def test_a_review_runs_nothing_of_a_package(here: Path, case: str) -> None:
     assert "acme" not in sys.modules
 
 
-PLANTED = ("acme/words.py", "acme/planted.py", "acme/__pycache__/words.pyc", "acme/data/new.csv", "acme/__init__.so")
+PLANTED = ("acme/words.py", "acme/planted.py", "acme/__pycache__/words.pyc")
 
 
 @needs_walls
@@ -98,7 +98,8 @@ def test_a_tool_of_a_package_runs_behind_walls_and_cannot_change_its_own_package
     gate = Gate.load("agent.yaml", Backends.local(), unchecked_imports=True)
     allowed, *refused = asyncio.run(play())
     assert allowed.value == "hello", allowed.explain()
-    assert [result.is_error for result in refused] == [True] * len(PLANTED)
+    assert [result.verdict for result in refused] == ["failed"] * len(PLANTED)
+    assert ["code of a tool" in result.explain() for result in refused] == [True] * len(PLANTED), refused[0].explain()
     assert (here / "site" / "acme" / "words.py").read_text() == "GREETING = 'hello'\n"
     assert not [path for path in PLANTED[1:] if (here / "site" / path).exists()]
     assert CliRunner().invoke(licet, ["check", "--locked", "agent.yaml"]).exit_code == 0
