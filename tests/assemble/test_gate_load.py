@@ -63,7 +63,7 @@ def test_other_backends_and_a_pin_can_be_given() -> None:
 
 BROKEN = {
     "another declaration when it runs": (SOURCE + "\nread = read if True else None\n", ManifestError, "bound 2 times"),
-    "no such function": ("", ManifestError, "has no attribute .read."),
+    "no such function": ("", ManifestError, "no `read` in loaded_tools.py"),
     "it does not load": ("import no_such_module_here\n" + SOURCE, ManifestError, "it stops at"),
     "it needs more": (SOURCE.replace("/data", "/other"), RegistrationRefused, "needs fs:read"),
 }

@@ -23,9 +23,10 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
 from licet.errors import ManifestError
-from licet.modules.finder import KnownModules
+from licet.modules.finder import InstalledSource, KnownModules
 from licet.policy_files.policy_paths import policy_root
 from licet.policy_files.source.find import Modules, find_tool, shown_file
+from licet.policy_files.source.installed import InstalledModule
 from licet.policy_files.source.project import ProjectModules, project_modules
 
 _ONLY_NAMED = "only installed modules and project files that an `import` statement names are loaded"
@@ -54,8 +55,9 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
     wanted = {name: source for name, source in manifest.sources.items() if name in manifest.admissions}
     # All source is read before any of it runs, because code that runs could change source.
     modules = Modules()
+    installed: list[InstalledModule] = []
     reviewed = {
-        name: find_tool(reference, roots, name=name, origin=at, modules=modules)
+        name: find_tool(reference, roots, name=name, origin=at, modules=modules, installed=installed)
         for name, (reference, at) in wanted.items()
     }
     project = project_modules([reference for reference, _ in wanted.values()], roots)
@@ -64,10 +66,13 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
         raise ManifestError([Problem(manifest.origin, project.doubled, "one of them", hint)])
     refuse_changed(manifest, (spec for spec in reviewed.values() if isinstance(spec, ToolSpec)))
     _make_importable(project, [reference.partition(":")[0] for reference, _ in wanted.values()])
-    return [
+    _load_from_source(installed, project, manifest.origin)
+    tools = [
         _placed(_imported(reference, roots, at, reviewed[name], project), roots)
         for name, (reference, at) in wanted.items()
     ]
+    _check_loaded(installed, manifest.origin)
+    return tools
 
 
 def differing_tools(manifest: Manifest, tools: Sequence[Tool]) -> list[Ground]:
@@ -111,11 +116,37 @@ def _make_importable(project: ProjectModules, named: Sequence[str]) -> None:
         sys.meta_path.insert(0, KnownModules(project.modules))
 
 
+def _load_from_source(installed: Sequence[InstalledModule], project: ProjectModules, origin: Origin) -> None:
+    """Load the installed packages that tools come from as a review reads them: from source, and from no project."""
+    tops = {module.dotted.partition(".")[0] for module in installed}
+    for top in sorted(tops & {name.partition(".")[0] for name in project.modules}):
+        where = project.modules[top].directory or project.modules[top].file
+        found = f"tools of `{top}` in the project ({where}) and of an installed package of that name"
+        raise ManifestError([Problem(origin, found, "one of them", "rename the one in the project")])
+    finder = next((one for one in sys.meta_path if isinstance(one, InstalledSource)), None)
+    if tops and finder is None:
+        finder = InstalledSource()
+        sys.meta_path.insert(0, finder)
+    if finder is not None:
+        finder.packages |= tops
+
+
+def _check_loaded(installed: Sequence[InstalledModule], origin: Origin) -> None:
+    """Refuse an installed module if another file of that name was loaded than was read."""
+    for name, file in dict.fromkeys(one for module in installed for one in module.loaded):
+        loaded = getattr(sys.modules.get(name), "__file__", None)
+        if loaded is None or os.path.realpath(loaded) != os.path.realpath(file):
+            found, hint = f"`{name}` from {loaded or 'no file'}", "something in this process has loaded another file"
+            raise ManifestError([Problem(origin, found, f"the file that was reviewed ({file})", hint)])
+
+
 def _imported(
     reference: str, roots: Sequence[Path], origin: Origin, reviewed: ToolSpec | Problem, project: ProjectModules
 ) -> Tool:
     module, _, attribute = reference.partition(":")
     _check_name(module, reference, origin, project)
+    if isinstance(reviewed, Problem):  # nothing runs that could not be reviewed
+        raise ManifestError([reviewed])
     try:
         found = getattr(importlib.import_module(module), attribute)
     except Exception as wrong:  # whatever a file does while it is imported
@@ -128,8 +159,6 @@ def _imported(
         raise ManifestError([Problem(origin, f"`{reference}`", expected, hint)]) from wrong
     if not isinstance(found, Tool):
         raise ManifestError([Problem(origin, f"`{reference}`", "a function declared with `@tool`")])
-    if isinstance(reviewed, Problem):
-        raise ManifestError([reviewed])
     if part := _difference(found.spec, reviewed):
         found_text = (
             f"`{reference}`, which declares a different `{part}` when it runs than in its source ({reviewed.origin})"

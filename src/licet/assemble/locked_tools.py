@@ -1,6 +1,7 @@
 """Compares the tools of a workspace with `licet.lock`: what each declares, and the source files that it loads.
 
-Source is read and hashed, never imported. Installed packages and licet itself are not hashed.
+Source is read and hashed, never imported. Of installed packages, the distributions that tools come from are hashed
+(`locked_distributions.py`); what these or project files import from others is not, nor is licet itself.
 """
 
 import hashlib
@@ -115,11 +116,17 @@ def changed_specs(manifest: Manifest, specs: Iterable[ToolSpec]) -> list[Ground]
         now = locked_tools(manifest, specs)
     except UnreadableSource as wrong:
         return [_ground(manifest, f"the source of its tools cannot be compared with the lock: {wrong}", _UPDATE)]
-    return [
+    changed = [
         _ground(manifest, f"`{name}` {why}", _UPDATE if name in lock.tools or name in manifest.sources else _DECLARE)
         for name, tool in now.items()
         if (why := _since(tool_difference(lock.tools.get(name), tool)))
     ]
+    if manifest.sources.keys().isdisjoint(now):
+        return changed
+    from licet.assemble.locked_distributions import ToolDistributions
+
+    installed = ToolDistributions(manifest, now)
+    return changed + [_ground(manifest, text, fix) for text, fix in installed.differences(lock.distributions)]
 
 
 def _since(difference: str) -> str:
@@ -134,13 +141,19 @@ def _declared(tool: Tool, manifest: Manifest) -> ToolSpec:
 def _other_code(manifest: Manifest, tools: Sequence[Tool]) -> Iterator[Ground]:
     """Refuse a function from a file that was not locked: a tool of the same name and declaration from elsewhere."""
     locked: Mapping[str, LockedTool] = manifest.lock.tools if manifest.lock is not None else {}
-    for tool in tools:
-        sources = locked[tool.name].sources if tool.name in locked else {}
+    named = [tool for tool in tools if tool.name in locked and tool.name in manifest.sources]
+    if not named:
+        return
+    from licet.assemble.locked_distributions import ToolDistributions
+
+    installed = ToolDistributions(manifest, [tool.name for tool in named])
+    for tool in named:
+        sources = locked[tool.name].sources
         code = getattr(tool.fn, "__code__", None)
-        if not sources or code is None:
+        if code is None or not (sources or installed.modules[tool.name]):
             continue
         try:
-            known = source_hash(code.co_filename) in sources.values()
+            known = source_hash(code.co_filename) in sources.values() or installed.has(tool.name, code.co_filename)
         except UnreadableSource:
             known = False
         if not known:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.gate import Backends, secrets_from
+from licet.assemble.locked_distributions import ToolDistributions
 from licet.assemble.locked_tools import UnreadableSource, locked_tools
 from licet.assemble.never_writable import closed_to_grants
 from licet.assemble.program import RunsPrograms
@@ -21,7 +22,16 @@ from licet.assemble.servers import packages_directory
 from licet.backends.http import HttpClient
 from licet.core.origin import Origin, Problem
 from licet.core.policy.layer import Layer, Rule
-from licet.core.policy.lock import FORMAT, BadLock, Lock, LockedServer, LockedTool, NamedPlaces
+from licet.core.policy.lock import (
+    FORMAT,
+    BadLock,
+    Lock,
+    LockedDistribution,
+    LockedServer,
+    LockedTool,
+    NamedPlaces,
+    with_other_platforms,
+)
 from licet.core.policy.lock_changes import lock_changes
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of, tool_parts
@@ -43,6 +53,7 @@ class LockedPolicy(Struct, frozen=True):
     origins: Mapping[str, Origin]  # of the servers
     manifests: Mapping[str, Manifest]  # by file name
     problems: tuple[Problem, ...]
+    unlockable: tuple[Problem, ...] = ()  # those of `problems` that only a lock has
 
 
 def lock_place(policy: Path) -> Path:
@@ -63,6 +74,8 @@ def locked_policy(files: Sequence[Path]) -> LockedPolicy:
     origins: dict[str, Origin] = {}
     manifests: dict[str, Manifest] = {}
     problems: list[Problem] = []
+    unlockable: list[Problem] = []
+    distributions: dict[str, LockedDistribution] = {}
     for file in files:
         manifest, wrong = _manifest(file)
         problems += wrong
@@ -73,8 +86,11 @@ def locked_policy(files: Sequence[Path]) -> LockedPolicy:
         try:
             found = locked_tools(manifest, _own_specs(manifest))
         except UnreadableSource as unreadable:
-            problems.append(Problem(manifest.origin, str(unreadable), "source that can be read"))
+            unlockable.append(Problem(manifest.origin, str(unreadable), "source that can be read"))
             continue
+        installed = ToolDistributions(manifest, found)
+        unlockable += installed.problems
+        distributions |= installed.locked()
         problems += _twice("tool", tools, found, manifest)
         tools |= found
         named = servers_of(manifest.servers)
@@ -82,8 +98,9 @@ def locked_policy(files: Sequence[Path]) -> LockedPolicy:
         servers |= named
         origins |= {one: manifest.places.get(f"servers.{one}", manifest.origin) for one in named}
     listed = {name: LockedServer(command=server.command, url=server.url) for name, server in servers.items()}
-    lock = Lock(format=FORMAT, manifests=digests, tools=tools, servers=listed)
-    return LockedPolicy(lock, servers, origins, manifests, tuple(dict.fromkeys(problems)))
+    lock = Lock(format=FORMAT, manifests=digests, tools=tools, distributions=distributions, servers=listed)
+    problems += unlockable
+    return LockedPolicy(lock, servers, origins, manifests, tuple(dict.fromkeys(problems)), tuple(unlockable))
 
 
 def _manifest(file: Path) -> tuple[Manifest | None, list[Problem]]:
@@ -132,7 +149,7 @@ def lock_problems(file: Path) -> list[Problem]:
     others = [Path(os.path.dirname(file), other) for other in lock.manifests if other != name]
     now = locked_policy([file, *filter(os.path.lexists, others)])
     if now.problems:  # those in `file` itself are reported when it is loaded
-        return [problem for problem in now.problems if problem.origin.file != str(file)]
+        return [one for one in now.problems if one in now.unlockable or one.origin.file != str(file)]
     changes = lock_changes(lock, with_definitions(now.lock, lock))
     hint = "review it, then take it with `licet lock --update`"
     return [Problem(origin, f"a difference: {line}", "the policy and the sources of today", hint) for line in changes]
@@ -146,7 +163,7 @@ def with_definitions(now: Lock, locked: Lock) -> Lock:
         else server
         for name, server in now.servers.items()
     }
-    return replace(now, servers=servers)
+    return with_other_platforms(replace(now, servers=servers), locked)
 
 
 # Starting servers -----------------------------------------------------------------------------------------------------

@@ -92,10 +92,13 @@ def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
     references = [reference for name, (reference, _) in manifest.sources.items() if name in manifest.admissions]
     if references:  # the code that follows imports is loaded only if there is source
         from licet.assemble.importing import code_roots
+        from licet.policy_files.source.installed import installed_paths
         from licet.policy_files.source.project import project_modules
 
         for path, refused in project_modules(references, code_roots(manifest)).closed():
             yield ProtectedPath(path, SECOND_CODE if refused else CODE)
+        # Most of these are in the interpreter's own libraries; others are in directories that `PYTHONPATH` names.
+        yield from _both_names(installed_paths(references), CODE)
 
 
 def _made_in_code(manifest: Manifest) -> bool:

@@ -1,4 +1,4 @@
-"""Imports modules from a fixed list of files. Modules that are not on the list are not found."""
+"""Imports modules from the source files that a review reads: from a fixed list, or of installed packages."""
 
 import importlib.machinery
 import importlib.util
@@ -60,3 +60,28 @@ class KnownModules:
         if place is None:
             return None
         return module_spec(name, place.file, None if place.directory is None else [pathlib.Path(place.directory)])
+
+
+class InstalledSource:
+    """A finder for `sys.meta_path` that loads some installed packages from their source.
+
+    A review reads the source, and a lock has its hash. A compiled file could do something else.
+    """
+
+    def __init__(self) -> None:
+        self.packages: set[str] = set()  # top-level names
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of a module of these packages, as Python finds it on the import path; otherwise None."""
+        if name.partition(".")[0] not in self.packages:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or spec.origin is None:
+            return spec
+        if isinstance(spec.loader, importlib.machinery.SourcelessFileLoader):
+            raise ModuleNotFoundError(f"{spec.origin} is compiled and has no source, so it is not loaded", name=name)
+        if type(spec.loader) is importlib.machinery.SourceFileLoader:
+            return module_spec(name, spec.origin, spec.submodule_search_locations)
+        return spec

@@ -850,8 +850,9 @@ LOST: dict[str, tuple[dict[str, str], str, str]] = {
         {},
         "mod:f",
         (
-            "licet.yaml:3:9: error: found no module `mod`, expected a Python file below the directory of the manifest; "
-            "looked for ROOT/mod/__init__.py, ROOT/mod.py, ROOT/src/mod/__init__.py, ROOT/src/mod.py"
+            "licet.yaml:3:9: error: found no module `mod`, expected a Python file below the directory of the manifest, "
+            "or an installed module; looked for ROOT/mod/__init__.py, ROOT/mod.py, ROOT/src/mod/__init__.py, "
+            "ROOT/src/mod.py, and on the import path"
         ),
     ),
     "no function": (
@@ -923,8 +924,8 @@ LOST: dict[str, tuple[dict[str, str], str, str]] = {
         "pkg.a:f",
         (
             "ROOT/pkg/a.py:2:1: error: found no module `pkg.other`, expected a Python file below the directory of the "
-            "manifest; looked for ROOT/pkg/other/__init__.py, ROOT/pkg/other.py, ROOT/src/pkg/other/__init__.py, "
-            "ROOT/src/pkg/other.py"
+            "manifest, or an installed module; looked for ROOT/pkg/other/__init__.py, ROOT/pkg/other.py, "
+            "ROOT/src/pkg/other/__init__.py, ROOT/src/pkg/other.py, and on the import path"
         ),
     ),
     "an import that leaves the package": (

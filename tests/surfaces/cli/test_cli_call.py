@@ -486,7 +486,7 @@ WRONG_FILES: dict[str, tuple[str, str]] = {
     "an unknown key": ("agent: a\ncapabilities: {tool: []}\n", "m.yaml:2:"),
     "no module": (
         "agent: a\ntools:\n  t: {from: 'gone:t'}\ncapabilities: {tools: [t]}\n",
-        "m.yaml:3:13: error: found `gone:t`, expected a tool that can be imported (ModuleNotFoundError",
+        "m.yaml:3:13: error: found no module `gone`, expected a Python file below the directory of the manifest",
     ),
     "a module that fails": (
         "agent: a\ntools:\n  t: {from: 'broken:t'}\ncapabilities: {tools: [t]}\n",
@@ -494,7 +494,7 @@ WRONG_FILES: dict[str, tuple[str, str]] = {
     ),
     "no tool": (
         "agent: a\ntools:\n  t: {from: 'broken_not:t'}\ncapabilities: {tools: [t]}\n",
-        "expected a function declared with `@tool`",
+        "found `t`, which is not declared as a tool, expected a function with `@tool(…)`",
     ),
     "a workspace": ("bundles: {}\n", "a manifest or a personality"),
 }
@@ -504,7 +504,7 @@ WRONG_FILES: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("as_json", [False, True])
 def test_errors_of_the_files_are_reported_before_a_call(here: Path, text: str, said: str, as_json: bool) -> None:
     (here / "m.yaml").write_text(text)
-    (here / "broken.py").write_text("1 / 0\n")
+    (here / "broken.py").write_text("from licet import tool\n\n@tool(needs=[])\ndef t(): ...\n\n1 / 0\n")
     (here / "broken_not.py").write_text("def t(): ...\n")
     result = run("m.yaml", "t", *(["--json"] if as_json else []))
     assert result.exit_code == 1

@@ -1,7 +1,8 @@
 """`licet.lock` as values: what was reviewed, so that anything else is refused.
 
-It has the digest of each manifest, the digest and source hashes of each tool, and for each MCP server its command, what
-the command resolved to, and every definition that the server offers. It has no fact of one machine: paths below the
+It has the digest of each manifest, the digest and source hashes of each tool, the version and hash of each installed
+distribution that tools come from, and for each MCP server its command, what the command resolved to, and every
+definition that the server offers. It has no fact of one machine: paths below the
 working directory and the home directory are written `${workdir}` and `~`.
 
 Clients are shown the locked definitions, never the live ones. A description or title that a server changes by itself is
@@ -84,12 +85,29 @@ class LockedTool(Struct, frozen=True, forbid_unknown_fields=True):
     sources: Mapping[str, Digest] = {}  # path from the root of the workspace -> hash
 
 
+class LockedDistribution(Struct, frozen=True, forbid_unknown_fields=True):
+    """One installed distribution that tools come from."""
+
+    version: str
+    files: Mapping[str, Digest]  # platform -> hash over its installed files
+
+    def accepts(self, now: "LockedDistribution") -> bool:
+        """Whether a distribution, as it is installed on one platform, is the one that was locked.
+
+        Equal files are accepted on a platform that the lock does not have: most wheels are for every platform.
+        """
+        known = set(self.files.values())
+        same = all(self.files.get(one, digest) == digest and digest in known for one, digest in now.files.items())
+        return self.version == now.version and same
+
+
 class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The content of `licet.lock`."""
 
     format: Literal[1]
     manifests: Mapping[str, Digest] = {}  # file name -> digest
     tools: Mapping[str, LockedTool] = {}
+    distributions: Mapping[str, LockedDistribution] = {}  # that tools come from
     servers: Mapping[str, LockedServer] = {}
 
 
@@ -112,6 +130,20 @@ def read_lock(data: bytes) -> Lock:
         if wrong_part := _wrong_part(server):
             raise BadLock(f"a lock that does not fit: {wrong_part} of server `{name}`")
     return lock
+
+
+def with_other_platforms(now: Lock, locked: Lock) -> Lock:
+    """What a lock should say now, with the hashes that it has for other platforms."""
+    kept = {
+        name: was
+        if was is not None and was.accepts(one)
+        else LockedDistribution(one.version, {**was.files, **one.files})
+        if was is not None and was.version == one.version
+        else one
+        for name, one in now.distributions.items()
+        for was in (locked.distributions.get(name),)
+    }
+    return msgspec.structs.replace(now, distributions=kept)
 
 
 def write_lock(lock: Lock) -> bytes:

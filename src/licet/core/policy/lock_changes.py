@@ -12,6 +12,7 @@ from licet.core.policy.lock import (
     KINDS,
     Definition,
     Lock,
+    LockedDistribution,
     LockedServer,
     LockedTool,
     Resolved,
@@ -30,6 +31,8 @@ def lock_changes(old: Lock, new: Lock) -> Iterator[str]:
         yield _sign(was, now, f"manifest {name}", f"{_short(was)} -> {_short(now)}")
     for name, was, now in _pairs(old.tools, new.tools):
         yield _sign(was, now, f"tool {name}", tool_difference(was, now) if now is not None else "")
+    for name, was, now in _pairs(old.distributions, new.distributions):
+        yield _sign(was, now, f"distribution {name} {(now or was).version}", distribution_difference(was, now))
     for name, before, after in _pairs(old.servers, new.servers):
         if before is None or after is None:
             yield f"{'+' if before is None else '-'} server {name}"
@@ -46,6 +49,16 @@ def tool_difference(locked: LockedTool | None, now: LockedTool) -> str:
             f"{'no longer loads' if is_now is None else 'also loads' if was is None else 'has another'} {file}"
         )
     return " and ".join(parts)
+
+
+def distribution_difference(locked: LockedDistribution | None, now: LockedDistribution | None) -> str:
+    """What differs between two entries of a distribution."""
+    if locked is None or now is None:
+        return ""
+    if locked.version != now.version:
+        return f"version {locked.version} -> {now.version}"
+    platforms = [platform for platform, _, _ in _pairs(locked.files, now.files)]
+    return f"other files on {', '.join(platforms)}"
 
 
 def _pairs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

@@ -17,6 +17,7 @@ from licet.core.origin import Origin, Problem
 from licet.core.policy.tool import ToolSpec
 from licet.modules.imports import MOST_TOKENS, token_count
 from licet.policy_files.source.declarations import Module, module_of
+from licet.policy_files.source.installed import InstalledModule, Unusable, find_installed, shadow
 from licet.policy_files.source.names import Imported
 from licet.policy_files.source.text import read_bytes
 from licet.policy_files.tool_files import code_directories
@@ -101,24 +102,33 @@ def find_tool(
     name: str | None = None,
     origin: Origin | None = None,
     modules: Modules | None = None,
+    installed: list[InstalledModule] | None = None,
 ) -> ToolSpec | Problem:
-    """Find the declaration that `pkg.mod:func` names below some directories, or a problem that lists them.
+    """Find the declaration that `pkg.mod:func` names, below some directories or installed; or a problem.
 
     `name` is the name that the tool must have, `origin` the place of the reference. Pass the same `modules` for all
-    references of one review.
+    references of one review. The modules of installed packages on the way are added to `installed`.
     """
     origin = origin or Origin(visible(reference[:LONGEST_REFERENCE]), 1, 1)
     parts = _REFERENCE.fullmatch(reference) if len(reference) <= LONGEST_REFERENCE else None
     if parts is None:
         return Problem(origin, f"`{visible(reference[:80])}`", "`package.module:function`")
-    found = _follow(parts[1], parts[2], roots, origin, modules or Modules())
+    installed = [] if installed is None else installed
+    found = _follow(parts[1], parts[2], roots, origin, modules or Modules(), installed)
     if isinstance(found, ToolSpec) and name is not None and found.name != name:
         hint = f"call it `{found.name}` here, or give it `name={name!r}` there"
         return Problem(origin, f"a tool that calls itself `{found.name}` ({found.origin})", f"`{name}`", hint)
     return found
 
 
-def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin, modules: Modules) -> ToolSpec | Problem:
+def _follow(
+    dotted: str,
+    function: str,
+    roots: Sequence[Path],
+    origin: Origin,
+    modules: Modules,
+    installed: list[InstalledModule],
+) -> ToolSpec | Problem:
     """Follow imports until the function itself is found."""
     seen: list[str] = []
     while True:
@@ -130,6 +140,9 @@ def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin, m
         path = _locate(dotted, roots, origin)
         if isinstance(path, Problem):
             return path
+        if isinstance(path, InstalledModule):
+            installed.append(path)
+            path, roots = Path(path.file), ()  # an installed package does not import files of a project
         file = shown_file(path)
         module = modules.read(path, file)
         if isinstance(module, Problem):
@@ -168,11 +181,31 @@ def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSp
     return Problem(place, f"`{function}`, which is not declared as a tool", "a function with `@tool(…)`", way_out)
 
 
-def _locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | Problem:
-    """The file of a module below the first root that has it. A link to a file outside that root is a problem."""
-    looked: list[str] = []
+def _locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | InstalledModule | Problem:
+    """The file of a module below the first root that has it, else on the import path.
+
+    A link to a file outside that root is a problem, and so is a module that is in both places.
+    """
     if (*dotted.split("."), "", "")[:2] == _READY_MADE:
-        roots = (_INSTALLED,)  # only there: an import would not use a directory of that name next to a manifest
+        # Only there: an import would not use a directory of that name next to a manifest.
+        found, looked = _below((_INSTALLED,), dotted, origin)
+        return found or _missing(dotted, origin, looked)
+    found, looked = _below(roots, dotted, origin)
+    if isinstance(found, Problem):
+        return found
+    if found is not None:
+        return _shadowed(dotted, roots, origin) or found
+    installed = find_installed(dotted)
+    if installed is None:
+        return _missing(dotted, origin, looked)
+    if isinstance(installed, Unusable):
+        return Problem(origin, installed.found, installed.expected, installed.hint)
+    return _shadowed(dotted, roots, origin) or installed
+
+
+def _below(roots: Sequence[Path], dotted: str, origin: Origin) -> tuple[Path | Problem | None, list[str]]:
+    """The file of a module below the first root that has it, and the paths that were looked at."""
+    looked: list[str] = []
     for root in roots:
         found: dict[str, Path] = {}
         for candidate in _candidates(root, dotted):
@@ -183,16 +216,40 @@ def _locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | Proble
             except (OSError, ValueError):
                 continue
             if not inside:
-                return Problem(origin, f"{candidate}, which leads outside {root}", "a file below that directory")
+                text = f"{candidate}, which leads outside {root}"
+                return Problem(origin, text, "a file below that directory"), looked
             if os.path.isfile(real):
                 found.setdefault(real, candidate)
         if len(found) > 1:
             places = " and ".join(str(candidate) for candidate in found.values())
-            return Problem(origin, f"`{dotted}` in two places: {places}", "one of them")
+            return Problem(origin, f"`{dotted}` in two places: {places}", "one of them"), looked
         if found:
-            return next(iter(found.values()))
-    hint = f"looked for {', '.join(looked)}" if looked else "there is no directory to look in"
-    return Problem(origin, f"no module `{dotted}`", "a Python file below the directory of the manifest", hint)
+            return next(iter(found.values())), looked
+    return None, looked
+
+
+def _shadowed(dotted: str, roots: Sequence[Path], origin: Origin) -> Problem | None:
+    """A problem if the top-level package is in the project and also installed: a review and an import could differ.
+
+    A directory without `__init__.py` is not a second package: Python uses a package or module of that name before it.
+    """
+    top = dotted.partition(".")[0]
+    if not (other := shadow(top)):
+        return None
+    own = [str(path) for root in roots for path in _candidates(root, top) if os.path.isfile(path)]
+    spaces = [str(path) for root in roots for path in _candidates(root, dotted) if os.path.isfile(path)]
+    for file in own or spaces:  # in a namespace package there is no file of the top-level name
+        if os.path.realpath(file) != os.path.realpath(other):
+            found = f"`{top}` in two places: {file}, and {other} on the import path"
+            hint = "rename the first, or uninstall the other: an import could load another file than a review reads"
+            return Problem(origin, found, "one of them", hint)
+    return None
+
+
+def _missing(dotted: str, origin: Origin, looked: Sequence[str]) -> Problem:
+    expected = "a Python file below the directory of the manifest, or an installed module"
+    hint = f"looked for {', '.join(looked)}, and on the import path" if looked else "looked on the import path"
+    return Problem(origin, f"no module `{dotted}`", expected, hint)
 
 
 def shown_file(path: Path) -> str:

@@ -8,12 +8,13 @@ a `csv.py` that the next run would import.
 import importlib.machinery
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from licet.modules.finder import ModulePlace
 from licet.modules.imports import followed, library_directories, with_parents
+from licet.policy_files.source.installed import find_installed
 from licet.policy_files.tool_files import code_directories
 
 _OURS = "licet"
@@ -80,6 +81,11 @@ def project_modules(references: Iterable[str], roots: Iterable[str | os.PathLike
     absolute = dict.fromkeys(os.path.abspath(root) for root in roots)
     directories = [place for root in absolute for place in code_directories(root)]
     project = _Project(directories, {name.partition(".")[0] for name in named})
+    installed = {name for name in named if project.place(name) is None and find_installed(name) is not None}
+    if installed:  # a directory of the project with the name of an installed package is not a part of that package
+        named = [name for name in named if name not in installed]
+        own = {name.partition(".")[0] for name in named}
+        project = _Project(directories, own, {name.partition(".")[0] for name in installed} - own)
     start = {name: project.place(name) for dotted in named for name in with_parents(dotted)}
     known = {name: place for name, place in start.items() if place is not None}
     found = followed(known, project.place, most_bytes=_MOST_BYTES, most_names=_MOST_NAMES)
@@ -89,8 +95,8 @@ def project_modules(references: Iterable[str], roots: Iterable[str | os.PathLike
 class _Project:
     """Finds modules below some directories with the finders of Python."""
 
-    def __init__(self, directories: Sequence[str], named: set[str]) -> None:
-        self._directories, self._named = directories, named
+    def __init__(self, directories: Sequence[str], named: set[str], installed: Collection[str] = ()) -> None:
+        self._directories, self._named, self._installed = directories, named, installed
         self._finders: dict[str, importlib.machinery.FileFinder] = {}
         self._libraries = library_directories()
         self._places: dict[str, ModulePlace | None] = {}
@@ -131,7 +137,7 @@ class _Project:
         return self._search(name, directories)
 
     def _is_library(self, top: str) -> bool:
-        if top == _OURS or top in sys.stdlib_module_names:
+        if top == _OURS or top in sys.stdlib_module_names or top in self._installed:
             return True
         return any(self._spec(directory, top) is not None for directory in self._libraries)
 

@@ -13,7 +13,7 @@ from licet.assemble.gate import secrets_file_problem
 from licet.assemble.locking import LockedPolicy, existing_lock, lock_place, locked_policy
 from licet.core.origin import Origin, Problem
 from licet.core.policy.addresses import common_ranges
-from licet.core.policy.lock import FORMAT, BadLock, Lock, write_lock
+from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, write_lock
 from licet.core.policy.lock_changes import lock_changes
 from licet.policy_files.policy_paths import WORKSPACE_FILE, shown_path
 from licet.surfaces.cli.discovery import Named, named_or_found, require_trust
@@ -74,10 +74,10 @@ def command(
 ) -> None:
     """Write licet.lock next to a policy: what you reviewed. Every gate and gateway refuses anything else.
 
-    The lock has the digest of each manifest, the digest and source hashes of each tool, and for each MCP server its
-    command, what the command resolved to, and every definition that the server offers. To take these, each server is
-    started three times behind walls made of its own `grants`, without writing; one with a `url` is connected to three
-    times. MANIFEST is the policy in this
+    The lock has the digest of each manifest, the digest and source hashes of each tool, the version and hash of each
+    installed distribution that tools come from, and for each MCP server its command, what the command resolved to, and
+    every definition that the server offers. To take these, each server is started three times behind walls made of its
+    own `grants`, without writing; one with a `url` is connected to three times. MANIFEST is the policy in this
     directory if left out; if it has servers, you must have accepted it with `licet trust`. A lock that exists is never
     replaced without --update.
 
@@ -130,6 +130,7 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     names = {manifest.gateway_names for manifest in policy.manifests.values()} - {""}
     how = cast("Naming | Literal['']", names.pop() if len(names) == 1 else "")
     new = replace(policy.lock, servers=without_clashes(taken, how))
+    new = with_other_platforms(new, old) if old is not None else new
     for line in _notes(new):
         show(line, err=True, colour="yellow")
     changes = [*lock_changes(old or Lock(format=FORMAT), new)]
