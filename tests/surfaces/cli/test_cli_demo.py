@@ -31,3 +31,11 @@ def test_a_step_that_ends_in_another_way_fails_the_demo(monkeypatch: pytest.Monk
     assert played.exit_code == 1
     assert json.loads(CliRunner().invoke(licet, ["demo", "--json"]).stdout)["as_expected"] is False
     assert "5 commands did not end as expected; `licet doctor` says what this machine lacks" in played.output
+
+
+def test_each_command_that_surprised_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STORY", "RECORDS"):
+        monkeypatch.setattr(demo, name, ())
+    for name in ("LOOK", "ASKS", "AGREES", "WRITES", "FLIPPED"):
+        monkeypatch.setattr(demo, name, demo.Step("a step", ("python", "-c", "print('no')"), "yes"))
+    assert CliRunner().invoke(licet, ["demo"]).stderr.splitlines()[1:] == ["  python -c 'print('\"'\"'no'\"'\"')'"] * 5

@@ -276,7 +276,8 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
     except ManifestError as wrong:
         refuse(list(wrong.problems), as_json)
     except Refused as refused:  # the lock next to the policy has another digest
-        fail(refused.explain(), as_json)
+        first, *rest = refused.explain().splitlines()
+        fail(first, as_json, rest)
     except RegistrationRefused as refused:  # the policy is too large to compute the grants of its tools
         if as_json:
             show_json({"misfits": [misfit_document(misfit) for misfit in refused.misfits]})

@@ -138,8 +138,8 @@ def command(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
         ctx.exit(1 if ran.surprises else 0)
     if ran.surprises:
         number = "a command" if len(ran.surprises) == 1 else f"{len(ran.surprises)} commands"
-        lines = "".join(f"\n  {words}" for words in ran.surprises)
-        fail(f"licet: {number} did not end as expected; `licet doctor` says what this machine lacks:{lines}", False)
+        text = f"licet: {number} did not end as expected; `licet doctor` says what this machine lacks:"
+        fail(text, False, [f"  {words}" for words in ran.surprises])
     show("")
     show("Everything went as it should.", colour="green")
     if keep is not None:

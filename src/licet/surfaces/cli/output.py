@@ -54,13 +54,20 @@ def show_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def fail(text: str, as_json: bool) -> NoReturn:
-    """Print why a command failed, and exit with 1."""
+def fail(text: str, as_json: bool, more: Iterable[str] = ()) -> NoReturn:
+    """Print why a command failed, with more lines below it, and exit with 1."""
+    lines = [text, *more]
     if as_json:
-        show_json({"error": text})
+        show_json({"error": "\n".join(lines)})
     else:
-        show(text, err=True, colour="red")
+        show_lines(lines, err=True, colour="red")
     click.get_current_context().exit(1)
+
+
+def show_lines(lines: Iterable[str], *, err: bool = False, colour: str | None = None) -> None:
+    """Print several lines."""
+    for line in lines:
+        show(line, err=err, colour=colour)
 
 
 def first_problems(problems: Sequence[Problem]) -> tuple[list[Problem], str]:

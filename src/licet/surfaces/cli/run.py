@@ -30,7 +30,7 @@ from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.surfaces.cli.discovery import NOTHING_HERE, Named, check_setting, find_policy, require_trust
 from licet.surfaces.cli.options import FILE, Setting, caller_options, json_option, setting_options, sound_manifest
-from licet.surfaces.cli.output import fail, result_document, show, show_refusal
+from licet.surfaces.cli.output import fail, result_document, show, show_lines, show_refusal
 
 
 class _Split(click.Command):
@@ -157,7 +157,7 @@ def run_program(
     except click.exceptions.Exit:  # the problems of the files were shown
         return REFUSED
     except Refused as wrong:  # the lock next to the policy has another digest
-        show(wrong.explain(), err=True, colour="red")
+        show_lines(wrong.explain().splitlines(), err=True, colour="red")
         return REFUSED
     except (ManifestError, RegistrationRefused, Malformed) as wrong:
         show(str(wrong), err=True, colour="red")
