@@ -92,10 +92,10 @@ def observe_command(
             home=_writable(places.home),
         )
 
-        def name(text: str) -> str:
+        def redacted_name(text: str) -> str:
             return redactor.name(text, _LONGEST_NAME)
 
-        recorder = Recorder(recording, start, GivenFiles(_runtime(binary), scratch), redactor.text, name)
+        recorder = Recorder(recording, start, GivenFiles(_runtime(binary), scratch), redactor.text, redacted_name)
         try:
             started = watching.start(lambda own: _orders(binary, argv, scratch, own), network=names)
             proxy = _proxy(recorder) if started.proxy is not None else None
