@@ -38,6 +38,7 @@ __all__ = ["NotObserved", "Observed", "new_recording", "observe_command"]
 
 _ORIGIN = Origin("licet observe", 0, 0)
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
+_LONGEST_NAME = 15  # bytes that the kernel keeps of the name of a process
 _LIMITS = {"host_memory_mb": 1024, "host_files": 256}
 
 
@@ -90,7 +91,11 @@ def observe_command(
             workdir=_writable(places.workdir),
             home=_writable(places.home),
         )
-        recorder = Recorder(recording, start, GivenFiles(_runtime(binary), scratch), redactor.text)
+
+        def redacted_name(text: str) -> str:
+            return redactor.name(text, _LONGEST_NAME)
+
+        recorder = Recorder(recording, start, GivenFiles(_runtime(binary), scratch), redactor.text, redacted_name)
         try:
             started = watching.start(lambda own: _orders(binary, argv, scratch, own), network=names)
             proxy = _proxy(recorder) if started.proxy is not None else None

@@ -32,7 +32,11 @@ class Entry(Struct, frozen=True):
 
 
 class NotKept(ValueError):
-    """The file cannot be changed without losing something that a person wrote."""
+    """The file cannot be changed without losing something that a person wrote. `advice` says what would help."""
+
+    def __init__(self, why: str, advice: str = "write the lists as blocks, one item a line") -> None:
+        super().__init__(why)
+        self.advice = advice
 
 
 def commented_out(text: str) -> frozenset[str]:
@@ -45,13 +49,27 @@ def with_entries(text: str, entries: Sequence[Entry], effect: str = "", why: str
 
     A class that `licet learn` wrote may be raised; one that a person wrote never is. Raises `NotKept`.
     """
+    if not entries and not effect:
+        return text
+    _check_aliases(text)
     new = text if text.endswith("\n") or not text else f"{text}\n"
-    if effect and class_is_learned(new):
-        new = _with_class(new, effect, why)
-    for key in dict.fromkeys(entry.key for entry in entries):
-        new = _extended(new, ("capabilities", *key), [entry for entry in entries if entry.key == key])
-    _check_kept(text, new)
+    try:
+        if effect and class_is_learned(new):
+            new = _with_class(new, effect, why)
+        for key in dict.fromkeys(entry.key for entry in entries):
+            new = _extended(new, ("capabilities", *key), [entry for entry in entries if entry.key == key])
+        _check_kept(text, new)
+    except yaml.YAMLError as wrong:  # a way to write YAML that is not foreseen here
+        raise NotKept(f"lines cannot be added to it: {wrong}") from None
     return new
+
+
+def _check_aliases(text: str) -> None:
+    """Raise `NotKept` if a part of a text stands for another one: a line that is added would be in both."""
+    for event in yaml.parse(text, Loader=_LOADER):
+        if getattr(event, "anchor", None) is not None:
+            place = f"line {event.start_mark.line + 1} has the anchor or alias `{event.anchor}`"
+            raise NotKept(place, "write out what the alias stands for")
 
 
 def class_is_learned(text: str) -> bool:

@@ -30,6 +30,11 @@ def is_shared_suffix(name: str) -> bool:
     return _is_suffix(name, _rules()[1])
 
 
+def is_shared_domain(name: str) -> bool:
+    """Whether the names below a name belong to different owners: a suffix, what is above one, or one of `_SHARED`."""
+    return is_shared_suffix(name) or name in _above_suffixes() or name in _SHARED
+
+
 def _over_suffix(suffix: str, origin: Origin) -> Problem:
     if _is_suffix(suffix, _rules()[0]):
         found, expected = f"`*.{suffix}`", "a wildcard below a name that somebody owns"
@@ -48,6 +53,37 @@ def _is_suffix(name: str, rules: frozenset[str]) -> bool:
     if f"*.{name.partition('.')[2]}" in rules:
         return f"!{name}" not in rules
     return name in rules or f"*.{name}" in rules
+
+
+# Domains in which customers get names, and that the list lacks.
+_SHARED = frozenset(
+    (
+        *(
+            "googleusercontent.com",
+            "storage.googleapis.com",
+            "firebaseio.com",
+            "cloudflarestorage.com",
+            "backblazeb2.com",
+        ),
+        *("r2.cloudflarestorage.com", "wasabisys.com", "aliyuncs.com", "myqcloud.com", "myhuaweicloud.com"),
+        *("oraclecloud.com", "akamaized.net", "akamaihd.net", "edgekey.net", "edgesuite.net", "fastly.net"),
+        *("cloudflareaccess.com", "sharepoint.com", "atlassian.net", "zendesk.com", "force.com", "my.salesforce.com"),
+        *("auth0.com", "okta.com", "snowflakecomputing.com", "mongodb.net", "ngrok.dev", "gitpod.io"),
+        *("nip.io", "sslip.io", "xip.io", "traefik.me", "localtest.me", "lvh.me"),
+    )
+)
+
+
+@lru_cache(1)
+def _above_suffixes() -> frozenset[str]:
+    """Every name above a suffix of the list, in ASCII as in hosts, and as the list has it."""
+    found: set[str] = set()
+    for rule in _rules()[1]:
+        name = rule.partition(".")[2]
+        while name and not rule.startswith("//") and name not in found:
+            found |= {name, name if name.isascii() else name.encode("idna").decode()}
+            name = name.partition(".")[2]
+    return frozenset(found)
 
 
 @lru_cache(1)

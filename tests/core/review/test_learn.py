@@ -1,17 +1,18 @@
 """`learn`: the rules that recordings need, and nothing beyond what is said about generalising."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.review.learn import Learned, Recorded, Surroundings, learn, use_of_text
 from licet.core.review.recording import BadRecording, Touch
-from licet.core.review.sensitive import Whereabouts, above_each, is_wide_directory, why_path, why_sensitive
+from licet.core.review.sensitive import GIT, Whereabouts, above_each, is_wide_directory, why_path, why_sensitive
 
 WORKDIR, HOME = "/home/me/w", "/home/me"
 WHERE = Whereabouts(WORKDIR, HOME)
@@ -143,6 +144,53 @@ def test_methods_with_one_effect_are_one_rule() -> None:
     assert found.effect == "write_limited"
 
 
+# Files that git obeys -------------------------------------------------------------------------------------------------
+
+GIT_FILES = [f"fs:write:{WORKDIR}/.git/{name}" for name in ("index", "HEAD", "ORIG_HEAD", "index.lock")]
+
+
+def below(*places: str) -> Callable[[str], bool]:
+    """Whether a path is one of some repositories, or above one."""
+    return lambda path: any(place == path or place.startswith(f"{path}/") for place in places)
+
+
+@pytest.mark.parametrize(
+    ("uses", "there", "allowed", "commented"),
+    [
+        # Files of git never become `.git`, also not as a comment, and are never allowed by themselves.
+        (
+            GIT_FILES,
+            "",
+            "",
+            f"{WORKDIR}/.git/HEAD {WORKDIR}/.git/ORIG_HEAD {WORKDIR}/.git/index {WORKDIR}/.git/index.lock",
+        ),
+        ([f"fs:write:{WORKDIR}/.git/objects/ab/{n}" for n in "123"], "", "", f"{WORKDIR}/.git/objects/ab"),
+        # A directory above a repository that is there, or that was used.
+        ([f"fs:write:{WORKDIR}/{n}" for n in "abc"], f"{WORKDIR}/.git", " ".join(f"{WORKDIR}/{n}" for n in "abc"), ""),
+        ([f"fs:write:{WORKDIR}"], f"{WORKDIR}/.git", "", WORKDIR),
+        ([f"fs:write:{WORKDIR}", f"fs:read:{WORKDIR}/x/.git/HEAD"], "", "", WORKDIR),
+        ([f"fs:write:{WORKDIR}/x/gone"], f"{WORKDIR}/x/y/.git", f"{WORKDIR}/x/gone", f"{WORKDIR}/x"),
+        ([f"fs:write:{WORKDIR}/x/gone"], "", f"{WORKDIR}/x", ""),
+    ],
+)
+def test_no_draft_lets_a_program_write_what_git_runs(uses: list[str], there: str, allowed: str, commented: str) -> None:
+    around = Surroundings(WHERE, created=frozenset({f"{WORKDIR}/x/gone"}), reaches_git=below(*there.split()))
+    found = learned(*uses, around=around)
+    assert [rule for rule in rules(found) if "write" in rule] == [f"fs:write:{path}" for path in allowed.split()]
+    assert rules(found, "sensitive") == [f"fs:write:{path}" for path in commented.split()]
+    assert {line.why for line in found.lines if line.kind == "sensitive"} <= {GIT}
+
+
+def test_a_program_that_commits_may_still_read_its_project() -> None:
+    found = learned(*GIT_FILES, *reads(*(f"{WORKDIR}/.git/{n}" for n in ("index", "HEAD", "config"))))
+    assert rules(found) == [f"fs:read:{WORKDIR}/.git"]
+
+
+def test_a_line_that_was_taken_back_is_no_use() -> None:
+    (one,) = touches("fs:read:/srv/d/a")
+    assert not learn(recorded([replace(one, count=0)]), Surroundings(WHERE)).lines
+
+
 # Sensitive uses, and those that need no line --------------------------------------------------------------------------
 
 
@@ -166,7 +214,7 @@ PROGRAM = Surroundings(WHERE, readable=("/usr", "/proc", "/dev/null"), scratch=(
     ("uses", "expected"),
     [
         (["fs:read:/usr/lib/x"], []),
-        (["fs:write:/usr/lib/x"], ["fs:write:/usr/lib/x"]),
+        (["fs:write:/srv/lib/x"], ["fs:write:/srv/lib/x"]),
         (["fs:read:/tmp", "fs:write:/tmp/x", "fs:read:/tmp/x/y", "fs:delete:/tmp/x"], []),
         (["fs:read:/tmp/of/others"], ["fs:read:/tmp/of/others"]),
         (["storage:write:session"], []),
@@ -273,19 +321,21 @@ def test_no_rule_covers_more_than_is_said_about_generalising(touched: list[Touch
     refused = {use_of_text(one.use) for one in touched if one.outcome == "refused"} - used
     directories = above_each(use.target.rpartition("/")[0] for use in used if use.domain == "fs")
     avoided = {
-        use.target
+        use
         for use in used | refused
         if use.domain == "fs" and use.effect != "delete" and (use in refused or why_sensitive(use, WHERE, directories))
     }
+    only_written = {use for use in used & avoided if use.action == "write" and not why_path(use.target, WHERE)}
 
     def is_fine(path: str, action: str) -> bool:
+        closed = {use.target for use in (avoided if action == "write" else avoided - only_written)}
         mine = {use.target for use in used if use.domain == "fs" and use.action == action}
         if path in mine:
             return True
         below = {"/".join(one.split("/")[: path.count("/") + 2]) for one in mine if one.startswith(f"{path}/")}
         inner = path == WORKDIR or path.startswith(f"{WORKDIR}/")
         siblings = [one for one in below if one in mine or (inner and is_fine(one, action))]
-        apart = any(one == path or one.startswith(f"{path}/") for one in avoided)
+        apart = any(one == path or one.startswith(f"{path}/") for one in closed)
         return len(siblings) >= 3 and not (apart or is_wide_directory(path, WHERE) or why_path(path, WHERE, {path}))
 
     for line in found.lines:

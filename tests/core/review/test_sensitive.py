@@ -3,11 +3,17 @@
 import pytest
 
 from licet.core.algebra.use import Use
-from licet.core.review.sensitive import Whereabouts, is_wide_directory, why_sensitive
+from licet.core.review.sensitive import GIT, Whereabouts, is_wide_directory, why_sensitive
 
 WHERE = Whereabouts("/home/me/w", "/home/me")
 MANY, KEYS, FILE, DOT = "many things", "keys or credentials", "hold secrets", "dot-file"
+SYSTEM, CODE = "a part of the system", "run other code"
 NETWORK = "a name of a private network"
+
+CODE_VARIABLES = (
+    *("LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "NODE_OPTIONS", "PERL5OPT", "RUBYOPT", "BASH_ENV"),
+    *("GIT_SSH_COMMAND", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "CORECLR_PROFILER_PATH", "EDITOR", "LESSOPEN"),
+)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +41,31 @@ NETWORK = "a name of a private network"
         ("fs:read:/home/me/w/.envrc", ""),
         ("fs:read:/home/me/w/server.KEY", FILE),
         ("fs:read:/home/me/w/keys.txt", ""),
-        ("fs:read:/home/me2/.config/app", ""),
+        ("fs:read:/home/me2/.config/app", DOT),
+        ("fs:read:/root/.bash_history", DOT),
+        ("fs:read:/home/me2", MANY),
+        ("fs:read:/Users/me2", MANY),
+        ("fs:read:/run/user/1000", MANY),
+        ("fs:read:/var/run/user/1000", MANY),
+        ("fs:read:/home/me2/notes", ""),
+        ("fs:read:/run/secrets/kubernetes.io/serviceaccount/token", FILE),
+        ("fs:read:/var/run/secrets", FILE),
+        ("fs:read:/etc/kubernetes/admin.conf", FILE),
+        ("fs:read:/etc/ssh/ssh_host_ed25519_key", FILE),
+        ("fs:read:/private/etc/ssh/ssh_host_rsa_key", FILE),
+        ("fs:read:/etc/ssh", "secrets of the system"),
+        ("fs:read:/etc/ssh/ssh_config", ""),
+        ("fs:write:/etc/cron.d/x", SYSTEM),
+        ("fs:write:/private/etc/x", SYSTEM),
+        ("fs:write:/var/spool/cron/me", SYSTEM),
+        ("fs:write:/usr/local/bin/git", SYSTEM),
+        ("fs:write:/opt/x", SYSTEM),
+        ("fs:write:/boot/grub/grub.cfg", SYSTEM),
+        ("fs:write:/var/lib/app/x", ""),
+        ("fs:write:/home/me/w/.git/index", GIT),
+        ("fs:write:/home/me/w/.GIT/hooks/pre-commit", GIT),
+        ("fs:write:/home/me/w/sub/.git", GIT),
+        ("fs:write:/home/me/w/.gitignore", ""),
         ("fs:write:/home/me/w/a", ""),
         ("fs:delete:/home/me/w/a", "a delete"),
         ("network:https:get@example.com:443", ""),
@@ -48,10 +78,17 @@ NETWORK = "a name of a private network"
         ("network:http:get@8.8.8.8:80", ""),
         ("network:http:get@localhost:80", NETWORK),
         ("network:http:get@db.internal:80", NETWORK),
+        ("network:http:get@printer.local:80", NETWORK),
+        ("network:https:get@kubernetes.default.svc:443", NETWORK),
+        ("network:https:get@kubernetes.default:443", NETWORK),
+        ("network:http:get@10.0.0.1.nip.io:80", "any address"),
         ("secret:read:github/token", "a secret"),
         ("env:read:PATH", ""),
         ("env:read:GITHUB_TOKEN", "a variable"),
         ("env:read:KEYBOARD", ""),
+        ("env:read:SSH_AUTH_SOCK", "a variable"),
+        *((f"env:read:{name}", CODE) for name in CODE_VARIABLES),
+        *((f"env:read:{name}", "") for name in ("LANG", "HOME", "TERM", "LC_ALL", "TZ", "PWD", "CI")),
         ("process:exec:/usr/bin/git", ""),
         ("tool:call:read_file", ""),
     ],
@@ -86,6 +123,31 @@ def test_wide_directories(workdir: str, home: str, path: str, wide: bool) -> Non
 
 def test_in_a_working_directory_that_is_the_home_dot_files_are_sensitive() -> None:
     assert DOT in why_sensitive(Use("fs:read:/home/me/.cache/x"), Whereabouts("/home/me", "/home/me"))
+
+
+@pytest.mark.parametrize(
+    ("workdir", "path", "why"),
+    [
+        ("/usr/src/app", "/usr/src/app/out", ""),
+        ("/opt/app", "/opt/app/out", ""),
+        ("/opt", "/opt/out", SYSTEM),
+        ("/etc/cron.d", "/etc/cron.d/x", SYSTEM),
+        ("/home/other", "/home/other/.bashrc", DOT),
+        ("/root", "/root/.bashrc", DOT),
+    ],
+)
+def test_a_project_may_be_written_and_a_system_directory_is_no_project(workdir: str, path: str, why: str) -> None:
+    found = why_sensitive(Use(f"fs:write:{path}"), Whereabouts(workdir, "/home/me"))
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+def test_the_home_that_a_recording_names_counts_as_well_as_the_real_one() -> None:
+    where = Whereabouts("/srv/w", "/srv/real", "/srv/said")
+    for home in ("/srv/real", "/srv/said"):
+        assert MANY in why_sensitive(Use(f"fs:read:{home}"), where)
+        assert DOT in why_sensitive(Use(f"fs:read:{home}/.bash_history"), where)
+    assert where.short("/srv/said/x") == "/srv/said/x"
 
 
 @pytest.mark.parametrize(

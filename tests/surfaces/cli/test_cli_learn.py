@@ -35,6 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", HOME)
     return folder
 
 
@@ -219,6 +220,17 @@ def test_hosts_are_generalised_on_demand() -> None:
     ]
 
 
+SHARED = (
+    *("amazonaws.com", "us-east-1.amazonaws.com", "core.windows.net", "googleusercontent.com", "nip.io"),
+    *("storage.googleapis.com", "s3.amazonaws.com"),
+)
+
+
+def test_hosts_of_different_owners_are_never_generalised() -> None:
+    recording(touches(*(f"network:https:get@{one}.{domain}:443" for one in "abc" for domain in SHARED)))
+    assert "*" not in document("--generalise-hosts")["text"]
+
+
 def test_refused_uses_are_not_taken_up() -> None:
     recording([*touches("fs:read:/etc/passwd"), *touches("fs:read:/etc/group", outcome="refused")])
     found = document()
@@ -301,6 +313,10 @@ def test_without_recordings_it_says_how_to_make_one() -> None:
         (b"", "1.jsonl: it is empty"),
         (b"{}\n", "1.jsonl:1: this is no recording"),
         (b"START\n[]\n", "1.jsonl:2: Expected `object`"),
+        (
+            b'START\n{"time":1,"call":"c","tool":"t","use":"fs:read:/x","count":-5}\n',
+            "1.jsonl:2: Expected `int` >= 0 - at `$.count`",
+        ),
         (b'START\n{"time":1,"call":"c","tool":"t","use":"fs:read:x"}\n', "1.jsonl:2: `fs:read:x` is no use"),
     ],
 )
@@ -332,6 +348,115 @@ def test_a_policy_that_cannot_be_extended_is_left_alone(name: str, content: str,
     Path(name).write_text(content)
     assert said in run("learn", "--write", code=1).stderr
     assert Path(name).read_text() == content
+
+
+ALIASES = "agent: x\ncapabilities:\n  fs_reach:\n    read: &r\n      - /srv/a\n    write: *r\n"
+
+
+def test_a_policy_with_aliases_is_left_alone() -> None:
+    recording(touches("fs:read:/etc/passwd", "fs:write:/srv/x"))
+    Path("licet.yaml").write_text(ALIASES)
+    said = run("learn", "--write", code=1).stderr
+    assert "line 4 has the anchor or alias `r`: write out what the alias stands for" in said
+    assert Path("licet.yaml").read_text() == ALIASES
+
+
+# A recording is not believed ------------------------------------------------------------------------------------------
+
+
+def test_the_home_of_a_recording_does_not_hide_the_real_one() -> None:
+    recording(touches(f"fs:read:{HOME}/.bash_history", "fs:read:/root/.bash_history"), home="/nonexist")
+    assert {line["kind"] for line in document()["lines"]} == {"sensitive"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "use", "said"),
+    [
+        ({"home": "/srv/other"}, "fs:read:/srv/other/notes", "made with the home /srv/other, which is /home/somebody"),
+        ({"workdir": "/srv/other"}, "fs:read:/srv/other/notes", "made with the directory /srv/other, which is"),
+        ({"workdir": "/srv/other"}, "process:exec:/srv/other/run", "made with the directory /srv/other, which is"),
+    ],
+)
+def test_a_recording_of_another_home_or_directory_is_refused(fields: dict[str, str], use: str, said: str) -> None:
+    recording(touches(use), **fields)
+    assert said in run("learn", "--write", code=1).stderr
+    assert not Path(".licet").exists()
+
+
+def test_rules_that_name_neither_are_the_same_everywhere() -> None:
+    recording(touches("fs:read:/etc/passwd", f"fs:read:{HOME}/notes"), home="/srv/other", workdir="/srv/w")
+    assert document()["added"] == ["fs:read:/etc/passwd", "fs:read:~/notes"]
+
+
+@pytest.mark.parametrize("source", ["program", "gate", "gateway"])
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (".envrc", None, "which is not there"),
+        ("new.yaml", None, "which is not there"),
+        (".envrc", "", "must end with .yaml or .yml"),
+        ("compose.yaml", "services: {}\n", "error"),
+        ("link.yaml", "LINK", "must end with .yaml or .yml"),
+    ],
+)
+def test_only_a_policy_that_is_there_is_taken_from_a_recording(
+    source: str, name: str, content: str | None, said: str
+) -> None:
+    place = Path(name).absolute()
+    if content == "LINK":
+        Path("script").write_text("agent: x\n")
+        place.symlink_to("script")
+    elif content is not None:
+        place.write_text(content)
+    recording(touches("fs:read:/etc/passwd"), source=source, manifest=str(place))
+    assert said in run("learn", "--write", code=1).stderr
+    assert (place.read_text() if place.exists() else None) == ("agent: x\n" if content == "LINK" else content)
+
+
+def test_no_other_file_than_yaml_is_written() -> None:
+    recording(touches("fs:read:/etc/passwd"))
+    assert "must end with" in run("learn", "--write", "--manifest", ".envrc", code=1).stderr
+    assert not Path(".envrc").exists()
+
+
+@pytest.mark.parametrize("source", ["program", "gate", "gateway"])
+def test_tools_are_checked_whatever_a_recording_says_that_it_is(source: str) -> None:
+    Path("licet.yaml").write_text(AGENT)
+    recording(touches("tool:call:pay", "tool:call:wipe"), source=source)
+    assert {line["rule"]: line["kind"] for line in document()["lines"]} == {
+        "tool:call:pay": "sensitive",
+        "tool:call:wipe": "sensitive",
+    }
+
+
+# Repositories ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "there",
+    [(".git/",), (".git",), ("a/b/.git/",), ("store/HEAD", "store/objects/", "store/refs/")],
+    ids=["directory", "link", "deep", "bare"],
+)
+def test_a_directory_with_a_repository_is_not_written_as_a_whole(here: Path, there: tuple[str, ...]) -> None:
+    recording(touches(*(f"fs:write:$W/{name}" for name in ("x", "y", "gone"))))
+    for name in ("x", "y"):
+        Path(name).touch()
+    assert document()["added"] == ["fs:write:${workdir}"]
+    for name in there:
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).mkdir() if name.endswith("/") else (here / name).touch()
+    found = document()
+    kinds = {line["rule"]: line["kind"] for line in found["lines"]}
+    assert kinds.pop("fs:write:${workdir}") == "sensitive"
+    assert kinds == {f"fs:write:${{workdir}}/{name}": "allow" for name in ("x", "y", "gone")}
+
+
+def test_files_of_a_repository_of_any_name_are_left_to_a_person(here: Path) -> None:
+    for name in ("store.git/objects", "store.git/refs", "store.git/hooks"):
+        (here / name).mkdir(parents=True)
+    (here / "store.git/HEAD").touch()
+    recording(touches("fs:write:$W/store.git/hooks/update", "fs:write:$W/store.git/config"))
+    assert {line["kind"] for line in document()["lines"]} == {"sensitive"}
 
 
 def test_recordings_of_different_directories_are_not_mixed() -> None:

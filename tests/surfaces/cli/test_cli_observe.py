@@ -99,6 +99,13 @@ ACTS = [
     ("relative-to-a-directory", "os.open('inner', os.O_RDONLY, dir_fd=os.open('full', os.O_PATH))", "read:full/inner"),
     ("after-a-change-of-directory", "os.chdir('full'); open('inner'); os.chdir('..')", "read:full/inner"),
     ("by-its-open-file", "open(f'/proc/self/fd/{os.open(\"file\", os.O_PATH)}')", "read:file"),
+    ("by-its-open-file-doubled", "open(f'//proc//self/fd/{os.open(\"file\", os.O_PATH)}')", "read:file"),
+    ("by-its-open-file-dotted", "open(f'/proc/../dev/./fd/{os.open(\"file\", os.O_PATH)}')", "read:file"),
+    (
+        "by-its-open-file-from-proc",
+        "f = os.open('file', os.O_PATH); os.chdir('/proc'); open(f'self/fd/{f}')",
+        "read:file",
+    ),
     ("list", "os.listdir('full')", "read:full"),
     ("name-only", "os.open('file', os.O_PATH)", ""),
     ("look", "os.stat('file'); os.access('file', 4)", ""),
@@ -475,6 +482,24 @@ def test_secrets_get_into_no_recording(desk: Path) -> None:
     assert Path(f"file-{value}").exists()
     assert [secret for secret in (value, "another-one", "third") if secret in text] == []
     assert f"fs:write:{desk}/file-[redacted SERVICE_TOKEN]" in ended.uses
+
+
+def test_a_secret_in_the_name_of_a_process_gets_into_no_recording(desk: Path) -> None:
+    short, long = "hunter2-more", "correct-horse-battery"
+    for number, value in enumerate((short, long)):
+        Path(value).symlink_to(shutil.which("cat") or "")
+        Path(f"file{number}").write_text("text")
+    ended = observe("sh", "-c", f"./{short} file0; ./{long} file1", env={**os.environ, "A_TOKEN": short, "B_KEY": long})
+    assert {f"fs:read:{desk}/file0", f"fs:read:{desk}/file1"} <= ended.uses
+    text = ended.recording.read_text() + ended.error
+    assert [part for part in (short, long[:15]) if part in text] == []
+
+
+def test_a_working_directory_that_no_call_can_name_does_not_end_the_command(desk: Path) -> None:
+    deep = "import os\nfor _ in range(20):\n os.mkdir('d' * 250); os.chdir('d' * 250)\n"
+    ended = observe(*PYTHON, "-c", f"{deep}open('new', 'w').write('x'); open('new'); print('done')")
+    assert (ended.code, ended.out) == (0, "done\n"), ended.error
+    assert "a path of more than 4096 bytes" in ended.error
 
 
 def test_words_that_are_no_text_are_spelled_out(desk: Path) -> None:

@@ -8,9 +8,11 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed, inside, path_key, visible
@@ -19,7 +21,17 @@ from licet.core.algebra.use import InvalidUse, Use, use_of_path
 from licet.core.policy.effects import EffectClass
 from licet.core.review.generalise import widened_hosts, widened_paths
 from licet.core.review.recording import BadRecording, Touch
-from licet.core.review.sensitive import Whereabouts, above_each, is_wide_directory, why_path, why_sensitive
+from licet.core.review.sensitive import (
+    GIT,
+    GIT_DATA,
+    Whereabouts,
+    above_each,
+    is_wide_directory,
+    no_repository,
+    why_path,
+    why_sensitive,
+    why_written,
+)
 
 _LONGEST = 60  # characters of a name in a line
 _NOTHING = CapabilitySet()
@@ -83,7 +95,9 @@ class Recorded:
         self.refused: dict[str, tuple[Use, Calls]] = {}
 
     def add(self, touch: Touch) -> None:
-        """Add one line."""
+        """Add one line. One that was taken back has the count 0."""
+        if not touch.count:
+            return
         self.events += touch.count
         table = self.used if touch.outcome == "used" else self.refused
         known = table.get(touch.use)
@@ -112,6 +126,9 @@ class Surroundings(Struct, frozen=True):
     secret_files: frozenset[str] = frozenset()  # files that are there and may hold secrets
     denied: CapabilitySet = _NOTHING  # what the policy denies by name
     is_suffix: Callable[[str], bool] | None = None  # set if host names are generalised
+    reaches_git: Callable[[str], bool] = (
+        no_repository  # of a path: whether it is in files of a repository, or has one in it
+    )
 
 
 class Line(Struct, frozen=True):
@@ -146,6 +163,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
     uses = dict(recorded.used.values())
     written = {use.target for use in uses if use.domain == "fs" and use.action == "write"}
     directories = above_each(use.target.rpartition("/")[0] for use in uses if use.domain == "fs")
+    around = replace(around, reaches_git=_git_seen(uses, around.reaches_git))
     ordinary: dict[Use, Calls] = {}
     sensitive: dict[Use, tuple[Calls, str]] = {}
     left_out: list[LeftOut] = []
@@ -157,14 +175,24 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
             left_out.append(LeftOut(str(use), "the policy denies it"))
         elif why := _cannot_be_named(use):
             left_out.append(LeftOut(visible(str(use)), why))
-        elif why := why_sensitive(use, around.where, directories):
-            sensitive[use] = calls, why
+        elif why := why_sensitive(use, around.where, directories, around.reaches_git):
+            sensitive.setdefault(use, (Calls(), why))[0].merge(calls)
         else:
             ordinary[use] = calls
+            if use.action == "write" and use.target in around.created:
+                above = use.target.rpartition("/")[0]
+                if around.reaches_git(above) and not why_path(above, around.where, directories):
+                    sensitive.setdefault(use_of_path("write", above), (Calls(), GIT))[0].merge(calls)
     refused = {use for use, _ in recorded.refused.values()} - uses.keys()
     # The class of the policy permits no delete, so a directory may be made of the siblings of one.
-    kept = (use for use in (*sensitive, *refused) if use.domain == "fs" and use.effect != "delete")
-    closed = above_each(use.target for use in kept)
+    kept = [use for use in (*sensitive, *refused) if use.domain == "fs" and use.effect != "delete"]
+    only_writes = {
+        use for use in sensitive if use.action == "write" and not why_path(use.target, around.where, directories)
+    }
+    closed = {
+        "read": above_each(use.target for use in kept if use not in only_writes),
+        "write": above_each(use.target for use in kept),
+    }
     lines = [*_lines_of(ordinary, closed, refused, around), *_sensitive_lines(sensitive, around)]
     lines += _denies(lines, sensitive)
     lines += _unused_secrets(lines, around)
@@ -176,6 +204,17 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         given,
         sum(calls.count for _, calls in recorded.refused.values()),
     )
+
+
+def _git_seen(uses: Iterable[Use], reaches_git: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Whether a path reaches files of a repository that is there, or that was used."""
+    targets = (use.target for use in uses if use.domain == "fs" and "/.git" in use.target)
+    above = above_each(path[: path.index("/.git")] for path in targets if ".git" in path.split("/"))
+
+    def reaches(path: str) -> bool:
+        return path in above or reaches_git(path)
+
+    return reaches
 
 
 def _is_given(use: Use, around: Surroundings, written: set[str]) -> bool:
@@ -227,15 +266,18 @@ def _noun(use: Use) -> str:
 # Lines ----------------------------------------------------------------------------------------------------------------
 
 
-def _lines_of(uses: Mapping[Use, Calls], closed: set[str], refused: set[Use], around: Surroundings) -> Iterator[Line]:
+def _lines_of(
+    uses: Mapping[Use, Calls], closed: Mapping[str, set[str]], refused: set[Use], around: Surroundings
+) -> Iterator[Line]:
     where = around.where
 
-    def may_cover(directory: str) -> bool:
+    def may_cover(action: str, directory: str) -> bool:
         return (
-            directory not in closed
+            directory not in closed[action]
             and not is_wide_directory(directory, where)
             and not why_path(directory, where, (directory,))
             and _nameable(directory)
+            and not (action == "write" and why_written(directory, where, around.reaches_git))
         )
 
     merged: dict[tuple[Capability, str], Calls] = {}
@@ -246,7 +288,7 @@ def _lines_of(uses: Mapping[Use, Calls], closed: set[str], refused: set[Use], ar
 
 
 def _widened(
-    uses: Iterable[Use], may_cover: Callable[[str], bool], around: Surroundings, refused: Iterable[Use]
+    uses: Iterable[Use], may_cover: Callable[[str, str], bool], around: Surroundings, refused: Iterable[Use]
 ) -> Iterator[tuple[Use, Capability]]:
     """Each use with its rule."""
     paths: dict[str, dict[str, Use]] = {}
@@ -262,8 +304,9 @@ def _widened(
             yield use, _rule(use)
     for action, named in paths.items():
         created = around.created if action == "write" else frozenset()
-        placed = {path: _place(path, created, may_cover) for path in named}
-        covering = widened_paths(placed.values(), may_cover, around.where.has_workdir)
+        covers = partial(may_cover, action)
+        placed = {path: _place(path, created, covers) for path in named}
+        covering = widened_paths(placed.values(), covers, around.where.has_workdir)
         rule_of = {path: Capability(f"fs:{action}:{path}") for path in set(covering.values())}
         yield from ((use, rule_of[covering[placed[path]]]) for path, use in named.items())
     apart = {use.target for use in refused if use.domain == "network"}
@@ -293,8 +336,10 @@ def _sensitive_lines(uses: Mapping[Use, tuple[Calls, str]], around: Surroundings
     for use, (calls, why) in uses.items():
         by_reason.setdefault(why, {})[use] = calls
 
-    def may_cover(directory: str) -> bool:
-        return not is_wide_directory(directory, around.where) and _nameable(directory)
+    def may_cover(action: str, directory: str) -> bool:
+        reaches = action == "write" and why_written(directory, around.where, around.reaches_git) == GIT
+        is_narrow = not is_wide_directory(directory, around.where) and _nameable(directory)
+        return is_narrow and (not reaches or bool(GIT_DATA.fullmatch(directory)))
 
     alone = Surroundings(around.where)
     for why, group in by_reason.items():

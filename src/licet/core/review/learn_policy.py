@@ -148,7 +148,10 @@ def _why_need(need: Capability, where: Whereabouts) -> str:
     if need.domain == "secret":
         return "a secret"
     if need.domain == "fs" and need.action != "delete":
-        return why_sensitive(use_of_text(f"fs:read:{need.key or '/'}"), where)
-    if need.domain == "network" and need.key[:1] not in ("", "."):
-        return why_sensitive(Use(f"network:https:get@{need.key}"), where)
+        action = "read" if need.action == "read" else "write"
+        return why_sensitive(use_of_text(f"fs:{action}:{need.key or '/'}"), where)
+    if need.domain == "env":
+        return why_sensitive(Use(f"env:read:{need.key}"), where) if need.key else "every variable"
+    if need.domain == "network" and need.key:
+        return why_sensitive(Use(f"network:https:get@{'x' * need.key.startswith('.')}{need.key}"), where)
     return ""

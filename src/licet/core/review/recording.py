@@ -4,10 +4,10 @@ A recording is a file of JSON lines: one `RecordingStart`, then one `Touch` for 
 for review and no evidence: nobody signs it, and a program that wants to hide can (see docs/observe.md).
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 FORMAT = 1
 
@@ -37,7 +37,7 @@ class Touch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tool: str  # the tool of the call; of a command the name of the program
     use: str  # as `Use` writes it, such as `fs:read:/srv/a.txt` or `network:https:get@example.com:443`
     outcome: Literal["used", "refused"] = "used"
-    count: int = 1
+    count: Annotated[int, Meta(ge=0)] = 1
 
 
 def recording_line(part: RecordingStart | Touch) -> bytes:

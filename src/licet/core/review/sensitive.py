@@ -1,10 +1,10 @@
-"""Which uses a draft of a policy must not allow by itself: keys, secrets, the home, private addresses, deletes.
+"""Which uses a draft of a policy must not allow by itself: keys, secrets, homes, what others run, private addresses.
 
 `licet learn` writes a rule for such a use as a comment, with the reason, for a person to decide.
 """
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from msgspec import Struct
 
@@ -23,7 +23,25 @@ _SECRET_FILE = re.compile(
     r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|.+\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)"
     r"|credentials(?:\.json|\.toml|\.db)?|secrets?\.(?:ya?ml|json|toml)"
 )
-_SECRET_OF_SYSTEM = re.compile(r"/etc/g?shadow-?|/etc/sudoers(?:\.d)?(?:/.*)?|/proc/[^/]+/(?:environ|mem)")
+_SECRET_OF_SYSTEM = re.compile(
+    r"/etc/g?shadow-?|/etc/sudoers|/etc/krb5\.keytab|/etc/ssh/ssh_host_.*key|/proc/[^/]+/(?:environ|mem)"
+    r"|/run/user/[^/]+/(?:keyring|gnupg)(?:/.*)?"
+)
+# Directories of secrets of the system. `/var/run` is `/run`.
+_SECRET_PLACES = (
+    *("/run/secrets", "/run/credentials", "/etc/kubernetes", "/etc/rancher", "/var/lib/kubelet", "/var/lib/rancher"),
+    *("/etc/ssl/private", "/etc/pki/tls/private", "/etc/letsencrypt", "/etc/wireguard", "/etc/sudoers.d"),
+    *("/etc/NetworkManager/system-connections", "/etc/security/opasswd", "/var/lib/docker", "/var/lib/containerd"),
+)
+# Homes and runtime directories of users, whoever has recorded.
+_HOME = re.compile(r"(?:/(?:var/|usr/|export/)?home|/Users|/run/user)/[^/]+|/root")
+_BELOW_HOME = re.compile(rf"(?:{_HOME.pattern})/(.*)", re.DOTALL)
+# What programs of the system, or of other users, run or obey.
+_OF_SYSTEM = (
+    *("/etc", "/var/spool", "/usr", "/opt", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
+    *("/Library", "/System", "/Applications"),
+)
+_WORKED_IN = ("/usr", "/opt")  # a project may be there, as in containers
 # The working directory may be a top-level directory, as `/app` in a container, but none of these.
 _SYSTEM_DIRECTORIES = frozenset(
     f"/{name}"
@@ -33,17 +51,42 @@ _SYSTEM_DIRECTORIES = frozenset(
     )
 )
 _SECRET_VARIABLE = re.compile(
-    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|APIKEY)(?:_|$)", re.IGNORECASE
+    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|APIKEY|AUTH|PAT|DSN)(?:_|$)|_PWD$"
+    r"|^DATABASE_URL$",
+    re.IGNORECASE,
 )
+# Variables by which interpreters, linkers, shells, build tools and git are told to run other code.
+_CODE_VARIABLE = re.compile(
+    r"(?:DY)?LD_.*|PYTHON.*|NODE_(?:OPTIONS|PATH)|npm_config_.*|PERL5?(?:LIB|OPT|DB)|RUBY(?:OPT|LIB)|GEM_(?:HOME|PATH)"
+    r"|BUNDLE_GEMFILE|BASH_ENV|BASH_FUNC_.*|ENV|ZDOTDIR|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|IFS|SHELL|GIT_.*|SSH_ASKPASS"
+    r"|SUDO_ASKPASS|EDITOR|VISUAL|PAGER|MANPAGER|BROWSER|LESSOPEN|LESSCLOSE|.*JAVA_(?:TOOL_)?OPTIONS|CLASSPATH"
+    r"|(?:MAVEN|GRADLE|SBT|ANT|JAVA)_OPTS|GCONV_PATH|LOCPATH|NLSPATH|RUSTC(?:_.*)?|RUSTFLAGS|CARGO_.*|GOFLAGS|GOPROXY"
+    r"|GOTOOLCHAIN|MAKEFLAGS|CC|CXX|LD|DOTNET_STARTUP_HOOKS|CORE?(?:CLR)?_.*PROFILER.*|PHPRC|PHP_INI_SCAN_DIR"
+    r"|LUA_(?:INIT|C?PATH).*|R_PROFILE.*|R_ENVIRON.*|ERL_.*|TAR_OPTIONS|OPENSSL_(?:CONF|MODULES|ENGINES)|GTK_MODULES"
+    r"|QT_PLUGIN_PATH|ELECTRON_RUN_AS_NODE|PIP_.*|UV_.*",
+    re.IGNORECASE,
+)
+# Names in networks of containers and services, and names that lead to whatever address they contain or to this machine.
+_INNER_NAMES = (".svc", ".default", ".localdomain", ".consul", ".docker", ".test", ".invalid", ".onion")
+_NAMES_OF_ADDRESSES = (".nip.io", ".sslip.io", ".xip.io", ".traefik.me", ".localtest.me", ".lvh.me")
+GIT = "git runs programs that files here name"
+# Where git keeps data and names no programs.
+GIT_DATA = re.compile(r".*/\.git/(?:objects|refs|logs|lfs)(?:/.*)?", re.IGNORECASE | re.DOTALL)
 # Examples, and the public certificates that every TLS client reads.
 _HARMLESS = frozenset({".env.example", ".env.sample", ".env.template", "cacert.pem", "ca-bundle.pem", "roots.pem"})
 
 
 class Whereabouts(Struct, frozen=True):
-    """The working directory and the home of a recording; the home may be empty."""
+    """The working directory and the home, which may be empty, and the home that a recording names, if it is another."""
 
     workdir: str
     home: str
+    recorded_home: str = ""
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """The homes that are known by name."""
+        return tuple(home for home in (self.home, self.recorded_home) if home)
 
     def has_workdir(self, path: str) -> bool:
         """Whether a path is the working directory or inside it."""
@@ -51,8 +94,10 @@ class Whereabouts(Struct, frozen=True):
 
     @property
     def is_project(self) -> bool:
-        """Whether the working directory is a directory of its own, and neither the home nor above it."""
-        return not self.home or not inside(self.home, (self.workdir,))
+        """Whether the working directory is a directory of its own, and neither a home, nor above it, nor the system."""
+        if _HOME.fullmatch(_usual(self.workdir)) or self.workdir in ("/", *_SYSTEM_DIRECTORIES):
+            return False
+        return not any(inside(home, (self.workdir,)) for home in self.homes)
 
     def short(self, path: str) -> str:
         """The path as a policy writes it, with `${workdir}` or `~`."""
@@ -63,32 +108,60 @@ class Whereabouts(Struct, frozen=True):
 
 
 def is_wide_directory(path: str, where: Whereabouts) -> bool:
-    """Whether a directory holds more than one matter: `/`, a top-level directory, the home, or what is above it.
+    """Whether a directory holds more than one matter: `/`, a top-level directory, a home, or what is above it.
 
     The working directory is not wide, unless it is one of these; what is above it is.
     """
-    if path in ("/", where.home):
+    if path == "/" or path in where.homes or _HOME.fullmatch(_usual(path)):
         return True
     if path.count("/") < 2 and (path != where.workdir or path in _SYSTEM_DIRECTORIES):
         return True
-    return any(place != path and inside(place, (path,)) for place in (where.home, where.workdir) if place)
+    return any(place != path and inside(place, (path,)) for place in (*where.homes, where.workdir) if place)
 
 
-def why_sensitive(use: Use, where: Whereabouts, directories: Container[str] = ()) -> str:
-    """Why a person must decide on a use; empty if it is ordinary. `directories` are paths known to be directories."""
+def _usual(path: str) -> str:
+    """A path of the system without the links that some systems have above it."""
+    if path.startswith("/private/"):
+        path = path.removeprefix("/private")
+    return path.removeprefix("/var") if f"{path}/".startswith("/var/run/") else path
+
+
+def no_repository(path: str) -> bool:
+    """Say that there is no repository of git."""
+    return False
+
+
+def why_sensitive(
+    use: Use,
+    where: Whereabouts,
+    directories: Container[str] = (),
+    reaches_git: Callable[[str], bool] = no_repository,
+) -> str:
+    """Why a person must decide on a use; empty if it is ordinary.
+
+    `directories` are paths known to be directories. `reaches_git` says whether a path is in the files of a repository,
+    or a directory with a repository in it.
+    """
     if use.effect == "delete":
         return "a delete"
     match use.domain:
         case "secret":
             return "a secret"
         case "env":
-            return "a variable that may hold a secret" if _SECRET_VARIABLE.search(use.target) else ""
+            return _why_variable(use.target)
         case "network":
             return _why_host(use)
         case "fs":
-            return why_path(use.target, where, directories)
+            why = why_path(use.target, where, directories)
+            return why or (why_written(use.target, where, reaches_git) if use.action == "write" else "")
         case _:
             return ""
+
+
+def _why_variable(name: str) -> str:
+    if _CODE_VARIABLE.fullmatch(name):
+        return "a variable that can make programs run other code"
+    return "a variable that may hold a secret" if _SECRET_VARIABLE.search(name) else ""
 
 
 def _why_host(use: Use) -> str:
@@ -99,8 +172,10 @@ def _why_host(use: Use) -> str:
             return "a metadata service"
         if kind.closed:
             return f"an address that is {kind.title}"
-    elif has_no_public_address(host):
+    elif has_no_public_address(host) or f".{host}".endswith(_INNER_NAMES):
         return "a name of a private network"
+    elif f".{host}".endswith(_NAMES_OF_ADDRESSES):
+        return "a name that leads to any address"
     return "a method whose effect is not known, for which the class must be full" if use.method == "other" else ""
 
 
@@ -113,12 +188,31 @@ def why_path(path: str, where: Whereabouts, directories: Container[str] = ()) ->
         return "keys or credentials"
     name = parts[-1].lower()
     is_named_so = _SECRET_FILE.fullmatch(name) and name not in _HARMLESS and path not in directories
-    if is_named_so or _SECRET_OF_SYSTEM.fullmatch(path):
+    usual = _usual(path)
+    if is_named_so or _SECRET_OF_SYSTEM.fullmatch(usual) or inside(usual, _SECRET_PLACES):
         return "a file that may hold secrets"
-    if where.home and not (where.is_project and where.has_workdir(path)):
-        below = path.removeprefix(f"{where.home.rstrip('/')}/")
-        if below != path and below.startswith("."):
-            return "a dot-file or dot-directory of the home"
+    if usual in _ABOVE_SECRETS:
+        return "a directory with secrets of the system"
+    if not (where.is_project and where.has_workdir(path)) and _is_dotted(path, where):
+        return "a dot-file or dot-directory of the home"
+    return ""
+
+
+def _is_dotted(path: str, where: Whereabouts) -> bool:
+    """Whether a path is below a name that begins with a dot, in a home."""
+    if (of_somebody := _BELOW_HOME.fullmatch(_usual(path))) and of_somebody[1].startswith("."):
+        return True
+    return any(path.startswith(f"{home.rstrip('/')}/.") for home in where.homes)
+
+
+def why_written(path: str, where: Whereabouts, reaches_git: Callable[[str], bool]) -> str:
+    """Why a person must decide on a write to a path that may be read; empty if it is ordinary."""
+    if ".git" in path.lower().split("/") or reaches_git(path):
+        return GIT
+    usual = _usual(path)
+    is_worked_in = where.is_project and where.has_workdir(path) and inside(usual, _WORKED_IN)
+    if inside(usual, _OF_SYSTEM) and not is_worked_in:
+        return "a part of the system, which other programs run or obey"
     return ""
 
 
@@ -130,3 +224,6 @@ def above_each(paths: Iterable[str]) -> set[str]:
             found.add(path)
             path = path.rpartition("/")[0]
     return found
+
+
+_ABOVE_SECRETS = above_each(place.rpartition("/")[0] for place in (*_SECRET_PLACES, "/etc/ssh/ssh_host_key"))

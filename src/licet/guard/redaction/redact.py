@@ -109,6 +109,11 @@ class Redactor:
         """The first `most` bytes, without secrets and without the first part of one."""
         return _at_once(self.work_on_beginning(raw, most))
 
+    def name(self, text: str, most: int) -> str:
+        """As `text`, for a name of which only `most` bytes are known: it may end with half a secret."""
+        raw = text.encode("utf-8", "surrogatepass")
+        return _at_once(self.work(raw, cut=len(raw) >= most)).decode("utf-8", "replace")
+
     def beginning_of(self, text: str, most: int) -> str:
         """As `beginning`, for a text. Half a surrogate pair is escaped before the search."""
         return shown(self.beginning(encoded(text), most))

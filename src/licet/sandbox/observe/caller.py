@@ -6,6 +6,7 @@ reads it nor waits for it, and the kernel is asked for its name.
 """
 
 import os
+import re
 import socket
 import stat
 import struct
@@ -17,12 +18,17 @@ from licet.sandbox.kernel import calls
 FROM_HERE = -100  # AT_FDCWD
 _LONGEST = 4096  # bytes of a path, with the NUL at its end
 _DELETED = " (deleted)"
+_OF_ITSELF = re.compile(r"self|fd|std")  # in every path that means another file to each process
 _STREAMS = ("/dev/stdin", "/dev/stdout", "/dev/stderr")
 _PIDFD_OPEN, _PIDFD_GETFD = 434, 438  # the same numbers on every architecture
 
 
 class Unreadable(Exception):
     """The memory of a process cannot be read, so nobody knows what its call names."""
+
+
+class TooLong(Exception):
+    """A file has a path that the kernel cannot tell, since it is longer than any call can name."""
 
 
 class Found(NamedTuple):
@@ -140,18 +146,26 @@ class Caller:
 
     def _place(self, at: int, path: str) -> str | None:
         """The path under which this process finds what the thread would."""
-        if not path.startswith("/"):
-            start = "cwd" if at == FROM_HERE else f"fd/{at}"
-            return f"{self._proc}/{start}/{path}"
-        if path.startswith("/dev/"):
-            if path in _STREAMS:
+        start = "" if path.startswith("/") else f"{self._proc}/cwd" if at == FROM_HERE else f"{self._proc}/fd/{at}"
+        plain = self._plain(start, path) if _OF_ITSELF.search(path) else ""
+        if plain.startswith("/dev/"):
+            if plain in _STREAMS:
                 return None  # it has that already
-            if path.startswith("/dev/fd/"):
-                path = f"/proc/self/fd/{path[8:]}"
+            if plain.startswith("/dev/fd/"):
+                plain = f"/proc/self/fd/{plain[8:]}"
         for own, its in (("/proc/self", f"/proc/{self.process}"), ("/proc/thread-self", self._proc)):
-            if path == own or path.startswith(f"{own}/"):
-                return its + path[len(own) :]
-        return f"{self._proc}/root{path}"
+            if plain == own or plain.startswith(f"{own}/"):
+                return its + plain[len(own) :]
+        return f"{start}/{path}" if start else f"{self._proc}/root{path}"
+
+    @staticmethod
+    def _plain(start: str, path: str) -> str:
+        """The absolute path without doubled slashes and dots, in which names of the thread itself can be found."""
+        try:
+            above = os.readlink(start) if start else "/"
+        except OSError:
+            return ""
+        return "/" + os.path.normpath(os.path.join(above, path)).lstrip("/")
 
     def _open(self, place: str, *, follow: bool) -> Found | None:
         flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
@@ -161,7 +175,10 @@ class Caller:
             return None
         self._opened.append(fd)
         about = os.fstat(fd)
-        path = os.readlink(f"/proc/self/fd/{fd}")
+        try:
+            path = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError as wrong:
+            raise TooLong from wrong
         if not path.startswith("/") or (path.endswith(_DELETED) and not about.st_nlink):
             return None  # a pipe, a socket, memory, or a file without a name
         return Found(path, about.st_mode, about.st_uid, fd)

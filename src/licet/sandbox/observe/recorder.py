@@ -67,11 +67,22 @@ class _Entry:
 
 
 class Recorder:
-    """One recording. The file must not exist; only its owner can read it."""
+    """One recording. The file must not exist; only its owner can read it.
 
-    def __init__(self, path: Path, start: RecordingStart, given: GivenFiles, redact: Callable[[str], str]) -> None:
+    `redact` takes secrets out of a text, `redact_name` out of the name of a process, which the kernel may have cut.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        start: RecordingStart,
+        given: GivenFiles,
+        redact: Callable[[str], str],
+        redact_name: Callable[[str], str],
+    ) -> None:
         self.path = path
-        self._start, self._given, self._redact = start, given, redact
+        self._start, self._given, self._redact, self._redact_name = start, given, redact, redact_name
+        self._names: dict[str, str] = {}  # of processes, as they are recorded
         self._entries: dict[tuple[Process, str], _Entry] = {}
         self._new: list[_Entry] = []
         self._texts: dict[Act, str] = {}  # of acts, as they are recorded; empty for those that are not
@@ -142,7 +153,7 @@ class Recorder:
     def flush(self) -> None:
         """Write what is new. Raises `OSError`, also for a full disk."""
         if self._new:
-            lines = b"".join(recording_line(_touch(entry)) for entry in self._new)
+            lines = b"".join(recording_line(self._touch(entry)) for entry in self._new)
             self._new.clear()
             self._write(lines)
 
@@ -168,7 +179,7 @@ class Recorder:
             self._file = file
             self._write(recording_line(self._start))
             for start in range(0, len(kept), 1000):
-                self._write(b"".join(recording_line(_touch(entry)) for entry in kept[start : start + 1000]))
+                self._write(b"".join(recording_line(self._touch(entry)) for entry in kept[start : start + 1000]))
             draft.replace(self.path)
         finally:
             draft.unlink(missing_ok=True)
@@ -203,11 +214,12 @@ class Recorder:
             notes={kind: tuple(named) for kind, named in self._notes.items()},
         )
 
-
-def _touch(entry: _Entry) -> Touch:
-    process, use = entry.key
-    call = f"process {process.number}"
-    return Touch(time=entry.time, call=call, tool=process.program, use=use, count=entry.count)
+    def _touch(self, entry: _Entry) -> Touch:
+        process, use = entry.key
+        name = self._names.get(process.program)
+        if name is None:
+            name = self._names[process.program] = self._redact_name(process.program)
+        return Touch(time=entry.time, call=f"process {process.number}", tool=name, use=use, count=entry.count)
 
 
 def _now() -> int:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from licet.sandbox.kernel import notify
 from licet.sandbox.observe import guardian
 from licet.sandbox.observe.acts import Act, acts_of
-from licet.sandbox.observe.caller import Caller, Unreadable
+from licet.sandbox.observe.caller import Caller, TooLong, Unreadable
 from licet.sandbox.observe.recorder import Process, Recorder
 from licet.sandbox.observe.recording_proxy import RecordingProxy
 
@@ -218,6 +218,9 @@ class _Watch:
         except Unreadable:
             if notify.waits(self._started.listener, notice):
                 self._recorder.unreadable += 1
+            return
+        except TooLong:
+            self._recorder.note("unnamed", "one with a path of more than 4096 bytes")
             return
         finally:
             caller.close()

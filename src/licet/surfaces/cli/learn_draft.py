@@ -12,7 +12,7 @@ from msgspec import Struct
 from licet.assemble.never_writable import closed_to_grants
 from licet.assemble.review import Places, review
 from licet.core.algebra.capability import Capability
-from licet.core.algebra.scope import NAME_PATTERN, Malformed, visible
+from licet.core.algebra.scope import NAME_PATTERN, Malformed, inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import reach_of
 from licet.core.policy.commands import COMMANDS, with_commands
@@ -23,13 +23,14 @@ from licet.core.review.learn_policy import SEEN, Unused, denied_by, lacking, unu
 from licet.core.review.sensitive import Whereabouts, why_path
 from licet.core.review.surface import surface
 from licet.policy_files.learned_text import Entry, NotKept, class_is_learned, commented_out, new_policy, with_entries
-from licet.policy_files.policy_paths import LOCK_FILE
-from licet.policy_files.public_suffix import is_shared_suffix
+from licet.policy_files.policy_paths import LOCK_FILE, policy_root
+from licet.policy_files.public_suffix import is_shared_domain
 from licet.policy_files.syntax import MOST_BYTES
 from licet.regular_files import read_regular
 from licet.sandbox.kernel.namespaces import DEVICES
 from licet.sandbox.programs.files import SYSTEM
 from licet.surfaces.cli.learn_files import Found
+from licet.surfaces.cli.learn_repositories import Repositories
 from licet.surfaces.cli.options import refuse
 from licet.surfaces.cli.output import fail
 
@@ -56,11 +57,7 @@ class Draft(Struct, frozen=True):
     unused: tuple[Unused, ...]
     still_refused: tuple[str, ...]
     notes: tuple[str, ...]
-
-    @property
-    def where(self) -> Whereabouts:
-        """The directories of the recordings."""
-        return Whereabouts(self.found.starts[0].workdir, self.found.starts[0].home)
+    where: Whereabouts
 
     def document(self, *, written: bool) -> dict[str, Any]:
         """The draft as plain data."""
@@ -100,11 +97,11 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
         created=_created(found) if found.is_program else frozenset(),
         secret_files=frozenset(_secret_files(where)),
         denied=denied_by(closed_to_grants(policy, where.workdir)),
-        is_suffix=is_shared_suffix if generalise_hosts else None,
+        is_suffix=is_shared_domain if generalise_hosts else None,
+        reaches_git=Repositories().reached_by,
     )
-    learned = learn(found.recorded, around)
-    if not found.is_program:
-        learned = with_tools(learned, found.recorded, policy, where)
+    learned = with_tools(learn(found.recorded, around), found.recorded, policy, where)
+    _check_places(found, learned, where, as_json)
     added = lacking(learned, policy)
     entries, notes = _entries(found, added, policy, where, base)
     raised = not class_fits(learned.effect, policy.max_effect)
@@ -116,7 +113,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
     try:
         text = with_entries(base, entries, learned.effect if raised else "", "what was recorded writes")
     except NotKept as wrong:
-        fail(f"{found.target} is not changed, because {wrong}: write the lists as blocks, one item a line", as_json)
+        fail(f"{found.target} is not changed, because {wrong}: {wrong.advice}", as_json)
     manifest = _read(found.target, text, where, as_json)
     seen = frozenset.intersection(*(SEEN[start.source] for start in found.starts))
     unused = unused_rules(policy, found.recorded, seen, map(str, _commands(found, where))) if before else ()
@@ -131,7 +128,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
         notes.append(f"{why}: make these first: {listed}")
     if text != before and found.target.with_name(LOCK_FILE).exists():
         notes.append("licet.lock is about the policy as it was: run `licet lock` after the review")
-    return Draft(found, found.target, before, text, learned, added, manifest, unused, refused, tuple(notes))
+    return Draft(found, found.target, before, text, learned, added, manifest, unused, refused, tuple(notes), where)
 
 
 _MOST_LOOKED_AT = 20_000  # names below the working directory
@@ -169,11 +166,24 @@ def _uncreated(learned: Learned, manifest: Manifest) -> list[str]:
 
 
 def _whereabouts(found: Found, as_json: bool) -> Whereabouts:
+    """The directories that `${workdir}` and `~` will be. A recording is believed only about what is so."""
     places = {(start.workdir, start.home) for start in found.starts}
     if len(places) > 1:
         listed = ", ".join(visible(workdir) for workdir, _ in sorted(places))
         fail(f"the recordings are of different directories, {listed}: name those of one of them", as_json)
-    return Whereabouts(*places.pop())
+    workdir, home = places.pop()
+    here, root = Places.here(), Places.here(policy_root(found.target))
+    return Whereabouts(workdir if workdir == root.workdir else here.workdir, here.home, home)
+
+
+def _check_places(found: Found, learned: Learned, where: Whereabouts, as_json: bool) -> None:
+    """Exit with 1 if lines are about a directory or a home that is another one here."""
+    start = found.starts[0]
+    paths = [line.rule.key for line in learned.lines if line.rule.domain in ("fs", "process")]
+    for name, recorded, now in (("directory", start.workdir, where.workdir), ("home", start.home, where.home)):
+        if recorded not in ("", "/", now) and any(inside(path, (recorded,)) for path in paths):
+            known = f"was made with the {name} {visible(recorded)}, which is {visible(now) or 'none'} here"
+            fail(f"the recording {known}: run `licet learn` where it was made, as the same user", as_json)
 
 
 def _agent(found: Found) -> str:
@@ -183,11 +193,13 @@ def _agent(found: Found) -> str:
 
 
 def policy_text(target: Path, as_json: bool) -> str:
-    """The text of a policy file; empty if there is none. Exits with 1 if it cannot be read."""
-    if not os.path.lexists(target):
-        return ""
+    """The text of a policy file; empty if there is none. Exits with 1 if it cannot be read, or is not named as YAML."""
     if target.suffix == ".json":
         fail(f"{target} is JSON, which has no comments: `licet learn` writes YAML", as_json)
+    if not all(name.endswith((".yaml", ".yml")) for name in (target.name, os.path.realpath(target))):
+        fail(f"{visible(str(target))} is no policy file: its name must end with .yaml or .yml", as_json)
+    if not os.path.lexists(target):
+        return ""
     try:
         return read_regular(target, MOST_BYTES).decode()
     except (OSError, ValueError) as wrong:

@@ -85,7 +85,11 @@ def _read(path: Path, lines: Iterable[bytes], manifest: Path | None, found: dict
 
 
 def _target(start: RecordingStart) -> Path:
+    """The policy that a recording is about. Only a file that is there is taken from a recording."""
     if start.manifest:
+        if not os.path.isfile(start.manifest):
+            named = f"its policy is {visible(start.manifest)}, which is not there"
+            raise BadRecording(f"{named}: name the policy to write with --manifest")
         return Path(start.manifest)
     return find_policy() or Path(POLICY_DIRECTORY, WORKSPACE_FILE)
 
