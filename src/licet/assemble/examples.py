@@ -33,7 +33,7 @@ from licet.policy_files.case_files import case_files, is_case_file, policy_of, r
 from licet.policy_files.load import read_policy
 from licet.policy_files.policy_paths import SUFFIXES
 
-_PIN = "a test"  # what pins a policy here; a text for receipts, which no test writes
+_PIN = "a test"  # the text for what pinned the policy; tests write no receipts
 
 
 class PolicyCases(Struct, frozen=True):

@@ -70,7 +70,7 @@ class ToolDistributions:
                 yield Problem(self._origin(one), found, "the files that its RECORD lists", hint)
 
     def locked(self) -> dict[str, LockedDistribution]:
-        """What a lock says about them, on this platform."""
+        """The lock entries of these distributions, on this platform."""
         return {name: _locked(one) for name, one in self.installed.items()}
 
     def differences(self, locked: Mapping[str, LockedDistribution]) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """Reads the files of an installed distribution, as its RECORD lists them, and hashes them. Nothing is imported.
 
 The hash is equal for two installs of the same wheel, wherever they are. So it leaves out what installers write
-themselves (`RECORD`, `INSTALLER`, `direct_url.json` …), compiled files in `__pycache__`, and what lies outside of the
-directory of the modules, such as scripts. A file that was added to a package of the distribution counts.
+themselves (`RECORD`, `INSTALLER`, `direct_url.json` …), compiled files, what lies outside of the directory of the
+modules, and scripts, also those in a `bin` next to the modules. A file that was added to a package counts.
 """
 
 import base64
@@ -148,12 +148,13 @@ def _counts(path: str) -> bool:
         return False
     if parts[0].endswith(_INFO):
         return parts[-1] not in _BY_INSTALLERS
+    # `pip install --target` puts scripts next to the modules; they differ between two installs.
     is_script = len(parts) == 2 and parts[0] in _SCRIPTS and not path.endswith(".py")
     return not is_script
 
 
 def _recorded(text: str) -> str:
-    """A hash of RECORD in hexadecimal; empty for another algorithm."""
+    """A hash of RECORD in hexadecimal; `unreadable` if it is none, empty for another algorithm."""
     kind, _, value = text.partition("=")
     try:
         return base64.urlsafe_b64decode(f"{value}===").hex() if kind == "sha256" else ""

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.canonical import data_digest
-from licet.core.decision.arguments import argument_denial
-from licet.core.decision.decide import tied, use_of
+from licet.core.decision.arguments import argument_denial, tied, use_of_argument
 from licet.declare.received import exact, received
 from licet.errors import Refused
 from licet.guard.registration import Registered, Rules
@@ -33,7 +32,7 @@ def known_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
         got = {name: received(call.arguments[one.parameters[name]]) for name in one.rules}
         for value in tied(one.rules, got):
             if value.scope == "fs:delete":
-                found[use_of(value, CapabilitySet(), call.session.gate.workdir)] = None
+                found[use_of_argument(value, CapabilitySet(), call.session.gate.workdir)] = None
     return tuple(found)
 
 

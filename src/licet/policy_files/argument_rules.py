@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from licet.core.algebra.domains import DOMAINS
-from licet.core.decision.decide import DESCENDS
+from licet.core.decision.arguments import DESCENDS
 from licet.core.origin import Origin, Problem
 from licet.policy_files.shapes import Located, did_you_mean
 

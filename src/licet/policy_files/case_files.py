@@ -89,7 +89,7 @@ def read_case_file(path: Path, problems: list[Problem]) -> CaseFile | None:
 
 
 def case_files(policy: Path) -> tuple[Path, ...]:
-    """The test files of the project that a policy is for, by name."""
+    """The test files of the policy's project, sorted by name."""
     folder = policy_root(policy) / POLICY_DIRECTORY / TESTS
     try:
         found = sorted(one for one in folder.iterdir() if one.suffix in SUFFIXES and one.is_file())

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from licet.core.decision.decide import Tied, tied
+from licet.core.decision.arguments import Tied, tied
 
 READ, WRITE = {"scope": "fs:read"}, {"scope": "fs:write"}
 

@@ -140,7 +140,7 @@ PLANTED = (
 @needs_walls
 def test_an_interactive_shell_works_in_the_project_and_plants_nothing(here: Path) -> None:
     subprocess.run(["git", "init", "-q"], check=True)
-    (here / ".env").write_text("KEY=1")
+    (here / ".env").write_text("KEY=1\n")
     assert init("--preset", "coding", "--agent", "coder").exit_code == 0
     before = {path: path.read_bytes() for path in (here / ".git").rglob("*") if path.is_file()}
     work = "echo a > a.txt && mv a.txt b.txt && git status --short b.txt && test -w b.txt && echo worked"
@@ -154,6 +154,7 @@ def test_an_interactive_shell_works_in_the_project_and_plants_nothing(here: Path
     os.close(near)
     assert b"\r\nworked\r\n" in said
     assert b"\nplanted\r\n" not in said
+    assert b"KEY=1" not in said
     assert {path: path.read_bytes() for path in (here / ".git").rglob("*") if path.is_file()} == before
 
 

@@ -1,14 +1,17 @@
 """Decides whether the arguments of a call keep the rules that a manifest has on them.
 
-Values with a `scope` must name what the call holds. `tied` and `use_of` in `decide.py` find these.
+Values with a `scope` must name what the call holds.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from licet.core.algebra.use import InvalidUse
+from msgspec import Struct
+
+from licet.core.algebra.domains import METHODS
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
 from licet.core.canonical import canonical_json
-from licet.core.decision.decide import tied, use_of
 from licet.core.decision.decision import Deny
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import MOST_OF_A_GROUND, Ground, Reason, Request
@@ -36,7 +39,7 @@ def argument_denial(
         return Deny(request, (ground, *_broken(request.tool, rules, check, arguments, origin)))
     for value in tied(rules, arguments):
         try:
-            use = use_of(value, reach.grant, workdir)
+            use = use_of_argument(value, reach.grant, workdir)
         except InvalidUse as invalid:
             return _denied(request, f"`{value.argument}`: {invalid}")
         if not reach.grant.has(use):
@@ -62,3 +65,60 @@ def _broken(
             text = f"a rule on `{name}`: {canonical_json(rule).decode()}"
             fix = f"change `args.{name}` of `{tool}`" + (f" in {origin.file}" if origin else "")
             yield Ground(_REASON, text[:MOST_OF_A_GROUND], origin, fix)
+
+
+# The JSON Schema keywords with the schemas of parts of a value. Other keywords only restrict the value itself.
+DESCENDS = ("items", "properties", "prefixItems")
+
+
+class Tied(Struct, frozen=True):
+    """A value in an argument that has a rule with `scope`: the value must be covered by the grant."""
+
+    argument: str
+    scope: str
+    value: Any
+
+
+def tied(rules: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[Tied]:
+    """Find every value in the arguments that has a rule with `scope`; missing and null values are skipped."""
+    for name, rule in rules.items():
+        if name in arguments:
+            yield from _walk(name, rule, arguments[name])
+
+
+def _walk(name: str, rule: Any, value: Any) -> Iterator[Tied]:
+    if not isinstance(rule, Mapping) or value is None:
+        return
+    if scope := rule.get("scope"):
+        for one in value if isinstance(value, list) else [value]:
+            yield Tied(name, scope, one)
+    if isinstance(value, list):
+        first = rule.get("prefixItems", [])
+        for place, one in enumerate(value):
+            yield from _walk(name, first[place] if place < len(first) else rule.get("items"), one)
+    if isinstance(value, Mapping):
+        for key, one in rule.get("properties", {}).items():
+            yield from _walk(name, one, value.get(key))
+
+
+def use_of_argument(one: Tied, grant: CapabilitySet, workdir: str) -> Use:
+    """The use that a value with a `scope` names; `InvalidUse` if it names none."""
+    if type(one.value) is not str:
+        raise InvalidUse(type(one.value).__name__, "text")
+    domain, _, action = one.scope.partition(":")
+    match domain:
+        case "fs":
+            return use_of_path(action, one.value, workdir)
+        case "network":
+            # A URL does not tell the method, so it is enough if the grant allows any method.
+            asked = [use_of_url(method, one.value) for method in METHODS]
+            # A refusal names a method that the call holds for other hosts, if there is one.
+            held = 0
+            for rule in grant.allow:
+                held |= rule.atoms if rule.domain == "network" else 0
+            likely = [use for use in asked if use.kind.atom & held]
+            return next(filter(grant.has, asked), (likely or asked)[0])
+        case "process":
+            return Use(f"process:exec:{one.value}")
+        case _:
+            return Use(f"{domain}:read:{one.value}")

@@ -5,15 +5,10 @@ The order of the checks is fixed: the tool itself, its uses, budgets, approvals.
 `tied` and `use_of` find the uses that are known before a call runs, from arguments that the manifest gives a `scope`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
 
-from msgspec import Struct
-
-from licet.core.algebra.domains import METHODS
-from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
+from licet.core.algebra.use import Use
 from licet.core.decision.budget import NOTHING, overspent, overspent_bundle, spent_of
 from licet.core.decision.consent import approval_origin, delete_ground, deletes_ground
 from licet.core.decision.decision import Allow, Ask, Decision, Deny
@@ -134,60 +129,3 @@ def _deletes_ask(request: Request, manifest: Manifest, reach: Reach, usage: Usag
             wanted = Approval(manifest.digest, request.tool, request.session, request.arguments, str(use))
             if wanted not in usage.approved:
                 yield wanted, delete_ground(reach, use), use
-
-
-# The JSON Schema keywords with the schemas of parts of a value. Other keywords only restrict the value itself.
-DESCENDS = ("items", "properties", "prefixItems")
-
-
-class Tied(Struct, frozen=True):
-    """A value in an argument that has a rule with `scope`: the value must be covered by the grant."""
-
-    argument: str
-    scope: str
-    value: Any
-
-
-def tied(rules: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[Tied]:
-    """Find every value in the arguments that has a rule with `scope`; missing and null values are skipped."""
-    for name, rule in rules.items():
-        if name in arguments:
-            yield from _walk(name, rule, arguments[name])
-
-
-def _walk(name: str, rule: Any, value: Any) -> Iterator[Tied]:
-    if not isinstance(rule, Mapping) or value is None:
-        return
-    if scope := rule.get("scope"):
-        for one in value if isinstance(value, list) else [value]:
-            yield Tied(name, scope, one)
-    if isinstance(value, list):
-        first = rule.get("prefixItems", [])
-        for place, one in enumerate(value):
-            yield from _walk(name, first[place] if place < len(first) else rule.get("items"), one)
-    if isinstance(value, Mapping):
-        for key, one in rule.get("properties", {}).items():
-            yield from _walk(name, one, value.get(key))
-
-
-def use_of(one: Tied, grant: CapabilitySet, workdir: str) -> Use:
-    """The use that a value with a `scope` names; `InvalidUse` if it names none."""
-    if type(one.value) is not str:
-        raise InvalidUse(type(one.value).__name__, "text")
-    domain, _, action = one.scope.partition(":")
-    match domain:
-        case "fs":
-            return use_of_path(action, one.value, workdir)
-        case "network":
-            # A URL does not tell the method, so it is enough if the grant allows any method.
-            asked = [use_of_url(method, one.value) for method in METHODS]
-            # A refusal names a method that the call holds for other hosts, if there is one.
-            held = 0
-            for rule in grant.allow:
-                held |= rule.atoms if rule.domain == "network" else 0
-            likely = [use for use in asked if use.kind.atom & held]
-            return next(filter(grant.has, asked), (likely or asked)[0])
-        case "process":
-            return Use(f"process:exec:{one.value}")
-        case _:
-            return Use(f"{domain}:read:{one.value}")

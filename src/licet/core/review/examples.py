@@ -15,8 +15,8 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import expand_rule
 from licet.core.algebra.use import InvalidUse, Use
-from licet.core.decision.arguments import ArgumentCheck, argument_denial
-from licet.core.decision.decide import decide, tied, use_of
+from licet.core.decision.arguments import ArgumentCheck, argument_denial, tied, use_of_argument
+from licet.core.decision.decide import decide
 from licet.core.decision.decision import Decision, Deny
 from licet.core.decision.foreseen import foreseen, unfit_grounds
 from licet.core.decision.reach import Reach, reach_of
@@ -48,7 +48,8 @@ class Case(Struct, frozen=True):
     def asked(self) -> str:
         """What the case asks: the tool, its arguments and the use."""
         given = "" if self.args is None else f" with {json.dumps(self.args)}"
-        return f"`{self.tool}`{given}{f' may {self.use}' if self.use else ' may be called' * (not given)}"
+        asks = f" may {self.use}" if self.use else "" if given else " may be called"
+        return f"`{self.tool}`{given}{asks}"
 
     @property
     def expected(self) -> str:
@@ -144,7 +145,7 @@ def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Prob
             denied = argument_denial(request, reach, rules, check, given, setting.workdir, admission.origin)
             if denied is not None:
                 return Outcome(case, denied, arguments=tuple(checked))
-            known += (use_of(value, reach.grant, setting.workdir) for value in tied(rules, given))
+            known += (use_of_argument(value, reach.grant, setting.workdir) for value in tied(rules, given))
         deletes = tuple(use for use in known if use.domain == "fs" and use.action == "delete")
         request = Request(case.tool, (*uses, *deletes))
         uses = (*uses, *known)

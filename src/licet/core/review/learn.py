@@ -152,7 +152,7 @@ class Learned(Struct, frozen=True):
 
     lines: tuple[Line, ...]
     effect: EffectClass  # the weakest class that permits all lines that are not sensitive
-    wanted: tuple[Use, ...]  # the uses that these lines cover
+    wanted: tuple[Use, ...]  # the uses that are not sensitive; the `allow` lines cover them
     left_out: tuple[LeftOut, ...]
     given: int  # uses that every program has
     refused: int

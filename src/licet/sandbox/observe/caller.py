@@ -145,7 +145,7 @@ class Caller:
         return self.through_links(FROM_HERE, os.path.join(entry.directory.path, target), links - 1)
 
     def _place(self, at: int, path: str) -> str | None:
-        """The path under which this process finds what the thread would."""
+        """A path that leads this process to what the path of the thread names; None for its standard streams."""
         start = "" if path.startswith("/") else f"{self._proc}/cwd" if at == FROM_HERE else f"{self._proc}/fd/{at}"
         plain = self._plain(start, path) if _OF_ITSELF.search(path) else ""
         if plain.startswith("/dev/"):

@@ -161,7 +161,7 @@ def _wait(command: int, children: int, control: socket.socket, near: socket.sock
                 os.read(children, 4096)
             while (ended := _reaped()) is not None:
                 if ended[0] == command:
-                    if near.fileno() >= 0 and not failed:  # what it said last is there before it ends
+                    if not failed:  # what it said last is there before it ends
                         failed = heard(near)[0]
                     return failed, ended[1]
 
@@ -203,8 +203,6 @@ def below(ancestor: int) -> list[int]:
                     state, parent = file.read().rpartition(b")")[2].split()[:2]
                 if state != b"Z":
                     children.setdefault(int(parent), []).append(int(name))
-                else:
-                    children.setdefault(int(parent), [])
     found, left = [], [ancestor]
     while left:
         more = children.get(left.pop(), [])

@@ -16,7 +16,7 @@ from licet.guard.ports import Http
 from licet.sandbox.observe.recorder import Process, Recorder
 from licet.sandbox.programs.proxy import Egress
 
-_MOST_REQUESTS = 1 << 40
+_NO_LIMIT = 1 << 40  # requests of one command
 _CLIENT: ContextVar[Process | None] = ContextVar("client", default=None)  # of the connection that a task serves
 
 
@@ -60,7 +60,7 @@ class RecordingProxy:
         if isinstance(event, CapabilityGranted):
             if self._recorder.request(process, event.capability):
                 self._flush_soon()
-        elif isinstance(event, CapabilityDenied):  # after it was granted: no such name, or no connection
+        elif isinstance(event, CapabilityDenied):  # everything is granted, so the name or the connection failed
             self._recorder.take_back(process, event.capability)
             if event.reason == "ADDRESS_NOT_ALLOWED":
                 self._recorder.note("metadata", event.capability)
@@ -77,11 +77,11 @@ class RecordingProxy:
 
 class _Egress(Egress):
     def __init__(self, grant: Grant, http: Http, client: Callable[[socket.socket], Process]) -> None:
-        super().__init__(grant, http, most_requests=_MOST_REQUESTS)
+        super().__init__(grant, http, most_requests=_NO_LIMIT)
         self._client = client
 
     async def _serve(self, end: socket.socket) -> None:
-        _CLIENT.set(self._client(end))  # each connection has a task, and each task a context
+        _CLIENT.set(self._client(end))  # asyncio serves each connection in a task with a context of its own
         await super()._serve(end)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.surfaces.cli.options import FILE, json_option
 from licet.surfaces.cli.output import coloured, fail, show, show_json
@@ -200,7 +201,7 @@ class _Runner:
 
 
 def _with_request(step: Step, request: str) -> Step:
-    return Step(step.about, tuple(request if word == "REQUEST" else word for word in step.words), step.expected)
+    return replace(step, words=tuple(request if word == "REQUEST" else word for word in step.words))
 
 
 def _change_one_byte(state: Path) -> None:

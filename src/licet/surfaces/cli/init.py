@@ -115,7 +115,7 @@ def command(
     manifest.
 
     With `--preset coding` it takes no files either, and writes a policy for `licet run -- AGENT`, where AGENT is a
-    coding agent such as `claude` or `codex`: this project, the agent's own settings, and the host of its model.
+    coding agent such as `claude` or `codex`: this project, and the host of the agent's model.
 
     With `--mcp` it takes no files. It finds the configurations of Claude Desktop and Code, Cursor, VS Code, Codex,
     Gemini and Zed, shows what it would change, and asks for each file: their MCP servers move into the policy, and

@@ -53,7 +53,7 @@ class Framework(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What is there."""
+    """What `look_around` found."""
 
     tools: dict[Path, int]  # files with tools, and how many each has
     clients: tuple[ClientServers, ...]

@@ -38,9 +38,8 @@ from licet.surfaces.cli.output import (
 from licet.surfaces.clients.files import Unusable, own_directory, replace_own, write_own
 from licet.surfaces.clients.kept import Keeper, undo
 from licet.surfaces.clients.known import places
-from licet.surfaces.clients.secret_lines import add_secrets, known_secrets
+from licet.surfaces.clients.secret_lines import SECRETS_FILE, add_secrets, known_secrets
 
-SECRETS_FILE = "mcp-secrets.env"
 _HIDDEN = "…"
 _VARIABLE = re.compile(r"\$\{[A-Za-z]+:[A-Za-z_][A-Za-z0-9_-]*\}|\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _WITH_VALUES = ("env", "headers", "http_headers")

@@ -19,20 +19,24 @@ PRESETS = ("coding",)
 
 
 class CodingAgent(Struct, frozen=True):
-    """A coding agent: its program, its name, the hosts of its model, and where it keeps its settings."""
+    """A coding agent: its program and name, the hosts and keys of its models, and where it keeps its settings."""
 
     program: str
     name: str
     hosts: tuple[str, ...]
+    keys: tuple[str, ...]  # environment variables
     settings: tuple[str, ...]
 
 
+_ANTHROPIC, _OPENAI = ("api.anthropic.com", "ANTHROPIC_API_KEY"), ("api.openai.com", "OPENAI_API_KEY")
+_GOOGLE = ("generativelanguage.googleapis.com", "GEMINI_API_KEY")
+_BOTH = tuple(zip(_ANTHROPIC, _OPENAI, strict=True))
 AGENTS = (
-    CodingAgent("claude", "Claude Code", ("api.anthropic.com",), ("~/.claude", "~/.claude.json")),
-    CodingAgent("codex", "Codex", ("api.openai.com",), ("~/.codex",)),
-    CodingAgent("gemini", "Gemini CLI", ("generativelanguage.googleapis.com",), ("~/.gemini",)),
-    CodingAgent("aider", "Aider", ("api.openai.com", "api.anthropic.com"), ("~/.aider",)),
-    CodingAgent("opencode", "OpenCode", ("api.anthropic.com", "api.openai.com"), ("~/.config/opencode",)),
+    CodingAgent("claude", "Claude Code", _ANTHROPIC[:1], _ANTHROPIC[1:], ("~/.claude", "~/.claude.json")),
+    CodingAgent("codex", "Codex", _OPENAI[:1], _OPENAI[1:], ("~/.codex",)),
+    CodingAgent("gemini", "Gemini CLI", _GOOGLE[:1], _GOOGLE[1:], ("~/.gemini",)),
+    CodingAgent("aider", "Aider", _BOTH[0], _BOTH[1], ("~/.aider",)),
+    CodingAgent("opencode", "OpenCode", _BOTH[0], _BOTH[1], ("~/.config/opencode",)),
 )
 _PROGRAMS = ("sh", "bash", "git", "python3", "node", "npm", "make")
 
@@ -102,6 +106,10 @@ _CLOSED = (
     (".idea", _CHANGES, "your editor starts what its settings name"),
     (".claude", _CHANGES, "hooks and commands of an agent that you start elsewhere"),
     (".cursor", _CHANGES, "servers and commands that your editor starts"),
+    (".codex", _CHANGES, "servers that an agent starts elsewhere"),
+    (".gemini", _CHANGES, "servers that an agent starts elsewhere"),
+    (".opencode", _CHANGES, "servers and commands of an agent that you start elsewhere"),
+    (".aider.conf.yml", _CHANGES, "it names commands"),
     (".mcp.json", _CHANGES, "servers that your clients start"),
 )
 
@@ -141,8 +149,7 @@ def _hosts(hosts: list[str]) -> Iterator[str]:
 
 
 def _variables(agents: list[CodingAgent]) -> Iterator[str]:
-    keys = {"api.anthropic.com": "ANTHROPIC_API_KEY", "api.openai.com": "OPENAI_API_KEY"}
-    wanted = sorted({keys[host] for agent in agents for host in agent.hosts if host in keys})
+    wanted = sorted({key for agent in agents for key in agent.keys})
     yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', 'NODE_USE_ENV_PROXY', *wanted])}]"
 
 

@@ -123,7 +123,8 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
         keys = "`max_side_effect_class: full`, `approvals: {delete: session}` and a `budget`"
         notes.append(f"it deleted or renamed files: where you allow that, the policy needs {keys}")
     if found.is_program and (missing := _uncreated(learned, manifest)):
-        listed = ", ".join(where.short(path) for path in missing[:_MOST_NAMED]) + " …" * (len(missing) > _MOST_NAMED)
+        listed = ", ".join(where.short(path) for path in missing[:_MOST_NAMED])
+        listed += " …" if len(missing) > _MOST_NAMED else ""
         why = "a program creates files only in directories that are there and that it may write"
         notes.append(f"{why}: make these first: {listed}")
     if text != before and found.target.with_name(LOCK_FILE).exists():

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from licet.assemble.recording import RECORDINGS
 from licet.assemble.state import state_directory
 from licet.core.algebra.scope import visible
 from licet.core.review.learn import Recorded
@@ -18,7 +19,6 @@ from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, po
 from licet.surfaces.cli.discovery import find_policy
 from licet.surfaces.cli.output import fail, show
 
-RECORDINGS = "recordings"
 _STEP = 20_000  # lines between two changes of the progress bar
 
 

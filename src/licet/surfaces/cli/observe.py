@@ -19,7 +19,6 @@ from licet.surfaces.clients.tokens import looks_secret, secret_word
 
 NOT_RUN = 125
 _LEAST_SECRET = 6  # characters; a shorter value is part of too many other words
-_SECRETS_FILE = "mcp-secrets.env"
 _REDACTED = "[redacted]"
 _MOST_SHOWN = 5
 
@@ -133,10 +132,10 @@ def _is_secret(name: str, value: str) -> bool:
 def _known_secrets() -> Mapping[str, str]:
     """The values in the secrets file of this directory."""
     from licet.surfaces.clients.files import Unusable
-    from licet.surfaces.clients.secret_lines import known_secrets
+    from licet.surfaces.clients.secret_lines import SECRETS_FILE, known_secrets
 
     try:
-        return known_secrets(state_directory(Path.cwd()) / _SECRETS_FILE)
+        return known_secrets(state_directory(Path.cwd()) / SECRETS_FILE)
     except (Unusable, NoHome):
         return {}
 

@@ -21,7 +21,7 @@ from licet.core.review.risk import Risk
 from licet.core.review.surface import Surface, kind_of
 from licet.core.review.tool_surface import ToolSurface
 from licet.core.review.workspace import Reached, reached_by, reached_in
-from licet.surfaces.cli.output import coloured
+from licet.surfaces.cli.output import coloured, counted
 from licet.surfaces.map.cards import ANY_COMMAND, DELETES, bundle_facts, spending
 
 Short = Callable[[str], str]
@@ -52,7 +52,8 @@ def print_tools(surfaces: Mapping[str, Surface], short: Short) -> None:
     console = _console()
     with console.capture() as drawn:
         for number, shown in enumerate(_riskiest_first(surfaces).values()):
-            console.print(*["", ""][: 2 * bool(number)], sep="\n", end="\n" if number else "")
+            if number:
+                console.print("\n")
             _print_agent(console, shown, short)
     _echo(console, drawn.get())
 
@@ -63,7 +64,7 @@ def print_agents(surfaces: Mapping[str, Surface], short: Short) -> None:
     for title, shown in _riskiest_first(surfaces).items():
         every = (*shown.tools, *filter(None, (shown.commands,)))
         held = reached_by((tool.name, tool.entries) for tool in every)
-        facts = [f"{sum(tool.reachable for tool in shown.tools)} tools", f"at most {shown.max_effect}"]
+        facts = [counted(sum(tool.reachable for tool in shown.tools), "tool"), f"at most {shown.max_effect}"]
         rows.append(
             (Text(f"{visible(shown.agent)}\n{visible(title)}"), _facts(shown.risk, facts), _listed(held, short))
         )

@@ -9,6 +9,8 @@ from licet.surfaces.clients.files import Unusable, own_directory, read_own, repl
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
+SECRETS_FILE = "mcp-secrets.env"  # in the state directory
+
 
 def secret_line(name: str, value: str) -> str | None:
     """The line for a value, None if the file has no spelling for it. It was read back, so it is right."""
