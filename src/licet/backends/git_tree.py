@@ -2,24 +2,32 @@
 
 Nothing is checked out. Only the name of the revision is resolved in the repository. Its objects are then read by way of
 an empty repository that borrows its object store, so neither hooks, filters, attributes nor the configuration of the
-repository count, and nothing is fetched. Links and submodules are left out: a link could lead anywhere.
+repository count, and nothing is fetched. Links and submodules are left out: a link could lead anywhere. A small
+repository can describe a tree with billions of files, so the list of them is read piece by piece, up to a limit.
 """
 
 import os
 import re
 import subprocess
+import tempfile
+import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import IO
 
 from msgspec import Struct
 
 from licet.backends.packages.clients import find_on_path
 from licet.core.algebra.scope import visible
 
-__all__ = ["GitError", "Revision", "export_revision", "find_revision"]
+__all__ = ["GitError", "LeftOut", "Revision", "export_revision", "find_revision"]
 
 _SUFFIXES = (".yaml", ".yml", ".json", ".py", ".lock")  # policy files, source of tools, licet.lock
 _MOST_FILES = 50_000
+_MOST_ENTRIES = 1_000_000  # files of any kind; the largest public repositories have about half of that
+_MOST_LISTED = 256 << 20  # bytes of their list
+_DEEPEST = 100  # directories around a file
+_LONGEST = 1 << 16  # bytes of a path
 _MOST_BYTES = 512 << 20
 _LARGEST = 8 << 20  # of one file; no policy and no source that licet reads is as large
 _SECONDS = 60
@@ -50,6 +58,22 @@ class Revision(Struct, frozen=True):
     top: Path  # the directory that the prefix is in
 
 
+class LeftOut(Struct, frozen=True):
+    """A file or a directory of a revision that was not written, and the reason."""
+
+    path: str
+    why: str  # completes the sentence that begins with the path
+
+    @property
+    def may_be_policy(self) -> bool:
+        """Whether it could be a policy file. Policy files are small, and a submodule is a directory."""
+        return self.why in (_LINK, _MISSING)
+
+
+_LINK, _SUBMODULE = "is a link, which is not followed", "is a submodule, which is not read"
+_MISSING, _LARGE = "is missing in this clone", f"has more than {_LARGEST >> 20} MiB"
+
+
 def find_revision(name: str, directory: Path) -> Revision | None:
     """The commit that a name means in the repository of a directory; None if there is no such commit or no git."""
     # A colon would name a file, or search; a leading dash would be an option.
@@ -64,23 +88,46 @@ def find_revision(name: str, directory: Path) -> Revision | None:
     return Revision(name, found.decode("ascii").strip(), Path(objects), prefix, Path(top))
 
 
-def export_revision(revision: Revision, directory: Path, below: str, target: Path) -> tuple[str, ...]:
-    """Write the files of a revision below a path to an empty directory; the paths that were left out are returned.
+def export_revision(revision: Revision, directory: Path, below: str, target: Path) -> tuple[LeftOut, ...]:
+    """Write the files of a revision below a path to an empty directory, and return what was left out.
 
-    `below` is a path inside the repository, empty for all of it. Files keep their paths inside the repository.
+    `below` is a path inside the repository, empty for all of it. Files keep their paths inside the repository. What is
+    left out may also be a directory around `below`.
     """
     store = _empty_repository(revision, directory)
-    entries = list(_listed(store, revision, below))
-    left_out = [path for mode, _, path in entries if mode in ("120000", "160000")]
-    wanted = [(blob, path) for mode, blob, path in entries if mode in ("100644", "100755") and path.endswith(_SUFFIXES)]
-    if len(wanted) > _MOST_FILES:
-        raise GitError(f"{revision.name} has {len(wanted)} policy and source files, expected at most {_MOST_FILES}")
+    left_out = list(_links_among(store, revision, _around(below)))
+    wanted: list[tuple[str, str]] = []
+    for mode, blob, path in _listed(store, revision, below):
+        if why := _why_unread(mode):
+            left_out.append(LeftOut(path, why))
+        elif path.lower().endswith(_SUFFIXES):
+            wanted.append((blob, path))
+        if max(len(wanted), len(left_out)) > _MOST_FILES:
+            raise GitError(f"it has more than {_MOST_FILES:,} policy and source files, or links")
     for (_, path), data in zip(wanted, _contents(store, [blob for blob, _ in wanted]), strict=True):
-        if data is None:
-            left_out.append(path)
+        if isinstance(data, str):
+            left_out.append(LeftOut(path, data))
         else:
-            _write(target, path, data, revision)
-    return tuple(left_out)
+            _write(target, path, data)
+    return tuple(dict.fromkeys(left_out))
+
+
+def _links_among(store: Path, revision: Revision, paths: Sequence[str]) -> Iterator[LeftOut]:
+    """Those of some paths that are links or submodules."""
+    if paths:
+        entries = _listed(store, revision, *paths, deep=False)
+        yield from (LeftOut(path, why) for mode, _, path in entries if path in paths and (why := _why_unread(mode)))
+
+
+def _around(path: str) -> list[str]:
+    """A path and all directories around it."""
+    parts = path.split("/") if path else []
+    return ["/".join(parts[:number]) for number in range(1, len(parts) + 1)]
+
+
+def _why_unread(mode: str) -> str:
+    # Trees of old versions of git have modes such as 100664.
+    return "" if mode.startswith(("100", "040")) else _LINK if mode == "120000" else _SUBMODULE
 
 
 def _empty_repository(revision: Revision, directory: Path) -> Path:
@@ -100,19 +147,20 @@ def _empty_repository(revision: Revision, directory: Path) -> Path:
     return store
 
 
-def _listed(store: Path, revision: Revision, below: str) -> Iterator[tuple[str, str, str]]:
-    """The mode, the object and the path of each entry below a path."""
-    words = ["ls-tree", "-r", "-z", "--full-tree", revision.commit]
-    if below:
-        words += ["--", below]
-    for line in _git(words, store, own=True).split(b"\0")[:-1]:
+def _listed(store: Path, revision: Revision, *below: str, deep: bool = True) -> Iterator[tuple[str, str, str]]:
+    """The mode, the object and the path of each entry below a path, or of some paths themselves."""
+    paths = [path for path in below if path]
+    words = ["ls-tree", "-z", "--full-tree", "-r" if deep else "-t", revision.commit, "--", *paths]
+    for number, line in enumerate(_git_lines(words, store)):
+        if number >= _MOST_ENTRIES:
+            raise GitError(f"it has more than {_MOST_ENTRIES:,} files")
         about, _, path = line.partition(b"\t")
         mode, _, blob = about.decode("ascii").split(" ")
         yield mode, blob, path.decode("utf-8", "surrogateescape")
 
 
-def _contents(store: Path, blobs: Sequence[str]) -> Iterator[bytes | None]:
-    """The bytes of each object, unchanged; None for one that is too large or missing."""
+def _contents(store: Path, blobs: Sequence[str]) -> Iterator[bytes | str]:
+    """The bytes of each object, unchanged; the reason for one that is left out."""
     sizes = _git(("cat-file", "--batch-check"), store, own=True, text="".join(f"{blob}\n" for blob in blobs))
     lines = [line.split(" ") for line in sizes.decode("ascii").splitlines()]
     small = [len(words) == 3 and words[1] == "blob" and int(words[2]) <= _LARGEST for words in lines]
@@ -122,41 +170,36 @@ def _contents(store: Path, blobs: Sequence[str]) -> Iterator[bytes | None]:
     data, place = _git(("cat-file", "--batch"), store, own=True, text=asked), 0
     for fits, words in zip(small, lines, strict=True):
         if not fits:
-            yield None
+            yield _LARGE if words[1:2] == ["blob"] else _MISSING
             continue
         start = data.index(b"\n", place) + 1
         yield data[start : start + int(words[2])]
         place = start + int(words[2]) + 1
 
 
-def _write(target: Path, path: str, data: bytes, revision: Revision) -> None:
-    parts = PurePosixPath(path).parts
+def _write(target: Path, path: str, data: bytes) -> None:
+    parts = path.split("/")
     # A tree that git itself did not write may have such names.
-    if path.startswith("/") or not parts or {"..", ".", ""} & set(path.split("/")) or "\\" in path:
-        raise GitError(f"{revision.name} has a file called {visible(path)}, which is no path below its root")
+    if {"..", ".", ""} & set(parts) or "\\" in path:
+        raise GitError(f"it has a file called {visible(path)}, which is no path below its root")
+    if len(parts) > _DEEPEST:
+        raise GitError(f"it has a file below more than {_DEEPEST} directories: {visible(path[:80])} …")
     place = target.joinpath(*parts)
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
     except OSError as error:
-        raise GitError(f"{revision.name}: {visible(path)} cannot be written: {error.strerror}") from None
+        raise GitError(f"{visible(path)} cannot be written: {error.strerror}") from None
     with os.fdopen(number, "wb") as file:
         file.write(data)
 
 
 def _git(words: Sequence[str], directory: Path, *, own: bool = False, text: str = "") -> bytes:
     """Run git in a directory; `own` says that it is the empty repository, for which no configuration counts."""
-    program = find_on_path("git")
-    if program is None:
-        raise GitError("git is not installed")
-    environment = {name: value for name, value in os.environ.items() if not _LEFT_OUT.fullmatch(name)} | _SAFE
-    flags = ["--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"]
-    if own:
-        environment |= {"GIT_DIR": str(directory), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-        environment = {name: value for name, value in environment.items() if not name.startswith("GIT_CONFIG_COUNT")}
+    command, environment = _command(words, directory, own=own)
     try:
         done = subprocess.run(  # noqa: S603 - git, and words that are options of ours, object names or paths after `--`
-            [program, *flags, *words],
+            command,
             cwd=directory,
             env=environment,
             input=text.encode("ascii"),
@@ -167,6 +210,63 @@ def _git(words: Sequence[str], directory: Path, *, own: bool = False, text: str 
     except (OSError, subprocess.TimeoutExpired) as error:
         raise GitError(f"git cannot be run: {error}") from None
     if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise GitError(f"git failed: {visible(lines[-1]) if lines else done.returncode}")
+        raise GitError(_failure(done.stderr, done.returncode))
     return done.stdout
+
+
+def _git_lines(words: Sequence[str], store: Path) -> Iterator[bytes]:
+    """The lines that git prints in the empty repository, each ended by a NUL. git is stopped when nobody reads on."""
+    command, environment = _command(words, store, own=True)
+    with tempfile.TemporaryFile() as said:
+        try:
+            git = subprocess.Popen(  # noqa: S603 - as above
+                command, cwd=store, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
+            )
+        except OSError as error:
+            raise GitError(f"git cannot be run: {error}") from None
+        timer = threading.Timer(_SECONDS, git.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            assert git.stdout is not None  # noqa: S101 - it is a pipe
+            yield from _pieces(git.stdout)
+            code = git.wait()
+        finally:
+            out_of_time = not timer.is_alive()
+            timer.cancel()
+            git.kill()
+            git.wait()
+            git.stdout and git.stdout.close()
+        if code:
+            said.seek(0)
+            raise GitError(f"git took more than {_SECONDS} s" if out_of_time else _failure(said.read(1 << 16), code))
+
+
+def _pieces(pipe: IO[bytes]) -> Iterator[bytes]:
+    rest, count = b"", 0
+    while data := pipe.read(1 << 16):
+        count += len(data)
+        if count > _MOST_LISTED:
+            raise GitError(f"the list of its files has more than {_MOST_LISTED >> 20} MiB")
+        *lines, rest = (rest + data).split(b"\0")
+        if len(rest) > _LONGEST:
+            raise GitError("it has a file with a name that no system accepts")
+        yield from lines
+
+
+def _command(words: Sequence[str], directory: Path, *, own: bool) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment of git."""
+    program = find_on_path("git")
+    if program is None:
+        raise GitError("git is not installed")
+    environment = {name: value for name, value in os.environ.items() if not _LEFT_OUT.fullmatch(name)} | _SAFE
+    flags = ["--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"]
+    if own:
+        environment |= {"GIT_DIR": str(directory), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+        environment = {name: value for name, value in environment.items() if not name.startswith("GIT_CONFIG_COUNT")}
+    return [program, *flags, *words], environment
+
+
+def _failure(said: bytes, code: int) -> str:
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return f"git failed: {visible(lines[-1]) if lines else code}"

@@ -5,12 +5,15 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from licet.backends import git_tree
 from licet.surfaces.cli.app import licet
 
 SHARED = """tools:
@@ -202,42 +205,155 @@ def test_a_missing_object_of_a_partial_clone_is_not_fetched(here: Path, tmp_path
     git("config", "extensions.partialClone", "origin")
     result = run("diff", "HEAD~1", "HEAD", "one.yaml")
     assert not ran.exists()
-    assert "one.yaml" in result.stderr
+    assert (result.exit_code, "HEAD:one.yaml is missing in this clone" in result.stderr) == (1, True)
 
 
 def test_links_and_submodules_are_left_out(here: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.yaml"
     secret.write_text(AGENT % ("stolen", "look", "a.example"))
-    Path("link.yaml").symlink_to(secret)
-    Path("one.yaml").unlink()
-    Path("one.yaml").symlink_to(secret)
+    Path("sub").mkdir()
+    Path("sub/link.yaml").symlink_to(secret)
+    Path("link.py").symlink_to(secret)
     git("add", ".")
     git("update-index", "--add", "--cacheinfo", f"160000,{git('rev-parse', 'HEAD')},sub.yaml")
     git("commit", "-qm", "links")
-    direct = run("diff", "HEAD", "one.yaml")
-    assert (direct.exit_code, "is a link in HEAD, and is not followed" in direct.stderr) == (1, True)
-    all_of_it = run("diff", "HEAD~1", "HEAD")
-    assert "links and large files of HEAD are left out: link.yaml, one.yaml, sub.yaml" in all_of_it.stderr
-    assert "stolen" not in all_of_it.output
+    result = run("diff", "HEAD~1", "HEAD")
+    assert "links and large files of HEAD are left out: link.py, sub.yaml, sub/link.yaml" in result.stderr
+    assert (result.exit_code, "stolen" not in result.output) == (0, True)
+
+
+def linked(name: str, target: str) -> None:
+    """Replace a file or a directory by a link."""
+    place = Path(name)
+    shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+    place.symlink_to(target)
+
+
+def as_submodule(name: str) -> None:
+    shutil.rmtree(name)
+    Path(name).mkdir()
+    git("rm", "-rq", "--cached", name)
+    git("update-index", "--add", "--cacheinfo", f"160000,{git('rev-parse', 'HEAD')},{name}")
+
+
+# A change that makes git revisions incomplete: what is done, what is compared, what the error names.
+NEEDED: dict[str, tuple[Callable[[], object], tuple[str, ...], str]] = {
+    "a policy": (lambda: linked("one.yaml", "conf/one.yaml"), (), "HEAD:one.yaml is a link"),
+    "the named policy": (lambda: linked("one.yaml", "conf/one.yaml"), ("one.yaml",), "one.yaml is a link"),
+    "a policy that is new": (lambda: linked("new.yaml", "conf/one.yaml"), (), "new.yaml is a link"),
+    "a workspace": (lambda: linked("licet.yaml", "conf/licet.yaml"), (), "licet.yaml is a link"),
+    "a workspace of a named policy": (lambda: linked("licet.yaml", "x"), ("one.yaml",), "licet.yaml is a link"),
+    "a lock": (lambda: linked("licet.lock", "conf/licet.lock"), ("one.yaml",), "licet.lock is a link"),
+    "a policy directory": (lambda: linked(".licet", "conf"), (), ".licet is a link"),
+    "a policy directory of a named policy": (lambda: linked(".licet", "conf"), ("one.yaml",), ".licet is a link"),
+    "a policy directory as submodule": (lambda: as_submodule(".licet"), (), ".licet is a submodule"),
+    "a directory around": (lambda: linked("deep", "conf"), ("deep/down",), "deep is a link"),
+    "a directory around a named policy": (
+        lambda: linked("deep/down", "../conf"),
+        ("deep/down/one.yaml",),
+        "deep/down is a link",
+    ),
+    "a source": (lambda: linked("made/tools.py", "x.py"), ("made",), "made/tools.py"),
+    "a second source": (lambda: linked("made/src", "../conf"), ("made/agent.yaml",), "made/src is a link"),
+    "a large workspace": (
+        lambda: Path("licet.yaml").write_text(f"#{' ' * (8 << 20)}\n{SHARED}"),
+        ("one.yaml",),
+        "licet.yaml has more than 8 MiB",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "words", "text"), NEEDED.values(), ids=list(NEEDED))
+@pytest.mark.sampled(6)
+def test_nothing_is_compared_without_a_file_that_a_policy_needs(
+    change: Callable[[], object], words: tuple[str, ...], text: str
+) -> None:
+    for folder in (".licet", "conf", "deep/down"):
+        Path(folder).mkdir(parents=True)
+        Path(folder, "licet.yaml").write_text(SHARED)
+        shutil.copy("one.yaml", f"{folder}/one.yaml")
+    Path("made").mkdir()
+    Path("made/tools.py").write_text('from licet import tool\n\n@tool(needs=["fs:read:/a"])\ndef scan(ctx): ...\n')
+    Path("made/agent.yaml").write_text("agent: a\ntools: {scan: {from: 'tools:scan'}}\ncapabilities: {tools: [scan]}\n")
+    git("add", ".")
+    git("commit", "-qm", "before")
+    change()
+    git("add", ".")
+    git("commit", "-qm", "after")
+    result = run("diff", "HEAD~1", "HEAD", *words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert text in result.stderr
+
+
+def test_a_policy_is_found_by_its_path_and_not_by_the_links_of_the_working_tree() -> None:
+    Path("conf").mkdir()
+    Path("conf/licet.yaml").write_text(AGENT % ("wide", "look", "'*'") + SHARED)
+    Path(".licet").mkdir()
+    Path(".licet/licet.yaml").write_text(AGENT % ("one", "look", "a.example") + SHARED)
+    git("add", ".")
+    git("commit", "-qm", "before")
+    linked(".licet", "conf")
+    git("add", ".")
+    git("commit", "-qm", "after")
+    result = run("diff", "HEAD~1", "HEAD", ".licet/licet.yaml")
+    assert (result.exit_code, "HEAD:.licet is a link" in result.stderr) == (1, True)
+    assert "+ look: network:read:*" in run("diff", "HEAD~1", ".licet/licet.yaml").stdout
+
+
+def tree(*entries: tuple[str, str, str]) -> str:
+    """Write a tree that git itself would not write; each entry is a mode, a name and an object."""
+    data = b"".join(f"{mode} {name}\0".encode() + bytes.fromhex(one) for mode, name, one in entries)
+    words = ["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"]
+    return subprocess.run(words, input=data, capture_output=True, check=True).stdout.decode().strip()
+
+
+def bomb(levels: int, width: int) -> str:
+    inner = tree(("100644", "a.txt", git("hash-object", "-w", "one.yaml")))
+    for _ in range(levels):
+        inner = tree(*(("40000", f"d{number}", inner) for number in range(width)))
+    return inner
+
+
+def deep(levels: int) -> str:
+    inner = tree(("100644", "a.py", git("hash-object", "-w", "one.yaml")))
+    for _ in range(levels):
+        inner = tree(("40000", "d", inner))
+    return inner
+
+
+# A tree that costs too much: how it is made, the limits for the test, and the message.
+TOO_MUCH: dict[str, tuple[Callable[[], str], dict[str, int], str]] = {
+    "a tree of many trees": (lambda: bomb(10, 10), {"_MOST_ENTRIES": 5000}, "has more than 5,000 files"),
+    "a long list": (lambda: bomb(10, 10), {"_MOST_LISTED": 1 << 20}, "the list of its files has more than 1 MiB"),
+    "many policies": (lambda: deep(2), {"_MOST_FILES": 0}, "has more than 0 policy and source files"),
+    "much content": (lambda: deep(2), {"_MOST_BYTES": 1}, "the policy and source files have more than"),
+    "many directories": (lambda: deep(150), {}, "below more than 100 directories"),
+    "a long name": (lambda: tree(("100644", "a" * 200_000, "0" * 40)), {}, "a name that no system accepts"),
+    "a missing tree": (lambda: tree(("40000", "d", "1" * 40)), {}, "git failed"),
+}
+
+
+@pytest.mark.parametrize(("make", "limits", "text"), TOO_MUCH.values(), ids=list(TOO_MUCH))
+@pytest.mark.sampled(3)
+def test_a_tree_that_costs_too_much_is_refused_and_nothing_stays_behind(
+    make: Callable[[], str],
+    limits: dict[str, int],
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(private))
+    for name, limit in limits.items():
+        monkeypatch.setattr(git_tree, name, limit)
+    result = run("diff", git("commit-tree", "-m", "bomb", make()))
+    assert (result.exit_code, text in result.stderr, list(private.iterdir())) == (1, True, []), result.output
 
 
 def test_a_tree_that_leads_out_is_refused(here: Path, tmp_path: Path) -> None:
-    blob = git("hash-object", "-w", "one.yaml")
-    entry = b"100644 evil.yaml\0" + bytes.fromhex(blob)
-    up = subprocess.run(
-        ["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"],
-        input=entry,
-        capture_output=True,
-        check=True,
-    )
-    outer = b"40000 ..\0" + bytes.fromhex(up.stdout.decode().strip())
-    top = subprocess.run(
-        ["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"],
-        input=outer,
-        capture_output=True,
-        check=True,
-    )
-    commit = git("commit-tree", "-m", "evil", top.stdout.decode().strip())
+    evil = tree(("100644", "evil.yaml", git("hash-object", "-w", "one.yaml")))
+    commit = git("commit-tree", "-m", "evil", tree(("40000", "..", evil)))
     result = run("diff", commit)
     assert result.exit_code == 1
     assert "which is no path below its root" in result.stderr

@@ -257,6 +257,12 @@ def shown_file(path: Path) -> str:
     return path.relative_to(_INSTALLED).as_posix() if path.is_relative_to(_INSTALLED / "licet") else str(path)
 
 
+def source_candidates(reference: str, root: Path) -> Iterator[Path]:
+    """The files in which the module of `pkg.mod:func` may be, below the root of a policy."""
+    parts = _REFERENCE.fullmatch(reference) if len(reference) <= LONGEST_REFERENCE else None
+    return _candidates(root, parts[1]) if parts else iter(())
+
+
 def _candidates(root: Path, dotted: str) -> Iterator[Path]:
     # The dotted name is made of identifiers, so no part of it can be `..` or hold a slash.
     for base in code_directories(str(root)):

@@ -4,20 +4,19 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import click
 from msgspec import Struct
 
-from licet.backends.git_tree import GitError, Revision, export_revision, find_revision
+from licet.backends.git_tree import GitError, LeftOut, Revision, export_revision, find_revision
 from licet.core.policy.manifest import Manifest
 from licet.policy_files.load import is_agent_policy, read_policy
-from licet.policy_files.policy_paths import POLICY_DIRECTORY, SUFFIXES, PolicyDetector, workspace_root
+from licet.policy_files.policy_paths import POLICY_DIRECTORY, SUFFIXES, WORKSPACE_FILE, PolicyDetector, workspace_root
 from licet.surfaces.cli.discovery import named_or_found
+from licet.surfaces.cli.left_out import needed_at, note_left_out, refuse_left_out
 from licet.surfaces.cli.options import FILE, PLACES, Setting, read_sound
 from licet.surfaces.cli.output import show
-
-_MOST_LEFT_OUT = 5  # links and submodules that a note lists
 
 
 def manifests_in(directory: Path) -> tuple[Path, ...]:
@@ -46,6 +45,7 @@ class Version(Struct, frozen=True):
     agents: dict[str, Manifest]
     prefix: str = ""  # the private directory that its files were written to
     title: str = ""  # what to write for that, such as `HEAD~1:`
+    left_out: tuple[LeftOut, ...] = ()
 
     def worded(self, text: str) -> str:
         """A text with the places of this version as a reader knows them."""
@@ -84,6 +84,7 @@ def compared_versions(words: Sequence[str], settings: tuple[Setting, Setting], a
         ]
         if len(sides) == 1:
             sides.append(_of_path(path, settings[1], as_json))
+        _refuse_left_out(sides, revisions, path)
         if not any(side.agents for side in sides):
             raise click.UsageError(f"there is no manifest of an agent at {files[0] if files else 'this place'}")
         yield Compared(*sides)
@@ -136,32 +137,53 @@ def _of_path(path: Path, setting: Setting, as_json: bool, key: str = "") -> Vers
 
 def _of_revision(revision: Revision, path: Path, folder: Path, setting: Setting, as_json: bool) -> Version:
     """The same path in a revision, whose files are written to a private directory."""
-    top, place = Path(os.path.realpath(revision.top)), Path(os.path.realpath(path.parent), path.name)
-    if not place.is_relative_to(top):
-        raise click.UsageError(f"`{path}` is not in the repository of {revision.name}")
-    inside = place.relative_to(top)
-    root = workspace_root(inside.parent) if path.suffix.lower() in SUFFIXES and not path.is_dir() else inside
+    inside = _inside(path, revision)
+    root = workspace_root(inside.parent) if _is_file(path) else inside
     everything = root == Path() or setting.workspace or setting.personality
     target = folder / "files"
     target.mkdir(mode=0o700, parents=True)
     try:
-        left_out = export_revision(revision, folder, "" if everything else f"{root.as_posix()}/", target)
+        left_out = export_revision(revision, folder, "" if everything else root.as_posix(), target)
     except GitError as wrong:
         raise click.ClickException(f"{revision.name} cannot be read: {wrong}") from None
-    if inside.as_posix() in left_out:
-        raise click.ClickException(f"{inside} is a link in {revision.name}, and is not followed")
-    if policies := [one for one in left_out if one.endswith((*SUFFIXES, ".py"))]:
-        listed = ", ".join(policies[:_MOST_LEFT_OUT]) + (" …" if policies[_MOST_LEFT_OUT:] else "")
-        show(f"licet: links and large files of {revision.name} are left out: {listed}", err=True, colour="yellow")
+    note_left_out(revision.name, left_out)
     here, meta = f"{target}{os.sep}", click.get_current_context().meta
     meta[PLACES] = here, f"{revision.name}:"
-    moved = Setting(_moved(setting.workspace, top, target), _moved(setting.personality, top, target), setting.workdir)
+    workspace, personality = (_moved(one, revision, target) for one in (setting.workspace, setting.personality))
+    moved = Setting(workspace, personality, setting.workdir)
     found = _of_path(target / inside, moved, as_json, str(path))
     del meta[PLACES]
-    return Version(found.agents, here, f"{revision.name}:")
+    return Version(found.agents, here, f"{revision.name}:", left_out)
 
 
-def _moved(path: Path | None, top: Path, target: Path) -> Path | None:
+def _is_file(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and not path.is_dir()
+
+
+def _inside(path: Path, revision: Revision) -> Path:
+    """A path as seen from the top of a repository. Links are not followed: a revision may have other ones."""
+    named, top = Path(os.path.abspath(path)), os.path.realpath(revision.top)
+    for above in (*reversed(named.parents), named):
+        if os.path.realpath(above) == top:
+            return named.relative_to(above)
+    raise click.UsageError(f"`{path}` is not in the repository of {revision.name}")
+
+
+def _refuse_left_out(sides: Sequence[Version], revisions: Sequence[Revision], path: Path) -> None:
+    """End the command if something was left out that a policy of either version needs."""
+    inside = PurePosixPath(_inside(path, revisions[0]).as_posix())
+    needed = set(needed_at(inside if _is_file(path) else inside / WORKSPACE_FILE))
+    for side in sides:
+        for key, manifest in side.agents.items():
+            needed.update(needed_at(inside if _is_file(path) else inside / key, manifest))
+    folder = None if _is_file(path) else str(inside)
+    for revision, side in zip(revisions, sides, strict=False):
+        refuse_left_out(revision.name, side.left_out, needed, folder)
+
+
+def _moved(path: Path | None, revision: Revision, target: Path) -> Path | None:
     """The same file in a revision, if it is in the repository."""
-    place = Path(os.path.realpath(path)) if path is not None else None
-    return target / place.relative_to(top) if place is not None and place.is_relative_to(top) else path
+    try:
+        return None if path is None else target / _inside(path, revision)
+    except click.UsageError:
+        return path
