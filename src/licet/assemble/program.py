@@ -11,7 +11,7 @@ from licet.assemble.parts import LocalParts
 from licet.backends.http import HttpClient
 from licet.core.algebra.scope import inside
 from licet.core.decision.reach import Reach
-from licet.core.policy.commands import COMMAND_NEEDS, admit_commands
+from licet.core.policy.commands import COMMAND_NEEDS, PROGRAM, admit_commands
 from licet.core.policy.effects import Level
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
@@ -26,7 +26,6 @@ from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.walls import ProgramWalls
 
-_NAME = "run"
 _FOR_EVER = 10 * 365 * 86_400  # seconds
 _SCHEMA = {
     "additionalProperties": False,
@@ -71,8 +70,8 @@ def program_gate(
         limits = {**policy.limits, "wall_seconds": _FOR_EVER}
         policy = replace(policy, limits=limits, loaded=policy.loaded or policy)
     if name is None:
-        policy = admit_commands(policy, _NAME)
-        spec = tool(needs=COMMAND_NEEDS, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program).spec
+        policy = admit_commands(policy, PROGRAM)
+        spec = tool(needs=COMMAND_NEEDS, name=PROGRAM, effect=policy.max_effect, sandbox="isolated")(_program).spec
         # a refusal points to the manifest, which is all that its reviewer reads
         spec = replace(spec, origin=policy.origin)
     else:

@@ -376,3 +376,32 @@ def test_explain_says_whether_a_tool_ran_before_its_approval_was_missing(
     }
     told = "  it ran        until there; called again, it runs from the start"
     assert (told in explanation(entry)) is began
+
+
+COMMANDS = """agent: a
+capabilities:
+  fs_reach: {read: ["${workdir}/data"]}
+  secrets: [KEY]
+  process: {allowed_binaries: [ls]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "code", "first"),
+    [
+        ("process:exec:ls", 0, "allowed: `licet run` may process:exec:ls"),
+        ("process:exec:cat", 1, "denied: `licet run` may not process:exec:cat"),
+        ("${workdir}/data/a", 0, "allowed: `licet run` may fs:read:{here}/data/a"),
+        ("secret:read:KEY", 2, ""),
+    ],
+)
+def test_any_command_of_run_is_explained(use: str, code: int, first: str, here: Path) -> None:
+    Path("m.yaml").write_text(COMMANDS)
+    result = run("m.yaml", "run", use)
+    assert (result.exit_code, result.stdout.partition("\n")[0]) == (code, first.format(here=here))
+    assert "is not known" not in result.output
+
+
+def test_a_tool_that_is_called_run_is_explained_as_itself() -> None:
+    Path("m.yaml").write_text(MANIFEST.replace("closed", "run"))
+    assert run("m.yaml", "run", "process:exec:ls").stdout.startswith("denied: `run` may not be called")

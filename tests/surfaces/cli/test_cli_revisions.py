@@ -392,10 +392,37 @@ def test_other_rows(by: str, first: str) -> None:
     assert re.sub(" +", " ", lines[2]).startswith(re.sub(" +", " ", first))
 
 
-@pytest.mark.parametrize(("fail_on", "code"), [("none", 0), ("risk:medium", 1), ("risk:high", 0)])
-@pytest.mark.sampled(2)
-def test_a_surface_fails_on_a_risk(fail_on: str, code: int) -> None:
-    assert run("surface", ".", "--fail-on", fail_on).exit_code == code
+FAILED = "licet: --fail-on "
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("surface", ".", "--fail-on", "none"), []),
+        (("surface", ".", "--fail-on", "risk:high"), []),
+        (("surface", ".", "--fail-on", "risk:medium"), ["risk:medium: two.yaml: put (medium risk: writes files)"]),
+        (
+            ("surface", "one.yaml", "--json", "--fail-on", "risk:low"),
+            ["risk:low: one.yaml: look (low risk: reads from the network)"],
+        ),
+        (
+            ("diff", "HEAD~1", "HEAD", "one.yaml", "--fail-on", "risk:low"),
+            ["risk:low: one.yaml: look: network:read:b.example (low risk: reads from the network)"],
+        ),
+        (("diff", "HEAD~1", "HEAD", "one.yaml", "--fail-on", "risk:high"), []),
+        (("diff", "HEAD~1", "HEAD", "one.yaml", "--github"), ["grown: one.yaml: 1 grown"]),
+        (("diff", "HEAD", "HEAD~1", "one.yaml", "--github"), []),
+        (
+            ("diff", "HEAD", "HEAD~1", "one.yaml", "--github", "--fail-on", "changed"),
+            ["changed: one.yaml: 1 difference"],
+        ),
+    ],
+)
+@pytest.mark.sampled(4)
+def test_a_command_that_fails_on_a_risk_says_why(words: tuple[str, ...], said: list[str]) -> None:
+    result = run(*words)
+    assert [line for line in result.stderr.splitlines() if FAILED in line] == [f"{FAILED}{line}" for line in said]
+    assert result.exit_code == bool(said)
 
 
 def test_a_directory_without_agents_and_a_map_of_two_are_refused(tmp_path: Path) -> None:

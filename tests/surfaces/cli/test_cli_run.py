@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import warm
 from attacks.walled_programs import needs_namespaces, needs_walls
 from licet.backends.http_memory import Answer
 from licet.backends.ledger.reader import LedgerReader
 from licet.errors import LicetError
+from licet.surfaces.cli.app import licet as program
 from loopback import serving
 from pins import trust
 from surfaces.messages import message
@@ -327,3 +329,14 @@ def test_the_process_waits_for_threads_and_exit_handlers(entry: str) -> None:
     assert "No such option" in ended.stderr
     *before, last = ended.stdout.splitlines()
     assert (ended.returncode, set(before), last) == (2, {"thread", "after it"}, "at the end")
+
+
+def test_the_receipt_of_a_refused_command_leads_to_its_explanation(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+    monkeypatch.setenv("XDG_STATE_HOME", str(desk / "state"))
+    (desk / "other.yaml").write_text("agent: other\ncapabilities: {tools: []}\n")
+    said = json.loads(licet(desk, "agent.yaml", "--json", "--", "ls").stderr)
+    told = CliRunner().invoke(program, ["explain", said["receipt"]]).stdout
+    way = re.search("see `licet explain (agent.yaml run process:exec:ls)`", told)
+    assert way is not None, told
+    assert "add `ls` under" in CliRunner().invoke(program, ["explain", *way[1].split()]).stdout

@@ -9,7 +9,9 @@ from licet.core.policy.terms import Admission
 from licet.core.policy.tool import ToolSpec
 
 COMMANDS = "licet run"  # no tool can have this name, since names have no spaces
+PROGRAM = "run"  # what receipts call it
 COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
+COMMAND_DOMAINS = tuple(need.partition(":")[0] for need in COMMAND_NEEDS)
 
 
 def admit_commands(manifest: Manifest, name: str = COMMANDS) -> Manifest:

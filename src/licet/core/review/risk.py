@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
+from licet.core.review.sensitive import holds_keys
 from licet.core.review.wide import is_wide
 
 RISK_LEVELS = ("critical", "high", "medium", "low", "none")  # riskiest first
@@ -44,17 +45,22 @@ NETWORK_WRITE = Risk("network_write", "medium", "writes to the network")
 PROGRAM = Risk("program", "medium", "starts programs")
 FILE_WRITE = Risk("file_write", "medium", "writes files")
 SECRET = Risk("secret", "medium", "reads secrets")
+KEY_FILE = Risk("key_file", "medium", "reads files that hold keys or secrets")
 CHECKS = Risk("checks", "medium", "is checked less")
 NETWORK_READ = Risk("network_read", "low", "reads from the network")
 FILE_READ = Risk("file_read", "low", "reads files")
 OTHER = Risk("other", "low", "uses variables, storage, tools or connectors")
 NOTHING = Risk("nothing", "none", "reaches nothing")
 RISKS = (
-    *(NATIVE, EVERYTHING, DELETE, SECRET_NETWORK, NETWORK_WRITE, PROGRAM, FILE_WRITE, SECRET, CHECKS),
+    *(NATIVE, EVERYTHING, DELETE, SECRET_NETWORK, NETWORK_WRITE, PROGRAM, FILE_WRITE, SECRET, KEY_FILE, CHECKS),
     *(NETWORK_READ, FILE_READ, OTHER, NOTHING),
 )
 
-_FILE_DELETE, _FILE_WRITE = Capability("fs:delete:*").atoms, Capability("fs:write:*").atoms
+_FILE_READ, _FILE_DELETE, _FILE_WRITE = (
+    Capability("fs:read:*").atoms,
+    Capability("fs:delete:*").atoms,
+    Capability("fs:write:*").atoms,
+)
 # licet does not see what a plain connection or an unknown method does, so both count as writes.
 _NETWORK_WRITE = sum(Capability(f"network:{text}").atoms for text in ("write:*", "*:other@*", "tcp:*"))
 _NETWORK_DELETE = Capability("network:delete:*").atoms
@@ -75,14 +81,20 @@ def rule_risk(rule: Capability) -> Risk:
         return DELETE
     if rule.domain in ("fs", "network") and rule.atoms & writes:
         return FILE_WRITE if rule.domain == "fs" else NETWORK_WRITE
+    if rule.domain == "fs" and holds_keys(rule.scope):
+        return KEY_FILE
     return _OF_DOMAIN.get(rule.domain, OTHER)
+
+
+def _reads_keys(rule: Capability) -> bool:
+    return rule.domain == "fs" and bool(rule.atoms & _FILE_READ) and holds_keys(rule.scope)
 
 
 def grant_risks(grant: CapabilitySet, *, native: bool = False) -> tuple[Risk, ...]:
     """Every risk of a grant, riskiest first; `native` says that its holder runs without walls."""
     found = {rule_risk(rule) for rule in grant.allow}
     domains = {rule.domain for rule in grant.allow}
-    if {"secret", "network"} <= domains:
+    if "network" in domains and ("secret" in domains or any(_reads_keys(rule) for rule in grant.allow)):
         found.add(SECRET_NETWORK)
     if native:
         found.add(NATIVE)

@@ -183,16 +183,8 @@ def why_path(path: str, where: Whereabouts, directories: Container[str] = ()) ->
     """Why a person must decide on a path; empty if it is ordinary. A rule for a path covers everything below it."""
     if is_wide_directory(path, where):
         return "a directory of many things: a rule for it covers all of them"
-    parts = path.split("/")[1:]
-    if not _KEY_DIRECTORIES.isdisjoint(parts):
-        return "keys or credentials"
-    name = parts[-1].lower()
-    is_named_so = _SECRET_FILE.fullmatch(name) and name not in _HARMLESS and path not in directories
-    usual = _usual(path)
-    if is_named_so or _SECRET_OF_SYSTEM.fullmatch(usual) or inside(usual, _SECRET_PLACES):
-        return "a file that may hold secrets"
-    if usual in _ABOVE_SECRETS:
-        return "a directory with secrets of the system"
+    if why := _why_keys(path, directories):
+        return why
     if not (where.is_project and where.has_workdir(path)) and _is_dotted(path, where):
         return "a dot-file or dot-directory of the home"
     return ""
@@ -214,6 +206,25 @@ def why_written(path: str, where: Whereabouts, reaches_git: Callable[[str], bool
     if inside(usual, _OF_SYSTEM) and not is_worked_in:
         return "a part of the system, which other programs run or obey"
     return ""
+
+
+def _why_keys(path: str, directories: Container[str] = ()) -> str:
+    parts = path.split("/")[1:]
+    if not _KEY_DIRECTORIES.isdisjoint(parts):
+        return "keys or credentials"
+    name = parts[-1].lower()
+    is_named_so = _SECRET_FILE.fullmatch(name) and name not in _HARMLESS and path not in directories
+    usual = _usual(path)
+    if is_named_so or _SECRET_OF_SYSTEM.fullmatch(usual) or inside(usual, _SECRET_PLACES):
+        return "a file that may hold secrets"
+    if usual in _ABOVE_SECRETS:
+        return "a directory with secrets of the system"
+    return ""
+
+
+def holds_keys(path: str) -> bool:
+    """Whether a path of a rule, such as `~/.ssh`, holds keys, credentials or secrets by its name."""
+    return "/" in path and bool(_why_keys(path))
 
 
 def above_each(paths: Iterable[str]) -> set[str]:

@@ -11,7 +11,7 @@ from licet.core.origin import Origin
 from licet.core.review.changes import Change, Changes, Side
 from licet.core.review.risk import riskiest
 from licet.core.review.workspace import diff_agents, joined
-from licet.surfaces.cli.fail_on import changes_fail, fail_on_option
+from licet.surfaces.cli.fail_on import exit_code, fail_on_option, failing_changes
 from licet.surfaces.cli.options import FILE, Setting, json_option
 from licet.surfaces.cli.output import shortened, show, show_annotation, show_json
 from licet.surfaces.cli.versions import Compared, compared_versions
@@ -106,7 +106,10 @@ def command(
             _write_page(html, versions, changes, short)
         else:
             _show(changes, by, short, headed=not versions.single)
-    ctx.exit(1 if changes_fail(fail_on, changes.values()) else 0)
+        failing = map(short, failing_changes(fail_on, changes))
+        # The text ends with how much grew and changed, on the standard error too, and the JSON has all of it.
+        code = exit_code(fail_on, failing, silent=not (fail_on.startswith("risk:") or github or html))
+    ctx.exit(code)
 
 
 def _document(versions: Compared, changes: dict[str, Changes]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ A use is typed as in a rule, as a URL with or without its method, or as a path w
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +21,7 @@ from licet.core.decision.foreseen import foreseen
 from licet.core.decision.obstacles import explain
 from licet.core.decision.reach import Reach, nearest_rules, reach_of
 from licet.core.decision.request import Ground, Request
+from licet.core.policy.commands import COMMAND_DOMAINS, COMMANDS, PROGRAM, with_commands
 from licet.core.policy.manifest import Manifest
 from licet.core.review.allowing import growth_if_allowed
 from licet.core.review.changes import Change
@@ -32,6 +34,7 @@ from licet.surfaces.cli.options import (
     json_option,
     manifest_option,
     of_manifest,
+    read,
     read_sound,
     setting_options,
 )
@@ -110,7 +113,8 @@ def command(
     The command prints the rules that decided, each with file and line, the change that would allow a denied use, and
     what else that change would allow.
     Without USE it shows whether the tool can be called at all. With only a RECEIPT it shows why that call ended as it
-    did. MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml.
+    did. MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. TOOL is `run` for any
+    command of `licet run`, unless a tool has that name.
 
     \b
     USE is one concrete act; quote it if it has spaces:
@@ -144,6 +148,11 @@ def command(
         raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
     named = named_or_found(manifest, "MANIFEST")
     policy = closed_to_grants(read_sound(named.path, setting, as_json), places.workdir)
+    if tool == PROGRAM and tool not in policy.admissions.keys() | policy.tools.keys():
+        tool, policy = COMMANDS, with_commands(policy)
+        if uses and uses[0].domain not in COMMAND_DOMAINS:
+            text = f"a command of `licet run` uses {', '.join(COMMAND_DOMAINS)}, and never `{uses[0].domain}`"
+            raise click.BadParameter(text, ctx, param_hint="USE")
     decision = foreseen(decide(Request(tool, uses), policy), policy)
     refused = decision.use if isinstance(decision, Deny) else None
     more = growth_if_allowed(policy, tool, refused) if refused is not None else None
@@ -165,11 +174,29 @@ def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None, as_js
     if as_json:
         show_json({"verdict": entry["verdict"], "reason": entry["reason"], "receipt": entry})
     else:
-        first, *rest = explanation(entry)
+        first, *rest = explanation(entry, _policy_of(entry["manifest"], ctx.meta.get(MANIFEST), is_here=state is None))
         show(first, colour=COLOURS[entry["verdict"]])
         for line in rest:
             show(line)
     ctx.exit(0 if entry["verdict"] == "allow" else 1)
+
+
+def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:
+    """The policy file that a call was made with: the one that was named, or the one here that has its digest."""
+    from licet.surfaces.cli.receipts_text import ANY_MANIFEST
+    from licet.surfaces.cli.versions import manifests_in
+
+    if named is not None and named.is_file():
+        return shlex.quote(str(named))
+    try:
+        files = manifests_in(named or Path())
+        read_here = [(file, read(file, Setting()).manifest) for file in files]
+    except click.ClickException:
+        return ANY_MANIFEST
+    same = [file for file, manifest in read_here if manifest is not None and manifest.digest == digest]
+    # The policy may have changed since. If there is only one in the directory of this ledger, it is that one.
+    found = same or (list(files) if len(files) == 1 and is_here else [])
+    return shlex.quote(str(found[0])) if found else ANY_MANIFEST
 
 
 _MOST_GROWN = 8  # lines about what else a change would allow

@@ -1,5 +1,6 @@
 """Receipts and the results of verification, as text and as JSON data."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ from licet.surfaces.cli.output import counted, show, show_json
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
 WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
 _WIDTH = 14
+ANY_MANIFEST = "MANIFEST"  # in advice, where the file of a policy is not known
 _SPENT = {
     "calls": "calls",
     "calls_of_tool": "of this tool",
@@ -197,8 +199,8 @@ def _body(entry: Entry, name: str) -> str:
     return digest if bodies.get(name) is None else f"{bodies[name]}  ({digest})"
 
 
-def explanation(entry: Entry) -> Iterator[str]:
-    """Explain why one call was allowed or refused, from its receipt."""
+def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
+    """Explain why one call was allowed or refused, from its receipt. `manifest` is the file of its policy."""
     verdict, tool, call = entry["verdict"], entry["tool"], f"tool:call:{entry['tool']}"
     checks = [event for event in entry["events"] if event["kind"].startswith("Capability")]
     denied = [event for event in checks if event["kind"] != "CapabilityGranted"]
@@ -221,7 +223,7 @@ def explanation(entry: Entry) -> Iterator[str]:
     if verdict == "ask":
         lines.append(("to settle it", "answer with `licet approvals`, and make the call again"))
     if verdict == "deny" and not ended:
-        lines.append(_way_out(entry, "" if what == call else f" {what}"))
+        lines.append(_way_out(entry, manifest, "" if what == call else f" {shlex.quote(what)}"))
     lines += [
         ("manifest", entry["manifest"]),
         ("when", f"{entry['time']}, {entry['agent']}, session {entry['session']}"),
@@ -233,7 +235,7 @@ def explanation(entry: Entry) -> Iterator[str]:
     yield from shown
 
 
-def _way_out(entry: Entry, use: str) -> tuple[str, str]:
+def _way_out(entry: Entry, manifest: str, use: str) -> tuple[str, str]:
     """What would allow a denied call. Not every refusal comes from a manifest."""
     if entry["reason"] == "INPUT_INVALID":
         return "to correct it", "make the call again, with arguments that fit the parameters of the tool"
@@ -241,7 +243,7 @@ def _way_out(entry: Entry, use: str) -> tuple[str, str]:
         return "to have it", "make the call again"
     if entry["agent"] == CHECK_AND_RUN:
         return "to allow it", "see `result.explain()` of this `check_and_run`: its `allow` decides, and no manifest"
-    return "to allow it", f"see `licet explain MANIFEST {entry['tool']}{use}`"
+    return "to allow it", f"see `licet explain {manifest} {entry['tool']}{use}`"
 
 
 def _may(entry: Entry, what: str, ended: bool) -> str:

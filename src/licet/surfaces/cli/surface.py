@@ -14,7 +14,7 @@ from licet.core.policy.manifest import Manifest
 from licet.core.review.surface import Surface, surface
 from licet.core.review.workspace import reached_in
 from licet.surfaces.cli.discovery import named_or_found
-from licet.surfaces.cli.fail_on import fail_on_option, risks_fail
+from licet.surfaces.cli.fail_on import exit_code, fail_on_option, failing_tools
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
 from licet.surfaces.cli.output import is_output, is_special, shortened, show, show_json, write_file
 from licet.surfaces.cli.surface_table import print_agents, print_surface, print_tools, print_workspace
@@ -92,7 +92,7 @@ def command(
         write_out(html, surface_page(shown, short))
     else:
         _print(shown, by, short)
-    ctx.exit(1 if risks_fail(fail_on, (one.risk for one in shown.values())) else 0)
+    ctx.exit(exit_code(fail_on, failing_tools(fail_on, shown)))
 
 
 def check_target(file: Path, suffix: str) -> None:
