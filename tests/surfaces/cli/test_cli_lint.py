@@ -312,3 +312,18 @@ def test_the_hooks_and_the_action_run_commands_that_exist() -> None:
 def test_the_examples_and_the_ready_made_tools_have_no_finding() -> None:
     said = json.loads(lint("--json", str(ROOT / "examples"), str(ROOT / "src" / "licet" / "tools")).stdout)
     assert (said["findings"], len(said["tools"]) > 15) == ([], True)
+
+
+def test_check_says_that_a_warning_is_an_error_of_lint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    needs = 'needs=["fs:read:/srv"], effect="read_only", sandbox="restricted"'
+    Path("tools.py").write_text(f"from licet import tool\n\n@tool({needs})\ndef t():\n    open('/srv/a')\n")
+    text = "agent: a\ntools: {t: {from: 'tools:t'}}\ncapabilities: {tools: [t], fs_reach: {read: [/srv]}}\n"
+    Path("m.yaml").write_text(text)
+    found = {}
+    for name, words in {"lint": ("lint", "tools.py"), "check": ("check", "m.yaml")}.items():
+        lines = CliRunner().invoke(licet, [*words]).stdout.splitlines()
+        found[name] = next(line for line in lines if "LIC201" in line)
+    assert (": error: " in found["lint"], ": warning: " in found["check"]) == (True, True)
+    assert "an error of `licet lint`, not of the policy" in found["check"]
+    assert "an error of" not in found["lint"]

@@ -117,3 +117,30 @@ def test_one_run_reads_a_limited_number_of_tokens() -> None:
     report = lint.report()
     assert [line.split()[1:3] for line in shown(report)] == [["warning", "LIC601"]] * 2
     assert report.files == 3
+
+
+AT_IMPORT = """from pathlib import Path
+
+Path("/srv/out").mkdir()
+
+def prepare() -> None:
+    Path("/srv/more").mkdir()
+
+prepare()
+
+@tool(needs=["fs:read:/srv/notes"], effect="read_only", sandbox="restricted")
+def t() -> None:
+    Path("/srv/own").mkdir()
+
+if __name__ == "__main__":
+    Path("/srv/main").mkdir()
+"""
+
+
+def test_code_that_runs_at_import_is_to_be_moved_and_not_to_be_declared() -> None:
+    write({"tools.py": AT_IMPORT})
+    found = {one.origin.line: (one.expected, one.hint) for one in linted().findings if one.code == "LIC101"}
+    moved = "no such use while the module is imported", 'move it below `if __name__ == "__main__":`'
+    assert found.keys() == {4, 7, 13}
+    assert [(found[line][0], found[line][1].partition(",")[0]) for line in (4, 7)] == [moved, moved]
+    assert found[13][0].endswith("in the declaration of `t`")

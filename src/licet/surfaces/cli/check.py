@@ -61,7 +61,8 @@ def command(
     FILE is a manifest, a workspace or a personality, in YAML or JSON; if left out, the policy in this directory:
     .licet/licet.yaml, or licet.yaml. Each problem is one line: its place, what was found, what was expected,
     and often how to fix it. Tools are read from source and never imported. A tool that declares more than its agent
-    is allowed is a problem too, and so is an error that `licet lint` finds in its source. With --locked, so is a
+    is allowed is a problem too, and so is an error that `licet lint` finds in its source; one about a declared use
+    that fails at the level of the tool is a warning here, since the policy is right. With --locked, so is a
     difference from the licet.lock next to the file: of a manifest, a tool, its source or the command of a server.
     No server is started.
 

@@ -23,6 +23,7 @@ class Hop(Struct, frozen=True):
 
     name: str
     called: Origin | None  # None for the tool itself
+    is_import: bool = False
 
 
 class FoundImport(Struct, frozen=True):
@@ -37,6 +38,10 @@ class Piece(Struct, frozen=True, eq=False):
 
     code: Code | SourceFile
     does: Touched
+
+    @property
+    def is_module(self) -> bool:
+        return isinstance(self.code, SourceFile)
 
     @property
     def file(self) -> SourceFile:
@@ -166,7 +171,10 @@ class _Walk:
             if by is not None and line is not None:
                 file = by.file if isinstance(by, Code) else by
                 called = Origin(file.text.file, line, 1)
-            way.append(Hop(at.name if isinstance(at, Code) else f"import {at.module}", called))
+            if isinstance(at, Code):
+                way.append(Hop(at.name, called))
+            else:
+                way.append(Hop(f"import {at.module}", called, is_import=True))
             at = by
         return tuple(reversed(way))
 

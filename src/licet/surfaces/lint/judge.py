@@ -43,6 +43,9 @@ DOES = {
 _HANDLE = {"fs": "`ctx.fs`", "network": "`ctx.fetch`", "process": "`ctx.process`", "env": "`ctx.env`"}
 # Ways to start processes that no level with walls has.
 _STOPPED = ("os.fork", "os.exec", "multiprocessing.", "concurrent.futures.", "pty.")
+# Code that runs when the module of a tool is imported is not the tool: to declare its uses there would be wrong.
+_NOT_AT_IMPORT = "no such use while the module is imported"
+_BELOW_MAIN = 'move it below `if __name__ == "__main__":`, or into the tool that needs it'
 _EVERY_TCP = CapabilitySet(["network:tcp:*"])
 # The domains that each handle of a context can use. The context itself can use all.
 _DOMAINS_OF_HANDLE = {"fs": "fs", "fetch": "network", "secrets": "secret", "kv": "storage", "env": "env"}
@@ -78,8 +81,10 @@ def judge(spec: ToolSpec, level: Level | None, reached: Reached) -> Iterator[Fin
                 known[kind] = _compared(use, tool, held) if use.rule else _code(use, tool)
             finding = known[kind]
             if finding is not None:
-                place = piece.file.text.place_at(use.line, use.offset)
-                yield replace(finding, origin=place, way=reached.way_to(piece), end_line=use.end_line)
+                place, way = piece.file.text.place_at(use.line, use.offset), reached.way_to(piece)
+                if use.rule and (piece.is_module or way[0].is_import):
+                    finding = replace(finding, expected=_NOT_AT_IMPORT, hint=_BELOW_MAIN)
+                yield replace(finding, origin=place, way=way, end_line=use.end_line)
 
 
 def _code(use: Use, tool: Judged) -> Finding:

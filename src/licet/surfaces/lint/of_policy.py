@@ -10,6 +10,7 @@ from licet.core.policy.effects import Level
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 from licet.surfaces.lint.files import Project
+from licet.surfaces.lint.findings import Finding
 from licet.surfaces.lint.run import Lint
 
 _READY_MADE = "licet/tools/"
@@ -31,7 +32,10 @@ def tools_by_file(manifest: Manifest) -> dict[str, list[tuple[ToolSpec, Level | 
 
 
 def source_problems(manifest: Manifest) -> Iterator[Problem]:
-    """The errors of `licet lint` about the tools of a manifest. Its warnings are for the command itself."""
+    """The errors of `licet lint` about the tools of a manifest. Its warnings are for the command itself.
+
+    A declared thing that is used without a handle is a warning here: calls fail, but the policy is right.
+    """
     by_file = tools_by_file(manifest)
     if not by_file:
         return
@@ -40,4 +44,8 @@ def source_problems(manifest: Manifest) -> Iterator[Problem]:
         lint.add_tools(file, tools)
     for finding in lint.report().findings:
         if finding.severity == "error" and finding.code.startswith(_LINES):
-            yield replace(finding, severity="warning") if finding.code.startswith(_DECLARED) else finding
+            yield _as_warning(finding) if finding.code.startswith(_DECLARED) else finding
+
+
+def _as_warning(finding: Finding) -> Finding:
+    return replace(finding, severity="warning", hint=f"{finding.hint}; an error of `licet lint`, not of the policy")
