@@ -30,7 +30,7 @@ from licet.core.review.examples import (
 from licet.errors import ManifestError
 from licet.policy_files.argument_rules import argument_check
 from licet.policy_files.case_files import case_files, is_case_file, policy_of, read_case_file
-from licet.policy_files.load import read_policy
+from licet.policy_files.manifests import manifests_in
 from licet.policy_files.policy_paths import SUFFIXES
 
 _PIN = "a test"  # the text for what pinned the policy; tests write no receipts
@@ -170,19 +170,14 @@ def _written_for(policy: Path, problems: list[Problem]) -> list[Case]:
 
 
 def _policies_in(directory: Path, problems: list[Problem]) -> list[Path]:
-    """The policy of a project; if that is only a workspace, the manifests next to it."""
-    found = policy_of(directory)
-    if found is None:
+    """The manifests of a project; its workspace if that has none, and a problem if there is no policy at all."""
+    try:
+        found = list(manifests_in(directory))
+    except OSError as wrong:
+        problems.append(Problem(Origin(str(directory), 1, 1), f"an error: {wrong.strerror}", "a directory"))
+        return []
+    workspace = policy_of(directory)
+    if not found and workspace is None:
         expected = "the directory of a project: .licet/licet.yaml, or licet.yaml"
         problems.append(Problem(Origin(str(directory), 1, 1), "a directory without a policy", expected))
-        return []
-    if read_policy(found).kind != "workspace":
-        return [found]
-    others = sorted(one for one in found.parent.iterdir() if one.suffix in SUFFIXES and one.is_file() and one != found)
-    manifests = [one for one in others if _is_manifest(one)]
-    return manifests or [found]
-
-
-def _is_manifest(path: Path) -> bool:
-    policy = read_policy(path)
-    return policy.kind == "manifest" and policy.partial is not None and bool(policy.partial.agent)
+    return found or ([workspace] if workspace is not None else [])

@@ -183,7 +183,7 @@ def test_a_policy_counts_as_accepted_and_its_lock_need_not_be_written_yet() -> N
 def test_a_test_file_is_run_with_the_policy_that_it_names_alone() -> None:
     write("next.yaml", POLICY.replace("WRITE", "call").replace("agent: clerk", "agent: next"))
     write(".licet/tests/next.yaml", "policy: ../../next.yaml\ncases: [{tool: read_note, verdict: allow}]\n")
-    assert run().stderr == "4 passed, 0 failed\n"
+    assert run().stderr == "7 passed, 0 failed\n"  # of both policies in the directory
     assert run("next.yaml").stderr == "3 passed, 0 failed\n"
 
 
@@ -213,3 +213,16 @@ def test_the_examples_of_our_own_agents_pass(agent: str) -> None:
 def test_every_agent_with_examples_is_tested() -> None:
     having = {path.parent.name for path in EXAMPLES.glob("*/*.yaml") if "\nexamples:" in path.read_text("utf-8")}
     assert having == set(AGENTS)
+
+
+def test_every_manifest_of_a_directory_is_tested_and_a_broken_one_is_named(tmp_path: Path) -> None:
+    (tmp_path / "licet.yaml").write_text("tools: {t: {needs: ['fs:read:/srv'], effect: read_only}}\n")
+    example = "examples: {match: [{tool: t, use: 'fs:read:/srv/a'}]}"
+    allowed = "{tools: {t: {sandbox: restricted}}, fs_reach: {read: [/srv]}}"
+    for name in ("a.yaml", "b.YAML"):
+        (tmp_path / name).write_text(f"agent: {name[0]}\ncapabilities: {allowed}\n{example}\n")
+    ended = CliRunner().invoke(licet, ["test", str(tmp_path)])
+    assert (ended.exit_code, "2 passed" in ended.output) == (0, True), ended.output
+    (tmp_path / "c.yaml").write_text("agent: c\ncapabilities: {tols: []}\n")
+    broken = CliRunner().invoke(licet, ["test", str(tmp_path)])
+    assert (broken.exit_code, "c.yaml:2" in broken.output) == (1, True), broken.output

@@ -184,12 +184,12 @@ def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None, as_js
 def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:
     """The policy file that a call was made with: the one that was named, or the one here that has its digest."""
     from licet.surfaces.cli.receipts_text import ANY_MANIFEST
-    from licet.surfaces.cli.versions import manifests_in
+    from licet.surfaces.cli.versions import manifests_of
 
     if named is not None and named.is_file():
         return shlex.quote(str(named))
     try:
-        files = manifests_in(named or Path())
+        files = manifests_of(named or Path())
         read_here = [(file, read(file, Setting()).manifest) for file in files]
     except click.ClickException:
         return ANY_MANIFEST

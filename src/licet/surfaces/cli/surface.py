@@ -18,7 +18,7 @@ from licet.surfaces.cli.fail_on import exit_code, fail_on_option, failing_tools
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
 from licet.surfaces.cli.output import is_output, is_special, shortened, show, show_json, write_file
 from licet.surfaces.cli.surface_table import print_agents, print_surface, print_tools, print_workspace
-from licet.surfaces.cli.versions import manifests_in
+from licet.surfaces.cli.versions import manifests_of
 
 
 @click.command(name="surface")
@@ -114,7 +114,7 @@ def _policies(named: tuple[Path, ...], setting: Setting, as_json: bool) -> dict[
     """The manifests that were named, by the names of their files."""
     found: dict[str, Manifest] = {}
     for path in named or (named_or_found(None, "MANIFEST").path,):
-        files = manifests_in(path) if path.is_dir() else (path,)
+        files = manifests_of(path) if path.is_dir() else (path,)
         if not files:
             raise click.UsageError(f"there is no manifest of an agent in {visible(str(path))}")
         found |= {str(file): read_sound(file, setting, as_json) for file in files}

@@ -11,32 +11,20 @@ from msgspec import Struct
 
 from licet.backends.git_tree import GitError, LeftOut, Revision, export_revision, find_revision
 from licet.core.policy.manifest import Manifest
-from licet.policy_files.load import is_agent_policy, read_policy
-from licet.policy_files.policy_paths import POLICY_DIRECTORY, SUFFIXES, WORKSPACE_FILE, PolicyDetector, workspace_root
+from licet.policy_files.manifests import manifests_in
+from licet.policy_files.policy_paths import SUFFIXES, WORKSPACE_FILE, workspace_root
 from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.left_out import needed_at, note_left_out, refuse_left_out
 from licet.surfaces.cli.options import FILE, PLACES, Setting, read_sound
 from licet.surfaces.cli.output import show
 
 
-def manifests_in(directory: Path) -> tuple[Path, ...]:
-    """The manifests of agents in a directory and its `.licet`. A file that may be one, but is broken, counts."""
-    detector, found = PolicyDetector(), []
-    for folder in (directory, directory / POLICY_DIRECTORY):
-        try:
-            names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES))
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise click.ClickException(f"{folder} cannot be read: {error.strerror}") from None
-        paths = [folder / name for name in names]
-        found += [path for path in paths if is_agent_policy(path) or _is_broken(path, detector)]
-    return tuple(found)
-
-
-def _is_broken(path: Path, detector: PolicyDetector) -> bool:
-    policy = read_policy(path)
-    return policy.kind == "manifest" and policy.manifest is None and detector.is_policy(str(path))
+def manifests_of(directory: Path) -> tuple[Path, ...]:
+    """The manifests in a directory; ends the command if it cannot be read."""
+    try:
+        return manifests_in(directory)
+    except OSError as error:
+        raise click.ClickException(f"{directory} cannot be read: {error.strerror}") from None
 
 
 class Version(Struct, frozen=True):
@@ -131,7 +119,7 @@ def _of_files(files: list[Path], settings: tuple[Setting, Setting], as_json: boo
 def _of_path(path: Path, setting: Setting, as_json: bool, key: str = "") -> Version:
     """The agent of a file, or all agents of a directory; none if there is no such path."""
     if path.is_dir():
-        return Version({str(file.relative_to(path)): read_sound(file, setting, as_json) for file in manifests_in(path)})
+        return Version({str(file.relative_to(path)): read_sound(file, setting, as_json) for file in manifests_of(path)})
     return Version({key or str(path): read_sound(path, setting, as_json)} if os.path.lexists(path) else {})
 
 
