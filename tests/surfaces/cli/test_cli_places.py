@@ -93,29 +93,51 @@ def test_every_command_names_files_in_the_same_way(
 
 
 ONLY_NAMED = "only installed modules and project files that an `import` statement names are loaded"
+HERE = (
+    "from licet import tool\n@tool(name='look', needs=[], effect='read_only', sandbox='native')\ndef t() -> None: ...\n"
+)
 BROKEN: dict[str, tuple[dict[str, str], str, str]] = {
-    "the module itself": ({"broken.py": "import os\n\n1 / 0\n"}, "ZeroDivisionError: division by zero", "broken.py:3"),
-    "a function of it": ({"broken.py": "def f():\n    {}['k']\n\n\nf()\n"}, "KeyError: 'k'", "broken.py:2"),
-    "its syntax": ({"broken.py": "import os\n\ndef f(:\n"}, "SyntaxError: ", "broken.py:3"),
+    "the module itself": ({"broken.py": f"{HERE}\n1 / 0\n"}, "ZeroDivisionError: division by zero", "broken.py:5"),
+    "a function of it": ({"broken.py": f"{HERE}def f():\n    {{}}['k']\n\n\nf()\n"}, "KeyError: 'k'", "broken.py:5"),
     "what it imports": (
-        {"broken.py": "\nimport helper\n", "helper.py": "\n\nraise ValueError('no')\n"}, "ValueError: no",
+        {"broken.py": f"{HERE}import helper\n", "helper.py": "\n\nraise ValueError('no')\n"}, "ValueError: no",
         "helper.py:3",
     ),
     "the syntax of what it imports": (
-        {"broken.py": "import helper\n", "helper.py": "\n)\n"}, "SyntaxError: ", "helper.py:2",
+        {"broken.py": f"{HERE}import helper\n", "helper.py": "\n)\n"}, "SyntaxError: ", "helper.py:2",
     ),
     "a package that is missing": (
-        {"broken.py": "\n\nimport no_such_package\n"}, "ModuleNotFoundError: No module named 'no_such_package'",
-        "broken.py:3",
+        {"broken.py": f"{HERE}\nimport no_such_package\n"}, "ModuleNotFoundError: No module named 'no_such_package'",
+        "broken.py:5",
     ),
-    "what a library says": ({"broken.py": "import json\njson.loads('{')\n"}, "JSONDecodeError: ", "broken.py:2"),
-    "its declaration": (
-        {"broken.py": "from licet import tool\n\n@tool(needs=['nonsense'])\ndef t() -> None: ...\n"}, "Malformed: ",
-        "broken.py:3",
+    "what a library says": (
+        {"broken.py": f"{HERE}import json\njson.loads('{{')\n"}, "JSONDecodeError: ", "broken.py:5",
     ),
-    "a module that is missing": ({}, "ModuleNotFoundError: No module named 'broken'", ""),
-    "a function that is missing": ({"broken.py": ""}, "AttributeError: ", ""),
 }  # fmt: skip
+# What the source shows is reported before anything is imported.
+UNREADABLE: dict[str, tuple[dict[str, str], str]] = {
+    "its syntax": ({"broken.py": "import os\n\ndef f(:\n"}, "below/broken.py:3:7: error: found a syntax error"),
+    "its declaration": (
+        {"broken.py": "from licet import tool\n\n@tool(needs=['nonsense'])\ndef t() -> None: ...\n"},
+        "below/broken.py:3:13: error: found `nonsense`",
+    ),
+    "a module that is missing": ({}, "below/m.yaml:3:16: error: found no module `broken`"),
+    "a function that is missing": (
+        {"broken.py": "1 / 0\n"}, "below/m.yaml:3:16: error: found no `t` in below/broken.py",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "said"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_source_with_a_problem_is_reported_and_never_imported(
+    files: dict[str, str], said: str, below: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(below.parent)
+    for name, text in files.items():
+        (below / name).write_text(text)
+    (below / "m.yaml").write_text(MANIFEST.replace("placed:look", "broken:t"))
+    result = run("call", "below/m.yaml", "look")
+    assert (result.exit_code, result.stderr.startswith(said)) == (1, True), result.stderr
 
 
 @pytest.mark.parametrize(("files", "said", "place"), BROKEN.values(), ids=BROKEN)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from licet.core.algebra.scope import inside, visible
+from licet.core.algebra.scope import inside
 from licet.core.algebra.use import Use
 from licet.core.decision.reach import Reach
 from licet.guard.execution import Command, SandboxUnavailable
@@ -22,8 +22,8 @@ SYSTEM = (
     "/etc/ca-certificates", "/etc/pki/tls/certs",
 )  # fmt: skip
 _BY_A_LINK = (
-    "its name leads through a link that a tool may have put there, to `{}`, which is not granted: name that file "
-    "in `process.allowed_binaries`, or keep tools from writing where the link is"
+    "its name leads through a link that a tool may have put there, to a file that is not granted: name that file "
+    "itself in `process.allowed_binaries`, or keep tools from writing where the link is"
 )
 
 
@@ -38,7 +38,7 @@ def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:
     sure = isinstance(binary, FoundProgram) and not any(changeable(link, ceiling) for link in binary.links)
     covered = inside(binary, SYSTEM) or held_paths(reach.grant).covers("read", binary)
     if not sure and not covered and not reach.grant.has(Use(f"process:exec:{binary}")):
-        raise SandboxUnavailable(_BY_A_LINK.format(visible(str(binary))))
+        raise SandboxUnavailable(_BY_A_LINK)
     try:
         own = {str(binary): identity(binary)}
     except FileNotFoundError:
