@@ -3,9 +3,12 @@
 import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import licet as licet_package
@@ -147,3 +150,17 @@ def test_no_page_names_an_internal_module() -> None:
 )
 def test_an_import_of_internals_is_noticed(source: str) -> None:
     assert len(internal_imports(source)) == 1
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    def pages(entry: Any) -> Iterator[str]:
+        match entry:
+            case str():
+                yield entry
+            case dict() | list():
+                for one in entry.values() if isinstance(entry, dict) else entry:
+                    yield from pages(one)
+
+    listed = list(pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]))
+    found = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(found)
