@@ -1,10 +1,12 @@
 """What a receipt blames is not the tool's to choose; and where nothing of a tool could run, the call is refused."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from licet.guard.execution import SandboxUnavailable
 from licet.sandbox import grant_paths
 from licet.sandbox.kernel import landlock
 from licet.sandbox.workers import pool, zygote_client
@@ -61,3 +63,19 @@ def test_without_a_process_that_workers_come_from_the_call_is_refused(
     assert result.reason == "SANDBOX_UNAVAILABLE", result.error
     assert "the process that workers come from ended at once" in result.error
     assert said in result.error
+
+
+def test_the_reason_is_known_after_the_file_with_it_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    exited, ended = zygote_client.Zygote._zygote_exited, threading.Event()
+
+    def noticed(zygote: zygote_client.Zygote) -> None:
+        exited(zygote)
+        ended.set()
+
+    monkeypatch.setattr(zygote_client.Zygote, "_zygote_exited", noticed)
+    monkeypatch.setattr(zygote_client, "_START", "import no_such_library")
+    zygote = zygote_client.Zygote([])
+    assert ended.wait(300)
+    with pytest.raises(SandboxUnavailable, match="No module named 'no_such_library'"):
+        zygote.spawn(lambda _: b"", zygote_client.Watched(1, 1))
+    zygote.close()

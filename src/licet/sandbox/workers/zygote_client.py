@@ -153,6 +153,7 @@ class Zygote:
         except OSError as wrong:
             raise SandboxUnavailable(f"no scratch directory can be made: {wrong}") from wrong
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - its standard error, until it is ready
+        self._last_words = b""  # of a zygote that ended before it was ready
         ours, theirs = socket.socketpair()
         self._woken, self._wake = socket.socketpair()
         ours.settimeout(_PATIENCE)
@@ -266,11 +267,9 @@ class Zygote:
         """Why the zygote ended before it was ready; empty if it was ready, or may still become so."""
         if self._ready or (not self.dead and self._process.poll() is None):
             return ""
-        try:
-            self._said.seek(0)
-            lines = self._said.read(_BUFFER).decode(errors="replace").split("\n")
-        except (OSError, ValueError):  # the file is closed
-            lines = []
+        with contextlib.suppress(OSError, ValueError):  # the other thread has read it, and closed the file
+            self._last_words = os.pread(self._said.fileno(), _BUFFER, 0)
+        lines = self._last_words.decode(errors="replace").split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), "it reported no reason")
         return f"the process that workers come from ended at once: {said[:500]}"
 
