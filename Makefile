@@ -28,7 +28,7 @@ transcripts: .venv ## play the example agents, and write what happened
 	@$(BIN)/python examples/transcripts.py
 
 test: lint ## lint, tests, a sample of mutants, and the built wheel: what must hold before a commit
-	@echo "· tests (25 examples for each property, and a sample of the cases that cost most; all: make test-all)"
+	@echo "· tests (15 examples for each property, and a sample of the cases that cost most; all: make test-all)"
 	@echo "· skipped here: what needs official SDKs, public MCP servers or agent frameworks (make test-peers)"
 	@$(PYTEST)
 	@echo "· mutants, a sample"

@@ -3,4 +3,4 @@
 import os
 
 LONG = os.environ.get("LICET_LONG") == "1"
-EXAMPLES = 3000 if LONG else 25  # of each property
+EXAMPLES = 3000 if LONG else 15  # of each property

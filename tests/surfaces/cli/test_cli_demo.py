@@ -1,19 +1,26 @@
 """`licet demo` plays its whole story, and says so if a step ends in another way."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from effort import LONG
 from licet.surfaces.cli import demo
 from licet.surfaces.cli.app import licet
 from sandbox.levels import needs_walls
 
 
-def test_the_whole_story_is_played_and_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_story_is_played_and_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report_sample: Callable[[int, int], None]
+) -> None:
     needs_walls()
     monkeypatch.chdir(tmp_path)
+    report_sample(len(demo.STORY) if LONG else 2, len(demo.STORY))
+    if not LONG:
+        monkeypatch.setattr(demo, "STORY", (demo.STORY[1], demo.STORY[4]))  # a refused call, and an escape
     played = CliRunner().invoke(licet, ["demo", "--keep", "here"])
     assert played.exit_code == 0, played.output
     assert "Everything went as it should." in played.output
