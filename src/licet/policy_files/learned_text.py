@@ -65,7 +65,7 @@ def with_entries(text: str, entries: Sequence[Entry], effect: str = "", why: str
 
 
 def _check_aliases(text: str) -> None:
-    """Raise `NotKept` if a part of a text stands for another one: a line that is added would be in both."""
+    """Raise `NotKept` if a YAML file has anchors or aliases: a line added to one place would appear in both."""
     for event in yaml.parse(text, Loader=_LOADER):
         if getattr(event, "anchor", None) is not None:
             place = f"line {event.start_mark.line + 1} has the anchor or alias `{event.anchor}`"

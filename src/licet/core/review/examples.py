@@ -94,7 +94,7 @@ class Outcome(Struct, frozen=True):
 
 
 class WrittenRule(Struct, frozen=True, order=True):
-    """One rule as it is written in a policy file. An entry that stands for several capabilities is one rule."""
+    """One rule as a policy file has it. An entry counts as one rule, also if it allows several capabilities."""
 
     origin: Origin
     kind: str  # `allow`, `deny` or `args`

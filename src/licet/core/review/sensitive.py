@@ -33,7 +33,7 @@ _SECRET_PLACES = (
     *("/etc/ssl/private", "/etc/pki/tls/private", "/etc/letsencrypt", "/etc/wireguard", "/etc/sudoers.d"),
     *("/etc/NetworkManager/system-connections", "/etc/security/opasswd", "/var/lib/docker", "/var/lib/containerd"),
 )
-# Homes and runtime directories of users, whoever has recorded.
+# The home and runtime directories of every user, not only of the one who recorded.
 _HOME = re.compile(r"(?:/(?:var/|usr/|export/)?home|/Users|/run/user)/[^/]+|/root")
 _BELOW_HOME = re.compile(rf"(?:{_HOME.pattern})/(.*)", re.DOTALL)
 # What programs of the system, or of other users, run or obey.
@@ -55,7 +55,7 @@ _SECRET_VARIABLE = re.compile(
     r"|^DATABASE_URL$",
     re.IGNORECASE,
 )
-# Variables by which interpreters, linkers, shells, build tools and git are told to run other code.
+# Variables that make interpreters, linkers, shells, build tools or git run other code.
 _CODE_VARIABLE = re.compile(
     r"(?:DY)?LD_.*|PYTHON.*|NODE_(?:OPTIONS|PATH)|npm_config_.*|PERL5?(?:LIB|OPT|DB)|RUBY(?:OPT|LIB)|GEM_(?:HOME|PATH)"
     r"|BUNDLE_GEMFILE|BASH_ENV|BASH_FUNC_.*|ENV|ZDOTDIR|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|IFS|SHELL|GIT_.*|SSH_ASKPASS"

@@ -1,4 +1,4 @@
-"""Seccomp user notification: a process is told of the system calls of others before the kernel makes them.
+"""Seccomp user notification: the kernel reports system calls of other processes to this one before it runs them.
 
 A filter that lets every call through, but holds some until the owner of its listener has answered. The answer is always
 that the kernel shall go on, so nothing is decided here: what was looked at may change before it is used.

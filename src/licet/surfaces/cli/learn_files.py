@@ -96,7 +96,7 @@ def _target(start: RecordingStart) -> Path:
 
 @contextmanager
 def _progress(paths: Sequence[Path]) -> Iterator[Any]:
-    """A function that is told how many bytes were read; it draws a bar if standard error is a terminal."""
+    """A function that draws progress: call it with the number of bytes read. It draws only on a terminal."""
     total = sum(path.stat().st_size for path in paths if path.is_file())
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda size: None
