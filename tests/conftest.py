@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from effort import EXAMPLES, LONG
+from sampled_files import MOST_OF_FILE
 
 # A slow machine is not a failure: no deadlines, and no complaint about slow or wasteful data.
 PATIENT = (HealthCheck.too_slow, HealthCheck.filter_too_much)
@@ -51,6 +52,7 @@ def pytest_collection() -> Iterator[None]:
 
 # Sampling -------------------------------------------------------------------------------------------------------------
 
+TESTS = Path(__file__).parent
 SAMPLED = pytest.StashKey[dict[str, tuple[int, int]]]()
 
 
@@ -66,8 +68,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cases = defaultdict(list)
     for item in items:
         mark = item.get_closest_marker("sampled")
-        if mark is not None and not LONG:
+        file = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+        if LONG:
+            continue
+        if mark is not None:
             cases[mark.kwargs.get("of") or item.nodeid.partition("[")[0], mark.args[0]].append(item)
+        elif file in MOST_OF_FILE:
+            cases[file, MOST_OF_FILE[file]].append(item)
     left_out = set()
     for (test, most), found in cases.items():
         if len(found) > most:

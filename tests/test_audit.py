@@ -58,9 +58,18 @@ def test_an_example_agent_plays_its_transcript_and_loads_nothing_late_and_nothin
 
 # Of the suite: every level, files, programs, the network, storage and approvals.
 SAMPLE = (
-    "sandbox/programs/test_running_programs.py",
     "guard/test_own_ends.py",
-    *(("sandbox/test_same_at_every_level.py", "tools", "guard/handles/test_fetch_real.py") if LONG else ()),
+    "sandbox/programs/test_running_programs.py::test_a_signal_can_be_handled",
+    *(
+        (
+            "sandbox/programs/test_running_programs.py",
+            "sandbox/test_same_at_every_level.py",
+            "tools",
+            "guard/handles/test_fetch_real.py",
+        )
+        if LONG
+        else ()
+    ),
 )
 
 

@@ -3,6 +3,7 @@
 import ast
 import email.message
 import email.parser
+import fcntl
 import os
 import re
 import subprocess
@@ -56,11 +57,23 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    folder = tmp_path_factory.mktemp("packaging")
+    """Build and install once for all processes of pytest-xdist: the first to come does it, and the others wait."""
+    shared = tmp_path_factory.getbasetemp()
+    folder = (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared) / "packaging"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "elsewhere").is_dir():
+            build_and_install(folder)
+    [wheel] = (folder / "dist").glob("*.whl")
+    [sdist] = (folder / "dist").glob("*.tar.gz")
+    return Installed(wheel, sdist, folder / "venv" / "bin", folder / "elsewhere")
+
+
+def build_and_install(folder: Path) -> None:
     # `build` makes the wheel from the unpacked sdist, so a file that the sdist lacks is missed here.
     quietly(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist"), str(ROOT))
     [wheel] = (folder / "dist").glob("*.whl")
-    [sdist] = (folder / "dist").glob("*.tar.gz")
     venv.create(folder / "venv", symlinks=True)
     python = folder / "venv" / "bin" / "python"
     quietly(sys.executable, "-m", "pip", f"--python={python}", "install", "--no-deps", "--no-index", str(wheel))
@@ -70,7 +83,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         if "licet" not in entry.name and entry.suffix != ".pth" and not (site / entry.name).exists():
             (site / entry.name).symlink_to(entry)
     (folder / "elsewhere").mkdir()
-    return Installed(wheel, sdist, python.parent, folder / "elsewhere")
 
 
 def quietly(*command: str) -> None:

@@ -25,7 +25,7 @@ ON_TOOLS = sorted(
     for path in HERE.parent.glob("test_wall_*.py")
     if path != HERE and not path.name.startswith("test_wall_program_")
 )
-ON_TOOLS_TRIED = ON_TOOLS if LONG else ON_TOOLS[::3]
+ON_TOOLS_TRIED = ON_TOOLS if LONG else ON_TOOLS[::6]
 ON_PROGRAMS = (
     "attacks/test_wall_program_limits.py::test_a_fork_bomb",
     "attacks/test_wall_program_limits.py::test_memory",
@@ -37,7 +37,7 @@ ON_PROGRAMS = (
     "sandbox/programs/test_launcher.py::test_a_program_ends_by_its_own_signal",
     "sandbox/programs/test_launcher.py::test_one_http_request_of_a_program",
 )
-ON_PROGRAMS_TRIED = ON_PROGRAMS if LONG else ON_PROGRAMS[::3]
+ON_PROGRAMS_TRIED = ON_PROGRAMS if LONG else ON_PROGRAMS[::5]
 FILES_ON_PROGRAMS = sorted({Path(test.partition("::")[0]).stem for test in ON_PROGRAMS_TRIED})
 OTHER_MACHINE = "made of numbers that"  # as `behind_walls` says it of an attack that exists on one architecture alone
 LONGEST = 1800  # seconds for all of it together, on a machine that has much else to do

@@ -15,7 +15,7 @@ from licet.errors import LicetError
 
 from .made import Registry, needs_node, registry
 
-pytestmark = [needs_node, pytest.mark.sampled(5, of="test_npm.py")]
+pytestmark = needs_node
 
 INDEX = """#!/usr/bin/env node
 console.log(require('left').version, require('right').left, process.argv.slice(2).join(' '))

@@ -17,8 +17,6 @@ from licet.backends.packages.store import file_digest
 
 from .made import sdist, wheel
 
-pytestmark = pytest.mark.sampled(6, of="test_pypi.py")
-
 SAYS = """
 import sys, demo_parts
 def main():

@@ -38,8 +38,6 @@ from licet.sandbox.programs import launcher
 from licet.sandbox.programs.walls import ProgramWalls
 from loopback import serving
 
-pytestmark = pytest.mark.sampled(16, of="test_launcher.py")
-
 
 @both_kinds
 @pytest.mark.parametrize("code", [0, 1, 7, 125, 255])

@@ -19,8 +19,6 @@ from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
 
-pytestmark = pytest.mark.sampled(12, of="test_survival.py")
-
 LIMITS = {
     "cpu_seconds": 1,
     "memory_mb": 256,

@@ -31,7 +31,7 @@ from loopback import serving
 from pins import trust
 from surfaces.gateway.servers import SCRIPTED
 
-pytestmark = [needs_walls, pytest.mark.sampled(14, of="test_cli_lock.py")]
+pytestmark = needs_walls
 
 # A server that does something when it starts, and says in the description of its tool how that went.
 ACTING = """

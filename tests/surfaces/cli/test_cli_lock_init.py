@@ -26,8 +26,6 @@ from surfaces.gateway.clients import text_of
 from surfaces.gateway.servers import SCRIPTED
 from surfaces.gateway.workspaces import connected
 
-pytestmark = pytest.mark.sampled(7, of="test_cli_lock_init.py")
-
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -23,7 +23,7 @@ from loopback import serving
 from pins import trust
 from surfaces.messages import message
 
-pytestmark = [needs_walls, pytest.mark.sampled(14, of="test_cli_run.py")]
+pytestmark = needs_walls
 
 MANIFEST: dict[str, Any] = {
     "agent": "runner",

@@ -14,8 +14,6 @@ from sandbox.levels import needs_walls
 from .clients import Client
 from .workspaces import Workspace, notes
 
-pytestmark = pytest.mark.sampled(16, of="test_server_asks.py")
-
 ERAS = [(client, server) for client in ("2025", "2026") for server in ("2025", "2026")]
 all_eras = pytest.mark.parametrize(("client_era", "server_era"), ERAS, ids=["-".join(pair) for pair in ERAS])
 SAMPLING, FORM, ROOTS = "sampling/createMessage", "elicitation/create", "roots/list"

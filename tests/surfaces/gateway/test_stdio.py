@@ -20,8 +20,6 @@ from sandbox.levels import needs_walls
 from .clients import SECONDS, Client, process_client
 from .workspaces import AGENT, Workspace
 
-pytestmark = pytest.mark.sampled(7, of="test_stdio.py")
-
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 LICET = [sys.executable, "-c", "from licet.surfaces.cli import program; program()"]
 SERVER: dict[str, Any] = {
