@@ -4,8 +4,7 @@ The guard knows nothing of MCP. It decides, asks, reserves and records a call of
 the step that runs the tool is another one, `AsksServers`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from licet.core.decision.decision import ResultNoted
@@ -15,10 +14,8 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of, tool_parts
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Context, Tool
-from licet.declare.arguments import InvalidArguments, checked_json
-from licet.declare.plain_json import data_again
+from licet.declare.json_schema import schema_validator
 from licet.guard.execution import JsonText, Sandbox, ToolCall, Walls
-from licet.policy_files.server_schema import schema_check
 
 Note = Callable[[str], None]  # writes a line about a call into its receipt
 AskServer = Callable[[ToolCall, Note], Awaitable[JsonText]]  # the result of a call of a `ServerTool`, as JSON
@@ -39,7 +36,7 @@ class ServerTool(Tool):
         vars(self).update(server=server, tool=tool, _schema=local(dict(spec.schema or {}), places or {}))
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
-        return _validator(self._schema)
+        return schema_validator(self._schema)
 
     def parameter_names(self) -> dict[str, str | None]:
         return {name: name for name in (self.spec.schema or {}).get("properties", {})}
@@ -61,19 +58,6 @@ def server_tools(manifest: Manifest, places: NamedPlaces | None = None) -> list[
         if parts is not None:
             found.append(ServerTool(spec, *parts, places))
     return found
-
-
-def _validator(schema: Mapping[str, Any]) -> Callable[[object], dict[str, Any]]:
-    """A function that checks arguments against a JSON Schema; a schema that cannot be used refuses every call."""
-    check = cache(lambda: schema_check(schema))  # when it is first called: a server may have hundreds of tools
-
-    def validate(given: object) -> dict[str, Any]:
-        arguments: dict[str, Any] = data_again(checked_json(given))
-        if wrong := check()(arguments):
-            raise InvalidArguments(wrong)
-        return arguments
-
-    return validate
 
 
 class AsksServers:

@@ -22,6 +22,7 @@ from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
+from licet.declare.decorator import with_spec
 from licet.errors import ManifestError
 from licet.modules.finder import InstalledSource, KnownModules
 from licet.policy_files.policy_paths import policy_root
@@ -204,7 +205,7 @@ def _placed(tool: Tool, roots: Sequence[Path]) -> Tool:
     if origin is None:
         return tool
     spec = replace(tool.spec, origin=replace(origin, file=_named_from(origin.file, roots) or origin.file))
-    return Tool(tool.fn, spec, tool.available, tool.reuse)
+    return with_spec(tool, spec)
 
 
 def _named_from(file: str, roots: Sequence[Path]) -> str:

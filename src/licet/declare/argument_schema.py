@@ -17,19 +17,15 @@ _HOLD_SCHEMAS = ("properties", "patternProperties", "dependentSchemas")
 _HOLD_VALUES = ("const", "default", "enum", "examples")
 
 
-class ArgumentSchema(Mapping[str, Any]):
-    """The JSON Schema of a function's arguments, computed when it is first used."""
+class SchemaText(Mapping[str, Any]):
+    """A JSON Schema that is kept as text and parsed each time, so that a changed copy cannot change the digest."""
 
-    __slots__ = ("_context", "_fn", "_text")
+    __slots__ = ("_text",)
 
-    def __init__(self, fn: Callable[..., Any], context: str | None) -> None:
-        self._fn = fn
-        self._context = context
-        self._text = ""
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def _read(self) -> dict[str, Any]:
-        # Kept as text and parsed each time, so that a changed copy cannot change the digest.
-        self._text = self._text or _schema_text(self._fn, self._context)
         schema: dict[str, Any] = json.loads(self._text)
         return schema
 
@@ -44,6 +40,21 @@ class ArgumentSchema(Mapping[str, Any]):
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
         return dict, (self._read(),)
+
+
+class ArgumentSchema(SchemaText):
+    """The JSON Schema of a function's arguments, computed when it is first used."""
+
+    __slots__ = ("_context", "_fn")
+
+    def __init__(self, fn: Callable[..., Any], context: str | None) -> None:
+        super().__init__("")
+        self._fn = fn
+        self._context = context
+
+    def _read(self) -> dict[str, Any]:
+        self._text = self._text or _schema_text(self._fn, self._context)
+        return super()._read()
 
 
 def type_hints(fn: Callable[..., Any], annotations: dict[str, Any]) -> dict[str, Any]:

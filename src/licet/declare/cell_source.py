@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.declare.decorator import Tool
+from licet.declare.decorator import Tool, with_spec
 
 MODULE = "licet_cell"  # the name of the module in a worker
 _MOST = 100_000  # characters of a constant: more is data, and belongs into arguments or files
@@ -67,7 +67,7 @@ def with_cell(tool: Tool) -> Tool:
         return tool
     if cell is None:
         return tool
-    now = Tool(tool.fn, replace(tool.spec, source=cell.digest), tool.available, tool.reuse)
+    now = with_spec(tool, replace(tool.spec, source=cell.digest))
     vars(now)["cell"] = cell
     return now
 

@@ -5,9 +5,23 @@ Nothing is enforced here: calling a `Tool` directly calls its function.
 
 import functools
 import inspect
+import os
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet, Rules
@@ -38,6 +52,7 @@ class Tool:
 
     fn: Callable[..., Any]
     in_lock: ClassVar[bool] = True  # whether `licet.lock` lists it under `tools`
+    _declare_wasm: ClassVar["Callable[..., WasmTool]"]  # set by `declare/wasm.py`, which imports this module
 
     spec: ToolSpec
     is_async: bool
@@ -60,6 +75,48 @@ class Tool:
             "context_parameter": context_parameter(fn),
         }
         vars(self).update(_like(fn), **own)
+
+    @staticmethod
+    def wasm(
+        file: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        description: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        function: str | None = None,
+        capabilities: ToolCapabilities | Mapping[str, Any] | None = None,
+        needs: Rules | None = None,
+        optional: Rules | None = None,
+        effect: EffectClass | None = None,
+        sandbox: Literal["restricted", "isolated"] | None = None,
+        connector: str | None = None,
+        cost_usd: Decimal | str | float | None = None,
+        available: "Available | None" = None,
+    ) -> "WasmTool":
+        """Declare a WebAssembly module as a tool, with what it touches, as `tool` does for a function.
+
+            count = Tool.wasm("count.wasm", arguments={"type": "object"}, needs=["fs:read:${workdir}"])
+
+        `file` is relative to the directory of the Python file. `arguments` is a JSON Schema of an object; without one,
+        every JSON object is accepted. `function` is the export to call. Without one, the module is a WASI command: it
+        gets the arguments as JSON on stdin, and its stdout is the result. See docs/wasm.md.
+        """
+        return Tool._declare_wasm(
+            sys._getframe(1),
+            file,
+            name=name,
+            description=description,
+            arguments=arguments,
+            function=function,
+            capabilities=capabilities,
+            needs=needs,
+            optional=optional,
+            effect=effect,
+            sandbox=sandbox,
+            connector=connector,
+            cost_usd=cost_usd,
+            available=available,
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function directly, without any check."""
@@ -136,6 +193,19 @@ class Tool:
         raise AttributeError(f"a Tool cannot be changed: {name}")
 
 
+def with_spec(tool: Tool, spec: ToolSpec) -> Tool:
+    """The same tool with another declaration."""
+    made = object.__new__(type(tool))
+    vars(made).update({key: value for key, value in vars(tool).items() if key != "digest"}, spec=spec)
+    return made
+
+
+def check_available(available: object) -> None:
+    """Refuse an availability check that cannot be called."""
+    if available is not None and not callable(available):
+        raise TypeError("`available` must be a function that takes the surroundings and returns True or False")
+
+
 def _like(fn: Callable[..., Any]) -> dict[str, Any]:
     """Attributes that a tool copies from its function."""
     copied: dict[str, Any] = {key: getattr(fn, key) for key in functools.WRAPPER_ASSIGNMENTS if hasattr(fn, key)}
@@ -144,6 +214,7 @@ def _like(fn: Callable[..., Any]) -> dict[str, Any]:
 
 if TYPE_CHECKING:
     from licet.declare.cell_source import CellSource
+    from licet.declare.wasm import WasmTool
 
     # For type checkers a decorated function keeps its signature, and `Tool` alone stays a complete type.
     class Typed(Tool, Generic[P, R]):
@@ -208,8 +279,7 @@ def tool(
         raise TypeError(_misplaced(misplaced[0]))
     if isinstance(capabilities, ToolCapabilities):
         capabilities = capabilities.as_mapping()
-    if available is not None and not callable(available):
-        raise TypeError("`available` must be a function that takes the surroundings and returns True or False")
+    check_available(available)
     if not isinstance(reuse, bool):
         raise TypeError("`reuse` must be True or False")
 

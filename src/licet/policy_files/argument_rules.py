@@ -24,7 +24,6 @@ _WORDS = (
 )
 MOST_PATTERNS = 500  # in one file: each may take ten milliseconds to compile
 LONGEST_PATTERNS = 1 << 16  # characters of all rules with patterns; compiling takes a hundred times that in memory
-LARGEST_PATTERN = 1 << 19  # bytes after compiling; `\PL{200}` takes ten times that, a readable pattern far less
 LONGEST_SHOWN = 200  # characters of a message about a rule
 _PATTERN = '"pattern": '  # the key as it is written in JSON; inside a JSON string, its quotes would be escaped
 _KNOWN = (*_WORDS, *_ONE, *_SEVERAL, *_NAMED)
@@ -131,6 +130,8 @@ def _validator(text: str) -> Any:
 
 def _compile(text: str) -> Any:
     import jsonschema_rs
+
+    from licet.declare.json_schema import LARGEST_PATTERN
 
     # Patterns run in linear time. An unknown format is refused, since it would not be enforced.
     return jsonschema_rs.Draft202012Validator(

@@ -12,8 +12,8 @@ import msgspec
 
 from licet.core.policy.lock import Definition, hidden_in, shown
 from licet.core.policy.servers import Server
+from licet.declare.json_schema import schema_check
 from licet.guard.execution import JsonText, Stopped
-from licet.policy_files.server_schema import schema_check
 from licet.surfaces.gateway.methods import VERSIONS, find
 
 Note = Callable[[str], None]

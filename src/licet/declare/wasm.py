@@ -1,0 +1,261 @@
+"""`Tool.wasm` declares a WebAssembly module as a tool. The module is read and hashed here, and never run or compiled.
+
+A gate runs it in a worker: with a fresh instance for each call, and with no more than the grant of the call.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from licet.core.algebra.scope import Malformed, visible
+from licet.core.algebra.scope import name as checked_name
+from licet.core.canonical import canonical_json
+from licet.core.origin import Origin
+from licet.core.policy.tool import ToolCapabilities, ToolSpec, spec_of
+from licet.declare.argument_schema import SchemaText
+from licet.declare.decorator import Available, Tool, check_available
+from licet.declare.json_schema import UnusableSchema, compiled_schema, schema_validator
+from licet.regular_files import FileTooLarge, NotRegular, read_regular, size_text
+
+MOST_BYTES = 64 << 20  # of a module
+ANY_OBJECT = {"type": "object"}
+_LEVELS = ("restricted", "isolated")
+_MAGIC = b"\0asm"
+_LONGEST_FUNCTION = 512  # characters of the name of an export
+_A_MODULE = "a WebAssembly module"
+_WHERE = "a path is relative to the directory of the Python file that declares the tool"
+_COMPILE = "compile the program for WebAssembly, such as for the target `wasm32-wasip1`"
+# The beginnings of files that people name by mistake, with what the file is and what to do.
+_MISTAKEN = (
+    (b"version https://git-lfs", "a pointer of Git LFS", "fetch the file with `git lfs pull`"),
+    (b"\x7fELF", "a program for Linux", _COMPILE),
+    (b"MZ", "a program for Windows", _COMPILE),
+    (b"\xcf\xfa\xed\xfe", "a program for macOS", _COMPILE),
+    (b"\x1f\x8b", "compressed with gzip", "unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd", "unpack it first"),
+    (b"PK\x03\x04", "a ZIP archive", "unpack it, and name the module"),
+)
+_TEXT_FORM = ("the text form of a module", "convert it with `wat2wasm` or `wasm-tools parse`")
+
+
+class WasmModule(Struct, frozen=True):
+    """The module of a tool: its file, the hash that it had when it was declared, and the export that is called."""
+
+    file: str  # absolute
+    sha256: str  # hexadecimal
+    function: str | None = None  # None for a WASI command
+
+
+class WasmTool(Tool):
+    """A WebAssembly module and its declaration. Its arguments are checked against a JSON Schema."""
+
+    module: WasmModule
+
+    def __init__(
+        self, spec: ToolSpec, module: WasmModule, available: Available | None = None, declared_in: str = ""
+    ) -> None:
+        fn = _RunsInAGate(spec.name, declared_in)
+        own = {
+            "__doc__": spec.description,
+            "__module__": declared_in,
+            "__name__": spec.name,
+            "__qualname__": spec.name,
+            "__wrapped__": fn,
+            "available": available,
+            "context_parameter": None,
+            "fn": fn,
+            "is_async": False,
+            "module": module,
+            "reuse": True,  # a worker serves many calls: each has an instance of its own, so nothing is left for others
+            "spec": spec,
+        }
+        vars(self).update(own)
+
+    def validator(self) -> Callable[[object], dict[str, Any]]:
+        """A function that checks the arguments of a call by the JSON Schema."""
+        return schema_validator(self.schema)
+
+    def parameter_names(self) -> dict[str, str | None]:
+        """The names of the arguments; a module gets each under the name that was sent."""
+        return {name: name for name in parameters_of(self.schema)}
+
+    def __reduce__(self) -> str:
+        # By the name that its module gives it. Without one, pickle says that there is no such name.
+        names = vars(sys.modules.get(vars(self)["__module__"], self))
+        return next((name for name, value in [*names.items()] if value is self), self.name)
+
+
+class _RunsInAGate:
+    """The function of a WASM tool, which cannot be called."""
+
+    def __init__(self, name: str, module: str) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = module
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        text = f"`{self.__name__}` cannot be called directly: a WASM module runs only through a gate"
+        raise RuntimeError(f"{text}; call it with `session.call({self.__name__!r}, …)`")
+
+
+def read_module(file: str, directory: str, function: str | None = None) -> WasmModule:
+    """Read and hash a module, whose path may be relative to a directory; `Malformed` if it is none."""
+    path = os.path.abspath(os.path.join(directory, file))
+    try:
+        data = read_regular(path, MOST_BYTES)
+    except FileNotFoundError:
+        raise _no_module(file, f"there is no file {path}", f"build the module first; {_WHERE}") from None
+    except FileTooLarge:
+        fix = "remove debug sections, such as with `wasm-tools strip`"
+        raise _no_module(file, f"it is larger than {size_text(MOST_BYTES)}", fix) from None
+    except NotRegular as wrong:
+        raise _no_module(file, f"it is {wrong.strerror}", "name the file of the module") from None
+    except (OSError, ValueError) as wrong:  # a path with a NUL is a ValueError
+        reason = (getattr(wrong, "strerror", None) or str(wrong)).lower()
+        raise _no_module(file, f"it cannot be read: {reason}", _WHERE) from None
+    if not data.startswith(_MAGIC):
+        raise _no_module(file, *_other_kind(data))
+    return WasmModule(path, hashlib.sha256(data).hexdigest(), function)
+
+
+def _no_module(file: str, why: str, fix: str) -> Malformed:
+    return Malformed(_shown(file), f"{_A_MODULE} ({visible(why)})", visible(fix))
+
+
+def _other_kind(data: bytes) -> tuple[str, str]:
+    """What a file is that is no module, and what to do about it."""
+    for beginning, kind, fix in _MISTAKEN:
+        if data.startswith(beginning):
+            return f"it is {kind}", fix
+    if data.lstrip().startswith((b"(module", b"(component", b";;")):
+        kind, fix = _TEXT_FORM
+        return f"it is {kind}", fix
+    begins = f"it begins with the bytes {data[:4].hex(' ')}" if data else "it is empty"
+    return f"{begins}, and a module begins with {_MAGIC.hex(' ')}", _COMPILE
+
+
+def wasm_spec(
+    *,
+    file: object,
+    name: str | None = None,
+    description: str = "",
+    arguments: Mapping[str, Any] | None = None,
+    function: str | None = None,
+    sandbox: str | None = None,
+    origin: Origin | None = None,
+    **declared: Any,
+) -> ToolSpec:
+    """Check a declaration: all of it but the file, so that `source` is empty. Raises `Malformed` or `TypeError`.
+
+    `declared` is the rest of what `spec_of` takes.
+    """
+    path = path_of(file)
+    if sandbox is not None and sandbox not in _LEVELS:
+        fix = "a module never runs in the process of the host" if sandbox == "native" else ""
+        raise Malformed(_shown(sandbox), "`restricted` or `isolated` as `sandbox` of a WebAssembly module", fix)
+    if function is not None and not (isinstance(function, str) and 0 < len(function) <= _LONGEST_FUNCTION):
+        fix = "leave `function` out for a WASI command"
+        raise Malformed(_shown(function), "the name of an exported function as `function`", fix)
+    schema = _schema(ANY_OBJECT if arguments is None else arguments)
+    own: dict[str, Any] = {"description": description, "sandbox": sandbox, "schema": schema, "origin": origin}
+    spec = spec_of(name=_name_from(path) if name is None else name, **own, **declared)
+    return replace(spec, parameters=parameters_of(schema), signature=signature_of(schema))
+
+
+def _name_from(file: str) -> str:
+    """The name of a tool that has none of its own: `word-count.wasm` is `word_count`."""
+    try:
+        return checked_name(Path(file).stem.replace("-", "_").replace(".", "_"))
+    except Malformed as wrong:
+        raise Malformed(_shown(file), f"a file whose name is {wrong.expected}", "give the tool a `name=`") from None
+
+
+def parameters_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the arguments that a JSON Schema lists."""
+    return tuple(schema.get("properties", ()))
+
+
+def signature_of(schema: Mapping[str, Any]) -> str:
+    """The arguments with their types and defaults, as text."""
+    listed = schema.get("properties", {}).items()
+    return ", ".join(f"{name}: {_type_text(held)}" for name, held in listed)
+
+
+def _type_text(held: object) -> str:
+    """A schema of one argument as text: `string`, `integer = 1`, `string | null`; `any` if it has no type."""
+    if not isinstance(held, Mapping):
+        return "any"
+    kinds = held.get("type", "any")
+    text = " | ".join(kinds) if isinstance(kinds, list) else str(kinds)
+    return f"{text} = {json.dumps(held['default'], ensure_ascii=False)}" if "default" in held else text
+
+
+def path_of(file: object) -> str:
+    """The path of a module as text; `Malformed` if it is none."""
+    try:
+        path = os.fspath(file)  # type: ignore[call-overload]
+    except TypeError:
+        path = None
+    if not isinstance(path, str) or not path:
+        raise Malformed(_shown(file), "the path of a WebAssembly module as text, such as `count.wasm`")
+    return path
+
+
+def _schema(arguments: object) -> SchemaText:
+    """The JSON Schema of the arguments, as a copy that does not change; `Malformed` if it cannot be used."""
+    example = '`{"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}`'
+    expected = "a JSON Schema of an object as `arguments`"
+    if not isinstance(arguments, Mapping) or arguments.get("type") != "object":
+        raise Malformed(_shown(arguments), expected, f"such as {example}")
+    try:
+        canonical_json(dict(arguments))  # raises if there is no canonical form, and so no digest
+        text = json.dumps(dict(arguments))
+    except (ValueError, TypeError, RecursionError) as wrong:
+        raise Malformed(_shown(arguments), f"{expected}, as JSON ({wrong})", f"such as {example}") from None
+    if arguments != ANY_OBJECT:
+        try:
+            compiled_schema(json.loads(text))
+        except UnusableSchema as wrong:
+            raise Malformed(_shown(arguments), f"{expected} ({visible(str(wrong))})", f"such as {example}") from None
+    return SchemaText(text)
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _declared(
+    caller: FrameType,
+    file: object,
+    *,
+    function: str | None = None,
+    capabilities: ToolCapabilities | Mapping[str, Any] | None = None,
+    available: Available | None = None,
+    **declared: Any,
+) -> WasmTool:
+    """Declare a module for the code that calls `Tool.wasm`."""
+    if isinstance(capabilities, ToolCapabilities):
+        capabilities = capabilities.as_mapping()
+    code = caller.f_code.co_filename
+    origin = Origin(code, caller.f_lineno, 1)
+    try:
+        # Code that was typed at a prompt or in a notebook has no file: then the current directory counts.
+        module = read_module(path_of(file), os.path.dirname(code) if os.path.isfile(code) else "", function)
+        spec = wasm_spec(file=file, function=function, capabilities=capabilities, origin=origin, **declared)
+        check_available(available)
+    except (Malformed, TypeError) as error:
+        error.add_note(f"in the declaration `Tool.wasm({_shown(repr(file))})` ({origin})")
+        raise
+    spec = replace(spec, source=f"sha256:{module.sha256}")
+    return WasmTool(spec, module, available, str(caller.f_globals.get("__name__", "")))
+
+
+Tool._declare_wasm = _declared
