@@ -287,8 +287,17 @@ def test_every_imported_package_is_a_declared_dependency() -> None:
     modules = [path for path in MODULES if SOURCE / "surfaces" / "adapters" not in path.parents]
     foreign = {line.rpartition(" imports ")[2] for line in problems(third_parties, modules)}
     assert "can_ada" in foreign
-    # pytest loads the plugin that imports it, and nothing else does.
-    assert foreign - offered == {"pytest"}
+    # pytest loads the plugin that imports it, and nothing else does. What imports wasmtime runs in workers alone.
+    assert foreign - offered == {"pytest", "wasmtime"}
+
+
+def test_wasmtime_is_imported_only_by_what_runs_in_the_workers_of_wasm_tools() -> None:
+    found = {path for path in MODULES if any(line.endswith(" wasmtime") for line in problems(third_parties, [path]))}
+    assert {path.parent for path in found} == {SOURCE / "sandbox" / "wasi"}
+    imported = {f"licet.sandbox.wasi.{path.stem}" for path in found}
+    allowed = {*found, SOURCE / "sandbox" / "workers" / "worker.py"}  # the worker loads a guest when it has one
+    for path in set(MODULES) - allowed:
+        assert not imported & set(own_imports(TEXTS[path])), path
 
 
 def test_what_runs_beside_and_inside_the_walls_of_a_program_needs_the_standard_library_alone() -> None:

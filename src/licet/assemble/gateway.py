@@ -15,7 +15,7 @@ from licet.core.policy.servers import servers_of, tool_parts
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Context, Tool
 from licet.declare.json_schema import schema_validator
-from licet.guard.execution import JsonText, Sandbox, ToolCall, Walls
+from licet.guard.execution import JsonText, Layers, LayersOfTools, Sandbox, ToolCall, Walls
 
 Note = Callable[[str], None]  # writes a line about a call into its receipt
 AskServer = Callable[[ToolCall, Note], Awaitable[JsonText]]  # the result of a call of a `ServerTool`, as JSON
@@ -69,6 +69,12 @@ class AsksServers:
     def layers(self, level: Level) -> tuple[str, ...]:
         """The walls of a level."""
         return self._inner.layers(level)
+
+    def tool_layers(self, tool: Tool, level: Level, *, allow_degraded: bool) -> Layers:
+        """The walls around a tool."""
+        if isinstance(self._inner, LayersOfTools) and not isinstance(tool, ServerTool):
+            return self._inner.tool_layers(tool, level, allow_degraded=allow_degraded)
+        return Layers(self._inner.layers(level))
 
     def walls(self, held: Any) -> Walls:
         """The walls of a child process."""

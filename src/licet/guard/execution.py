@@ -185,6 +185,17 @@ class Sandbox(Protocol):
 
 
 @runtime_checkable
+class LayersOfTools(Protocol):
+    """A sandbox whose layers depend on the tool too."""
+
+    def tool_layers(self, tool: Tool, level: Level, *, allow_degraded: bool) -> Layers:
+        """The walls around a tool at a level, and those that are missing where the manifest permits it.
+
+        `SandboxUnavailable` if this machine does not support it.
+        """
+
+
+@runtime_checkable
 class Warms(Protocol):
     """A sandbox that can start processes before the first call."""
 
@@ -213,6 +224,7 @@ LIMIT_KEYS: Mapping[Reason, str] = {
     "LIMIT_HOST_FILES": "host_files",
     "LIMIT_WAITING": "waiting_kb",
     "LIMIT_HEADERS": "request_headers",
+    "LIMIT_FUEL": "fuel",
 }
 
 

@@ -179,11 +179,14 @@ def _sandbox(call: "Call", parts: ResultParts | None = None) -> SandboxFact:
     """The walls of the tool's level; in a receipt those that were in force, and the rules that the kernel enforced."""
     registered = call.registered
     level = registered.reach.level if registered is not None and registered.reach is not None else None
-    layers = registered.layers if registered is not None and (parts is None or call.running) else ()
+    shown = registered if parts is None or call.running else None
+    layers = shown.layers if shown is not None else ()
+    missing = (shown.missing_layers or UNSET) if shown is not None else UNSET
     if parts is None:
-        return SandboxFact(level=level, layers=layers)
+        return SandboxFact(level=level, layers=layers, missing=missing)
     access = convert(parts.access.document(), AccessFact) if parts.access is not None else None
-    return SandboxFact(level=level, layers=layers, access=access, programs=_programs(call, parts))
+    programs = _programs(call, parts)
+    return SandboxFact(level=level, layers=layers, missing=missing, access=access, programs=programs)
 
 
 def _programs(call: "Call", parts: ResultParts) -> ProgramsFact | None:

@@ -30,7 +30,7 @@ from licet.declare import Tool
 from licet.declare.cell_source import with_cell
 from licet.errors import RegistrationRefused
 from licet.guard.early_imports import load_code
-from licet.guard.execution import SandboxUnavailable
+from licet.guard.execution import Layers, LayersOfTools, SandboxUnavailable
 from licet.guard.grant import PART_OF_DOMAIN
 from licet.guard.held_paths import held_paths
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
@@ -69,7 +69,8 @@ class Registered(Struct, frozen=True):
     misfits: tuple[Ground, ...]  # why it does not fit; its calls are denied with these
     validate: Callable[[object], dict[str, Any]]
     missing: Mapping[str, str]  # kinds of backends that it needs and that are not configured: title -> field of `Ports`
-    layers: tuple[str, ...]  # the walls of its level
+    layers: tuple[str, ...]  # the walls around it
+    missing_layers: tuple[str, ...]  # walls that it runs without, because the manifest permits it
     unavailable: str  # why this machine does not support its level; empty if it does
     binaries: Mapping[str, str]  # the paths of programs it may start, by name, from the host's PATH
     seconds: float
@@ -273,9 +274,8 @@ def _registered(
     limits = manifest.limits
     for admission in reach.admissions if reach is not None else ():
         limits = least_limits(limits, admission.limits)
-    layers, unavailable = _layers(reach, ports)
-    if imports == "accept":
-        layers = (*layers, UNCHECKED)
+    layers, unavailable = _layers(tool, reach, ports)
+    in_force = (*layers.in_force, UNCHECKED) if imports == "accept" else layers.in_force
     asks = reach is not None and reach.effect is not None and deletes_ask(reach.effect)
     cost = (reach.spec if reach is not None else tool.spec).cost_usd or NOTHING
     budgeted = reach is None or not reach.unlimited
@@ -285,7 +285,8 @@ def _registered(
         misfits=tuple(dict.fromkeys(misfits)),  # a delegate may repeat a misfit of its parent
         validate=tool.validator(),
         missing=missing_ports(_needs_backend(tool, reach), ports),
-        layers=layers,
+        layers=in_force,
+        missing_layers=layers.missing,
         unavailable=unavailable,
         binaries=_binaries(reach, ports),
         seconds=limits.get("wall_seconds", WALL_SECONDS),
@@ -298,7 +299,7 @@ def _registered(
         needs_context=tool.context_parameter is not None or reach is None or reach.level != "native",
         # Then the budget is read before the decision, so that no approver is asked about a call that exceeds it.
         needs_approval=asks or reach is None or reach.approval is not None,
-        walls=_walls(reach, layers),
+        walls=_walls(reach, in_force),
         admission_rules=_admission_rules(tool.name, reach),
         tool_digest=tool.spec.digest,
     )
@@ -379,15 +380,18 @@ def missing_ports(needs: CapabilitySet, ports: Ports) -> Mapping[str, str]:
     return {title: port for port, title in map(PART_OF_DOMAIN.__getitem__, wanted) if getattr(ports, port) is None}
 
 
-def _layers(reach: Reach | None, ports: Ports) -> tuple[tuple[str, ...], str]:
+def _layers(tool: Tool, reach: Reach | None, ports: Ports) -> tuple[Layers, str]:
     if reach is None or reach.level is None:
-        return (), ""
-    if ports.sandbox is None:
-        return (), "no sandbox is configured"
+        return Layers(), ""
+    sandbox = ports.sandbox
+    if sandbox is None:
+        return Layers(), "no sandbox is configured"
     try:
-        return ports.sandbox.layers(reach.level), ""
+        if isinstance(sandbox, LayersOfTools):
+            return sandbox.tool_layers(tool, reach.level, allow_degraded=reach.manifest.allow_degraded), ""
+        return Layers(sandbox.layers(reach.level)), ""
     except SandboxUnavailable as missing:
-        return (), str(missing)
+        return Layers(), str(missing)
 
 
 def _binaries(reach: Reach | None, ports: Ports) -> Mapping[str, str]:

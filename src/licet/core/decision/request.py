@@ -53,6 +53,8 @@ Reason = Literal[
     "LIMIT_HOST_FILES",
     "LIMIT_WAITING",
     "LIMIT_HEADERS",
+    "LIMIT_FUEL",
+    "LIMIT_STACK",
     "TOOL_FAILED",
     "TOOL_CRASHED",
     # always

@@ -121,6 +121,7 @@ class SandboxFact(Fact, frozen=True, kw_only=True):
 
     level: str | None = None
     layers: Texts = ()
+    missing: Texts | UnsetType = UNSET  # layers that the manifest permits to be missing, if any are
     access: AccessFact | None = None
     programs: ProgramsFact | None = None
 

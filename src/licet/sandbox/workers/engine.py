@@ -17,21 +17,33 @@ from typing import Any
 from weakref import ref
 
 from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.request import Reason
 from licet.core.origin import Origin
 from licet.core.policy.effects import Level
 from licet.declare import Tool
+from licet.declare.wasm import WasmTool
 from licet.guard.bind import BoundContext
-from licet.guard.execution import JsonText, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
+from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
 from licet.guard.gate import BareGate
 from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
 from licet.sandbox.programs.walls import ProgramWalls
-from licet.sandbox.workers.pool import Prepared, _in_a_fork, close_workers, pool, prepare, start_of
+from licet.sandbox.wasi.cache import InvalidModule, compiled
+from licet.sandbox.wasi.layers import walls_in_spec, wasm_layers
+from licet.sandbox.workers.pool import GuestFiles, Prepared, _in_a_fork, close_workers, pool, prepare, start_of
 from licet.sandbox.workers.wire import BrokenWire, Closed, FrameTooLarge, Overrun
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.workers.zygote_client import WorkerProcess, Zygote
 
 _MOST_LINES = 10_000_000  # of a Python file: a larger line number is not believed
+# The limits of a WASM tool that its worker reports itself: wasmtime enforces them there.
+_GUEST_LIMITS: Mapping[str, Reason] = {
+    "LIMIT_FUEL": "LIMIT_FUEL",
+    "LIMIT_STACK": "LIMIT_STACK",
+    "LIMIT_CPU": "LIMIT_CPU",
+    "LIMIT_MEMORY": "LIMIT_MEMORY",
+    "LIMIT_OUTPUT": "LIMIT_OUTPUT",
+}
 _EXIT_SECONDS = 10.0  # seconds to learn how a worker ended: needed only on a very busy machine
 
 
@@ -44,6 +56,9 @@ def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
     if kind is None:
         return JsonText(outcome.blob)  # its size is checked where the call ends, before it is parsed
     kind, text = str(kind), str(text)
+    reason = _GUEST_LIMITS.get(str(outcome.head.get("reason")))
+    if kind == "GuestStopped" and reason is not None and isinstance(prepared.tool, WasmTool):
+        raise Stopped(reason, text)
     number = outcome.head.get("errno")
     if kind == "MemoryError":
         raise Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
@@ -136,6 +151,12 @@ class Workers:
         support.require(level)
         return ("handles", "process", *support.layers(level))
 
+    def tool_layers(self, tool: Tool, level: Level, *, allow_degraded: bool) -> Layers:
+        """The layers around one tool: those of its level, or those of a WASM tool."""
+        if isinstance(tool, WasmTool):
+            return wasm_layers(self._support(), level, allow_degraded=allow_degraded)
+        return Layers(self.layers(level))
+
     def walls(self, held: Any) -> Walls:
         """The walls of a program."""
         return self._native.walls(held) if self._programs is None else self._programs.walls(held)
@@ -147,7 +168,7 @@ class Workers:
         return self._walled(level, call, context)
 
     async def _walled(self, level: Level, call: ToolCall, context: BoundContext) -> Any:
-        prepared = self._prepare(level, call, context)
+        prepared = await self._ready(level, call, context)
         zygote, worker = pool.take(prepared)
         context._grant.access = worker.access
         zygote.watch(worker)
@@ -177,7 +198,7 @@ class Workers:
         """Start workers for calls of a tool."""
         if level == "native":
             return
-        prepared = self._prepare(level, call, context)
+        prepared = await self._ready(level, call, context)
         await asyncio.to_thread(pool.warm, prepared)
 
     def forget(self) -> None:
@@ -186,7 +207,8 @@ class Workers:
             gone, self._prepared = self._prepared.values(), {}
         pool.forget(gone)
 
-    def _prepare(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
+    async def _ready(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
+        """What calls like this one have in common, from an earlier one if there was one."""
         # A weak reference to the gate: parked workers do not keep a gate alive.
         limits = frozenset(call.limits.items())
         key: _Key = (ref(context._session.gate), call.tool, context._grant.capabilities, limits, level)
@@ -194,10 +216,28 @@ class Workers:
         if found is None or not found.in_force():
             if len(self._prepared) >= _KNOWN:
                 self.forget()
-            found = prepare(level, call, context, self._support())
+            guest = await self._guest_files(level, call, context) if isinstance(call.tool, WasmTool) else None
+            found = prepare(level, call, context, self._support(), guest)
             with self._preparing:
                 self._prepared[key] = found
         return found
+
+    async def _guest_files(self, level: Level, call: ToolCall, context: BoundContext) -> GuestFiles:
+        """The compiled module of a WASM tool. The deadline stands while it is compiled, which happens once."""
+        tool, support = call.tool, self._support()
+        assert isinstance(tool, WasmTool)  # noqa: S101
+        degraded = context._grant.reach.manifest.allow_degraded
+        missing = wasm_layers(support, level, allow_degraded=degraded).missing
+        if call.deadline is not None:
+            call.deadline.pause()
+        try:
+            made = await asyncio.to_thread(compiled, tool.module, walls_in_spec(support, missing))
+        except InvalidModule as wrong:
+            raise Stopped("TOOL_FAILED", str(wrong), ran=False) from None
+        finally:
+            if call.deadline is not None:
+                call.deadline.resume()
+        return GuestFiles(made, missing)
 
 
 def _reusable(worker: WorkerProcess, prepared: Prepared) -> bool:

@@ -23,6 +23,7 @@ from licet.core.policy.layer import meet_written_layers
 from licet.declare import Tool
 from licet.declare.arguments import ValidatedArguments, is_plain
 from licet.declare.plain_json import plain_json
+from licet.declare.wasm import WasmTool
 from licet.guard.access import Access
 from licet.guard.bind import BoundContext
 from licet.guard.execution import SandboxUnavailable, ToolCall
@@ -30,8 +31,12 @@ from licet.guard.grant import Grant
 from licet.guard.links import changeable
 from licet.sandbox import probe
 from licet.sandbox.grant_paths import Rules, base_rules, denied_among, grant_rules
+from licet.sandbox.kernel import landlock
 from licet.sandbox.rules_in_force import REACHED, worker_access
-from licet.sandbox.workers.tool_source import import_path, source_of, zygote_path
+from licet.sandbox.wasi.compiled import Compiled
+from licet.sandbox.wasi.guest_spec import guest_spec
+from licet.sandbox.wasi.layers import walls_in_spec
+from licet.sandbox.workers.tool_source import ToolSource, import_path, source_of, zygote_path
 from licet.sandbox.workers.wire import RESULT_BYTES, packed
 from licet.sandbox.workers.zygote_client import Watched, WorkerProcess, Zygote
 
@@ -43,6 +48,7 @@ DEFAULTS: Mapping[str, int] = {
     "processes": 32,
     "file_mb": 64,
     "scratch_mb": 256,
+    "fuel": 100_000_000_000,  # of a WASM tool: about a minute of a processor
 }
 
 
@@ -82,13 +88,25 @@ class Prepared(Struct, eq=False, dict=True):
         return Watched(self.limits["scratch_mb"] << 20, self.limits["processes"])
 
 
-def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.Support) -> Prepared:
+class GuestFiles(Struct, frozen=True):
+    """The compiled module of a WASM tool, and the walls that are missing around it."""
+
+    compiled: Compiled
+    missing: tuple[str, ...] = ()
+
+
+def prepare(
+    level: Level, call: ToolCall, context: BoundContext, support: probe.Support, guest: GuestFiles | None = None
+) -> Prepared:
     """Prepare workers for such calls. Raises `SandboxUnavailable` if there can be none."""
     tool, reach = call.tool, context._grant.reach
-    support.require(level)
-    source = source_of(tool)
+    if guest is None:
+        support.require(level)
+    source = source_of(tool) if guest is None else ToolSource("", "", {})
     limits = {**DEFAULTS, **call.limits}
     base = base_rules(source)
+    if guest is not None:
+        base.append((guest.compiled.file, landlock.READ_FILE, None))
     if inside := denied_among(base, reach.grant):
         raise SandboxUnavailable(f"{inside} may not be read, but lies among the libraries that every worker reads")
 
@@ -105,8 +123,9 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
     def rules() -> Rules:
         return grant_rules(grant) if level == "isolated" else []
 
+    direct = level == "isolated" and guest is None
     fixed = {
-        "landlock": support.landlock,
+        **walls_in_spec(support, guest.missing if guest is not None else ()),
         "module": source.module,
         "qualname": source.qualname,
         "modules": {name: (place.file, place.directory) for name, place in source.modules.items()},
@@ -116,12 +135,13 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
         "async": tool.is_async,
         "context": tool.context_parameter,
         "reuse": tool.reuse,
-        "late": level == "isolated" and any(rule.domain in REACHED for rule in reach.grant.allow),
+        "late": direct and any(rule.domain in REACHED for rule in reach.grant.allow),
         # Even without a grant: the host records its refusals, and the kernel does not.
-        "connects": level == "isolated",
-        "programs": _variables(reach.grant) if level == "isolated" else None,
+        "connects": direct,
+        "programs": variables(reach.grant) if direct else None,
         "directory": context.workdir if level == "isolated" else "",
         "result_bytes": RESULT_BYTES,
+        "wasm": None,
         "limits": {
             # A reused worker retires after the CPU time of one call, and is killed after twice that.
             "cpu_seconds": limits["cpu_seconds"] * (2 if tool.reuse else 1),
@@ -130,12 +150,15 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
             "file_bytes": limits["file_mb"] << 20,
         },
     }
+    if guest is not None:
+        preopened = grant if level == "isolated" else None
+        fixed |= guest_spec(tool, guest.compiled, limits, preopened, context.workdir)
     describe = partial(worker_access, level, reach, base)
     return Prepared(tool, limits, fixed, rules, base, describe, in_force)
 
 
-def _variables(grant: CapabilitySet) -> list[str]:
-    """The environment variables that programs of a tool may get."""
+def variables(grant: CapabilitySet) -> list[str]:
+    """The environment variables that programs of a tool, or a WASM tool, may get."""
     named = {rule.key for rule in grant.allow if rule.domain == "env" and rule.key != TOP}
     return sorted(name for name in named if grant.has(Use(f"env:read:{name}")))
 
@@ -153,6 +176,10 @@ def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: 
     plain = is_plain(given)
     sent = call.arguments.sent if not plain and isinstance(call.arguments, ValidatedArguments) else plain_json(given)
     head: dict[str, Any] = {"call": number, "plain": plain}
+    if isinstance(call.tool, WasmTool):
+        environ = context._ports.environ or {}
+        names = variables(context._grant.reach.grant)
+        head["environment"] = {name: value for name in names if (value := environ.get(name)) is not None}
     if call.tool.context_parameter is not None:
         head |= {"session_id": context.session_id, "agent": context.agent, "workdir": context.workdir}
     return packed(head, sent)
@@ -189,6 +216,12 @@ class _Pool:
                     raise
             zygote = self._living()  # it died meanwhile
             return zygote, _spawned(zygote, prepared)
+
+    def spawn(self, spec: Callable[[str], bytes], watched: Watched) -> tuple[Zygote, WorkerProcess]:
+        """A worker that is not parked before or after its work."""
+        with self._lock:
+            zygote = self._living()
+            return zygote, zygote.spawn(spec, watched)
 
     def warm(self, prepared: Prepared) -> None:
         """Start the zygote, if none runs, and the planned number of workers for a tool."""

@@ -71,6 +71,13 @@ def load(spec: Mapping[str, Any]) -> Any:
     return found.fn if isinstance(found, Tool) else found
 
 
+def load_guest(spec: Mapping[str, Any], host: HostClient) -> Any:
+    """Load the compiled module of a WASM tool; wasmtime is imported in the workers of such tools alone."""
+    from licet.sandbox.wasi.guest import Guest
+
+    return Guest(spec, host)
+
+
 def run_cell(cell: Mapping[str, Any], name: str) -> ModuleType:
     """Run the statements of a notebook cell, each with its own file name and line, as a module."""
     module = sys.modules[name] = ModuleType(name)
@@ -163,7 +170,10 @@ def _print_to(pipe: int) -> None:
 
 
 def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
-    """Give up everything that the specification does not name, for good."""
+    """Give up everything that the specification does not name, for good.
+
+    Only a WASM tool may lack walls, where the manifest permits it: wasmtime confines it too.
+    """
     os.setsid()
     scratch = spec["scratch"]
     os.environ["TMPDIR"] = os.environ["HOME"] = tempfile.tempdir = scratch
@@ -173,13 +183,19 @@ def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
         os.chdir(scratch)
     rules = [rule for path, access, identity in spec["rules"] for rule in _rule(path, access, identity)]
     rules.append(landlock.PathRule(scratch, landlock.READ | landlock.WRITE | landlock.DELETE))
-    version = spec["landlock"]
-    ruleset = landlock.ruleset(rules, version=version)
-    hardening.harden(limits=hardening.Limits(**spec["limits"]), keep_fds={0, 1, 2, *keep, ruleset}, parent=parent)
-    landlock.restrict(ruleset)
-    os.close(ruleset)
-    own_pid = None if version >= landlock.SIGNALS_SINCE else os.getpid()
-    seccomp.install(seccomp.program(own_pid=own_pid, abi=version))
+    version, walls, limits = spec["landlock"], spec["walls"], hardening.Limits(**spec["limits"])
+    ruleset = landlock.ruleset(rules, version=version) if "landlock" in walls else -1
+    if "hardening" in walls:
+        kept = {0, 1, 2, *keep, *({ruleset} if ruleset >= 0 else ())}
+        hardening.harden(limits=limits, keep_fds=kept, parent=parent)
+    else:
+        hardening.limit(limits)
+    if ruleset >= 0:
+        landlock.restrict(ruleset)
+        os.close(ruleset)
+    if "seccomp" in walls:
+        own_pid = None if version >= landlock.SIGNALS_SINCE else os.getpid()
+        seccomp.install(seccomp.program(own_pid=own_pid, abi=version))
 
 
 def _rule(path: str, access: int, identity: list[int] | None) -> Iterator[landlock.PathRule]:
@@ -217,7 +233,7 @@ class _Worker:
         spec = self._spec
         self._reporter.close()
         try:
-            self._fn = load(spec)
+            self._fn = load(spec) if spec["wasm"] is None else load_guest(spec["wasm"], self._host)
             if spec["async"]:
                 self._runner = asyncio.Runner()
                 self._runner.get_loop()
@@ -288,6 +304,8 @@ class _Worker:
             arguments = self._validate(arguments)
         loop = self._runner.get_loop() if self._runner is not None else None
         self._host.begin(frame.head["call"], loop)
+        if self._spec["wasm"] is not None:
+            self._fn.environment = frame.head["environment"]  # type: ignore[union-attr]
         if self._context is not None:
             context = RemoteContext(self._host, frame.head)
             arguments[self._context] = context if loop is not None else SyncHandle(context)
@@ -356,6 +374,9 @@ def described(error: BaseException) -> dict[str, Any]:
     fields: dict[str, Any] = {"error": f"{type(error).__name__}"[:200], "text": text}
     if isinstance(error, OSError) and type(error.errno) is int:
         fields["errno"] = error.errno
+    reason = vars(error).get("reason")
+    if type(reason) is str:
+        fields["reason"] = reason[:_MOST_SAID]
     number = vars(error).get("licet_number")
     if type(number) is int:
         fields["refused"] = number

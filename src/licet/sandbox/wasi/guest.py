@@ -1,0 +1,331 @@
+"""Runs a compiled module in a worker: each call gets a fresh instance, its limits, and the host function.
+
+Nothing of one call is left for the next: memory, globals and files of WASI belong to the instance. A command gets its
+arguments as JSON on standard input, and its standard output is the result. A function gets them as its parameters.
+"""
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import wasmtime
+from wasmtime import component as components
+
+from licet.sandbox.bridge.client import HostClient
+from licet.sandbox.wasi import component_values
+from licet.sandbox.wasi.host_calls import HostCalls
+from licet.sandbox.wasi.settings import TABLE_ELEMENTS, new_engine, new_store
+
+START, RUN = "_start", "run"  # what a command exports: a core module, and the interface `wasi:cli/run` of a component
+_RUN_INTERFACE = "wasi:cli/run@0.2."
+_TICK = 0.02  # seconds between two looks at the CPU time of a call
+_NEARLY = 7 / 8  # of the memory limit: a guest that fails with so much in use needed more
+_LONGEST_LINE = 500  # characters of an error
+_STDIN = "stdin"
+
+
+class GuestStopped(Exception):
+    """A guest reached a limit; `reason` is the code of the limit."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        self.reason = reason
+        super().__init__(text)
+
+
+class Trap(Exception):
+    """A guest trapped, or ended with an exit code that is not 0."""
+
+
+class Guest:
+    """A compiled module, and the calls of it that this worker serves, one after another."""
+
+    def __init__(self, spec: Mapping[str, Any], host: HostClient) -> None:
+        self._spec, self._host = spec, host
+        self.environment: Mapping[str, str] = {}  # of the next call
+        self._engine = new_engine()
+        self._clock = _CpuClock(self._engine, spec["cpu_seconds"])
+        self._calls = HostCalls(host)
+        self._answer = b""  # of the last host call of a core module, until it is taken
+        self._memory: Any = None  # of the running core module
+        load = self._load_component if spec["kind"] == "component" else self._load_module
+        self._instance: Callable[[wasmtime.Store, dict[str, Any]], Any] = load(spec["compiled"])
+
+    def __call__(self, /, **arguments: Any) -> Any:
+        """Run one call in a fresh instance, and return its result as plain data."""
+        self._calls, self._answer = HostCalls(self._host), b""
+        store = new_store(self._engine, fuel=self._spec["fuel"], memory_bytes=self._spec["memory_bytes"])
+        output = _Output(self._spec["output_bytes"], self._engine, kept=self._spec["function"] is None)
+        with self._input(arguments) as stdin:
+            store.set_wasi(self._wasi(output, stdin))
+            value = None
+            try:
+                with self._clock.running():
+                    value = self._instance(store, arguments)
+            except wasmtime.ExitTrap as ended:
+                if ended.code:
+                    raise self._cause_of(ended, output, store) from None
+            except (wasmtime.WasmtimeError, wasmtime.Trap) as wrong:
+                raise self._cause_of(wrong, output, store) from None
+            finally:
+                self._answer, self._memory = b"", None
+        return output.value() if self._spec["function"] is None else value
+
+    # Core modules -----------------------------------------------------------------------------------------------------
+
+    def _load_module(self, compiled: str) -> Callable[[wasmtime.Store, dict[str, Any]], Any]:
+        module = wasmtime.Module.deserialize_file(self._engine, compiled)
+        linker = wasmtime.Linker(self._engine)
+        linker.define_wasi()
+        i32 = wasmtime.ValType.i32()
+        linker.define_func("licet", "call", wasmtime.FuncType([i32] * 4, [i32]), self._call, access_caller=True)
+        linker.define_func("licet", "take", wasmtime.FuncType([i32] * 2, [i32]), self._take, access_caller=True)
+        ready = linker.instantiate_pre(module)
+
+        def run(store: wasmtime.Store, arguments: dict[str, Any]) -> Any:
+            exports = ready.instantiate(store).exports(store)
+            self._memory = exports.get("memory")
+            name = self._spec["function"] or START
+            function = exports.get(name)
+            if not isinstance(function, wasmtime.Func):
+                functions = [one for one, item in exports.items() if isinstance(item, wasmtime.Func)]
+                raise Trap(f"it exports no function `{name}`; it has {', '.join(functions) or 'none'}")
+            if self._spec["function"] is None:
+                return function(store)
+            return function(store, *_numbers(function.type(store), arguments, self._spec["parameters"]))
+
+        return run
+
+    def _call(self, caller: wasmtime.Caller, op: int, op_size: int, args: int, args_size: int) -> int:
+        """The host function of core modules: the length of the answer, negative if it is an error."""
+        memory = _memory_of(caller)
+        named = bytes(memory.read(caller, *_span(op, op_size))).decode(errors="replace")
+        done, text = self._calls.answer(named, bytes(memory.read(caller, *_span(args, args_size))))
+        self._answer = text.encode()
+        return len(self._answer) if done else -len(self._answer)
+
+    def _take(self, caller: wasmtime.Caller, to: int, most: int) -> int:
+        """Copy the last answer into the memory of the guest: the number of bytes, at most `most`."""
+        taken, self._answer = self._answer[: most & 0xFFFFFFFF], b""
+        _memory_of(caller).write(caller, taken, to & 0xFFFFFFFF)
+        return len(taken)
+
+    # Components -------------------------------------------------------------------------------------------------------
+
+    def _load_component(self, compiled: str) -> Callable[[wasmtime.Store, dict[str, Any]], Any]:
+        component = components.Component.deserialize_file(self._engine, compiled)
+        linker = components.Linker(self._engine)
+        linker.add_wasip2()
+        with linker.root() as root:
+            root.add_func("call", self._component_call)
+        names = tuple(component.type.exports(self._engine))
+
+        def run(store: wasmtime.Store, arguments: dict[str, Any]) -> Any:
+            instance = linker.instantiate(store, component)
+            function = _exported(instance, store, self._spec["function"], names)
+            type_ = function.type(store)
+            if self._spec["function"] is None:
+                ended = function(store)
+                function.post_return(store)
+                if isinstance(ended, components.Variant) and ended.tag == "err":
+                    raise Trap("it ended with an error")
+                return None
+            given = [component_values.from_json(one, _needed(name, one, arguments), name) for name, one in type_.params]
+            value = component_values.result_to_json(type_.result, function(store, *given))
+            function.post_return(store)
+            return value
+
+        return run
+
+    def _component_call(self, store: Any, op: str, args: str) -> Any:
+        done, text = self._calls.answer(op, args)
+        return components.Variant("ok" if done else "err", text)
+
+    # What surrounds a call --------------------------------------------------------------------------------------------
+
+    def _wasi(self, output: "_Output", stdin: str | None) -> wasmtime.WasiConfig:
+        wasi = wasmtime.WasiConfig()
+        wasi.argv = [self._spec["name"]]
+        wasi.env = sorted(self.environment.items())
+        for path, guest_path, writable in self._spec["preopens"]:
+            with contextlib.suppress(wasmtime.WasmtimeError):  # a directory that was removed meanwhile
+                wasi.preopen_dir(path, guest_path, writable)
+        if stdin is not None:
+            wasi.stdin_file = stdin
+        wasi.stdout_custom = output.stdout
+        wasi.stderr_custom = output.stderr
+        return wasi
+
+    @contextlib.contextmanager
+    def _input(self, arguments: dict[str, Any]) -> Iterator[str | None]:
+        """A file with the arguments of a command, for its standard input."""
+        if self._spec["function"] is not None:
+            yield None
+            return
+        path = os.path.join(os.environ["TMPDIR"], _STDIN)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(arguments, file, ensure_ascii=False)
+        try:
+            yield path
+        finally:
+            os.unlink(path)
+
+    def _cause_of(self, wrong: Exception, output: "_Output", store: wasmtime.Store) -> Exception:
+        """Why a guest ended: a limit, a refusal that it did not handle, or a trap."""
+        text, spec = str(wrong), self._spec
+        if output.flooded:
+            return GuestStopped("LIMIT_OUTPUT", f"it wrote more than {output.most >> 20} MB")
+        if "all fuel consumed" in text:
+            return GuestStopped("LIMIT_FUEL", f"it used its {spec['fuel']} units of fuel")
+        if "call stack exhausted" in text:
+            return GuestStopped("LIMIT_STACK", "it recursed too deeply")
+        if "wasm trap: interrupt" in text:
+            return GuestStopped("LIMIT_CPU", f"it used more than {spec['cpu_seconds']} seconds of CPU time")
+        if "exceeds memory limits" in text or self._is_full(store):
+            return GuestStopped("LIMIT_MEMORY", f"it needed more than {spec['memory_bytes'] >> 20} MB of memory")
+        if "exceeds table limits" in text:
+            return GuestStopped("LIMIT_MEMORY", f"it needed a table of more than {TABLE_ELEMENTS} elements")
+        if self._calls.last_refusal is not None:
+            return self._calls.last_refusal
+        if isinstance(wrong, wasmtime.ExitTrap):
+            return Trap(f"it ended with exit code {wrong.code}{output.last_words()}")
+        return Trap(f"{_cause(text)}{output.last_words()}")
+
+    def _is_full(self, store: wasmtime.Store) -> bool:
+        if not isinstance(self._memory, wasmtime.Memory):
+            return False
+        return self._memory.data_len(store) >= int(self._spec["memory_bytes"] * _NEARLY)
+
+
+class _Output:
+    """What a guest writes: standard output, kept as the result of a command, and standard error, for the operator."""
+
+    def __init__(self, most: int, engine: wasmtime.Engine, *, kept: bool) -> None:
+        self.most, self.flooded = most, False
+        self._engine, self._is_kept = engine, kept
+        self._kept: list[bytes] = []
+        self._size = 0
+        self._last = b""
+
+    def stdout(self, data: bytes) -> None:
+        self._count(data)
+        if self._is_kept:
+            self._kept.append(data)
+        else:
+            os.write(1, data)
+
+    def stderr(self, data: bytes) -> None:
+        self._count(data)
+        self._last = (self._last + data)[-_LONGEST_LINE:]
+        os.write(2, data)
+
+    def _count(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > self.most:
+            self.flooded = True
+            self._kept.clear()
+            self._engine.increment_epoch()  # traps at the next loop or call of the guest
+
+    def value(self) -> Any:
+        """The result of a command: its output as JSON if it is JSON, otherwise as text."""
+        text = b"".join(self._kept).decode(errors="replace")
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+
+    def last_words(self) -> str:
+        """The last line of standard error, for the text of an error."""
+        line = self._last.decode(errors="replace").strip().rpartition("\n")[2]
+        return f": {line}" if line else ""
+
+
+class _CpuClock:
+    """Interrupts a call that has used its CPU time. It counts the thread of the guest, so waiting costs nothing."""
+
+    def __init__(self, engine: wasmtime.Engine, seconds: int) -> None:
+        self._engine, self._seconds = engine, seconds
+        self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        self._begun = threading.Event()
+        self._until = 0.0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Count what the calling thread uses until the context ends."""
+        self._until = time.clock_gettime(self._clock) + self._seconds
+        self._begun.set()
+        try:
+            yield
+        finally:
+            self._begun.clear()
+
+    def _watch(self) -> None:
+        while True:
+            self._begun.wait()
+            time.sleep(_TICK)
+            if self._begun.is_set() and time.clock_gettime(self._clock) > self._until:
+                self._engine.increment_epoch()
+
+
+def _span(start: int, size: int) -> tuple[int, int]:
+    """The beginning and end of a piece of memory. Both numbers are unsigned, and wasmtime gives them signed."""
+    begin = start & 0xFFFFFFFF
+    return begin, begin + (size & 0xFFFFFFFF)
+
+
+def _memory_of(caller: wasmtime.Caller) -> wasmtime.Memory:
+    memory = caller.get("memory")
+    if not isinstance(memory, wasmtime.Memory):
+        raise Trap("it calls the host, but exports no `memory`")
+    return memory
+
+
+def _numbers(type_: wasmtime.FuncType, arguments: Mapping[str, Any], names: Sequence[str]) -> list[int | float]:
+    """The arguments of a core function, in the order of the declared parameters, or as they were sent."""
+    order = [name for name in names if name in arguments] or list(arguments)
+    if len(order) != len(type_.params):
+        raise component_values.Unfit(f"the function takes {len(type_.params)} arguments, found {len(order)}")
+    given: list[int | float] = []
+    for name, one in zip(order, type_.params, strict=True):
+        value = arguments[name]
+        whole = str(one) in ("i32", "i64")
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+            raise component_values.Unfit(f"`{name}` must be a {'whole ' if whole else ''}number, an {one}")
+        bits = 31 if str(one) == "i32" else 63
+        if whole and not -(1 << bits) <= value < (1 << bits):
+            raise component_values.Unfit(f"`{name}` does not fit into an {one}")
+        given.append(value if whole else float(value))
+    return given
+
+
+def _needed(name: str, type_: Any, arguments: Mapping[str, Any]) -> Any:
+    if name not in arguments and not isinstance(type_, components.OptionType):
+        raise component_values.Unfit(f"`{name}` is missing")
+    return arguments.get(name)
+
+
+def _exported(instance: components.Instance, store: wasmtime.Store, name: str | None, names: Sequence[str]) -> Any:
+    """An exported function: by name, as `interface#name`, or the one that a command has."""
+    inside = name
+    interface = ""
+    if name is None:
+        interface = next((one for one in names if one.startswith(_RUN_INTERFACE)), "")
+        inside = RUN
+    elif "#" in name:
+        interface, _, inside = name.partition("#")
+    index = instance.get_export_index(store, interface) if interface else None
+    found = instance.get_export_index(store, str(inside), index)
+    function = None if found is None or (interface and index is None) else instance.get_func(store, found)
+    if function is None:
+        raise Trap(f"it exports no function `{name or _RUN_INTERFACE}`; it has {', '.join(names) or 'none'}")
+    return function
+
+
+def _cause(text: str) -> str:
+    """The cause of a trap, without the addresses of its backtrace."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[-1] if lines else "it trapped").removeprefix("wasm trap: ")[:_LONGEST_LINE]

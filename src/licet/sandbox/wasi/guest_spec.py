@@ -1,0 +1,59 @@
+"""What a worker is told of a WASM tool: the compiled file, its limits, and the directories that WASI opens ahead."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from licet.declare import Tool
+from licet.declare.wasm import WasmTool, parameters_of
+from licet.guard.grant import Grant
+from licet.sandbox.grant_paths import kernel_paths
+from licet.sandbox.wasi.compiled import Compiled
+from licet.sandbox.workers.wire import RESULT_BYTES
+
+_OWN_MEMORY = 256 << 20  # bytes that the interpreter and wasmtime may use besides the memory of the guest
+
+
+def guest_spec(
+    tool: Tool, compiled: Compiled, limits: Mapping[str, int], grant: Grant | None, workdir: str
+) -> dict[str, Any]:
+    """The parts of a worker's specification that a WASM tool has otherwise than a Python tool.
+
+    With a grant, at `isolated`, its directories are opened ahead; at `restricted` there are none.
+    """
+    assert isinstance(tool, WasmTool)  # noqa: S101
+    return {
+        "wasm": {
+            "name": tool.name,
+            "kind": compiled.module.kind,
+            "compiled": compiled.file,
+            "function": tool.module.function,
+            "parameters": list(parameters_of(tool.schema)),
+            "fuel": limits["fuel"],
+            "cpu_seconds": limits["cpu_seconds"],
+            "memory_bytes": limits["memory_mb"] << 20,
+            "output_bytes": RESULT_BYTES,
+            "preopens": [] if grant is None else [*_preopens(grant, workdir)],
+        },
+        "limits": {
+            "cpu_seconds": limits["cpu_seconds"] * 2,
+            "memory_bytes": (limits["memory_mb"] << 20) + _OWN_MEMORY,
+            "open_files": limits["open_files"],
+            "file_bytes": max(limits["file_mb"] << 20, RESULT_BYTES),
+            "address_bytes": 0,  # wasmtime reserves more addresses than it uses
+        },
+    }
+
+
+def _preopens(grant: Grant, workdir: str) -> Iterator[tuple[str, str, bool]]:
+    """Each granted directory: its path, its name for the guest, and whether it is writable.
+
+    WASI opens directories, so a grant of a single file is reached through the host function alone. Landlock enforces
+    the denies inside.
+    """
+    paths = kernel_paths(grant, private_root=False)
+    for path in dict.fromkeys((*paths.read, *paths.write)):
+        if os.path.isdir(path):
+            yield path, path, path in paths.write
+            if os.path.realpath(path) == os.path.realpath(workdir):
+                yield path, ".", path in paths.write
