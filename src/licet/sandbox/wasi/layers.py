@@ -26,11 +26,16 @@ def wasm_layers(support: Support, level: Level, *, allow_degraded: bool) -> Laye
     if level == "isolated":
         support.require(level)
     missing = tuple(wall for wall in WALLS if not support.wall_holds(wall))
-    if missing and sys.platform == "linux" and not allow_degraded:
+    if missing and on_linux() and not allow_degraded:
         text = "; ".join((*support.missing(level), *support.advice(level), _DEGRADED))
         raise SandboxUnavailable(f"`{level}` cannot be kept here: {text}")
     held = [f"landlock-{support.landlock}" if wall == "landlock" else wall for wall in WALLS if wall not in missing]
     return Layers(("handles", "process", f"wasmtime-{version}", *held), missing)
+
+
+def on_linux() -> bool:
+    """Whether this system has the walls of the kernel at all."""
+    return sys.platform == "linux"
 
 
 def walls_in_spec(support: Support, missing: tuple[str, ...] = ()) -> dict[str, object]:
