@@ -43,6 +43,7 @@ _REVIEWED = (
     "cost_usd",
     "storage_ttl_seconds",
     "reuse",
+    "source",
 )
 
 
@@ -88,7 +89,7 @@ def differing_tools(manifest: Manifest, tools: Sequence[Tool]) -> list[Ground]:
         if isinstance(reviewed, Problem):
             text = f"the source of `{tool.name}` cannot be compared with it: found {reviewed.found}"
             found.append(Ground("MANIFEST_CHANGED", text, reviewed.origin, fix))
-        elif part := _difference(tool.spec, reviewed):
+        elif part := _difference(tool, reviewed):
             text = f"`{tool.name}` has another `{part}` than its source, which the policy names ({reviewed.origin})"
             found.append(Ground("MANIFEST_CHANGED", text, at, fix))
     return found
@@ -159,8 +160,8 @@ def _imported(
             hint = "; ".join(filter(None, (hint, _ONLY_NAMED)))
         raise ManifestError([Problem(origin, f"`{reference}`", expected, hint)]) from wrong
     if not isinstance(found, Tool):
-        raise ManifestError([Problem(origin, f"`{reference}`", "a function declared with `@tool`")])
-    if part := _difference(found.spec, reviewed):
+        raise ManifestError([Problem(origin, f"`{reference}`", "a tool declared with `@tool` or `Tool.wasm`")])
+    if part := _difference(found, reviewed):
         found_text = (
             f"`{reference}`, which declares a different `{part}` when it runs than in its source ({reviewed.origin})"
         )
@@ -194,8 +195,10 @@ def _top(project: ProjectModules, top: str) -> str:
     return place.directory or place.file or top
 
 
-def _difference(running: ToolSpec, reviewed: ToolSpec) -> str:
+def _difference(tool: Tool, reviewed: ToolSpec) -> str:
     """Return the first part in which a declaration differs from its source; empty if there is none."""
+    # The hash of a notebook cell is known only to the running tool; that of a WebAssembly module, to both.
+    running = tool.spec if tool.cell is None else replace(tool.spec, source="")
     return next((part for part in _REVIEWED if getattr(running, part) != getattr(reviewed, part)), "")
 
 

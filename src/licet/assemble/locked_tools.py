@@ -61,11 +61,18 @@ class _Sources:
 
         module = reference.partition(":")[0]
         if module not in self._modules:
-            places = project_modules([reference], self._roots).modules.values()
-            self._modules[module] = {self._name(place.file): self._hash(place.file) for place in places if place.file}
+            project = project_modules([reference], self._roots)
+            files = [place.file for place in project.modules.values() if place.file]
+            # The digest of a tool covers its WebAssembly module, so one outside of the root need not have a name here.
+            files += [file for file in project.wasm if self._is_inside(file)]
+            self._modules[module] = {self._name(file): self._hash(file) for file in files}
         return self._modules[module]
 
+    def _is_inside(self, file: str) -> bool:
+        return any(os.path.abspath(file).startswith(f"{root.rstrip('/')}/") for root in self._roots)
+
     def _name(self, file: str) -> str:
+        file = os.path.abspath(file)
         for root in self._roots:
             if file.startswith(f"{root.rstrip('/')}/"):
                 return Path(file).relative_to(root).as_posix()

@@ -22,7 +22,8 @@ from licet.core.algebra.scope import visible
 
 __all__ = ["GitError", "LeftOut", "Revision", "export_revision", "find_revision"]
 
-_SUFFIXES = (".yaml", ".yml", ".json", ".py", ".lock")  # policy files, source of tools, licet.lock
+_MODULE = ".wasm"
+_SUFFIXES = (".yaml", ".yml", ".json", ".py", ".lock", _MODULE)  # policy files, source of tools, licet.lock, modules
 _MOST_FILES = 50_000
 _MOST_ENTRIES = 1_000_000  # files of any kind; the largest public repositories have about half of that
 _MOST_LISTED = 256 << 20  # bytes of their list
@@ -30,6 +31,8 @@ _DEEPEST = 100  # directories around a file
 _LONGEST = 1 << 16  # bytes of a path
 _MOST_BYTES = 512 << 20
 _LARGEST = 8 << 20  # of one file; no policy and no source that licet reads is as large
+_LARGEST_MODULE = 64 << 20  # of a WebAssembly module, as in a declaration
+_MOST_MODULE_BYTES = 256 << 20  # of all modules; the repository may have others than those of tools
 _SECONDS = 60
 # Variables that choose another repository, or make git run something.
 _LEFT_OUT = re.compile(r"GIT_(?!CONFIG_(GLOBAL|SYSTEM|NOSYSTEM|COUNT|KEY_\d+|VALUE_\d+)$|CEILING_DIRECTORIES$).*")
@@ -72,6 +75,7 @@ class LeftOut(Struct, frozen=True):
 
 _LINK, _SUBMODULE = "is a link, which is not followed", "is a submodule, which is not read"
 _MISSING, _LARGE = "is missing in this clone", f"has more than {_LARGEST >> 20} MiB"
+_LARGE_MODULE = f"is larger than {_LARGEST_MODULE >> 20} MiB, or one of modules of {_MOST_MODULE_BYTES >> 20} MiB"
 
 
 def find_revision(name: str, directory: Path) -> Revision | None:
@@ -104,7 +108,7 @@ def export_revision(revision: Revision, directory: Path, below: str, target: Pat
             wanted.append((blob, path))
         if max(len(wanted), len(left_out)) > _MOST_FILES:
             raise GitError(f"it has more than {_MOST_FILES:,} policy and source files, or links")
-    for (_, path), data in zip(wanted, _contents(store, [blob for blob, _ in wanted]), strict=True):
+    for (_, path), data in zip(wanted, _contents(store, wanted), strict=True):
         if isinstance(data, str):
             left_out.append(LeftOut(path, data))
         else:
@@ -159,22 +163,35 @@ def _listed(store: Path, revision: Revision, *below: str, deep: bool = True) -> 
         yield mode, blob, path.decode("utf-8", "surrogateescape")
 
 
-def _contents(store: Path, blobs: Sequence[str]) -> Iterator[bytes | str]:
+def _contents(store: Path, wanted: Sequence[tuple[str, str]]) -> Iterator[bytes | str]:
     """The bytes of each object, unchanged; the reason for one that is left out."""
+    blobs = [blob for blob, _ in wanted]
     sizes = _git(("cat-file", "--batch-check"), store, own=True, text="".join(f"{blob}\n" for blob in blobs))
     lines = [line.split(" ") for line in sizes.decode("ascii").splitlines()]
-    small = [len(words) == 3 and words[1] == "blob" and int(words[2]) <= _LARGEST for words in lines]
+    known = [int(words[2]) if len(words) == 3 and words[1] == "blob" else None for words in lines]
+    modules = [path.lower().endswith(_MODULE) for _, path in wanted]
+    small = list(_small(known, modules))
     if sum(int(words[2]) for words, fits in zip(lines, small, strict=True) if fits) > _MOST_BYTES:
         raise GitError(f"the policy and source files have more than {_MOST_BYTES >> 20} MiB")
     asked = "".join(f"{blob}\n" for blob, fits in zip(blobs, small, strict=True) if fits)
     data, place = _git(("cat-file", "--batch"), store, own=True, text=asked), 0
-    for fits, words in zip(small, lines, strict=True):
+    for fits, words, is_module in zip(small, lines, modules, strict=True):
         if not fits:
-            yield _LARGE if words[1:2] == ["blob"] else _MISSING
+            large = _LARGE_MODULE if is_module else _LARGE
+            yield large if words[1:2] == ["blob"] else _MISSING
             continue
         start = data.index(b"\n", place) + 1
         yield data[start : start + int(words[2])]
         place = start + int(words[2]) + 1
+
+
+def _small(sizes: Sequence[int | None], modules: Sequence[bool]) -> Iterator[bool]:
+    """Which objects are read, by their sizes and whether they are WebAssembly modules."""
+    left = _MOST_MODULE_BYTES
+    for size, is_module in zip(sizes, modules, strict=True):
+        fits = size is not None and size <= (min(_LARGEST_MODULE, left) if is_module else _LARGEST)
+        left -= size if fits and is_module and size is not None else 0
+        yield fits
 
 
 def _write(target: Path, path: str, data: bytes) -> None:

@@ -1,7 +1,11 @@
-"""Reads the tools that one Python file declares with `@tool(…)` from its source. Nothing in the file is run."""
+"""Reads the tools that one Python file declares, with `@tool(…)` or `Tool.wasm(…)`, from its source.
+
+Nothing in the file is run.
+"""
 
 import ast
 import inspect
+import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
@@ -10,47 +14,53 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.domains import nearest
-from licet.core.algebra.scope import Malformed, visible
+from licet.core.algebra.scope import Malformed
 from licet.core.compared import Compared
-from licet.core.origin import Origin, Problem
-from licet.core.policy.tool import TOUCHES_NOTHING, ToolCapabilities, ToolSpec, spec_of, summary
+from licet.core.origin import Problem
+from licet.core.policy.tool import ToolSpec, spec_of, summary
 from licet.declare import tool
+from licet.policy_files.source.arguments import DeclarationForm, malformed, read_arguments
 from licet.policy_files.source.names import (
     MOST_IN_FILE,
     TOOL,
+    WASM,
     Binding,
     Function,
     Imported,
     Names,
-    NotLiteral,
     TooManyValues,
 )
-from licet.policy_files.source.text import Lines, SourceText, parse
+from licet.policy_files.source.text import Lines, SourceText, parse, read_bytes
+from licet.policy_files.source.wasm_declarations import WasmCall, WasmFile, read_wasm, wasm_calls
 
-MOST_ARGUMENTS = 50  # of one decorator
-LONGEST_SHOWN = 300  # characters of a value in a message
 MOST_PROBLEMS = 1000  # then reading stops, so that a hostile file cannot use much time
 UNREAD = "what follows was not read"
-LITERAL_HINT = "write it as a literal, or declare `needs:` in licet.yaml"
-ARGUMENTS = tuple(
-    parameter.name
-    for parameter in inspect.signature(tool).parameters.values()
-    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-)
-_NOT_EVALUATED = frozenset({"available"})  # a function, which is not part of what a tool touches
-
+_EXPECTED = {TOOL: "`@tool(…)` above a function", WASM: "`NAME = Tool.wasm(…)` at the top level of a module"}
+_WASM_WORD = b".wasm"
 _CONTEXTS = ("Context", "SyncContext")
 _LONGEST_SIGNATURE = 2000  # characters
 _PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
 
 
-class DeclaredTool(Struct, frozen=True):
-    """A decorated function. If `spec` is None, at least one problem is an error."""
+def _check(key: str, value: Any) -> None:
+    spec_of(**{"name": "any", **({} if key in ("capabilities", "needs") else {"needs": ()}), key: value})
 
-    function: str
+
+_ARGUMENTS = tuple(
+    parameter.name
+    for parameter in inspect.signature(tool).parameters.values()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+)
+_TOOL = DeclarationForm("`@tool`", _ARGUMENTS, _check)
+
+
+class DeclaredTool(Struct, frozen=True):
+    """A decorated function, or a WebAssembly module. If `spec` is None, at least one problem is an error."""
+
+    function: str  # the name that the file gives it
     spec: ToolSpec | None
     problems: tuple[Problem, ...]
+    wasm: WasmFile | None = None
 
 
 class Meaning(Struct, frozen=True):
@@ -60,7 +70,7 @@ class Meaning(Struct, frozen=True):
     line: int
     offset: int
     imported: Imported | None
-    is_function: bool
+    may_be_tool: bool  # a function, or a call that declares a module
 
 
 class Module(Compared, frozen=True):
@@ -75,12 +85,25 @@ class Module(Compared, frozen=True):
     unread: Problem | None = None  # why the rest of the file was not read, if it was not
     by_function: Mapping[str, DeclaredTool] = {}  # if a name is declared twice, the first one
 
+    def with_declared(self, declared: tuple[DeclaredTool, ...]) -> "Module":
+        """The same module with other declarations."""
+        return replace(self, declared=declared, by_function={one.function: one for one in reversed(declared)})
+
 
 @lru_cache(maxsize=8)  # a command may first review a policy and then load its tools
 def module_of(data: bytes, file: str) -> Module | Problem:
     """Read what a file declares, or return the problem if it cannot be parsed."""
     text = parse(data, file)
     return text if isinstance(text, Problem) else module_in(text)
+
+
+def wasm_files(file: str) -> tuple[str, ...]:
+    """The WebAssembly modules that a source file declares as tools; none if it cannot be read."""
+    data = read_bytes(file, file)
+    module = module_of(data, file) if isinstance(data, bytes) and _WASM_WORD in data else None
+    if not isinstance(module, Module):
+        return ()
+    return tuple(os.path.join(os.path.dirname(file), one.wasm.file) for one in module.declared if one.wasm)
 
 
 def module_in(text: SourceText) -> Module:
@@ -90,16 +113,16 @@ def module_in(text: SourceText) -> Module:
     in_class = {one for node in text.nodes if isinstance(node, ast.ClassDef) for one in node.body}
     declared: list[DeclaredTool] = []
     problems: list[Problem] = []
-    decorators: set[ast.AST] = set()
+    read: set[ast.AST] = set()  # names of licet in declarations
     unread: Problem | None = None
     count = 0
-    for node, marks in _decorated(text, names):
-        decorators |= {_called(mark) for mark in marks}
+    for node, marks in _declarations(text, names):
+        read |= {_called(mark) for mark in marks}
         if isinstance(node, ast.ClassDef):
             problems.append(_misplaced(text, marks[0], f"a class `{node.name}` as a tool", "error"))
-        elif node in top:
+        elif isinstance(node, WasmCall) or node in top:
             try:
-                declared.append(_declared(text, names, node, marks))
+                declared.append(_read(text, names, node, marks))
             except TooManyValues as spent:
                 found = f"more than {MOST_IN_FILE} values in the declarations up to `{node.name}`"
                 unread = Problem(text.place(spent.node), found, "fewer", UNREAD)
@@ -110,65 +133,55 @@ def module_in(text: SourceText) -> Module:
         else:
             problems.append(_misplaced(text, marks[0], f"the tool `{node.name}` inside a function", "warning"))
         if count + len(problems) > MOST_PROBLEMS:
-            unread = Problem(text.place(node), f"more than {MOST_PROBLEMS} problems", "fewer", UNREAD)
+            unread = Problem(text.place(marks[0]), f"more than {MOST_PROBLEMS} problems", "fewer", UNREAD)
             break
     else:
-        problems += islice(_other_uses(text, names, decorators), MOST_PROBLEMS)
+        problems += islice(_other_uses(text, names, read), MOST_PROBLEMS)
     problems += [unread] if unread else []
     lines = Lines(text.file, text.lines)
     once = tuple(_unique_names(declared))
-    by_function = {one.function: one for one in reversed(once)}
     meanings = {name: _meaning(bindings) for name, bindings in names.by_name().items()}
-    return Module(lines, meanings, once, tuple(problems), unread, by_function)
+    return Module(lines, meanings, (), tuple(problems), unread).with_declared(once)
 
 
 def _meaning(bindings: list[Binding]) -> Meaning:
     node, meaning = bindings[-1].node, bindings[-1].meaning
     imported = meaning if isinstance(meaning, Imported) else None
     line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-    return Meaning(len(bindings), line, offset, imported, isinstance(node, Function))
+    return Meaning(len(bindings), line, offset, imported, isinstance(meaning, Function | ast.Call))
 
 
-def _decorated(text: SourceText, names: Names) -> Iterator[tuple[Function | ast.ClassDef, list[ast.expr]]]:
-    """Functions and classes that are decorated with `tool`, in the order of the source, with these decorators."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    for node in sorted((node for node in text.nodes if isinstance(node, kinds)), key=lambda node: node.lineno):
-        if marks := [mark for mark in node.decorator_list if TOOL in names.dotted(_called(mark))]:
-            yield node, marks
+def _declarations(text: SourceText, names: Names) -> list[tuple[Function | ast.ClassDef | WasmCall, list[ast.expr]]]:
+    """What is decorated with `tool`, with these decorators, and calls of `Tool.wasm`; in the order of the source."""
+    marked: list[tuple[Function | ast.ClassDef | WasmCall, list[ast.expr]]] = [
+        (node, [mark for mark in node.decorator_list if TOOL in names.dotted(_called(mark))])
+        for node in text.nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+    marked += ((one, [one.call]) for one in wasm_calls(names))
+    return sorted((one for one in marked if one[1]), key=lambda one: one[0].lineno)
+
+
+def _read(text: SourceText, names: Names, node: Function | WasmCall, marks: list[ast.expr]) -> DeclaredTool:
+    if isinstance(node, WasmCall):
+        spec, file, problems = read_wasm(text, names, node)
+        return DeclaredTool(node.name, spec, problems, file)
+    return _declared(text, names, node, marks)
 
 
 def _declared(text: SourceText, names: Names, node: Function, marks: list[ast.expr]) -> DeclaredTool:
     mark = marks[0]
-    origin = text.place_of_decorator(mark)
-    problems = list(_decorator_problems(text, names, node, marks))
-    written: dict[str, ast.expr] = {}
-    given: dict[str, Any] = {}
-    if isinstance(mark, ast.Call):
-        if len(mark.args) + len(mark.keywords) > MOST_ARGUMENTS:
-            found = f"more than {MOST_ARGUMENTS} arguments in `@tool` of `{node.name}`"
-            problems.append(Problem(origin, found, f"those that it has: {', '.join(ARGUMENTS)}"))
-        for item in mark.args[:MOST_ARGUMENTS]:
-            found = f"{names.excerpt(item)} without a name in `@tool` of `{node.name}`"
-            problems.append(Problem(text.place(item), found, "arguments with names, such as `capabilities=`"))
-        for keyword in mark.keywords[:MOST_ARGUMENTS]:
-            problem = _read_argument(text, names, node, keyword, written, given)
-            problems += [problem] if problem else []
-    sound = not any(problem.severity == "error" for problem in problems)
-    if sound and not given.keys() & {"capabilities", "needs"}:
-        found = f"`{node.name}`, which does not say what it touches"
-        problems.append(Problem(origin, found, "`capabilities=` or `needs=`", TOUCHES_NOTHING))
-    elif given.keys() >= {"capabilities", "needs"}:
-        found = f"both `capabilities=` and `needs=` on `{node.name}`"
-        problems.append(Problem(text.place(written["needs"]), found, "one of the two"))
+    origin, problems = text.place_of_decorator(mark), _decorator_problems(text, names, node, marks)
+    given = read_arguments(text, names, mark, node.name, _TOOL, origin, problems)
     spec = None
-    if not any(problem.severity == "error" for problem in problems):
+    if given.sound:
         described = {"name": node.name, "description": summary(ast.get_docstring(node) or "")}
         try:
-            spec = spec_of(**{**described, **given}, origin=origin)
+            spec = spec_of(**{**described, **given.values}, origin=origin)
             spec = replace(spec, parameters=_parameters(node), signature=_signature(node))
         except Malformed as error:
-            problems.append(_malformed(origin, error))
-    return DeclaredTool(node.name, spec, tuple(problems))
+            given.problems.append(malformed(origin, error))
+    return DeclaredTool(node.name, spec, tuple(given.problems))
 
 
 def _parameters(node: Function) -> tuple[str, ...] | None:
@@ -225,56 +238,6 @@ def _decorator_problems(text: SourceText, names: Names, node: Function, marks: l
         yield Problem(origin, found, expected, "what the other makes of the tool is not read", "warning")
 
 
-def _read_argument(
-    text: SourceText,
-    names: Names,
-    node: Function,
-    keyword: ast.keyword,
-    written: dict[str, ast.expr],
-    given: dict[str, Any],
-) -> Problem | None:
-    """Read one argument of a decorator into `given`, or return the problem."""
-    key, origin = keyword.arg, text.place(keyword.value)
-    if key is None:
-        found = f"`**` of {names.excerpt(keyword.value)} in `@tool` of `{node.name}`"
-        return Problem(origin, found, "arguments one by one", LITERAL_HINT)
-    if key not in ARGUMENTS:
-        listed = ", ".join(f"`{name}`" for name in ARGUMENTS)
-        return Problem(
-            text.place(keyword), f"`{key}=` in `@tool` of `{node.name}`", listed, nearest(key[:64], ARGUMENTS)
-        )
-    if key in written:
-        return Problem(text.place(keyword), f"`{key}=` twice in `@tool` of `{node.name}`", "it once")
-    written[key] = keyword.value
-    if key in _NOT_EVALUATED:
-        return None
-    try:
-        value = names.value(keyword.value)
-        if key == "reuse" and not isinstance(value, bool):
-            return Problem(origin, f"`reuse=` of `{node.name}`", "True or False")
-        if isinstance(value, ToolCapabilities):
-            value = value.as_mapping()
-        if value is not None:
-            # Check each argument alone, so that all problems of a declaration are reported at once.
-            spec_of(**{"name": "any", **({} if key in ("capabilities", "needs") else {"needs": ()}), key: value})
-            given[key] = value
-    except NotLiteral as error:
-        found = f"`{key}=` of `{node.name}` given by {error.found}"
-        return Problem(text.place(error.node), found, "a literal", LITERAL_HINT)
-    except Malformed as error:
-        return _malformed(origin, error)
-    return None
-
-
-def _malformed(origin: Origin, error: Malformed) -> Problem:
-    return Problem(origin, f"`{_short(visible(error.found))}`", error.expected, _short(error.hint))
-
-
-def _short(text: str) -> str:
-    """Cut a text. A constant may be as long as the file, and thousands of tools may use it."""
-    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
-
-
 def _unique_names(declared: list[DeclaredTool]) -> Iterator[DeclaredTool]:
     first: dict[str, ToolSpec] = {}
     for one in declared:
@@ -298,8 +261,8 @@ def _misplaced(text: SourceText, mark: ast.expr, found: str, severity: Literal["
     return Problem(text.place_of_decorator(mark), found, "a function of the module", hint, severity)
 
 
-def _other_uses(text: SourceText, names: Names, decorators: set[ast.AST]) -> Iterator[Problem]:
-    """Warn about other uses of `tool`, such as calls, which may declare tools that the source does not show."""
+def _other_uses(text: SourceText, names: Names, read: set[ast.AST]) -> Iterator[Problem]:
+    """Warn about other uses of `tool` and `Tool.wasm`, which may declare tools that the source does not show."""
     of_licet = names.of_licet()
     for node in text.nodes:
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
@@ -309,10 +272,10 @@ def _other_uses(text: SourceText, names: Names, decorators: set[ast.AST]) -> Ite
             start = start.value
         if not isinstance(start, ast.Name) or start.id not in of_licet:
             continue
-        if node not in decorators and TOOL in names.dotted(node):
-            found, expected = f"{names.excerpt(node)} used by hand", "`@tool(…)` above a function"
+        if node not in read and (known := next(iter(names.dotted(node) & _EXPECTED.keys()), "")):
             hint = "what it declares is not read; declare `needs:` in licet.yaml"
-            yield Problem(text.place(node), found, expected, hint, "warning")
+            found = f"{names.excerpt(node)} used by hand"
+            yield Problem(text.place(node), found, _EXPECTED[known], hint, "warning")
 
 
 def _called(mark: ast.expr) -> ast.expr:

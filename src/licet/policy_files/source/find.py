@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.domains import nearest
 from licet.core.algebra.scope import visible
 from licet.core.origin import Origin, Problem
 from licet.core.policy.tool import ToolSpec
 from licet.modules.imports import MOST_TOKENS, token_count
-from licet.policy_files.source.declarations import Module, module_of
+from licet.policy_files.source.declarations import DeclaredTool, Module, module_of
 from licet.policy_files.source.installed import InstalledModule, Unusable, find_installed, shadow
 from licet.policy_files.source.names import Imported
 from licet.policy_files.source.text import read_bytes
+from licet.policy_files.source.wasm_declarations import WasmFiles
 from licet.policy_files.tool_files import code_directories
 from licet.regular_files import size_text
 
@@ -64,6 +66,7 @@ class Modules:
 
     def __init__(self) -> None:
         self._read: dict[str, Module | Problem] = {}
+        self._wasm = WasmFiles()
         self._bytes = self._tokens = 0
         self._full = ""  # the exceeded limit, for the message
 
@@ -87,7 +90,22 @@ class Modules:
             self._full = f"{self._bytes} bytes"
         elif self._tokens > MOST_TOKENS_IN_REVIEW:
             self._full = f"{self._tokens} tokens"
-        return self._refused(file) if self._full else module_of(data, file)
+        module = self._refused(file) if self._full else module_of(data, file)
+        return module if isinstance(module, Problem) else self._with_wasm(module, os.path.dirname(path))
+
+    def _with_wasm(self, module: Module, directory: str) -> Module:
+        """The module with the hashes of the WebAssembly modules that it declares."""
+        if all(one.wasm is None for one in module.declared):
+            return module
+        return module.with_declared(tuple(self._hashed(one, directory) for one in module.declared))
+
+    def _hashed(self, one: DeclaredTool, directory: str) -> DeclaredTool:
+        if one.wasm is None or one.spec is None:
+            return one
+        source = self._wasm.source(one.wasm, directory)
+        if isinstance(source, Problem):
+            return replace(one, spec=None, problems=(*one.problems, source))
+        return replace(one, spec=replace(one.spec, source=source))
 
     def _refused(self, file: str) -> Problem:
         found = f"more source than one review reads ({self._full} up to here)"
@@ -174,7 +192,7 @@ def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSp
     place = module.lines.place_at(meaning.line, meaning.offset)
     if meaning.times > 1:
         return Problem(place, f"`{function}` bound {meaning.times} times in this file", "one meaning", way_out)
-    if module.unread and meaning.is_function:
+    if module.unread and meaning.may_be_tool:
         return module.unread
     if meaning.imported and meaning.imported.name:
         return meaning.imported, place

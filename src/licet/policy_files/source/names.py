@@ -20,6 +20,7 @@ from licet.core.policy.tool import ToolCapabilities
 from licet.policy_files.source.text import SourceText
 
 TOOL = "licet.tool"
+WASM = "licet.Tool.wasm"
 LONGEST_CHAIN = 8  # attributes; names of licet are shorter, and very long chains would take long to walk
 MOST_VALUES = 10_000  # in one argument; names that contain names could otherwise grow without bound
 MOST_IN_FILE = 100_000  # in all arguments of a file, since thousands of tools may use one long constant
@@ -28,7 +29,7 @@ _CHARACTERS_PER_VALUE = 64  # this many characters of text count as one value
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OTHER_SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_STAR_NAMES = ("tool", "ToolCapabilities", "Capability", "CapabilitySet", "Context", "SyncContext")
+_STAR_NAMES = ("tool", "Tool", "ToolCapabilities", "Capability", "CapabilitySet", "Context", "SyncContext")
 # Constructors that may be called. Nothing that a file under review defines is ever called.
 _CONSTRUCTORS: dict[str, Any] = {
     "licet.ToolCapabilities": ToolCapabilities,
@@ -40,12 +41,19 @@ _CONSTRUCTORS: dict[str, Any] = {
     "licet.CapabilitySet": CapabilitySet,
     "decimal.Decimal": Decimal,
 }
+
+
+def _beginnings(dotted: str) -> Iterator[str]:
+    """The prefixes of a dotted name: `a`, `a.b`, `a.b.c`."""
+    return accumulate(dotted.split("."), "{}.{}".format)
+
+
 # All prefixes of the dotted names above; other names do not matter here.
 _KNOWN_PREFIXES = frozenset(
     beginning
-    for known in (TOOL, *_CONSTRUCTORS)
+    for known in (TOOL, WASM, *_CONSTRUCTORS)
     for dotted in (known, known.replace("licet.", "licet.declare.", 1))
-    for beginning in accumulate(dotted.split("."), "{}.{}".format)
+    for beginning in _beginnings(dotted)
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -117,31 +125,23 @@ class Names:
 
     def dotted(self, node: ast.AST) -> set[str]:
         """The full names that an expression such as `licet.tool` may have; several if it is bound more than once."""
+        names = self._full_names(node)
+        return names | {f"{name} assigned" for name in names if not self._assigned.isdisjoint(_beginnings(name))}
+
+    def _full_names(self, node: ast.AST) -> set[str]:
         tail: list[str] = []
         while isinstance(node, ast.Attribute) and len(tail) < LONGEST_CHAIN:
             tail.append(node.attr)
             node = node.value
         if not isinstance(node, ast.Name):
             return set()
-        names = {_public(".".join([start, *reversed(tail)])) for start in self._meanings(node.id)}
-        return names | {f"{name} assigned" for name in names & self._assigned}
+        return {_public(".".join([start, *reversed(tail)])) for start in self._meanings(node.id)}
 
     @cached_property
     def _assigned(self) -> set[str]:
         """The names of licet that the file replaces in the module, as `licet.tool = other` does."""
-        stores = [
-            node
-            for node in self._text.nodes
-            if isinstance(node, ast.Attribute)
-            and not isinstance(node.ctx, ast.Load)
-            and isinstance(node.value, ast.Name)
-        ]
-        return {
-            _public(f"{start}.{node.attr}")
-            for node in stores
-            if isinstance(node.value, ast.Name)
-            for start in self._meanings(node.value.id)
-        }
+        stores = (node for node in self._text.nodes if isinstance(node, ast.Attribute))
+        return {name for node in stores if not isinstance(node.ctx, ast.Load) for name in self._full_names(node)}
 
     def _meanings(self, name: str) -> frozenset[str]:
         """The full names of a name. All that are not in `_KNOWN_PREFIXES` count as one, however many there are."""
@@ -274,13 +274,14 @@ class Names:
         Declarations inside a function do not count, since `tool` may be another name there. Neither do other decorators
         and other code, which may change a value.
         """
+        marks = [mark for node in self.top if isinstance(node, _FUNCTIONS) for mark in node.decorator_list]
+        modules = [bound.meaning for each in self._bindings.values() for bound in each]
         waiting: list[ast.expr] = [
-            keyword.value
-            for node in self.top
-            if isinstance(node, _FUNCTIONS)
-            for mark in node.decorator_list
-            if isinstance(mark, ast.Call) and self.dotted(mark.func) == {TOOL}
-            for keyword in mark.keywords
+            value
+            for known, calls in ((TOOL, marks), (WASM, modules))
+            for call in calls
+            if isinstance(call, ast.Call) and self.dotted(call.func) == {known}
+            for value in (*call.args, *(keyword.value for keyword in call.keywords))
         ]
         while waiting:
             match waiting.pop():

@@ -9,11 +9,13 @@ import importlib.machinery
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from msgspec import Struct
 
 from licet.modules.finder import ModulePlace
 from licet.modules.imports import followed, library_directories, with_parents
+from licet.policy_files.source.declarations import wasm_files
 from licet.policy_files.source.installed import find_installed
 from licet.policy_files.tool_files import code_directories
 
@@ -40,6 +42,7 @@ class ProjectModules(Struct, frozen=True):
     modules: Mapping[str, ModulePlace]
     missing: tuple[str, ...]  # for names that were not found; a file planted there would be loaded next time
     second: tuple[str, ...]  # for names that were found: the loaded file, and the paths of a possible second one
+    wasm: tuple[str, ...] = ()  # the WebAssembly modules that these modules declare as tools
 
     @property
     def doubled(self) -> str:
@@ -58,7 +61,7 @@ class ProjectModules(Struct, frozen=True):
         The second value is whether loading would refuse a new file at that path anyway.
         """
         files = (path for place in self.modules.values() for path in (place.file, place.directory) if path)
-        paths = {**dict.fromkeys(self.second, True), **dict.fromkeys((*self.missing, *files), False)}
+        paths = {**dict.fromkeys(self.second, True), **dict.fromkeys((*self.missing, *files, *self.wasm), False)}
         for path, refused in paths.items():
             for name in dict.fromkeys((path, os.path.realpath(path))):
                 yield name, refused and not os.path.lexists(name)
@@ -89,7 +92,15 @@ def project_modules(references: Iterable[str], roots: Iterable[str | os.PathLike
     start = {name: project.place(name) for dotted in named for name in with_parents(dotted)}
     known = {name: place for name, place in start.items() if place is not None}
     found = followed(known, project.place, most_bytes=_MOST_BYTES, most_names=_MOST_NAMES)
-    return ProjectModules(found, *project.paths()) if named else ProjectModules({}, (), ())
+    return ProjectModules(found, *project.paths(), _wasm(found.values())) if named else ProjectModules({}, (), ())
+
+
+def _wasm(places: Iterable[ModulePlace]) -> tuple[str, ...]:
+    """The WebAssembly modules that some source files declare as tools, up to a limit of source."""
+    files = [place.file for place in places if place.file is not None and place.file.endswith(".py")]
+    sizes = accumulate(os.stat(file).st_size if os.path.isfile(file) else 0 for file in files)
+    read = (file for file, size in zip(files, sizes, strict=True) if size <= _MOST_BYTES)
+    return tuple(dict.fromkeys(module for file in read for module in wasm_files(file)))
 
 
 class _Project:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from licet.core.algebra.scope import inside
-from licet.declare import Tool
+from licet.declare import Tool, WasmTool
 from licet.declare.cell_source import MODULE, CellSource, NoSource, cell_of
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.import_path import pth_entries
@@ -90,6 +90,12 @@ def project_files(tools: Iterable[Tool]) -> Iterator[str]:
     Wrapped functions and availability checks count too: their code runs in this process.
     """
     for tool in tools:
+        if isinstance(tool, WasmTool):
+            yield from (tool.module.file, os.path.realpath(tool.module.file))
+            declared_by = getattr(sys.modules.get(tool.__module__), "__file__", None)
+            if declared_by is not None:
+                yield os.path.abspath(declared_by)
+                yield from _files_from(tool.__module__, os.path.realpath(declared_by))
         for fn in (*_unwrapped(tool.fn), *_unwrapped(tool.available)):
             code = getattr(fn, "__code__", None)
             if tool.cell is not None:

@@ -21,7 +21,7 @@ _MOST_LISTED = 5  # paths that one message names
 
 def note_left_out(revision: str, left_out: Iterable[LeftOut]) -> None:
     """List the left-out files that look like policy or source."""
-    named = [visible(one.path) for one in left_out if one.path.lower().endswith((*SUFFIXES, ".py"))]
+    named = [visible(one.path) for one in left_out if one.path.lower().endswith((*SUFFIXES, ".py", ".wasm"))]
     if named:
         listed = ", ".join(named[:_MOST_LISTED]) + (" …" if named[_MOST_LISTED:] else "")
         show(f"licet: links and large files of {revision} are left out: {listed}", err=True, colour="yellow")
