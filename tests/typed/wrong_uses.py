@@ -1,7 +1,7 @@
 # ruff: noqa: B018
 """Mistakes that a type checker has to find: under `--strict`, an `ignore` without an error is an error itself."""
 
-from licet import Backends, Context, SyncContext, tool
+from licet import Backends, Context, SyncContext, Tool, tool
 from licet.ports import Kv, Secrets
 
 
@@ -52,6 +52,10 @@ class HalfAStore:
 
 secrets: Secrets = NotAsync()  # type: ignore[assignment]
 kv: Kv = HalfAStore()  # type: ignore[assignment]
+
+Tool.wasm("a.wasm", needs=[], sandbox="native")  # type: ignore[arg-type]
+Tool.wasm("a.wasm", needs=[], reuse=True)  # type: ignore[call-arg]
+Tool.wasm(5, needs=[])  # type: ignore[arg-type]
 
 Backends.memory(files=5)  # type: ignore[arg-type]
 Backends.memory(file={})  # type: ignore[call-arg]

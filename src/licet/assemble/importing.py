@@ -199,7 +199,8 @@ def _difference(tool: Tool, reviewed: ToolSpec) -> str:
     """Return the first part in which a declaration differs from its source; empty if there is none."""
     # The hash of a notebook cell is known only to the running tool; that of a WebAssembly module, to both.
     running = tool.spec if tool.cell is None else replace(tool.spec, source="")
-    return next((part for part in _REVIEWED if getattr(running, part) != getattr(reviewed, part)), "")
+    part = next((part for part in _REVIEWED if getattr(running, part) != getattr(reviewed, part)), "")
+    return "module" if part == "source" else part
 
 
 def _placed(tool: Tool, roots: Sequence[Path]) -> Tool:

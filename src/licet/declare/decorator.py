@@ -99,7 +99,8 @@ class Tool:
 
         `file` is relative to the directory of the Python file. `arguments` is a JSON Schema of an object; without one,
         every JSON object is accepted. `function` is the export to call. Without one, the module is a WASI command: it
-        gets the arguments as JSON on stdin, and its stdout is the result. See docs/wasm.md.
+        gets the arguments as JSON on stdin, and its stdout is the result. `sandbox` is `restricted` if it is left out.
+        See docs/wasm.md.
         """
         return Tool._declare_wasm(
             sys._getframe(1),

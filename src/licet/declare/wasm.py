@@ -164,7 +164,9 @@ def wasm_spec(
         fix = "leave `function` out for a WASI command"
         raise Malformed(_shown(function), "the name of an exported function as `function`", fix)
     schema = _schema(ANY_OBJECT if arguments is None else arguments)
-    own: dict[str, Any] = {"description": description, "sandbox": sandbox, "schema": schema, "origin": origin}
+    # Without a level here, a manifest that states `native` for its tools would have the module run natively.
+    level = _LEVELS[0] if sandbox is None else sandbox
+    own: dict[str, Any] = {"description": description, "sandbox": level, "schema": schema, "origin": origin}
     spec = spec_of(name=_name_from(path) if name is None else name, **own, **declared)
     return replace(spec, parameters=parameters_of(schema), signature=signature_of(schema))
 
