@@ -5,11 +5,12 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from licet import Result, Tool
+from licet.core.policy.effects import EffectClass
 from licet.policy_files.user_directories import data_root
 from sandbox.levels import call, gate, local_backends, needs_walls
 from sandbox.wasi import modules
@@ -17,6 +18,7 @@ from wasm_files import wasm
 
 LIMITS = {"fuel": 200_000_000, "memory_mb": 64}
 SECRET = "the content of a file outside"
+Level = Literal["restricted", "isolated"]
 SUCCESS, BAD_DESCRIPTOR = "0", "8"  # error numbers of WASI
 
 
@@ -35,13 +37,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "granted" / "upward").symlink_to("..")
 
 
-def run(folder: Path, data: bytes, level: str, *, write: bool = False, **more: Any) -> Result:
+def run(folder: Path, data: bytes, level: Level, *, write: bool = False, **more: Any) -> Result:
     """One call of a command that may reach `granted`, without `granted/inner`."""
     (folder / "code" / "guest.wasm").write_bytes(data)
     kinds = ("read", "write") if write else ("read",)
-    effect = "write_limited" if write else "read_only"
+    effect: EffectClass = "write_limited" if write else "read_only"
     needs = [f"fs:{kind}:{folder}/granted" for kind in kinds]
-    tool = Tool.wasm(str(folder / "code" / "guest.wasm"), name="guest", needs=needs, effect=effect)
+    file = str(folder / "code" / "guest.wasm")
+    tool = Tool.wasm(file, name="guest", needs=needs, effect=effect, sandbox=level)
     denied = [f"fs:{kind}:{folder}/granted/inner" for kind in kinds]
     at = gate(
         folder,
@@ -95,7 +98,7 @@ def test_no_path_leads_out_of_the_grant(tmp_path: Path, path: str | bytes) -> No
 @pytest.mark.sampled(2)
 def test_no_other_directory_is_open(tmp_path: Path, directory: int) -> None:
     """Descriptor 3 is the grant, and at restricted not even that."""
-    level = "restricted" if directory == 3 else "isolated"
+    level: Level = "restricted" if directory == 3 else "isolated"
     result = run(tmp_path, modules.opens("note.txt", directory=directory), level)
     assert not str(result.value).startswith(f"{SUCCESS} ")
 

@@ -86,7 +86,7 @@ def opens(path: str | bytes, *, directory: int = 3, create: bool = False) -> byt
     """A command that opens a path below a directory that WASI has opened, and says the error number, then the text."""
     texts = Texts()
     flags = 1 if create else 0
-    rights = "(i64.const -1)" if create else "(i64.const 2)"
+    rights = "(i64.const 536870911)" if create else "(i64.const 2)"
     return command(
         f"""(local.set $n (call $path_open (i32.const {directory}) (i32.const 1) {texts(path)}
               (i32.const {flags}) {rights} (i64.const 0) (i32.const 0) (i32.const 512)))

@@ -30,13 +30,13 @@ def declare(folder: Path, data: bytes, name: str = "guest", **more: Any) -> Tool
     return Tool.wasm(str(folder / f"{name}.wasm"), name=name, **stated)
 
 
-def once(folder: Path, data: bytes, given: Any = None, *, level: str = "restricted", **more: Any) -> Result:
-    """One call of such a tool at a level."""
+def once(folder: Path, data: bytes, given: Any = None, **more: Any) -> Result:
+    """One call of such a tool."""
     (folder / "code").mkdir(exist_ok=True)
     (folder / "work").mkdir(exist_ok=True)
     backends, limits = more.pop("backends", None), more.pop("limits", LIMITS)
     tool = declare(folder / "code", data, **more)
-    return call(gate(folder / "work", level, tool, backends=backends, limits=limits), "guest", given or {})
+    return call(gate(folder / "work", "restricted", tool, backends=backends, limits=limits), "guest", given or {})
 
 
 # Arguments and results ------------------------------------------------------------------------------------------------
@@ -226,9 +226,9 @@ NOTHING = probe.Support(0, (), "this is a machine without walls")
 
 
 def degraded(folder: Path, *, allowed: bool, level: str = "restricted", support: probe.Support = NOTHING) -> Result:
-    tool = declare(folder, modules.WILD, function="add")
+    tool = declare(folder, modules.WILD, function="add", sandbox=level)
     backends = Backends.memory(sandbox=Workers(InProcess(), support=lambda: support))
-    more = {"sandbox": {"allow_degraded": allowed}}
+    more: dict[str, Any] = {"sandbox": {"allow_degraded": allowed}}
     return call(gate(folder, level, tool, backends=backends, limits=LIMITS, **more), "guest", {"a": 1, "b": 2})
 
 
