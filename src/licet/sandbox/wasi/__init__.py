@@ -1,0 +1,1 @@
+"""WebAssembly modules, and Python that a model wrote, behind the wall of a WebAssembly runtime."""
