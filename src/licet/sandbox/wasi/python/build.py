@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 import zoneinfo
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -99,24 +98,30 @@ def _copy_sources(work: Path) -> None:
         copy = work / "source" / path.relative_to(_HERE)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-    (work / "source" / _GUEST / "zones.json").write_text(json.dumps(_zones()), encoding="ascii")
+    (work / "source" / _GUEST / "zones").write_bytes(_zones())
     # componentize-py adds the packages of the environment that it finds. This one is empty.
     (work / "environment" / "lib" / "python3" / "site-packages").mkdir(parents=True)
 
 
-def _zones() -> dict[str, str]:
-    """The time zones of this machine, by name."""
-    found = {}
+def _zones() -> bytes:
+    """The time zones of this machine: a line of JSON with the place of each, by name, and then their data."""
+    places: dict[bytes, tuple[int, int]] = {}
+    named, end = {}, 0
     for name in sorted(zoneinfo.available_timezones()):
-        for place in zoneinfo.TZPATH:
-            with suppress(OSError):
-                found[name] = b64encode(Path(place, name).read_bytes()).decode()
-                break
-        else:
-            with suppress(OSError, ImportError):
-                resource = importlib.resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
-                found[name] = b64encode(resource.read_bytes()).decode()
-    return found
+        if data := _zone(name):
+            if data not in places:
+                places[data], end = (end, end + len(data)), end + len(data)
+            named[name] = places[data]
+    return json.dumps(named).encode() + b"\n" + b"".join(places)
+
+
+def _zone(name: str) -> bytes | None:
+    for place in zoneinfo.TZPATH:
+        with suppress(OSError):
+            return Path(place, name).read_bytes()
+    with suppress(OSError, ImportError):
+        return importlib.resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).read_bytes()
+    return None
 
 
 def _run(program: str, work: Path, report: Report) -> None:

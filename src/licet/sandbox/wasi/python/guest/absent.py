@@ -57,7 +57,7 @@ class AbsentFinder:
         if top.startswith("_"):  # the library tries these and goes on without them
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         raise ModuleNotFoundError(
-            f"No module named {name!r}{hint}. What can be imported: {', '.join(MODULES)}", name=name
+            f"No module named {name!r}{hint}. What can be imported, with submodules: {', '.join(MODULES)}", name=name
         )
 
 
@@ -81,7 +81,7 @@ class TimeLoop(asyncio.base_events.BaseEventLoop):
     def _write_to_self(self) -> None:
         pass
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -148,18 +148,18 @@ def install(ctx: Context) -> None:
     no_program = _raising(OSError, f"there are no processes here: {_SPAWN}")
     for name in ("system", "popen", "execv", "execve", "fork", "posix_spawn", "kill"):
         setattr(os, name, no_program)
-    subprocess.Popen.__init__ = no_program  # type: ignore[method-assign, assignment]
+    subprocess.Popen.__init__ = no_program  # type: ignore[method-assign]
     no_network = _raising(OSError, f"there are no sockets here: {_FETCH}")
     for name in ("create_connection", "create_server", "getaddrinfo", "gethostbyname", "socketpair"):
         setattr(socket, name, no_network)
-    socket.socket.__init__ = no_network  # type: ignore[method-assign, assignment]
+    socket.socket.__init__ = no_network  # type: ignore[method-assign]
     threading.Thread.start = _raising(RuntimeError, _THREADS)  # type: ignore[method-assign]
     concurrent.futures.ThreadPoolExecutor = InlineExecutor  # type: ignore[misc, assignment]
     builtins.input = _raising(EOFError, "there is no input here: the data of the call is in `data`")
     builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]
     os._exit = _end
     os.abort = _end
-    asyncio.new_event_loop = asyncio.events.new_event_loop = TimeLoop  # type: ignore[assignment]
+    asyncio.new_event_loop = asyncio.events.new_event_loop = TimeLoop
     opener = urllib.request.OpenerDirector()
     for handler in (
         FetchHandler(ctx), urllib.request.HTTPErrorProcessor(), urllib.request.HTTPDefaultErrorHandler(),

@@ -1,4 +1,4 @@
-"""`open`, and the parts of `os` that work on files, over `ctx.fs`: so `pathlib`, `glob`, `shutil`, `zipfile` … work too.
+"""`open`, and the parts of `os` that work on files, over `ctx.fs`. `pathlib`, `glob`, `shutil`, `zipfile` … use them.
 
 A file is read when it is opened, and written when it is flushed or closed.
 """
@@ -25,11 +25,15 @@ class HostFile(io.BytesIO):
 
     def __init__(self, files: "HostFiles", path: str, kind: str, updated: bool, content: bytes) -> None:
         super().__init__(content)
-        self._files, self.name, self.mode = files, path, f"{kind}b{'+' if updated else ''}"
+        self._files, self.name, self._mode = files, path, f"{kind}b{'+' if updated else ''}"
         self._reads, self._writes, self._appends = kind == "r" or updated, kind != "r" or updated, kind == "a"
         self._changed = kind in "wx"
         if self._appends:
             self.seek(0, io.SEEK_END)
+
+    @property
+    def mode(self) -> str:
+        return self._mode
 
     def readable(self) -> bool:
         return self._reads
@@ -159,9 +163,7 @@ class HostFiles:
         found = self.ctx.fs.stat(name)
         mode = found.mode | (stat.S_IFDIR if found.is_dir else stat.S_IFREG)
         seconds = int(found.modified)
-        return os.stat_result(
-            (mode, 0, 0, 1, 0, 0, found.size, seconds, seconds, seconds, *(found.modified,) * 3)  # type: ignore[arg-type]
-        )
+        return os.stat_result((mode, 0, 0, 1, 0, 0, found.size, seconds, seconds, seconds, *(found.modified,) * 3))
 
     def listdir(self, path: Any = ".") -> list[Any]:
         """`os.listdir`."""
@@ -297,7 +299,7 @@ class HostEnviron(MutableMapping[str, str]):
 
 def _is_own(path: str) -> bool:
     """Whether a path is of this instance, such as the file of a library function in a traceback."""
-    return path.startswith("<") or path == _LIBRARY or path.startswith((f"{_LIBRARY}/", "/python/"))
+    return path.startswith(("<", "/python/", f"{_LIBRARY}/"))
 
 
 def _missing(path: str) -> FileNotFoundError:
@@ -310,14 +312,27 @@ def _no_descriptors(*args: Any, **options: Any) -> Any:
 
 def install(files: HostFiles) -> None:
     """Put `files` in the place of the files of the system."""
-    builtins.open = io.open = files.open  # type: ignore[misc, assignment]
+    builtins.open = io.open = files.open
     tarfile.bltn_open = files.open  # type: ignore[attr-defined] # taken when it was imported
     instead = {
-        **{"stat": files.stat, "lstat": files.stat, "listdir": files.listdir, "scandir": files.scandir},
-        **{"mkdir": files.mkdir, "remove": files.remove, "unlink": files.remove, "rmdir": files.remove},
-        **{"rename": files.rename, "replace": files.rename, "access": files.access, "getcwd": files.getcwd},
-        **{"chmod": files.unchanged, "utime": files.unchanged, "open": _no_descriptors, "fdopen": _no_descriptors},
-        **{"environ": HostEnviron(files.ctx)},
+        "access": files.access,
+        "chmod": files.unchanged,
+        "environ": HostEnviron(files.ctx),
+        "fdopen": _no_descriptors,
+        "getcwd": files.getcwd,
+        "listdir": files.listdir,
+        "lstat": files.stat,
+        "mkdir": files.mkdir,
+        "open": _no_descriptors,
+        "remove": files.remove,
+        "rename": files.rename,
+        "replace": files.rename,
+        "rmdir": files.remove,
+        "scandir": files.scandir,
+        "stat": files.stat,
+        "unlink": files.remove,
+        "utime": files.unchanged,
     }
     for name, thing in instead.items():
         setattr(os, name, thing)
+    os.path.realpath = os.path.abspath  # type: ignore[assignment] # links are the host's part, and it would be asked for each parent

@@ -110,7 +110,7 @@ class FileSystem:
         return _received(self._host.ask("fs.read", path=os.fsdecode(path), limit=limit))
 
     def write(self, path: Any, data: str | bytes) -> None:
-        self._host.ask("fs.write", path=os.fsdecode(path), **_sent(data))
+        self._host.ask("fs.write", _sent(data), path=os.fsdecode(path))
 
     def exists(self, path: Any) -> bool:
         return bool(self._host.value("fs.exists", path=os.fsdecode(path)))
@@ -227,7 +227,7 @@ class Fetch:
         elif json is not None:
             sent = {"json": json}
         answer = self._host.ask(
-            "fetch", url=str(url), method=method, headers=lines or None, timeout=timeout, max_bytes=max_bytes, **sent
+            "fetch", sent, url=str(url), method=method, headers=lines or None, timeout=timeout, max_bytes=max_bytes
         )
         head = Headers(answer.get("headers") or ())
         return Response(int(answer["status"]), str(answer.get("url") or url), head, _received(answer))
@@ -318,9 +318,9 @@ class Programs:
         if isinstance(args, str):
             raise TypeError("expected `args` to be a list of texts, found one text")
         text = stdin.decode() if isinstance(stdin, bytes) else stdin
-        sent = {"name": f"{name}", "args": [os.fsdecode(argument) for argument in args], "stdin": text or None}
+        sent: dict[str, Any] = {"name": f"{name}", "args": [os.fsdecode(argument) for argument in args], "stdin": text}
         place = None if cwd is None else os.fsdecode(cwd)
-        return Ended(self._host.ask("process.spawn", env=env and dict(env), cwd=place, timeout=timeout, **sent))
+        return Ended(self._host.ask("process.spawn", sent, env=env and dict(env), cwd=place, timeout=timeout))
 
 
 class Context:

@@ -1,4 +1,4 @@
-"""The modules that model-written Python can import. A component has no library files: these are loaded at build time."""
+"""The modules that model-written Python can import. The component has no files: these are loaded when it is built."""
 
 MODULES = (
     "abc", "argparse", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "cmath", "codecs",

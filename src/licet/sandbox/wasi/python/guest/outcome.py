@@ -13,6 +13,7 @@ MOST_OUTPUT = 256 * 1024  # bytes of each stream
 MOST_REPR = 16 * 1024  # characters of a value that is not JSON
 MOST_TRACEBACK = 16 * 1024  # characters
 MOST_DEPTH = 100
+_NESTED = (dict, list, tuple)
 _OWN = os.path.dirname(__file__)
 
 
@@ -43,16 +44,29 @@ class Output(io.RawIOBase):
 
 
 def stream(output: Output) -> io.TextIOWrapper:
-    return io.TextIOWrapper(output, "utf-8", "backslashreplace", write_through=True)  # type: ignore[type-var]
+    return io.TextIOWrapper(output, "utf-8", "backslashreplace", write_through=True)
 
 
 def as_json(value: Any) -> str:
     """A value as JSON text. What JSON cannot hold is in it as its `repr`, and NaN and Infinity as their names."""
+    if not _is_flat_enough(value):
+        value = _plain(value, 0, set())
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=short_repr)
-    except (TypeError, ValueError, RecursionError):  # keys that are not texts, NaN, a cycle, or too deep
+    except (TypeError, ValueError):  # keys that are not texts, NaN, a cycle, or a number with too many digits
         text = json.dumps(_plain(value, 0, set()), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "replace").decode()  # lone surrogates become `?`
+
+
+def _is_flat_enough(value: Any) -> bool:
+    """Whether a value has few levels. The writer of JSON recurses in C, and the stack of the instance is small."""
+    level = {id(value): value}
+    for _ in range(MOST_DEPTH):
+        parts = [one.values() if isinstance(one, dict) else one for one in level.values() if isinstance(one, _NESTED)]
+        level = {id(item): item for part in parts for item in part if isinstance(item, _NESTED)}
+        if not level:
+            return True
+    return False
 
 
 def _plain(value: Any, depth: int, above: set[int]) -> Any:
@@ -63,7 +77,7 @@ def _plain(value: Any, depth: int, above: set[int]) -> Any:
         return value if math.isfinite(value) else repr(float(value))
     if isinstance(value, int):
         return int(value) if value.bit_length() < 10_000 else short_repr(value)
-    if not isinstance(value, dict | list | tuple):
+    if not isinstance(value, _NESTED):
         return short_repr(value)
     if id(value) in above:
         return "<the same value again: a cycle>"
@@ -130,4 +144,4 @@ def answer_text(result: Any, outputs: Mapping[str, Output], error: str | None, l
     rest: dict[str, Any] = {name: output.text() for name, output in outputs.items()} | {"error": error}
     if limit:
         rest["limit"] = limit
-    return f'{{"result":{as_json(result)},{json.dumps(rest)[1:]}'
+    return f'{{"result":{as_json(result)},{json.dumps(rest, ensure_ascii=False)[1:]}'

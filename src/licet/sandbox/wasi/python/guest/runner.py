@@ -17,13 +17,13 @@ import os
 import pkgutil
 import random
 import sys
+import tempfile
 import types
 import uuid
-import zoneinfo
 from typing import Any
 
-import wit_world
-from componentize_py_types import Err
+import wit_world  # type: ignore[import-not-found] # componentize-py makes both
+from componentize_py_types import Err  # type: ignore[import-not-found]
 
 from . import absent, files, zones
 from .handles import Context
@@ -74,11 +74,14 @@ def _renew() -> None:
 def _compiled(source: str) -> types.CodeType:
     """The code, changed so that it keeps the value of its last expression."""
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
-    tree = compile(source, FILE, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    tree: ast.Module = compile(
+        source, FILE, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
+    )
     if tree.body and isinstance(last := tree.body[-1], ast.Expr):
         target = ast.copy_location(ast.Name(_VALUE, ast.Store()), last)
         tree.body[-1] = ast.copy_location(ast.Assign([target], last.value), last)
-    return compile(tree, FILE, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    code: types.CodeType = compile(tree, FILE, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    return code
 
 
 def _evaluated(source: str, names: dict[str, Any]) -> Any:
@@ -86,7 +89,8 @@ def _evaluated(source: str, names: dict[str, Any]) -> Any:
     pending = eval(code, names)  # noqa: S307 - to run code is the purpose, and the instance is the wall
     if code.co_flags & inspect.CO_COROUTINE:
         asyncio.run(pending)
-    return names[_VALUE] if _VALUE in names else names.get("result")
+    value = names[_VALUE] if _VALUE in names else names.get("result")
+    return asyncio.run(value) if inspect.iscoroutine(value) else value
 
 
 class _Run:
@@ -97,7 +101,6 @@ class _Run:
         self.error: str | None = None
         self.limit: str | None = None
         self.result: Any = None
-        self._reserve = bytearray(1 << 20)  # freed when memory is short, to say so
 
     def run(self, request: str) -> str:
         sys.stdout = sys.__stdout__ = stream(self.outputs["stdout"])  # type: ignore[misc]
@@ -109,7 +112,7 @@ class _Run:
             return self._answer()
         except MemoryError:
             self.result, self.error, self.limit = None, "MemoryError: the result is too large", "memory"
-            self._reserve.clear()
+            RESERVE.clear()
             return self._answer()
 
     def _answer(self) -> str:
@@ -131,14 +134,16 @@ class _Run:
             if end.code not in (None, 0):
                 self._failed(end)
         except MemoryError as problem:
-            self._reserve.clear()
-            self.limit = "memory"
+            RESERVE.clear()
+            if not problem.args:  # otherwise the parser says so of code that is too deep
+                self.limit = "memory"
             self._failed(problem)
         except BaseException as problem:
             self._failed(problem)
 
     def _failed(self, problem: BaseException) -> None:
         if self.error is None:
+            self.result = None
             self.error = error_text(problem)
             problem.__traceback__ = None  # its frames may hold much memory
 
@@ -147,10 +152,10 @@ class _Run:
         if isinstance(found.exc_value, OSError):
             self._failed(found.exc_value)
         else:
-            print(f"ignored in {found.object!r}:\n{error_text(found.exc_value)}", file=sys.stderr)
+            sys.stderr.write(f"ignored in {found.object!r}:\n{error_text(found.exc_value)}\n")
 
 
-class WitWorld(wit_world.WitWorld):
+class WitWorld(wit_world.WitWorld):  # type: ignore[misc]
     """What the component exports."""
 
     def run(self, request: str) -> str:
@@ -158,9 +163,11 @@ class WitWorld(wit_world.WitWorld):
 
 
 _load()
+RESERVE = bytearray(1 << 20)  # freed when memory is short, so that there is enough to say so
 CTX = Context(_ask)
 FILES = files.HostFiles(CTX)
 mimetypes.init(files=[])
+tempfile.tempdir = "."  # otherwise it looks for one, and the host would be asked
 zones.install()
 uuid._GETTERS = [uuid._random_getnode]  # type: ignore[attr-defined]
 absent.install(CTX)

@@ -5,26 +5,22 @@ import json
 import os
 import zoneinfo
 import zoneinfo._common
-import zoneinfo._tzpath
-from base64 import b64decode
 from typing import Any
 
-_PACKED = os.path.join(os.path.dirname(__file__), "zones.json")
+_PACKED = os.path.join(os.path.dirname(__file__), "zones")
 
 
 def install() -> None:
     """Let `zoneinfo` find its data in memory."""
-    try:
-        with open(_PACKED, encoding="ascii") as packed:
-            held = {name: b64decode(text) for name, text in json.load(packed).items()}
-    except FileNotFoundError:
-        held = {}
+    with open(_PACKED, "rb") as packed:
+        places, data = json.loads(packed.readline()), packed.read()
 
     def load_tzdata(key: str) -> Any:
-        if key not in held:
+        if key not in places:
             raise zoneinfo.ZoneInfoNotFoundError(f"No time zone found with key {key}")
-        return io.BytesIO(held[key])
+        begin, end = places[key]
+        return io.BytesIO(data[begin:end])
 
     zoneinfo.reset_tzpath(to=[])
-    zoneinfo._common.load_tzdata = load_tzdata  # type: ignore[assignment]
-    zoneinfo.available_timezones = lambda: set(held)
+    zoneinfo._common.load_tzdata = load_tzdata
+    zoneinfo.available_timezones = lambda: {*places}
