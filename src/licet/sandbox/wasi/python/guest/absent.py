@@ -27,6 +27,7 @@ from .modules import MODULES
 _FETCH = "use fetch(url) or ctx.fetch(url, method, headers=…, json=…)"
 _SPAWN = "use ctx.process.spawn(name, [arguments])"
 _THREADS = "there are no threads here: call the function itself"
+_MOST_LEVELS = 10_000
 _INSTEAD = {
     "ctypes": "there is no native code here",
     "cffi": "there is no native code here",
@@ -136,6 +137,11 @@ def _raising(kind: type[Exception], text: str) -> Callable[..., NoReturn]:
     return raising
 
 
+def _limited(set_limit: Callable[[int], None]) -> Callable[[int], None]:
+    """Levels beyond this would need more stack than the instance has."""
+    return lambda limit, /: set_limit(min(limit, _MOST_LEVELS))
+
+
 def _end(status: Any = 0) -> NoReturn:
     raise SystemExit(status)
 
@@ -157,6 +163,7 @@ def install(ctx: Context) -> None:
     concurrent.futures.ThreadPoolExecutor = InlineExecutor  # type: ignore[misc, assignment]
     builtins.input = _raising(EOFError, "there is no input here: the data of the call is in `data`")
     builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]
+    sys.setrecursionlimit = _limited(sys.setrecursionlimit)
     os._exit = _end
     os.abort = _end
     asyncio.new_event_loop = asyncio.events.new_event_loop = TimeLoop

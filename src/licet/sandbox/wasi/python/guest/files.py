@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import stat
+import sys
 import tarfile
 import weakref
 from collections.abc import Iterator, MutableMapping
@@ -16,8 +17,7 @@ from typing import Any
 from .handles import Context
 
 _LIBRARY = os.path.dirname(os.__file__)
-# Names that the library looks up by itself: the host is not asked for them.
-_OF_LIBRARY = frozenset({"COLUMNS", "LINES", "TMPDIR", "TEMP", "TMP", "TZ", "HOME", "LANG", "LANGUAGE", "LC_ALL"})
+_LOOKS_UP = ("os", "_collections_abc", __name__)  # modules through which a variable is looked up
 
 
 class HostFile(io.BytesIO):
@@ -110,6 +110,8 @@ class HostFiles:
         """The builtin `open`."""
         if isinstance(file, int):
             raise OSError(errno.EBADF, "there are no file descriptors here: open a file by its path")
+        if opener:
+            raise OSError(errno.ENOSYS, "there are no temporary files here: use io.BytesIO, io.StringIO or open(path)")
         path, text = os.fsdecode(file), mode.replace("U", "")
         kinds = [letter for letter in text if letter in "rwax"]
         if len(kinds) != 1 or set(text) - set("rwax+bt") or len(set(text)) != len(text) or {"b", "t"} <= set(text):
@@ -259,7 +261,7 @@ class Entries:
 
 
 class HostEnviron(MutableMapping[str, str]):
-    """`os.environ`: the host is asked for each variable. What is set here stays here."""
+    """`os.environ`: the host is asked for each variable that the code looks up. What is set here stays here."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -268,7 +270,7 @@ class HostEnviron(MutableMapping[str, str]):
     def __getitem__(self, name: str) -> str:
         if name in self._own:
             return self._own[name]
-        if name in _OF_LIBRARY or name.startswith(("PYTHON", "_PY")):
+        if not _is_asked_by_code():
             raise KeyError(name)
         try:
             value = self._ctx.env.get(name)
@@ -300,6 +302,15 @@ class HostEnviron(MutableMapping[str, str]):
 def _is_own(path: str) -> bool:
     """Whether a path is of this instance, such as the file of a library function in a traceback."""
     return path.startswith(("<", "/python/", f"{_LIBRARY}/"))
+
+
+def _is_asked_by_code() -> bool:
+    """Whether it is not the library that looks up a variable, such as `NO_COLOR`: the host would record each."""
+    frame: Any = sys._getframe(1)
+    while frame and frame.f_globals.get("__name__") in _LOOKS_UP:
+        frame = frame.f_back
+    name = frame.f_code.co_filename if frame else ""
+    return name.startswith("<") and not name.startswith("<frozen")
 
 
 def _missing(path: str) -> FileNotFoundError:

@@ -105,7 +105,7 @@ def short_repr(value: Any) -> str:
     try:
         text = str(repr(value))
     except Exception as problem:  # its own `__repr__` fails, it is too deep, or a number has too many digits
-        return f"<{type(value).__name__}: {type(problem).__name__} in its repr>"
+        return f"<{type(value).__name__} without a repr: {type(problem).__name__}: {str(problem)[:200]}>"
     return text if len(text) <= MOST_REPR else f"{text[:MOST_REPR]}… ({len(text)} characters)"
 
 

@@ -152,7 +152,7 @@ class _Run:
         if isinstance(found.exc_value, OSError):
             self._failed(found.exc_value)
         else:
-            sys.stderr.write(f"ignored in {found.object!r}:\n{error_text(found.exc_value)}\n")
+            sys.stderr.write(f"{found.err_msg or 'an error was ignored'}:\n{error_text(found.exc_value)}\n")
 
 
 class WitWorld(wit_world.WitWorld):  # type: ignore[misc]
