@@ -55,6 +55,8 @@ HEAVY = (
     "publicsuffixlist", "pydantic", "requests", "rich", "ruamel", "sqlite3", "starlette", "yaml",
 )  # fmt: skip
 
+GENERATED = {"componentize_py_types", "wit_world"}  # made by componentize-py when the guest is built
+
 BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)  # what holds statements
 EMPTY_WORDS = {"helper", "helpers", "impl", "manager", "managers", "util", "utils"}
 
@@ -287,8 +289,9 @@ def test_every_imported_package_is_a_declared_dependency() -> None:
     modules = [path for path in MODULES if SOURCE / "surfaces" / "adapters" not in path.parents]
     foreign = {line.rpartition(" imports ")[2] for line in problems(third_parties, modules)}
     assert "can_ada" in foreign
-    # pytest loads the plugin that imports it, and nothing else does. What imports wasmtime runs in workers alone.
-    assert foreign - offered == {"pytest", "wasmtime"}
+    # pytest loads the plugin that imports it, and nothing else does. What imports wasmtime runs in workers alone. The
+    # guest of the Python runner is never imported.
+    assert foreign - offered - GENERATED == {"pytest", "wasmtime"}
 
 
 def test_wasmtime_is_imported_only_by_what_runs_in_the_workers_of_wasm_tools() -> None:
@@ -298,6 +301,12 @@ def test_wasmtime_is_imported_only_by_what_runs_in_the_workers_of_wasm_tools() -
     allowed = {*found, SOURCE / "sandbox" / "workers" / "worker.py"}  # the worker loads a guest when it has one
     for path in set(MODULES) - allowed:
         assert not imported & set(own_imports(TEXTS[path])), path
+
+
+def test_the_guest_of_the_python_runner_needs_its_own_package_and_the_standard_library_alone() -> None:
+    guest = sorted((SOURCE / "sandbox" / "wasi" / "python" / "guest").glob("*.py"))
+    assert {line.rpartition(" imports ")[2] for line in problems(third_parties, guest)} == GENERATED
+    assert [module for path in guest for module in own_imports(TEXTS[path])] == []
 
 
 def test_what_runs_beside_and_inside_the_walls_of_a_program_needs_the_standard_library_alone() -> None:
