@@ -1,4 +1,4 @@
-"""On macOS and Windows everything imports, `native` works, and walled levels refuse clearly."""
+"""On macOS and Windows everything imports, `native` works, WASM tools too on macOS, and walls refuse clearly."""
 
 import json
 import os
@@ -30,6 +30,10 @@ def test_without_linux_native_works_and_walls_refuse(system: str, tmp_path: Path
         assert (code, reason) == ("not_available", "SANDBOX_UNAVAILABLE")
         assert f"`{level}` cannot be kept here: this system is not Linux" in error
         assert "only `native` runs" in error
+    if system == "darwin":  # wasmtime needs no walls of the kernel
+        error, value, *layers = said["wasm"]
+        assert (error, value) == ("", 5)
+        assert [layer.partition("-")[0] for layer in layers] == ["handles", "process", "wasmtime"]
     code, reason, error = said["program"]
     assert (code, reason) == ("execution_failed", "BACKEND_MISSING")
     assert said["doctor"] == {"restricted": False, "isolated": False, "native": True}

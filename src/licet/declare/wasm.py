@@ -23,9 +23,11 @@ from licet.core.policy.tool import ToolCapabilities, ToolSpec, spec_of
 from licet.declare.argument_schema import SchemaText
 from licet.declare.decorator import Available, Tool, check_available
 from licet.declare.json_schema import UnusableSchema, compiled_schema, schema_validator
+from licet.declare.model_python import ARGUMENTS, DESCRIPTION
 from licet.regular_files import FileTooLarge, NotRegular, read_regular, size_text
 
 MOST_BYTES = 64 << 20  # of a module
+PYTHON = "licet:python"  # in place of a file: the Python that licet builds, which runs source that a model wrote
 ANY_OBJECT = {"type": "object"}
 _LEVELS = ("restricted", "isolated")
 _MAGIC = b"\0asm"
@@ -49,8 +51,8 @@ _TEXT_FORM = ("the text form of a module", "convert it with `wat2wasm` or `wasm-
 class WasmModule(Struct, frozen=True):
     """The module of a tool: its file, the hash that it had when it was declared, and the export that is called."""
 
-    file: str  # absolute
-    sha256: str  # hexadecimal
+    file: str  # absolute, or `PYTHON`
+    sha256: str  # hexadecimal; empty for `PYTHON`
     function: str | None = None  # None for a WASI command
 
 
@@ -107,6 +109,8 @@ class _RunsInAGate:
 
 def read_module(file: str, directory: str, function: str | None = None) -> WasmModule:
     """Read and hash a module, whose path may be relative to a directory; `Malformed` if it is none."""
+    if file == PYTHON:
+        return WasmModule(PYTHON, "")
     path = os.path.abspath(os.path.join(directory, file))
     try:
         data = read_regular(path, MOST_BYTES)
@@ -157,6 +161,8 @@ def wasm_spec(
     `declared` is the rest of what `spec_of` takes.
     """
     path = path_of(file)
+    if path == PYTHON:
+        description, arguments, function = _of_python(description, arguments, function)
     if sandbox is not None and sandbox not in _LEVELS:
         fix = "a module never runs in the process of the host" if sandbox == "native" else ""
         raise Malformed(_shown(sandbox), "`restricted` or `isolated` as `sandbox` of a WebAssembly module", fix)
@@ -171,9 +177,19 @@ def wasm_spec(
     return replace(spec, parameters=parameters_of(schema), signature=signature_of(schema))
 
 
+def _of_python(description: str, arguments: object, function: object) -> tuple[str, Mapping[str, Any], None]:
+    """The description and arguments of a tool that runs model-written Python. Only the description can be another."""
+    for name, given in (("arguments", arguments), ("function", function)):
+        if given is not None:
+            raise Malformed(_shown(given), f"no `{name}` for `{PYTHON}`", "it takes `code` and `data`")
+    return description or DESCRIPTION, ARGUMENTS, None
+
+
 def _name_from(file: str) -> str:
     """The name of a tool that has none of its own: `word-count.wasm` is `word_count`."""
     try:
+        if file == PYTHON:
+            return "python"
         return checked_name(Path(file).stem.replace("-", "_").replace(".", "_"))
     except Malformed as wrong:
         raise Malformed(_shown(file), f"a file whose name is {wrong.expected}", "give the tool a `name=`") from None
@@ -221,7 +237,7 @@ def _schema(arguments: object) -> SchemaText:
         text = json.dumps(dict(arguments))
     except (ValueError, TypeError, RecursionError) as wrong:
         raise Malformed(_shown(arguments), f"{expected}, as JSON ({wrong})", f"such as {example}") from None
-    if arguments != ANY_OBJECT:
+    if arguments not in (ANY_OBJECT, ARGUMENTS):  # these are known to be good
         try:
             compiled_schema(json.loads(text))
         except UnusableSchema as wrong:
@@ -256,7 +272,8 @@ def _declared(
     except (Malformed, TypeError) as error:
         error.add_note(f"in the declaration `Tool.wasm({_shown(repr(file))})` ({origin})")
         raise
-    spec = replace(spec, source=f"sha256:{module.sha256}")
+    if module.file != PYTHON:  # like all of licet, that is not part of the digest of a tool
+        spec = replace(spec, source=f"sha256:{module.sha256}")
     return WasmTool(spec, module, available, str(caller.f_globals.get("__name__", "")))
 
 

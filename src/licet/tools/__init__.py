@@ -6,6 +6,7 @@ They are written as your own tools would be, with public names only, and can ser
 from licet.tools.command import run_command
 from licet.tools.files import edit_file, list_dir, read_file, write_file
 from licet.tools.http import http_get, http_post
+from licet.tools.model_python import python
 from licet.tools.search import search_files
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "http_get",
     "http_post",
     "list_dir",
+    "python",
     "read_file",
     "run_command",
     "search_files",

@@ -17,7 +17,7 @@ from licet.core.algebra.scope import Malformed
 from licet.core.origin import Origin, Problem
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
-from licet.declare.wasm import path_of, read_module, wasm_spec
+from licet.declare.wasm import PYTHON, path_of, read_module, wasm_spec
 from licet.policy_files.source.arguments import DeclarationForm, Given, malformed, not_literal, read_arguments
 from licet.policy_files.source.names import WASM, Names, NotLiteral
 from licet.policy_files.source.text import SourceText
@@ -120,7 +120,9 @@ class WasmFiles:
         self._left = MOST_BYTES_IN_REVIEW
 
     def source(self, file: WasmFile, directory: str) -> str | Problem:
-        """The hash of a module, or the problem."""
+        """The hash of a module, or the problem; empty for the Python of licet."""
+        if file.file == PYTHON:
+            return ""
         path = os.path.join(directory, file.file)
         if path not in self._hashes:
             self._hashes[path] = self._hash(file.file, directory, path)

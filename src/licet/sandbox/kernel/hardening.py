@@ -87,9 +87,10 @@ def limit(limits: Limits) -> None:
     lower(resource.RLIMIT_CORE, 0)  # a core file would contain the memory of the process
     lower(resource.RLIMIT_STACK, _STACK)
     lower(resource.RLIMIT_MEMLOCK, _LOCKED)
-    lower(resource.RLIMIT_MSGQUEUE, 0)
-    lower(resource.RLIMIT_NICE, 0)
-    lower(resource.RLIMIT_RTPRIO, 0)
+    if sys.platform == "linux":
+        lower(resource.RLIMIT_MSGQUEUE, 0)
+        lower(resource.RLIMIT_NICE, 0)
+        lower(resource.RLIMIT_RTPRIO, 0)
     if limits.cpu_seconds is not None:
         # The soft limit sends SIGXCPU, which tells why the process ended; the hard limit kills.
         lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)

@@ -26,7 +26,7 @@ _GRACE = 1.0  # seconds between SIGTERM and SIGKILL for processes that the comma
 _SUBREAPER = 36
 # The command gets these from the terminal itself, or from the process that records.
 _LEFT_TO_THE_COMMAND = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
-_OF_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # which Python ignores
+_OF_PYTHON = ("SIGPIPE", "SIGXFSZ")  # which Python ignores
 _ORPHANED = b"licet: the process that records has ended, so the command was ended too\n"
 
 
@@ -116,7 +116,8 @@ def _become(orders: Orders, far: socket.socket, guardian: int, ignored: Sequence
     """Install the filter, hand out its listener, and execute the command."""
     stage = "filter"
     try:
-        for number in (*_OF_PYTHON, *_LEFT_TO_THE_COMMAND, signal.SIGCHLD):
+        of_python = [getattr(signal, name) for name in _OF_PYTHON]
+        for number in (*of_python, *_LEFT_TO_THE_COMMAND, signal.SIGCHLD):
             signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
         hardening.die_with(guardian)
         hardening.no_new_privs()

@@ -6,7 +6,6 @@ directory. Somebody who can write there as this user can also replace the note: 
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import platform
@@ -98,6 +97,8 @@ def _own(directory: Path) -> None:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold a lock, so that two processes do not compile the same module."""
+    import fcntl  # not on every platform
+
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -45,6 +45,7 @@ class Guest:
 
     def __init__(self, spec: Mapping[str, Any], host: HostClient) -> None:
         self._spec, self._host = spec, host
+        self._is_command = spec["function"] is None and not spec["python"]
         self.environment: Mapping[str, str] = {}  # of the next call
         self._engine = new_engine()
         self._clock = _CpuClock(self._engine, spec["cpu_seconds"])
@@ -58,7 +59,7 @@ class Guest:
         """Run one call in a fresh instance, and return its result as plain data."""
         self._calls, self._answer = HostCalls(self._host), b""
         store = new_store(self._engine, fuel=self._spec["fuel"], memory_bytes=self._spec["memory_bytes"])
-        output = _Output(self._spec["output_bytes"], self._engine, kept=self._spec["function"] is None)
+        output = _Output(self._spec["output_bytes"], self._engine, kept=self._is_command)
         with self._input(arguments) as stdin:
             store.set_wasi(self._wasi(output, stdin))
             value = None
@@ -72,7 +73,7 @@ class Guest:
                 raise self._cause_of(wrong, output, store) from None
             finally:
                 self._answer, self._memory = b"", None
-        return output.value() if self._spec["function"] is None else value
+        return output.value() if self._is_command else value
 
     # Core modules -----------------------------------------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class Guest:
             if not isinstance(function, wasmtime.Func):
                 functions = [one for one, item in exports.items() if isinstance(item, wasmtime.Func)]
                 raise Trap(f"it exports no function `{name}`; it has {', '.join(functions) or 'none'}")
-            if self._spec["function"] is None:
+            if self._is_command:
                 return function(store)
             return function(store, *_numbers(function.type(store), arguments, self._spec["parameters"]))
 
@@ -162,7 +163,7 @@ class Guest:
     @contextlib.contextmanager
     def _input(self, arguments: dict[str, Any]) -> Iterator[str | None]:
         """A file with the arguments of a command, for its standard input."""
-        if self._spec["function"] is not None:
+        if not self._is_command:
             yield None
             return
         path = os.path.join(os.environ["TMPDIR"], _STDIN)
@@ -244,19 +245,18 @@ class _Output:
 
 
 class _CpuClock:
-    """Interrupts a call that has used its CPU time. It counts the thread of the guest, so waiting costs nothing."""
+    """Interrupts a call that has used its CPU time. Waiting for the host costs none."""
 
     def __init__(self, engine: wasmtime.Engine, seconds: int) -> None:
         self._engine, self._seconds = engine, seconds
-        self._clock = time.pthread_getcpuclockid(threading.get_ident())
         self._begun = threading.Event()
         self._until = 0.0
         threading.Thread(target=self._watch, daemon=True).start()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Count what the calling thread uses until the context ends."""
-        self._until = time.clock_gettime(self._clock) + self._seconds
+        """Count what this process uses until the context ends."""
+        self._until = time.process_time() + self._seconds
         self._begun.set()
         try:
             yield
@@ -267,7 +267,7 @@ class _CpuClock:
         while True:
             self._begun.wait()
             time.sleep(_TICK)
-            if self._begun.is_set() and time.clock_gettime(self._clock) > self._until:
+            if self._begun.is_set() and time.process_time() > self._until:
                 self._engine.increment_epoch()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from licet.declare import Tool
-from licet.declare.wasm import WasmTool, parameters_of
+from licet.declare.wasm import PYTHON, WasmTool, parameters_of
 from licet.guard.grant import Grant
 from licet.sandbox.grant_paths import kernel_paths
 from licet.sandbox.wasi.compiled import Compiled
@@ -28,6 +28,7 @@ def guest_spec(
             "kind": compiled.module.kind,
             "compiled": compiled.file,
             "function": tool.module.function,
+            "python": tool.module.file == PYTHON,
             "parameters": list(parameters_of(tool.schema)),
             "fuel": limits["fuel"],
             "cpu_seconds": limits["cpu_seconds"],

@@ -18,6 +18,7 @@ from msgspec import Struct
 from licet.core.algebra.scope import inside
 from licet.declare import Tool, WasmTool
 from licet.declare.cell_source import MODULE, CellSource, NoSource, cell_of
+from licet.declare.wasm import PYTHON
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.import_path import pth_entries
 from licet.modules.finder import KnownModules, ModulePlace
@@ -91,7 +92,8 @@ def project_files(tools: Iterable[Tool]) -> Iterator[str]:
     """
     for tool in tools:
         if isinstance(tool, WasmTool):
-            yield from (tool.module.file, os.path.realpath(tool.module.file))
+            if tool.module.file != PYTHON:
+                yield from (tool.module.file, os.path.realpath(tool.module.file))
             declared_by = getattr(sys.modules.get(tool.__module__), "__file__", None)
             if declared_by is not None:
                 yield os.path.abspath(declared_by)

@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 from typing import NoReturn
 
@@ -24,9 +25,10 @@ _STACK = 2 << 20  # of each thread of a worker: the default is four times that, 
 
 def main(control: int, base: str) -> NoReturn:
     """Fork workers until the host closes the connection; then kill them and remove their scratch."""
-    hardening.close_all_but({0, 1, 2, control})
-    hardening.no_new_privs()
-    hardening.drop_capabilities()  # here, so that no worker has to
+    if sys.platform == "linux":  # on other systems only WASM tools run here, and wasmtime is their wall
+        hardening.close_all_but({0, 1, 2, control})
+        hardening.no_new_privs()
+        hardening.drop_capabilities()  # here, so that no worker has to
     hardening.limit(hardening.Limits())
     os.environ.clear()
     os.environ["LANG"] = "C.UTF-8"
@@ -34,11 +36,11 @@ def main(control: int, base: str) -> NoReturn:
     os.chdir("/")
     threading.stack_size(_STACK)
     _warm()
-    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    woken, wake = _pipe()
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     wire = Wire(socket.socket(fileno=control), FROM_HOST)
-    reports = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    reports = _pipe()
     workers: dict[int, int] = {}  # by pid
     reasons: dict[int, int] = {}  # why workers end, by pid
     poll = select.poll()
@@ -65,6 +67,14 @@ def main(control: int, base: str) -> NoReturn:
                 os.waitpid(pid, 0)
             scratch.remove(base)  # a host that was killed cannot
             os._exit(0)
+
+
+def _pipe() -> tuple[int, int]:
+    """A pipe that never blocks."""
+    ends = os.pipe()
+    for fd in ends:
+        os.set_blocking(fd, False)
+    return ends
 
 
 def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int], reports: int) -> None:

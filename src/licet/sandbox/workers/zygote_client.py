@@ -186,7 +186,9 @@ class Zygote:
         number = next(self._numbers)
         directory = os.path.join(self.base, str(number))
         ours, theirs = socket.socketpair()
-        logs, prints = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        logs, prints = os.pipe()
+        for fd in (logs, prints):
+            os.set_blocking(fd, False)
         worker = WorkerProcess(number, ours, logs, directory, watched)
         try:
             os.mkdir(directory, 0o700)

@@ -1,15 +1,16 @@
-"""The tool `python`: what a model is told about it, and the schema of its arguments."""
+"""Tools that run model-written Python: what a model is told about them, and the schema of their arguments."""
 
 from typing import Any
 
 # The names are those that the guest loads: a test compares them.
 MODULES = (
-    "abc argparse array ast asyncio base64 binascii bisect calendar cmath codecs collections colorsys concurrent.futures "
-    "configparser contextlib contextvars copy csv dataclasses datetime decimal difflib dis doctest email enum errno "
-    "fnmatch fractions functools gc getopt gettext glob graphlib gzip hashlib heapq hmac html http importlib inspect io "
-    "ipaddress itertools json keyword linecache locale logging math mimetypes numbers operator os pathlib pickle platform "
-    "pprint pydoc queue quopri random re reprlib sched secrets shlex shutil sqlite3 stat statistics string stringprep "
-    "struct symtable sys tarfile textwrap time timeit token tokenize tomllib traceback types typing unicodedata unittest "
+    "abc argparse array ast asyncio base64 binascii bisect calendar cmath codecs collections colorsys "
+    "concurrent.futures configparser contextlib contextvars copy csv dataclasses datetime decimal difflib "
+    "dis doctest email enum errno fnmatch fractions functools gc getopt gettext glob graphlib gzip "
+    "hashlib heapq hmac html http importlib inspect io ipaddress itertools json keyword linecache locale "
+    "logging math mimetypes numbers operator os pathlib pickle platform pprint pydoc queue quopri random "
+    "re reprlib sched secrets shlex shutil sqlite3 stat statistics string stringprep struct symtable sys "
+    "tarfile textwrap time timeit token tokenize tomllib traceback types typing unicodedata unittest "
     "urllib uuid warnings weakref xml zipfile zlib zoneinfo"
 )
 
@@ -25,7 +26,7 @@ mkdir, delete, rename. Files are written when they are closed.
 - HTTP: fetch(url, method="GET", headers=…, json=…, body=…, params=…, timeout=…) returns an answer with status, ok, \
 text, content, headers, url and json().
 - ctx.kv.get(key), set(key, value), delete, list: values that stay between calls.
-- ctx.secrets.get(name), ctx.env.get(name), ctx.charge(amount).
+- ctx.env.get(name), ctx.secrets.get(name), ctx.charge(amount).
 - ctx.process.spawn(name, [arguments], stdin="", timeout=…) returns exit_code, stdout and stderr.
 stdout and stderr are cut after 256 KB each. asyncio.run and top-level await work for coroutines."""
 
