@@ -6,7 +6,6 @@ accidents and others.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -71,6 +70,8 @@ def locked(target: Path, waits: Callable[[], None] = lambda: None) -> Iterator[N
 
     What a process that was killed has left unfinished is removed.
     """
+    import fcntl  # not on every platform
+
     path = target.with_suffix(".lock")
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
