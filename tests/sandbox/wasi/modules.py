@@ -15,7 +15,6 @@ WASI = {
     "poll_oneoff": "(param i32 i32 i32 i32) (result i32)",
     "random_get": "(param i32 i32) (result i32)",
     "proc_exit": "(param i32)",
-    "sock_accept": "(param i32 i32 i32) (result i32)",
 }
 DATA, ANSWER = 1024, 65536  # where texts lie in the memory of a command, and where answers are put
 

@@ -11,11 +11,11 @@ import wasmtime
 import wasmtime.component
 
 from licet.sandbox.wasi import component_values
+from licet.sandbox.wasi.memories import memory_of
 from licet.sandbox.wasi.settings import new_engine
 
 OUTPUT = "compiled"  # the file in the scratch directory of the worker; `cache` takes it from there
 _CORE, _COMPONENT = b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"
-_PAGE = 1 << 16
 
 
 class NoModule(Exception):
@@ -40,7 +40,8 @@ def compile_file(source: str) -> dict[str, Any]:
         raise NoModule(_one_line(str(wrong))) from None
     with open(os.path.join(os.environ["TMPDIR"], OUTPUT), "wb") as file:
         file.write(code)
-    return described
+    least, most = memory_of(data)
+    return {**described, "memory_bytes": least, "memory_most_bytes": most}
 
 
 def _one_line(text: str) -> str:
@@ -48,8 +49,6 @@ def _one_line(text: str) -> str:
 
 
 def _module(module: wasmtime.Module) -> dict[str, Any]:
-    memories = [item.type for item in module.exports if isinstance(item.type, wasmtime.MemoryType)]
-    memories += [item.type for item in module.imports if isinstance(item.type, wasmtime.MemoryType)]
     return {
         "kind": "module",
         "imports": [
@@ -57,8 +56,6 @@ def _module(module: wasmtime.Module) -> dict[str, Any]:
             for item in module.imports
         ],
         "exports": [{"name": item.name, "type": _core_type(item.type)} for item in module.exports],
-        "memory_bytes": max((memory.limits.min * _PAGE for memory in memories), default=0),
-        "memory_most_bytes": max(((memory.limits.max or 0) * _PAGE for memory in memories), default=0),
     }
 
 
@@ -83,8 +80,6 @@ def _component(component: wasmtime.component.Component, engine: wasmtime.Engine)
             {"name": name, "type": text, **({} if arguments is None else {"arguments": arguments})}
             for name, text, arguments in _items(type_.exports(engine), engine)
         ],
-        "memory_bytes": 0,
-        "memory_most_bytes": 0,
     }
 
 
@@ -99,6 +94,10 @@ def _items(named: Mapping[str, Any], engine: wasmtime.Engine) -> Iterator[tuple[
             yield from ((f"{name}#{of}", text, arguments) for of, text, arguments in inner)
             if not inner:
                 yield name, "interface", None
+        elif isinstance(type_, wasmtime.component.ModuleType):
+            yield name, "core module", None
+        elif isinstance(type_, wasmtime.component.ResourceType):
+            yield name, "resource", None
         else:
             yield name, "type", None
 

@@ -21,7 +21,7 @@ from licet.core.decision.request import Reason
 from licet.core.origin import Origin
 from licet.core.policy.effects import Level
 from licet.declare import Tool
-from licet.declare.wasm import WasmTool
+from licet.declare.wasm import PYTHON, WasmModule, WasmTool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
 from licet.guard.gate import BareGate
@@ -29,7 +29,11 @@ from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
 from licet.sandbox.programs.walls import ProgramWalls
 from licet.sandbox.wasi.cache import InvalidModule, compiled
+from licet.sandbox.wasi.compiled import Compiled
+from licet.sandbox.wasi.imports import asked_for
 from licet.sandbox.wasi.layers import walls_in_spec, wasm_layers
+from licet.sandbox.wasi.python.build import BuildFailed
+from licet.sandbox.wasi.python.kept import runner
 from licet.sandbox.workers.pool import GuestFiles, Prepared, _in_a_fork, close_workers, pool, prepare, start_of
 from licet.sandbox.workers.wire import BrokenWire, Closed, FrameTooLarge, Overrun
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
@@ -231,13 +235,31 @@ class Workers:
         if call.deadline is not None:
             call.deadline.pause()
         try:
-            made = await asyncio.to_thread(compiled, tool.module, walls_in_spec(support, missing))
+            made = await asyncio.to_thread(_runnable, tool.module, walls_in_spec(support, missing))
         except InvalidModule as wrong:
             raise Stopped("TOOL_FAILED", str(wrong), ran=False) from None
         finally:
             if call.deadline is not None:
                 call.deadline.resume()
         return GuestFiles(made, missing)
+
+
+def _runnable(module: WasmModule, walls: Mapping[str, Any]) -> Compiled:
+    """The compiled form of a module whose imports can all be given. Blocks. Raises `InvalidModule` for others.
+
+    The Python of licet is built first if it is not there.
+    """
+    python = module.file == PYTHON
+    if python:
+        try:
+            module = runner().module
+        except BuildFailed as failed:
+            raise SandboxUnavailable(str(failed)) from None
+    made = compiled(module, walls)
+    # CPython imports sockets, and each use of them fails.
+    if refusal := asked_for(made.module.kind, made.module.imports, sockets=python).refusal():
+        raise InvalidModule(f"{os.path.basename(module.file)} cannot run: {refusal}")
+    return made
 
 
 def _reusable(worker: WorkerProcess, prepared: Prepared) -> bool:

@@ -6,9 +6,9 @@ MODULES = (
     "dataclasses", "datetime", "decimal", "difflib", "dis", "doctest", "email", "enum", "errno", "fnmatch", "fractions",
     "functools", "gc", "getopt", "gettext", "glob", "graphlib", "gzip", "hashlib", "heapq", "hmac", "html", "http",
     "importlib", "inspect", "io", "ipaddress", "itertools", "json", "keyword", "linecache", "locale", "logging", "math",
-    "mimetypes", "numbers", "operator", "os", "pathlib", "pickle", "platform", "pprint", "pydoc", "queue", "quopri", "random",
-    "re", "reprlib", "sched", "secrets", "shlex", "shutil", "sqlite3", "stat", "statistics", "string", "stringprep",
-    "struct", "symtable", "sys", "tarfile", "textwrap", "time", "timeit", "token", "tokenize", "tomllib", "traceback",
-    "types", "typing", "unicodedata", "unittest", "urllib", "uuid", "warnings", "weakref", "xml", "zipfile", "zlib",
+    "mimetypes", "numbers", "operator", "os", "pathlib", "pickle", "platform", "pprint", "pydoc", "queue", "quopri",
+    "random", "re", "reprlib", "sched", "secrets", "shlex", "shutil", "sqlite3", "stat", "statistics", "string",
+    "stringprep", "struct", "symtable", "sys", "tarfile", "textwrap", "time", "timeit", "token", "tokenize", "tomllib",
+    "traceback", "types", "typing", "unicodedata", "unittest", "urllib", "uuid", "warnings", "weakref", "xml", "zipfile", "zlib",
     "zoneinfo",
 )  # fmt: skip
