@@ -84,7 +84,7 @@ def reports(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactor
     # What mypy knows of licet and of what it uses is kept for the next time, where pytest keeps such things.
     cache: pytest.Cache | None = getattr(pytestconfig, "cache", None)
     kept = cache.mkdir("mypy") if cache else folder / "cache"
-    for file in ("user_tools.py", "user_refusals.py", "user_backends.py", "wrong_uses.py"):
+    for file in ("user_tools.py", "user_modules.py", "user_refusals.py", "user_backends.py", "wrong_uses.py"):
         shutil.copy(TYPED / file, folder / file)
     for example in EXAMPLES:
         shutil.copy(ROOT / "examples" / example, folder / f"example_{example.replace('/', '_')}")

@@ -1,9 +1,8 @@
 """Tools as a user writes them, async and not: every handle, with types alone from `licet` and `licet.handles`."""
 
 from decimal import Decimal
-from pathlib import Path
 
-from licet import Context, SyncContext, Tool, tool
+from licet import Context, SyncContext, tool
 from licet.handles import Answer, Ended, Fetch, FileSystem, Json, Store, SyncFileSystem, SyncStore
 
 NEEDS = ["fs:*:/srv/data", "network:https:api.example.com", "secret:read:*", "process:exec:git", "storage:*:session"]
@@ -87,12 +86,3 @@ def sync_report(ctx: SyncContext, name: str) -> dict[str, Json]:
         "names": [*ctx.fs.list()],
         "lang": ctx.env.get("LANG"),
     }
-
-
-def modules() -> list[Tool]:
-    """WebAssembly modules as tools, beside functions."""
-    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
-    count = Tool.wasm("count.wasm", arguments=schema, function="count", needs=NEEDS, sandbox="isolated")
-    plain: Tool = Tool.wasm(Path("plain.wasm"), name="plain", capabilities={}, effect="read_only")
-    digest: str = count.module.sha256
-    return [count, plain, report] if digest else []
