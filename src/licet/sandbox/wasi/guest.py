@@ -126,20 +126,29 @@ class Guest:
 
         def run(store: wasmtime.Store, arguments: dict[str, Any]) -> Any:
             instance = linker.instantiate(store, component)
+            if self._spec["python"]:
+                return self._python(instance, store, arguments)
             function = _exported(instance, store, self._spec["function"], names)
             type_ = function.type(store)
-            if self._spec["function"] is None:
+            if self._is_command:
                 ended = function(store)
-                function.post_return(store)
                 if isinstance(ended, components.Variant) and ended.tag == "err":
                     raise Trap("it ended with an error")
                 return None
             given = [component_values.from_json(one, _needed(name, one, arguments), name) for name, one in type_.params]
-            value = component_values.result_to_json(type_.result, function(store, *given))
-            function.post_return(store)
-            return value
+            return component_values.result_to_json(type_.result, function(store, *given))
 
         return run
+
+    def _python(self, instance: components.Instance, store: wasmtime.Store, arguments: dict[str, Any]) -> Any:
+        """Run source that a model wrote: see `licet.sandbox.wasi.python`."""
+        function = instance.get_func(store, "run")
+        if function is None:
+            raise Trap("the Python that runs the code has no function `run`")
+        ended: dict[str, Any] = json.loads(function(store, json.dumps(arguments)))
+        if ended.pop("limit", None) == "memory":
+            raise GuestStopped("LIMIT_MEMORY", f"it needed more than {self._spec['memory_bytes'] >> 20} MB of memory")
+        return ended
 
     def _component_call(self, store: Any, op: str, args: str) -> Any:
         done, text = self._calls.answer(op, args)

@@ -11,7 +11,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from licet.declare.wasm import WasmModule
-from licet.guard.execution import SandboxUnavailable
 from licet.sandbox.wasi.kept_files import Note, checked, keep, locked, private_directory, unfinished
 from licet.sandbox.wasi.python.build import BuildFailed, Report, build, inputs_digest
 
