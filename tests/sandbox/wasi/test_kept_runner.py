@@ -48,7 +48,7 @@ def test_it_is_built_once_and_named_by_what_it_was_built_from(place: Path) -> No
     first = runner(lambda phase, part: said.append(phase), builds)
     assert first.file == str(place / f"{inputs_digest()}.wasm")
     assert (first.inputs, first.size) == (inputs_digest(), 12)
-    assert (first.module.sha256, first.module.function) == (first.sha256, "run")
+    assert (first.module.file, first.module.sha256) == (first.file, first.sha256)
     assert said == ["building"]
     assert (runner(builder=builds), kept_runner(), builds.count) == (first, first, 1)
     assert names(place) == sorted(f"{inputs_digest()}.{ending}" for ending in ("json", "lock", "wasm"))
@@ -122,7 +122,7 @@ def _makes_nothing(target: Path, report: Report) -> None:
 
 def _is_interrupted(target: Path, report: Report) -> None:
     target.write_bytes(b"half")
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt("stopped")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def _is_interrupted(target: Path, report: Report) -> None:
         (_fails, BuildFailed, "componentize-py ended with 1: no such world"),
         (_fills_the_disk, BuildFailed, "No space left on device"),
         (_makes_nothing, BuildFailed, "No such file"),
-        (_is_interrupted, KeyboardInterrupt, ""),
+        (_is_interrupted, KeyboardInterrupt, "stopped"),
     ],
 )
 def test_a_build_that_fails_says_what_failed_and_leaves_nothing(

@@ -234,7 +234,7 @@ REASONS = {
 @pytest.mark.sampled(4)
 def test_a_bad_server_costs_only_its_own_calls(tmp_path: Path, store_path: Path, how: str) -> None:
     needs_walls()
-    # Only where a call is expected to end at its limit is the limit short: a busy machine takes its time for the others.
+    # The limit is short only where a call is expected to end at it: a busy machine takes its time for the others.
     seconds = 1 if REASONS.get(how) == "LIMIT_TIME" else SECONDS
     entry = {"effect": "read_only", "limits": {"wall_seconds": seconds}}
     servers: dict[str, Any] = {

@@ -38,8 +38,8 @@ _PREVIEW_1_PARTS: Mapping[str, str] = {
         _FILES: (
             "fd_advise fd_allocate fd_datasync fd_fdstat_set_flags fd_fdstat_set_rights fd_filestat_get "
             "fd_filestat_set_size fd_filestat_set_times fd_pread fd_prestat_dir_name fd_prestat_get fd_pwrite "
-            "fd_readdir fd_renumber fd_sync fd_tell path_create_directory path_filestat_get path_filestat_set_times path_link "
-            "path_open path_readlink path_remove_directory path_rename path_symlink path_unlink_file"
+            "fd_readdir fd_renumber fd_sync fd_tell path_create_directory path_filestat_get path_filestat_set_times "
+            "path_link path_open path_readlink path_remove_directory path_rename path_symlink path_unlink_file"
         ),
         _CLOCK: "clock_res_get clock_time_get",
         _WAITING: "poll_oneoff sched_yield",
