@@ -9,6 +9,6 @@ MODULES = (
     "mimetypes", "numbers", "operator", "os", "pathlib", "pickle", "platform", "pprint", "pydoc", "queue", "quopri",
     "random", "re", "reprlib", "sched", "secrets", "shlex", "shutil", "sqlite3", "stat", "statistics", "string",
     "stringprep", "struct", "symtable", "sys", "tarfile", "textwrap", "time", "timeit", "token", "tokenize", "tomllib",
-    "traceback", "types", "typing", "unicodedata", "unittest", "urllib", "uuid", "warnings", "weakref", "xml", "zipfile",
-    "zlib", "zoneinfo",
+    "traceback", "types", "typing", "unicodedata", "unittest", "urllib", "uuid", "warnings", "weakref", "xml",
+    "zipfile", "zlib", "zoneinfo",
 )  # fmt: skip
