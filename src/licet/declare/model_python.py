@@ -5,13 +5,13 @@ from typing import Any
 # The names are those that the guest loads: a test compares them.
 MODULES = (
     "abc argparse array ast asyncio base64 binascii bisect calendar cmath codecs collections colorsys "
-    "concurrent.futures configparser contextlib contextvars copy csv dataclasses datetime decimal difflib "
-    "dis doctest email enum errno fnmatch fractions functools gc getopt gettext glob graphlib gzip "
-    "hashlib heapq hmac html http importlib inspect io ipaddress itertools json keyword linecache locale "
-    "logging math mimetypes numbers operator os pathlib pickle platform pprint pydoc queue quopri random "
-    "re reprlib sched secrets shlex shutil sqlite3 stat statistics string stringprep struct symtable sys "
-    "tarfile textwrap time timeit token tokenize tomllib traceback types typing unicodedata unittest "
-    "urllib uuid warnings weakref xml zipfile zlib zoneinfo"
+    "concurrent.futures configparser contextlib contextvars copy csv dataclasses datetime decimal difflib dis "
+    "doctest email enum errno fnmatch fractions functools gc getopt gettext glob graphlib gzip hashlib heapq hmac "
+    "html http importlib inspect io ipaddress itertools json keyword linecache locale logging math mimetypes "
+    "numbers operator os pathlib pickle platform pprint pydoc queue quopri random re reprlib sched secrets shlex "
+    "shutil sqlite3 stat statistics string stringprep struct symtable sys tarfile textwrap time timeit token "
+    "tokenize tomllib traceback types typing unicodedata unittest urllib uuid warnings weakref xml zipfile zlib "
+    "zoneinfo"
 )
 
 DESCRIPTION = f"""Run Python 3.14 and return its result, what it printed, and its error.

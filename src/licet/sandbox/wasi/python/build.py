@@ -39,7 +39,7 @@ class BuildFailed(LicetError):
     """The component could not be built."""
 
 
-def inputs_digest() -> str:
+def inputs_digest(source: Path = _HERE) -> str:
     """The SHA-256 of everything that decides what the component does, as 64 hexadecimal digits.
 
     Time zones are not part of it: they are those of the machine that builds.
@@ -47,12 +47,12 @@ def inputs_digest() -> str:
     inputs = {
         "componentize-py": COMPONENTIZE_PY,
         "wasmtime": _version("wasmtime", "wasm"),
-        "files": {path.relative_to(_HERE).as_posix(): path.read_text(encoding="utf-8") for path in _sources()},
+        "files": {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in _sources(source)},
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
-def build(target: Path, report: Report = lambda phase, part: None) -> None:
+def build(target: Path, report: Report = lambda phase, part: None, source: Path = _HERE) -> None:
     """Build the component and put it at `target`, whole or not at all. This takes about 15 seconds."""
     report("preparing", 0.0)
     program = _componentize_py()
@@ -62,15 +62,15 @@ def build(target: Path, report: Report = lambda phase, part: None) -> None:
         for place in {target.parent, work}:
             if (free := shutil.disk_usage(place).free) < _SPACE:
                 raise BuildFailed(f"{free // 2**20} MB are free at {place}, and the build needs {_SPACE // 2**20}")
-        _copy_sources(work)
+        _copy_sources(source, work)
         _run(program, work, report)
         report("storing", 0.98)
         _store(work / "runner.wasm", target)
     report("done", 1.0)
 
 
-def _sources() -> list[Path]:
-    return [_HERE / _WIT, *sorted((_HERE / _GUEST).glob("*.py"))]
+def _sources(source: Path) -> list[Path]:
+    return [source / _WIT, *sorted((source / _GUEST).glob("*.py"))]
 
 
 def _version(package: str, extra: str) -> str:
@@ -93,9 +93,9 @@ def _componentize_py() -> str:
     return str(Path(found.origin).parents[1])
 
 
-def _copy_sources(work: Path) -> None:
-    for path in _sources():
-        copy = work / "source" / path.relative_to(_HERE)
+def _copy_sources(source: Path, work: Path) -> None:
+    for path in _sources(source):
+        copy = work / "source" / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
     (work / "source" / _GUEST / "zones").write_bytes(_zones())

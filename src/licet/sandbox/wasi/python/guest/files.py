@@ -17,7 +17,7 @@ from typing import Any
 from .handles import Context
 
 _LIBRARY = os.path.dirname(os.__file__)
-_LOOKS_UP = ("os", "_collections_abc", __name__)  # modules through which a variable is looked up
+_LOOKS_UP = ("os", "collections.abc", __name__)  # modules through which a variable is looked up
 
 
 class HostFile(io.BytesIO):
@@ -28,6 +28,7 @@ class HostFile(io.BytesIO):
         self._files, self.name, self._mode = files, path, f"{kind}b{'+' if updated else ''}"
         self._reads, self._writes, self._appends = kind == "r" or updated, kind != "r" or updated, kind == "a"
         self._changed = kind in "wx"
+        self.is_wrapped = False  # by a text file, which closes this one
         if self._appends:
             self.seek(0, io.SEEK_END)
 
@@ -88,6 +89,10 @@ class HostFile(io.BytesIO):
             finally:
                 super().close()
 
+    def __del__(self) -> None:
+        if not self.is_wrapped:  # in a cycle this may be called before that of the text file, which has text to write
+            self.close()
+
 
 class HostFiles:
     """Opens files of the host, and remembers those that are still open."""
@@ -125,6 +130,7 @@ class HostFiles:
         if encoding in (None, "locale"):
             encoding = "utf-8"
         wrapped = io.TextIOWrapper(binary, encoding, errors, newline, line_buffering=buffering == 1)
+        binary.is_wrapped = True
         wrapped.mode = text  # type: ignore[misc]
         self._opened.add(wrapped)
         return wrapped

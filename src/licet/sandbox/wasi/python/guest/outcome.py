@@ -12,6 +12,7 @@ FILE = "<code>"
 MOST_OUTPUT = 256 * 1024  # bytes of each stream
 MOST_REPR = 16 * 1024  # characters of a value that is not JSON
 MOST_TRACEBACK = 16 * 1024  # characters
+MOST_FRAMES = 20  # at each end of a traceback
 MOST_DEPTH = 100
 _NESTED = (dict, list, tuple)
 _OWN = os.path.dirname(__file__)
@@ -112,6 +113,7 @@ def short_repr(value: Any) -> str:
 def error_text(problem: BaseException) -> str:
     """The traceback of an error, without the frames of the runner."""
     try:
+        left_out = _cut_middle(problem)
         described = traceback.TracebackException.from_exception(problem, compact=True)
         _shorten(described)
         text = "".join(described.format()).rstrip("\n")
@@ -121,7 +123,25 @@ def error_text(problem: BaseException) -> str:
     if len(text) > MOST_TRACEBACK:
         half = MOST_TRACEBACK // 2
         text = f"{text[:half]}\n… {len(text) - 2 * half} characters are left out …\n{text[-half:]}"
-    return text
+    return f"{text}\n[{left_out} frames in the middle of the traceback are left out]" if left_out else text
+
+
+def _cut_middle(problem: BaseException) -> int:
+    """Take the middle out of long tracebacks, which cost much to describe; how many frames that were."""
+    left, seen, count = [problem], {id(problem)}, 0
+    while left:
+        one = left.pop()
+        frames, here = [], one.__traceback__
+        while here:
+            frames.append(here)
+            here = here.tb_next
+        if len(frames) > 2 * MOST_FRAMES:
+            frames[MOST_FRAMES - 1].tb_next = frames[-MOST_FRAMES]
+            count += len(frames) - 2 * MOST_FRAMES
+        others = [one.__cause__, one.__context__, *(one.exceptions if isinstance(one, BaseExceptionGroup) else ())]
+        left += [other for other in others if other is not None and id(other) not in seen]
+        seen |= {id(other) for other in others}
+    return count
 
 
 def _shorten(described: traceback.TracebackException) -> None:

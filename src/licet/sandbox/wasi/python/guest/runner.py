@@ -6,6 +6,7 @@ everything that can be imported is imported here, and everything that must diffe
 
 import ast
 import asyncio
+import builtins
 import encodings
 import gc
 import importlib
@@ -32,6 +33,7 @@ from .outcome import FILE, Output, answer_text, error_text, stream
 
 _VALUE = "_value_of_the_last_expression"
 _ALWAYS = ("data", "ctx", "fetch")
+_LAST_ANSWER = '{"result":null,"stdout":"","stderr":"","error":"%s: the outcome of the code could not be told"}'
 
 
 def _load() -> None:
@@ -62,6 +64,7 @@ def _ask(op: str, args: str) -> tuple[bool, str]:
     try:
         return True, wit_world.call(op, args)
     except Err as problem:
+        problem.with_traceback(None)  # a frame in it holds the error: a cycle that would keep files open
         return False, str(problem.value)
 
 
@@ -145,7 +148,7 @@ class _Run:
         if self.error is None:
             self.result = None
             self.error = error_text(problem)
-            problem.__traceback__ = None  # its frames may hold much memory
+            BaseException.with_traceback(problem, None)  # its frames may hold much memory
 
     def _unraisable(self, found: Any) -> None:
         """An error in a finalizer: a file that could not be written when it was closed at the end of its life."""
@@ -159,10 +162,19 @@ class WitWorld(wit_world.WitWorld):  # type: ignore[misc]
     """What the component exports."""
 
     def run(self, request: str) -> str:
-        return _Run().run(request)
+        one = _Run()
+        try:
+            return one.run(request)
+        except BaseException as problem:  # the code changed what the runner needs
+            return _LAST_ANSWER % type(problem).__name__
 
 
 _load()
+for _module in (*sys.modules.values(),):
+    if not str(getattr(_module, "__file__", None) or "/python/").startswith("/python/"):
+        _module.__file__ = "<runner>"  # so that `inspect` does not look for it
+for _name in ("copyright", "credits", "license"):
+    vars(builtins).pop(_name, None)  # they read files to show themselves
 RESERVE = bytearray(1 << 20)  # freed when memory is short, so that there is enough to say so
 CTX = Context(_ask)
 FILES = files.HostFiles(CTX)
