@@ -38,18 +38,20 @@ class Note(Struct, frozen=True):
 N = TypeVar("N", bound=Note)
 
 
-def private_directory(name: str, what: str) -> Path:
+def private_directory(name: str, what: str, *, make: bool = True) -> Path:
     """A directory below `wasm` in licet's data directory, closed to other users. Raises `SandboxUnavailable`.
 
-    `what` is what it is for: `compiled modules`.
+    `what` is what it is for: `compiled modules`. Without `make` it may not be there.
     """
     root = data_root()
     if not root:
         raise SandboxUnavailable(f"there is no directory for {what}: set HOME or XDG_DATA_HOME")
     directory = Path(root) / "wasm" / name
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _own(directory)
+        if make:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if make or os.path.lexists(directory):
+            _own(directory)
     except OSError as wrong:
         raise SandboxUnavailable(f"{what} cannot be kept in {directory}: {wrong.strerror or wrong}") from None
     return directory

@@ -12,11 +12,21 @@ from rich.text import Text
 
 from licet.core.algebra.scope import visible
 from licet.core.policy.effects import LEVELS, Level
+from licet.guard.execution import SandboxUnavailable
 from licet.sandbox.probe import WALLS, Support, look
+from licet.sandbox.wasi.compiled import wasmtime_version
+from licet.sandbox.wasi.layers import WALLS as WASM_WALLS
+from licet.sandbox.wasi.layers import on_linux
+from licet.sandbox.wasi.python.build import BuildFailed
+from licet.sandbox.wasi.python.kept import kept_runner
 from licet.surfaces.cli.options import json_option
 from licet.surfaces.cli.output import coloured, show_json
 
 _WALLED: tuple[Level, ...] = tuple(level for level in LEVELS if level != "native")
+_WASM_DEGRADED = (
+    "refused, unless the manifest says `sandbox: {allow_degraded: true}`; each receipt then names what was missing"
+)
+_NO_PYTHON = "the Python of `licet.tools.python` is not built: `licet wasm build` does it ahead of the first call"
 _COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}
 
 
@@ -29,6 +39,7 @@ def command(ctx: click.Context, every: bool, as_json: bool) -> None:
 
     Each wall is built in a process of its own, which then tries what the wall forbids. A level whose walls do not hold
     is refused when a tool needs it. So are programs on a machine without namespaces, unless the manifest allows that.
+    WASM tools need wasmtime: the walls are a second layer around it, which a manifest can do without.
     The exit code is 1 if a level is not supported.
     """
     found = look()
@@ -69,6 +80,8 @@ def _levels(found: Support) -> Table:
         lines = (*found.missing(level), *found.advice(level))
         table.add_row(level, _verdict("yes" if found.keeps(level) else "no"), _text(lines))
     table.add_row("programs", _verdict(_programs(found)), _text(_about_programs(found)))
+    wasm = _wasm(found)
+    table.add_row("wasm tools", _verdict(wasm["kept"]), _text(wasm["notes"]))
     table.add_row("native", _verdict("yes"), "no walls: only for tools that the manifest names")
     return table
 
@@ -89,6 +102,39 @@ def _about_programs(found: Support) -> tuple[str, ...]:
         *(("no limit on the number of processes: this is root",) if hasattr(os, "getuid") and not os.getuid() else ()),
         *found.without_namespaces(),
     )
+
+
+def _wasm(found: Support) -> dict[str, Any]:
+    """Whether WASM tools run here, and behind which layers; and whether the Python of models is built."""
+    try:
+        version = wasmtime_version()
+    except SandboxUnavailable as wrong:
+        return {"kept": "no", "wasmtime": None, "missing": [], "python": None, "notes": [str(wrong)]}
+    missing = [wall for wall in WASM_WALLS if not found.wall_holds(wall)]
+    notes = [f"wasmtime {version}, in a process of its own"]
+    if missing:
+        notes += [
+            f"around it is missing: {', '.join(missing)}; wasmtime alone then keeps `restricted`, and `isolated` is refused"
+        ]
+        notes += [_WASM_DEGRADED] if on_linux() else []
+    built = _python_runner()
+    notes += ["the Python of `licet.tools.python` is built" if built else _NO_PYTHON]
+    return {
+        "kept": "degraded" if missing else "yes",
+        "wasmtime": version,
+        "missing": missing,
+        "python": built,
+        "notes": notes,
+    }
+
+
+def _python_runner() -> str | None:
+    """The file of the built Python; None if there is none."""
+    try:
+        kept = kept_runner()
+    except (BuildFailed, SandboxUnavailable):
+        return None
+    return kept.file if kept is not None else None
 
 
 def _walls(found: Support) -> Table:
@@ -124,6 +170,7 @@ def _document(found: Support) -> dict[str, Any]:
             for level in LEVELS
         },
         "programs": {"kept": _programs(found), "notes": list(_about_programs(found))},
+        "wasm": _wasm(found),
         "walls": {wall: found.wall_holds(wall) for wall in WALLS},
         "attempts": [
             {"wall": finding.wall, "about": finding.about, "outcome": finding.outcome, "holds": finding.holds}

@@ -65,11 +65,12 @@ def runner(report: Report = lambda phase, part: None, builder: Builder = build_h
 
 def kept_runner() -> Runner | None:
     """The component if it is built and as it was made; it is not built. Raises as `runner` does."""
-    target, inputs = _place()
+    target, inputs = _place(make=False)
     note = checked(target, Note, _FORMAT, remove=False)
     return None if note is None else Runner(str(target), note.sha256, note.size, inputs)
 
 
-def _place() -> tuple[Path, str]:
+def _place(*, make: bool = True) -> tuple[Path, str]:
     inputs = inputs_digest()
-    return private_directory(_DIRECTORY, "the Python of `licet.tools.python`") / f"{inputs}.wasm", inputs
+    directory = private_directory(_DIRECTORY, "the Python of `licet.tools.python`", make=make)
+    return directory / f"{inputs}.wasm", inputs

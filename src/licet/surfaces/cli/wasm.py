@@ -1,0 +1,284 @@
+"""`licet wasm`: look into a WASM module without running it, and build the Python of `licet.tools.python` ahead."""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec.structs import asdict
+
+from licet.core.algebra.scope import Malformed, visible
+from licet.declare.wasm import WasmModule, read_module
+from licet.guard.execution import SandboxUnavailable
+from licet.sandbox.probe import look
+from licet.sandbox.wasi.cache import InvalidModule, compiled
+from licet.sandbox.wasi.compiled import Compiled, Described
+from licet.sandbox.wasi.imports import Asked, asked_for, shown_name
+from licet.sandbox.wasi.layers import walls_in_spec, wasm_layers
+from licet.sandbox.wasi.python.build import BuildFailed, Report
+from licet.sandbox.wasi.python.kept import Runner, kept_runner, runner
+from licet.surfaces.cli.options import FILE, json_option
+from licet.surfaces.cli.output import coloured, counted, fail, show, show_json, show_lines
+from licet.surfaces.cli.wasm_declaration import Declaration, command_of, declaration
+
+_MOST_LINES = 40  # of one list; a hostile module can have a million names
+_MOST_DECLARED = 200  # lines of a declaration
+_KINDS = {"module": "core module", "component": "component"}
+
+
+@click.group(name="wasm")
+def command() -> None:
+    """Look into WASM modules, and build the Python that runs code of models.
+
+    Each command takes --json.
+
+    \b
+      licet wasm inspect count.wasm
+      licet wasm build
+
+    \b
+    Exit codes:
+      0  the module can be a tool; the Python is built
+      1  it cannot, or the file is no module; the Python cannot be built
+      2  bad command line
+    """
+
+
+# inspect --------------------------------------------------------------------------------------------------------------
+
+
+@command.command(name="inspect")
+@click.argument("file", type=FILE)
+@click.option(
+    "--allow-degraded",
+    is_flag=True,
+    help="Compile it also where walls of the kernel are missing, behind wasmtime alone.",
+)
+@json_option
+@click.pass_context
+def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool, as_json: bool) -> None:
+    """Show what a WASM module imports and exports, and what it would need as a tool.
+
+    Nothing of the module runs. It is compiled in a process of its own behind walls, and kept for its first call. The
+    exit code is 1 if it asks for what no grant can give, such as sockets or functions of another host.
+
+    \b
+      licet wasm inspect count.wasm
+      licet wasm inspect count.wasm --json
+    """
+    if not os.path.exists(file):
+        fail(f"there is no file {file}", as_json)
+    try:
+        module = read_module(str(file), "")
+        made = _compiled(module, allow_degraded)
+    except Malformed as wrong:
+        fail(str(wrong), as_json)
+    except (InvalidModule, SandboxUnavailable) as wrong:
+        fail(visible(str(wrong)), as_json)
+    asked = asked_for(made.module.kind, made.module.imports, sockets=_is_runner(module))
+    declared = declaration(str(file), file.stem, made.module, asked)
+    size = os.path.getsize(module.file)
+    if as_json:
+        show_json(_document(str(file), size, module, made.module, asked, declared))
+    else:
+        _show(str(file), size, module, made.module, asked, declared)
+    ctx.exit(1 if declared is None or asked.impossible else 0)
+
+
+def _is_runner(module: WasmModule) -> bool:
+    """Whether a file is the Python that licet has built: it may import sockets, which never work."""
+    try:
+        return (built := kept_runner()) is not None and built.module == module
+    except (BuildFailed, SandboxUnavailable):
+        return False
+
+
+def _compiled(module: WasmModule, allow_degraded: bool) -> Compiled:
+    support = look()
+    layers = wasm_layers(support, "restricted", allow_degraded=allow_degraded)
+    with _busy("compiling"):
+        return compiled(module, walls_in_spec(support, layers.missing))
+
+
+def _document(
+    file: str, size: int, module: WasmModule, found: Described, asked: Asked, declared: Declaration | None
+) -> dict[str, Any]:
+    return {
+        "file": file,
+        "kind": found.kind,
+        "size_bytes": size,
+        "sha256": module.sha256,
+        "memory": {"at_start_bytes": found.memory_bytes, "most_bytes": found.memory_most_bytes or None},
+        "imports": {
+            "wasi": {part: list(names) for part, names in asked.wasi.items()},
+            "host": list(asked.host),
+            "impossible": [asdict(one) for one in asked.impossible],
+        },
+        "exports": [{"name": one["name"], "type": one["type"]} for one in found.exports if one["type"] != "type"],
+        "usable": declared is not None and not asked.impossible,
+        "command": command_of(found),
+        "functions": list(declared.functions) if declared else [],
+        "needs": list(declared.needs) if declared else [],
+        "declaration": "\n".join(declared.python) if declared else None,
+        "manifest": "\n".join(declared.manifest) if declared else None,
+    }
+
+
+def _show(
+    file: str, size: int, module: WasmModule, found: Described, asked: Asked, declared: Declaration | None
+) -> None:
+    _row("file", file)
+    _row("kind", _KINDS[found.kind])
+    _row("size", f"{size:,} bytes")
+    _row("sha256", module.sha256)
+    _row("memory", _memory(found))
+    _row("runs as", _runs_as(found, declared))
+    _list("imports", _imports(asked))
+    functions = [(one["name"], one["type"]) for one in found.exports if one["type"] != "type"]
+    _list("exports", [f"{shown_name(str(name))}  {shown_name(str(type_))}" for name, type_ in functions])
+    if asked.impossible:
+        show("")
+        show(f"it cannot run here: {counted(len(asked.impossible), 'import')} that no grant can give", colour="red")
+        _lines([f"{one.name}: {one.why}" for one in asked.impossible])
+        return
+    if declared is None:
+        show("")
+        show("it cannot be a tool: it exports no function that can be called", colour="red")
+        return
+    _list("needs", declared.needs)
+    _list("declaration, in Python", declared.python, _MOST_DECLARED)
+    _list("manifest", declared.manifest)
+
+
+def _row(name: str, text: str) -> None:
+    show(f"{name:<9} {text}")
+
+
+def _list(title: str, lines: Sequence[str], most: int = _MOST_LINES) -> None:
+    show("")
+    show(title if lines else f"{title}: none", colour="cyan")
+    _lines(lines, most)
+
+
+def _lines(lines: Sequence[str], most: int = _MOST_LINES) -> None:
+    show_lines(f"  {line}" if line else "" for line in lines[:most])
+    if len(lines) > most:
+        show(f"  … and {len(lines) - most} more: --json lists all")
+
+
+def _imports(asked: Asked) -> list[str]:
+    width = max((len(part) for part in asked.wasi), default=0)
+    lines = [f"WASI   {part:<{width}}  {_cut(', '.join(names))}" for part, names in asked.wasi.items()]
+    lines += [f"licet  {', '.join(asked.host)}"] if asked.host else []
+    return lines + [f"never  {one.name}" for one in asked.impossible]
+
+
+def _cut(text: str, most: int = 160) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _memory(found: Described) -> str:
+    if not found.memory_bytes and not found.memory_most_bytes:
+        return "none at the start"
+    most = _size(found.memory_most_bytes) if found.memory_most_bytes else "what the limit `memory_mb` allows"
+    return f"{_size(found.memory_bytes)} at the start, at most {most}"
+
+
+def _size(size: int) -> str:
+    return f"{size / (1 << 10):,.0f} KB" if size < 1 << 20 else f"{size / (1 << 20):,.1f} MB"
+
+
+def _runs_as(found: Described, declared: Declaration | None) -> str:
+    named = command_of(found)
+    if named is not None:
+        return f"a command: `{shown_name(named)}`, with JSON on standard input, and its output as the result"
+    if declared is None:
+        return "nothing"
+    shown = ", ".join(shown_name(one) for one in declared.functions[:_MOST_LINES])
+    return f"a function, which `function=` names: {_cut(shown, 400)}"
+
+
+# build ----------------------------------------------------------------------------------------------------------------
+
+
+@command.command(name="build")
+@json_option
+def build_command(as_json: bool) -> None:
+    """Build the Python of `licet.tools.python`, once, ahead of its first call.
+
+    It needs `pip install 'licet[wasm-build]'`, and takes about half a minute: CPython for WASI is put together with the
+    part of licet that runs inside, and then compiled for this machine. If it is there already, nothing happens.
+    """
+    started = time.monotonic()
+    try:
+        was_there = kept_runner() is not None
+        with _progress(quiet=as_json) as report:
+            built = runner(report)
+            report("compiling for this machine", 1.0)
+            code = _compile_runner(built)
+    except (BuildFailed, SandboxUnavailable, InvalidModule) as wrong:
+        fail(visible(str(wrong)), as_json)
+    if as_json:
+        show_json({"built": not was_there, **asdict(built), "compiled": code})
+        return
+    if was_there:
+        show("it is built already: nothing to do")
+    else:
+        show(f"built in {time.monotonic() - started:.0f} seconds", colour="green")
+    _row("kept in", built.file)
+    _row("size", f"{built.size:,} bytes, and {os.path.getsize(code):,} of compiled code")
+    _row("sha256", built.sha256)
+    _row("inputs", built.inputs)
+
+
+def _compile_runner(built: Runner) -> str:
+    """Compile the component, as its first call would. licet has made it itself, so missing walls do not matter."""
+    support = look()
+    layers = wasm_layers(support, "restricted", allow_degraded=True)
+    return compiled(built.module, walls_in_spec(support, layers.missing)).file
+
+
+@contextlib.contextmanager
+def _progress(*, quiet: bool) -> Iterator[Report]:
+    """A bar on a terminal, and otherwise one line for each phase, on stderr."""
+    if not quiet and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True, color_system="auto" if coloured(err=True) else None)
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("starting", total=1.0)
+            # At the end it is not known how long the rest takes: then the bar only moves.
+            yield lambda phase, part: bar.update(
+                task, description=phase, completed=part, total=None if part >= 1 else 1.0
+            )
+        return
+    yield _phases((lambda text: None) if quiet else lambda text: show(text, err=True))
+
+
+def _phases(tell: Callable[[str], None]) -> Report:
+    told: list[str] = []
+
+    def report(phase: str, part: float) -> None:
+        if phase not in told:
+            told.append(phase)
+            tell(phase)
+
+    return report
+
+
+@contextlib.contextmanager
+def _busy(text: str) -> Iterator[None]:
+    """Say on a terminal that something takes its time."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True, color_system="auto" if coloured(err=True) else None).status(text):
+        yield
