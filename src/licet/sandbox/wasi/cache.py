@@ -34,6 +34,8 @@ _LIMITS = {
     "address_bytes": 0,  # wasmtime reserves more addresses than it uses
 }
 _MOST_COMPILED = 1 << 30
+# The C interface of wasmtime ends its process at such a type.
+_ENDED = "; one reason is an imported or exported function that takes or returns vectors (v128), which cannot be called"
 
 
 class _Note(Note, frozen=True):
@@ -80,7 +82,8 @@ def _compile(module: WasmModule, target: Path, walls: Mapping[str, Any]) -> _Not
             )
         except ErrandFailed as failed:
             if failed.kind in ("NoModule", "MemoryError", "Ended"):
-                raise InvalidModule(f"{module.file} cannot be compiled: {failed}") from None
+                hint = _ENDED if failed.kind == "Ended" else ""
+                raise InvalidModule(f"{module.file} cannot be compiled: {failed}{hint}") from None
             raise SandboxUnavailable(f"{module.file} cannot be compiled: {failed.kind}: {failed}") from None
         except OSError as wrong:
             raise SandboxUnavailable(f"what was compiled cannot be kept: {wrong.strerror or wrong}") from None

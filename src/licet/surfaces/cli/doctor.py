@@ -113,9 +113,8 @@ def _wasm(found: Support) -> dict[str, Any]:
     missing = [wall for wall in WASM_WALLS if not found.wall_holds(wall)]
     notes = [f"wasmtime {version}, in a process of its own"]
     if missing:
-        notes += [
-            f"around it is missing: {', '.join(missing)}; wasmtime alone then keeps `restricted`, and `isolated` is refused"
-        ]
+        notes += [f"around it is missing: {', '.join(missing)}; wasmtime alone then keeps `restricted`"]
+        notes += ["`isolated` needs them all, and is refused"]
         notes += [_WASM_DEGRADED] if on_linux() else []
     built = _python_runner()
     notes += ["the Python of `licet.tools.python` is built" if built else _NO_PYTHON]

@@ -73,7 +73,7 @@ def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool, as_jso
     if not os.path.exists(file):
         fail(f"there is no file {file}", as_json)
     try:
-        module = read_module(str(file), "")
+        module = read_module(os.path.abspath(file), "")
         made = _compiled(module, allow_degraded)
     except Malformed as wrong:
         fail(str(wrong), as_json)
