@@ -1,55 +1,27 @@
-"""The component of the Python runner, built once per machine, and a host for it that is a dictionary of files."""
+"""The component of the Python runner, from the cache of this machine, and a host that is a dictionary of files."""
 
 import base64
-import fcntl
 import functools
 import importlib.util
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import wasmtime
 from wasmtime import component
 
-from licet.policy_files.user_directories import data_root
-from licet.sandbox.wasi.python.build import build, inputs_digest
+from licet.sandbox import probe
+from licet.sandbox.wasi.cache import compiled
+from licet.sandbox.wasi.layers import walls_in_spec
+from licet.sandbox.wasi.python.kept import runner
+from licet.sandbox.wasi.settings import new_engine, new_store
 
 FUEL = 20_000_000_000
 MEMORY = 256 * 1024 * 1024
-_STACK = 2 * 1024 * 1024  # the most that wasmtime takes: with less, deep recursion is a trap and not an error
 
 Answer = dict[str, Any]
-
-
-def engine() -> wasmtime.Engine:
-    config = wasmtime.Config()
-    config.consume_fuel = True
-    config.epoch_interruption = True
-    config.cranelift_opt_level = "speed"
-    config.max_wasm_stack = _STACK
-    return wasmtime.Engine(config)
-
-
-def compiled(used: wasmtime.Engine) -> component.Component:
-    """The compiled component. The first process that needs it builds it, and the others wait."""
-    cache = Path(data_root() or "/tmp/licet-tests") / "wasm"
-    cache.mkdir(parents=True, exist_ok=True)
-    name = f"tests-{inputs_digest()[:32]}"
-    binary, native = cache / f"{name}.wasm", cache / f"{name}.native"
-    with (cache / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not native.exists():
-            for old in cache.glob("tests-*.*"):
-                if old.stem != name:
-                    old.unlink(missing_ok=True)
-            build(binary)
-            beside = native.with_suffix(".part")
-            beside.write_bytes(component.Component.from_file(used, str(binary)).serialize())
-            beside.replace(native)
-    return component.Component.deserialize_file(used, str(native))
 
 
 def refused(code: str, text: str) -> dict[str, Any]:
@@ -189,8 +161,13 @@ class Runner:
     """Runs each piece of code in a fresh instance."""
 
     def __init__(self) -> None:
-        self._engine = engine()
-        self._component = compiled(self._engine)
+        support = probe.support()
+        missing = support.missing("restricted")
+        if missing:
+            pytest.skip(f"nothing is compiled without walls here: {missing[0]}")
+        self._engine = new_engine()
+        made = compiled(runner().module, walls_in_spec(support))
+        self._component = component.Component.deserialize_file(self._engine, made.file)
 
     def __call__(
         self, code: str, data: Any = None, host: FakeHost | None = None, *, fuel: int = FUEL, memory: int = MEMORY
@@ -199,11 +176,8 @@ class Runner:
         linker.add_wasip2()
         with linker.root() as root:
             root.add_func("call", host or FakeHost())
-        with wasmtime.Store(self._engine) as store:
+        with new_store(self._engine, fuel=fuel, memory_bytes=memory) as store:
             store.set_wasi(wasmtime.WasiConfig())  # no arguments, environment, directories or streams
-            store.set_limits(memory_size=memory)
-            store.set_epoch_deadline(1)
-            store.set_fuel(fuel)
             run = linker.instantiate(store, self._component).get_func(store, "run")
             assert run is not None
             answer = run(store, json.dumps({"code": code, "data": data}))
