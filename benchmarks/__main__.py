@@ -22,6 +22,7 @@ from benchmarks import (
     programs,
     receipts,
     startup,
+    wasm,
     workers,
 )
 from benchmarks.harness import Effort, Row, table
@@ -39,6 +40,7 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "receipts": receipts.measure,
     "programs": programs.measure,
     "workers": workers.measure,
+    "wasm": wasm.measure,
     "floods": floods.measure,
     "gateway": gateway.measure,
 }

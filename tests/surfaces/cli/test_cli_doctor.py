@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.sandbox.probe import Attempted, Support
+from licet.sandbox.wasi.python.build import Report
 from licet.sandbox.wasi.python.kept import runner
 from licet.surfaces.cli import doctor
 from licet.surfaces.cli.app import licet
@@ -116,7 +117,11 @@ def test_the_row_says_that_the_python_of_models_is_built(monkeypatch: pytest.Mon
     pytest.importorskip("wasmtime")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(doctor, "look", lambda: WHOLE)
-    made = runner(builder=lambda target, report: target.write_bytes(b"built") and None)
+
+    def build(target: Path, report: Report) -> None:
+        target.write_bytes(b"built")
+
+    made = runner(builder=build)
     said = json.loads(run("doctor", "--json").output)["wasm"]
     assert said["python"] == made.file
     assert said["notes"][-1] == "the Python of `licet.tools.python` is built"

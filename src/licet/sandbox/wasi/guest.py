@@ -23,6 +23,7 @@ from licet.sandbox.wasi.settings import TABLE_ELEMENTS, new_engine, new_store
 START, RUN = "_start", "run"  # what a command exports: a core module, and the interface `wasi:cli/run` of a component
 _RUN_INTERFACE = "wasi:cli/run@0.2."
 _TICK = 0.02  # seconds between two looks at the CPU time of a call
+_REST = 1.0  # seconds without a call after which the thread that looks sleeps
 _NEARLY = 7 / 8  # of the memory limit: a guest that fails with so much in use needed more
 _LONGEST_LINE = 500  # characters of an error
 _STDIN = "stdin"
@@ -85,6 +86,9 @@ class Guest:
         linker.define_func("licet", "call", wasmtime.FuncType([i32] * 4, [i32]), self._call, access_caller=True)
         linker.define_func("licet", "take", wasmtime.FuncType([i32] * 2, [i32]), self._take, access_caller=True)
         ready = linker.instantiate_pre(module)
+        named = {item.name: item.type for item in module.exports}
+        type_ = named.get(self._spec["function"])
+        kinds = [str(kind) for kind in type_.params] if isinstance(type_, wasmtime.FuncType) else []
 
         def run(store: wasmtime.Store, arguments: dict[str, Any]) -> Any:
             exports = ready.instantiate(store).exports(store)
@@ -96,7 +100,7 @@ class Guest:
                 raise Trap(f"it exports no function `{name}`; it has {', '.join(functions) or 'none'}")
             if self._is_command:
                 return function(store)
-            return function(store, *_numbers(function.type(store), arguments, self._spec["parameters"]))
+            return function(store, *_numbers(kinds, arguments, self._spec["parameters"]))
 
         return run
 
@@ -254,30 +258,43 @@ class _Output:
 
 
 class _CpuClock:
-    """Interrupts a call that has used its CPU time. Waiting for the host costs none."""
+    """Interrupts a call that has used its CPU time. Waiting for the host costs none.
+
+    Its thread looks every few milliseconds while there are calls, and sleeps after a second without any.
+    """
 
     def __init__(self, engine: wasmtime.Engine, seconds: int) -> None:
         self._engine, self._seconds = engine, seconds
-        self._begun = threading.Event()
-        self._until = 0.0
+        self._until: float | None = None  # the CPU time at which the running call is over its limit
+        self._sleeping = False
+        self._wake = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Count what this process uses until the context ends."""
         self._until = time.process_time() + self._seconds
-        self._begun.set()
+        if self._sleeping:
+            self._wake.set()
         try:
             yield
         finally:
-            self._begun.clear()
+            self._until = None
 
     def _watch(self) -> None:
+        unused = 0.0
         while True:
-            self._begun.wait()
             time.sleep(_TICK)
-            if self._begun.is_set() and time.process_time() > self._until:
+            until = self._until
+            if until is not None and time.process_time() > until:
                 self._engine.increment_epoch()
+            unused = unused + _TICK if until is None else 0.0
+            if unused > _REST:
+                self._sleeping = True
+                if self._until is None:  # no call began meanwhile, and the next one sees that this thread sleeps
+                    self._wake.wait()
+                self._sleeping, unused = False, 0.0
+                self._wake.clear()
 
 
 def _span(start: int, size: int) -> tuple[int, int]:
@@ -293,20 +310,20 @@ def _memory_of(caller: wasmtime.Caller) -> wasmtime.Memory:
     return memory
 
 
-def _numbers(type_: wasmtime.FuncType, arguments: Mapping[str, Any], names: Sequence[str]) -> list[int | float]:
+def _numbers(kinds: Sequence[str], arguments: Mapping[str, Any], names: Sequence[str]) -> list[int | float]:
     """The arguments of a core function, in the order of the declared parameters, or as they were sent."""
     order = [name for name in names if name in arguments] or list(arguments)
-    if len(order) != len(type_.params):
-        raise component_values.Unfit(f"the function takes {len(type_.params)} arguments, found {len(order)}")
+    if len(order) != len(kinds):
+        raise component_values.Unfit(f"the function takes {len(kinds)} arguments, found {len(order)}")
     given: list[int | float] = []
-    for name, one in zip(order, type_.params, strict=True):
+    for name, kind in zip(order, kinds, strict=True):
         value = arguments[name]
-        whole = str(one) in ("i32", "i64")
+        whole = kind in ("i32", "i64")
         if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-            raise component_values.Unfit(f"`{name}` must be a {'whole ' if whole else ''}number, an {one}")
-        bits = 31 if str(one) == "i32" else 63
+            raise component_values.Unfit(f"`{name}` must be a {'whole ' if whole else ''}number, an {kind}")
+        bits = 31 if kind == "i32" else 63
         if whole and not -(1 << bits) <= value < (1 << bits):
-            raise component_values.Unfit(f"`{name}` does not fit into an {one}")
+            raise component_values.Unfit(f"`{name}` does not fit into an {kind}")
         given.append(value if whole else float(value))
     return given
 
