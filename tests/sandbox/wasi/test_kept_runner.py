@@ -178,7 +178,7 @@ def test_two_at_once_build_once_and_the_second_is_told_that_it_waits() -> None:
     first.start()
     begun.wait()
     second.start()
-    waits.wait()
+    assert waits.wait(60)
     end.set()
     first.join()
     second.join()

@@ -1,8 +1,10 @@
 """`licet wasm`: what a module asks for, without running it; and the Python of models, built ahead."""
 
+import io
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +39,17 @@ SHOUT = """(component
 SYSTEM = '(module (import "env" "system" (func (param i32) (result i32))) (func (export "_start") unreachable))'
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where compiled code is kept: not where earlier runs have left theirs, with what it says of a module."""
+    return tmp_path_factory.mktemp("data")
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     needs_walls()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(data))
     return tmp_path
 
 
@@ -317,7 +326,23 @@ def test_build_says_where_the_python_is_kept_and_does_nothing_the_second_time(qu
     assert f"size      {len(wasm(SHOUT)):,} bytes" in first.stdout
     second = run("build")
     assert second.stdout.startswith("it is built already: nothing to do\n")
-    assert "building" not in second.stderr
+    assert second.stderr == ""
+
+
+class Terminal(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_build_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with command._progress(quiet=False) as report:
+        report("building", 0.5)
+    assert re.search(r"building .*━", terminal.getvalue())
 
 
 def test_a_build_that_fails_says_why(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,3 +369,6 @@ def test_the_kept_python_may_import_sockets_and_is_inspected_as_such(
     said = json.loads(run("inspect", made.file, "--json").stdout)
     assert (said["usable"], said["imports"]["wasi"]) == (True, {"sockets": ["wasi:sockets/network@0.2.0"]})
     assert "sockets: each use of them fails" in said["needs"]
+    names: dict[str, Any] = {}
+    exec(said["declaration"], names)
+    assert names["python"].module.file == "licet:python"

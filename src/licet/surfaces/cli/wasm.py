@@ -23,7 +23,7 @@ from licet.sandbox.wasi.python.build import BuildFailed, Report
 from licet.sandbox.wasi.python.kept import Runner, kept_runner, runner
 from licet.surfaces.cli.options import FILE, json_option
 from licet.surfaces.cli.output import coloured, counted, fail, show, show_json, show_lines
-from licet.surfaces.cli.wasm_declaration import Declaration, command_of, declaration
+from licet.surfaces.cli.wasm_declaration import Declaration, command_of, declaration, python_declaration
 
 _MOST_LINES = 40  # of one list; a hostile module can have a million names
 _MOST_DECLARED = 200  # lines of a declaration
@@ -79,8 +79,9 @@ def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool, as_jso
         fail(str(wrong), as_json)
     except (InvalidModule, SandboxUnavailable) as wrong:
         fail(visible(str(wrong)), as_json)
-    asked = asked_for(made.module.kind, made.module.imports, sockets=_is_runner(module))
-    declared = declaration(str(file), file.stem, made.module, asked)
+    own = _is_runner(module)
+    asked = asked_for(made.module.kind, made.module.imports, sockets=own)
+    declared = python_declaration(asked) if own else declaration(str(file), file.stem, made.module, asked)
     size = os.path.getsize(module.file)
     if as_json:
         show_json(_document(str(file), size, module, made.module, asked, declared))
@@ -218,7 +219,8 @@ def build_command(as_json: bool) -> None:
         was_there = kept_runner() is not None
         with _progress(quiet=as_json) as report:
             built = runner(report)
-            report("compiling for this machine", 1.0)
+            if not was_there:
+                report("compiling for this machine", 1.0)
             code = _compile_runner(built)
     except (BuildFailed, SandboxUnavailable, InvalidModule) as wrong:
         fail(visible(str(wrong)), as_json)

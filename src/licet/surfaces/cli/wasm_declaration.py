@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.scope import name as checked_name
+from licet.declare.wasm import PYTHON
 from licet.sandbox.wasi.compiled import Described
 from licet.sandbox.wasi.imports import Asked
 from licet.sandbox.workers.pool import DEFAULTS
@@ -42,6 +43,12 @@ class Declaration(Struct, frozen=True):
     needs: tuple[str, ...]  # what to know before it is declared
     python: tuple[str, ...]
     manifest: tuple[str, ...]
+
+
+def python_declaration(asked: Asked) -> Declaration:
+    """The declaration of the Python that licet has built, which is not declared by its file."""
+    lines = [line for line in _python(PYTHON, "python", None, None, asked) if "description" not in line]
+    return Declaration("run", ("run",), False, tuple(_needs(asked, 0)), tuple(lines), tuple(_manifest("python", 0)))
 
 
 def declaration(file: str, stem: str, module: Described, asked: Asked) -> Declaration | None:
