@@ -134,13 +134,12 @@ def test_the_code_of_a_tool_is_not_written_by_it(tmp_path: Path) -> None:
 # The network ----------------------------------------------------------------------------------------------------------
 
 
-def test_there_is_no_socket(tmp_path: Path) -> None:
-    """A module that asks for one is refused before any of it runs."""
-    body = '(func (export "_start") (drop (call $accept (i32.const 3) (i32.const 0) (i32.const 512))))'
-    accept = '(import "wasi_snapshot_preview1" "sock_accept" (func $accept (param i32 i32 i32) (result i32)))'
-    result = run(tmp_path, wasm(f'(module {accept} (memory (export "memory") 1) {body})'), "isolated")
-    assert result.reason == "TOOL_FAILED"
-    assert "`sock_accept` (sockets do not exist for a guest" in result.error
+@pytest.mark.parametrize("descriptor", [0, 3, 4, 100])
+@pytest.mark.sampled(2)
+def test_there_is_no_socket(tmp_path: Path, descriptor: int) -> None:
+    """Standard input, the granted directory, and what is not there: none is a socket."""
+    body = f"(call $say_number (call $sock_accept (i32.const {descriptor}) (i32.const 0) (i32.const 512)))"
+    assert str(run(tmp_path, modules.command(body), "isolated").value) != SUCCESS
 
 
 # Compiled code --------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ WASI = {
     "poll_oneoff": "(param i32 i32 i32 i32) (result i32)",
     "random_get": "(param i32 i32) (result i32)",
     "proc_exit": "(param i32)",
+    "sock_accept": "(param i32 i32 i32) (result i32)",
 }
 DATA, ANSWER = 1024, 65536  # where texts lie in the memory of a command, and where answers are put
 
@@ -122,6 +123,12 @@ SLEEP = command(
     (drop (call $poll_oneoff (i32.const 512) (i32.const 1024) (i32.const 1) (i32.const 2000)))"""
 )
 FLOOD = command(f"(loop (call $say (i32.const {ANSWER}) (i32.const 65536)) (br 0))")
+# A module that is no command: it has to be initialized before its functions are called.
+REACTOR = wasm(
+    """(module (global $ready (mut i32) (i32.const 0))
+    (func (export "_initialize") (global.set $ready (i32.const 7)))
+    (func (export "ready") (result i32) (global.get $ready)))"""
+)
 COUNTER = wasm(
     """(module (global $n (mut i32) (i32.const 0)) (memory (export "memory") 1)
     (func (export "count") (result i32)

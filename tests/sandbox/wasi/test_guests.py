@@ -106,6 +106,10 @@ def test_each_call_has_a_fresh_instance_and_many_leave_nothing(tmp_path: Path) -
     assert len(set(random)) == 20
 
 
+def test_a_module_that_has_to_be_initialized_is(tmp_path: Path) -> None:
+    assert once(tmp_path, modules.REACTOR, function="ready").value == 7
+
+
 # The host function ----------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,6 @@ from wasm_files import wasm
 
 CALL = "func(op: string, args: string) -> result<string, string>"
 NOTHING_ELSE = "a guest has WASI and the host function of licet, and nothing else"
-NO_SOCKETS = "sockets do not exist for a guest: use the host function with `fetch`"
 
 
 def core(name: str, type_: str = "func() -> ()") -> Any:
@@ -78,13 +77,11 @@ def test_the_host_function_can_be_given() -> None:
         (core("env.memory", "memory"), "env.memory", NOTHING_ELSE),
         (core("licet.shell"), "licet.shell", NOTHING_ELSE),
         (core("call"), "call", NOTHING_ELSE),
-        (core("wasi_snapshot_preview1.sock_send"), "sock_send", NO_SOCKETS),
         (core("wasi_snapshot_preview1.fd_teleport"), "wasi_snapshot_preview1.fd_teleport", "no part of WASI"),
         (core("wasi_snapshot_preview1.fd_write", "memory"), "wasi_snapshot_preview1.fd_write", NOTHING_ELSE),
         (core("wasi_unstable.fd_write"), "wasi_unstable.fd_write", "an old version of WASI"),
         (core("licet.call", "func() -> ()"), "licet.call", "expected the type func(i32, i32, i32, i32) -> (i32)"),
         (component("call", "func(n: u32)"), "call", f"expected the type {CALL}, found func(n: u32)"),
-        (component("wasi:sockets/tcp@0.2.0#connect"), "wasi:sockets/tcp@0.2.0", NO_SOCKETS),
         (component("wasi:http/outgoing-handler@0.2.0#handle"), "wasi:http/outgoing-handler@0.2.0", "`fetch`"),
         (component("wasi:cli/stdout@0.3.0#get-stdout"), "wasi:cli/stdout@0.3.0", "no part of WASI"),
         (component("wasi:nn/graph@0.2.0#load"), "wasi:nn/graph@0.2.0", "no part of WASI"),
@@ -109,9 +106,9 @@ def test_a_refusal_counts_what_it_does_not_name() -> None:
     assert asked_for("module", [*many, *many]).refusal().endswith("; and 7 more")
 
 
-def test_sockets_can_be_accepted_for_the_python_that_licet_builds() -> None:
-    asked = asked_for("component", [{"name": "wasi:sockets/tcp@0.2.0#x", "type": "func()"}], sockets=True)
-    assert (asked.wasi, asked.refusal()) == ({"sockets": ("wasi:sockets/tcp@0.2.0",)}, "")
+def test_sockets_may_be_imported() -> None:
+    assert component("wasi:sockets/tcp@0.2.0#connect").wasi == {"sockets": ("wasi:sockets/tcp@0.2.0",)}
+    assert core("wasi_snapshot_preview1.sock_send").wasi == {"sockets": ("sock_send",)}
 
 
 @pytest.mark.parametrize("name", ["\x1b[2Jenv", "a\nb", "\u202eenv", "x" * 100_000])
@@ -140,10 +137,8 @@ def test_every_function_that_wasmtime_links_is_known() -> None:
 
 MARK = '(func (export "_start") unreachable)'  # fails otherwise than a refusal, if any of the module runs
 SYSTEM = f'(module (import "env" "system" (func (param i32) (result i32))) (start $s) (func $s unreachable) {MARK})'
-ACCEPT = f"""(module (import "wasi_snapshot_preview1" "sock_accept" (func (param i32 i32 i32) (result i32)))
-(start $s) (func $s unreachable) {MARK})"""
-TCP = """(component
-  (import "wasi:sockets/instance-network@0.2.0" (instance (export "instance-network" (func))))
+HTTP = """(component
+  (import "wasi:http/outgoing-handler@0.2.0" (instance (export "handle" (func))))
   (core module $m (func (export "f") unreachable)) (core instance $i (instantiate $m))
   (func (export "f") (canon lift (core func $i "f"))))"""
 
@@ -152,8 +147,7 @@ TCP = """(component
     ("text", "function", "said"),
     [
         (SYSTEM, None, f"guest.wasm cannot run: it imports what no grant can give: `env.system` ({NOTHING_ELSE})"),
-        (ACCEPT, None, f"`sock_accept` ({NO_SOCKETS})"),
-        (TCP, "f", f"`wasi:sockets/instance-network@0.2.0` ({NO_SOCKETS})"),
+        (HTTP, "f", "`wasi:http/outgoing-handler@0.2.0` (a guest has no HTTP of its own"),
     ],
 )
 def test_a_module_that_asks_for_the_impossible_is_refused_before_it_runs(

@@ -20,6 +20,7 @@ from licet.sandbox.wasi import component_values
 from licet.sandbox.wasi.host_calls import HostCalls
 from licet.sandbox.wasi.settings import TABLE_ELEMENTS, new_engine, new_store
 
+INITIALIZE = "_initialize"
 START, RUN = "_start", "run"  # what a command exports: a core module, and the interface `wasi:cli/run` of a component
 _RUN_INTERFACE = "wasi:cli/run@0.2."
 _TICK = 0.02  # seconds between two looks at the CPU time of a call
@@ -100,6 +101,9 @@ class Guest:
                 raise Trap(f"it exports no function `{name}`; it has {', '.join(functions) or 'none'}")
             if self._is_command:
                 return function(store)
+            initialize = exports.get(INITIALIZE)  # of a library: constructors and the like
+            if isinstance(initialize, wasmtime.Func):
+                initialize(store)
             return function(store, *_numbers(kinds, arguments, self._spec["parameters"]))
 
         return run

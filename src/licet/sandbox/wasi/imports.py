@@ -66,7 +66,6 @@ _INTERFACE_PARTS: Mapping[str, str] = {
     "wasi:random/insecure-seed": _RANDOM,
     "wasi:random/random": _RANDOM,
 }
-_NO_SOCKETS = "sockets do not exist for a guest: use the host function with `fetch`"
 _NO_HTTP = "a guest has no HTTP of its own: use the host function with `fetch`"
 _NOT_GIVEN = "a guest has WASI and the host function of licet, and nothing else"
 _OLD_WASI = "this is an old version of WASI: build the module for `wasm32-wasip1` or `wasm32-wasip2`"
@@ -96,10 +95,10 @@ class Asked(Struct, frozen=True):
         return f"it imports what no grant can give: {named}{more}"
 
 
-def asked_for(kind: str, imports: Iterable[Mapping[str, Any]], *, sockets: bool = False) -> Asked:
+def asked_for(kind: str, imports: Iterable[Mapping[str, Any]]) -> Asked:
     """Sort the imports of a module, as a compiler described them.
 
-    With `sockets`, importing them is accepted, although each use of them fails: the Python that licet builds does.
+    Sockets may be imported, although each use of them fails: compilers import them for programs that never open one.
     """
     sort = _component_import if kind == "component" else _core_import
     wasi: dict[str, dict[str, None]] = {}
@@ -110,11 +109,10 @@ def asked_for(kind: str, imports: Iterable[Mapping[str, Any]], *, sockets: bool 
         for part, said in sort(name, type_):
             if part == "host":
                 host[shown_name(name)] = None
-            elif part in PARTS and (part != SOCKETS or sockets):
+            elif part in PARTS:
                 wasi.setdefault(part, {})[shown_name(said)] = None
             else:
-                why = _NO_SOCKETS if part == SOCKETS else part
-                impossible.setdefault(said, Impossible(shown_name(said), why))
+                impossible.setdefault(said, Impossible(shown_name(said), part))
     parts = {part: tuple(wasi[part]) for part in PARTS if part in wasi}
     return Asked(parts, tuple(host), tuple(impossible.values()))
 

@@ -249,15 +249,13 @@ def _runnable(module: WasmModule, walls: Mapping[str, Any]) -> Compiled:
 
     The Python of licet is built first if it is not there.
     """
-    python = module.file == PYTHON
-    if python:
+    if module.file == PYTHON:
         try:
             module = runner().module
         except BuildFailed as failed:
             raise SandboxUnavailable(str(failed)) from None
     made = compiled(module, walls)
-    # CPython imports sockets, and each use of them fails.
-    if refusal := asked_for(made.module.kind, made.module.imports, sockets=python).refusal():
+    if refusal := asked_for(made.module.kind, made.module.imports).refusal():
         raise InvalidModule(f"{os.path.basename(module.file)} cannot run: {refusal}")
     return made
 

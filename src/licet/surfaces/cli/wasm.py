@@ -64,7 +64,7 @@ def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool, as_jso
     """Show what a WASM module imports and exports, and what it would need as a tool.
 
     Nothing of the module runs. It is compiled in a process of its own behind walls, and kept for its first call. The
-    exit code is 1 if it asks for what no grant can give, such as sockets or functions of another host.
+    exit code is 1 if it asks for what no grant can give, such as HTTP of its own or functions of another host.
 
     \b
       licet wasm inspect count.wasm
@@ -80,7 +80,7 @@ def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool, as_jso
     except (InvalidModule, SandboxUnavailable) as wrong:
         fail(visible(str(wrong)), as_json)
     own = _is_runner(module)
-    asked = asked_for(made.module.kind, made.module.imports, sockets=own)
+    asked = asked_for(made.module.kind, made.module.imports)
     declared = python_declaration(asked) if own else declaration(str(file), file.stem, made.module, asked)
     size = os.path.getsize(module.file)
     if as_json:
@@ -91,7 +91,7 @@ def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool, as_jso
 
 
 def _is_runner(module: WasmModule) -> bool:
-    """Whether a file is the Python that licet has built: it may import sockets, which never work."""
+    """Whether a file is the Python that licet has built."""
     try:
         return (built := kept_runner()) is not None and built.module == module
     except (BuildFailed, SandboxUnavailable):

@@ -135,7 +135,7 @@ def _needs(asked: Asked, memory: int) -> Iterator[str]:
     if asked.host:
         yield "host function: `needs=` lists what it may ask for, such as files, hosts, secrets"
     if "sockets" in asked.wasi:
-        yield "sockets: each use of them fails"
+        yield "sockets: it imports them, and each use fails; the host function has `fetch`"
     if memory > _USUAL_MEMORY_MB:
         yield f"memory: it starts with {memory} MB, and a call has {_USUAL_MEMORY_MB} unless the manifest says more"
     if not (asked.host or {"files", "environment"} & asked.wasi.keys()):

@@ -56,12 +56,14 @@ def build(target: Path, report: Report = lambda phase, part: None, source: Path 
     """Build the component and put it at `target`, whole or not at all. This takes about 15 seconds."""
     report("preparing", 0.0)
     program = _componentize_py()
-    with _disk_errors(target), tempfile.TemporaryDirectory(prefix="licet-python-") as made:
+    place = target.parent
+    with _disk_errors(target):
+        place.mkdir(parents=True, exist_ok=True)
+    # Next to the target, where what a killed build leaves is found and removed.
+    with _disk_errors(target), tempfile.TemporaryDirectory(prefix="licet-python-", dir=place) as made:
         work = Path(made)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for place in {target.parent, work}:
-            if (free := shutil.disk_usage(place).free) < _SPACE:
-                raise BuildFailed(f"{free // 2**20} MB are free at {place}, and the build needs {_SPACE // 2**20}")
+        if (free := shutil.disk_usage(place).free) < _SPACE:
+            raise BuildFailed(f"{free // 2**20} MB are free at {place}, and the build needs {_SPACE // 2**20}")
         _copy_sources(source, work)
         _run(program, work, report)
         report("storing", 0.98)
