@@ -20,6 +20,7 @@ from licet.assemble.review import Places, review
 from licet.declare.wasm import WasmTool
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.surfaces.cli.app import licet
+from licet.tools import python as licet_python
 from wasm_files import EMPTY
 
 OTHER = EMPTY + b"\0\1\0"  # another module: with an empty custom section
@@ -210,3 +211,41 @@ def test_a_diff_reads_the_module_of_a_revision(here: Path) -> None:
     done = run("diff", "HEAD", "agent.yaml")
     assert "no file" not in done.output, done.output
     assert "write_limited" in done.output, done.output
+
+
+# The Python of licet --------------------------------------------------------------------------------------------------
+
+ANALYST = """
+from licet import Tool
+
+analyst = Tool.wasm("licet:python", name="analyst", needs=["secret:read:desk/token"], effect="read_only")
+"""
+
+
+def test_a_tool_of_ones_own_on_the_python_of_licet_is_reviewed_and_locked_as_others_are(here: Path) -> None:
+    (here / "wasm_kit.py").write_text(ANALYST)
+    (here / "agent.yaml").write_text(
+        'agent: a\ntools: {analyst: {from: "wasm_kit:analyst"}}\n'
+        "capabilities: {tools: [analyst], secrets: [desk/token]}\n"
+    )
+    assert run("check", "agent.yaml").exit_code == 0
+    (loaded,) = imported_tools(load_manifest("agent.yaml"))
+    assert isinstance(loaded, WasmTool)
+    assert list(loaded.schema["properties"]) == ["code", "data"]
+    assert loaded.description.startswith("Run Python")
+    assert (loaded.spec.source, loaded.module.file) == ("", "licet:python")
+    assert run("lock", "agent.yaml").exit_code == 0
+    assert "licet:python" not in (here / "licet.lock").read_text()
+    assert not [
+        place.path for place in never_writable(str(here), load_manifest("agent.yaml")) if "licet:" in place.path
+    ]
+
+
+def test_the_ready_made_tool_is_found_by_its_reference(here: Path) -> None:
+    (here / "agent.yaml").write_text(
+        'agent: a\ntools: {python: {from: "licet.tools:python"}}\n'
+        "capabilities: {tools: {python: {side_effect_class: read_only}}}\n"
+    )
+    assert run("check", "agent.yaml").exit_code == 0
+    (loaded,) = imported_tools(load_manifest("agent.yaml"))
+    assert (type(loaded), loaded.needs, loaded.digest) == (WasmTool, licet_python.needs, licet_python.digest)

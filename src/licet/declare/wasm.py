@@ -156,7 +156,7 @@ def wasm_spec(
     origin: Origin | None = None,
     **declared: Any,
 ) -> ToolSpec:
-    """Check a declaration: all of it but the file, so that `source` is empty. Raises `Malformed` or `TypeError`.
+    """Check a declaration: all of it but the file, so that `source` lacks its hash. Raises `Malformed` or `TypeError`.
 
     `declared` is the rest of what `spec_of` takes.
     """
@@ -174,7 +174,8 @@ def wasm_spec(
     level = _LEVELS[0] if sandbox is None else sandbox
     own: dict[str, Any] = {"description": description, "sandbox": level, "schema": schema, "origin": origin}
     spec = spec_of(name=_name_from(path) if name is None else name, **own, **declared)
-    return replace(spec, parameters=parameters_of(schema), signature=signature_of(schema))
+    called = "" if function is None else f"#{function}"
+    return replace(spec, parameters=parameters_of(schema), signature=signature_of(schema), source=called)
 
 
 def _of_python(description: str, arguments: object, function: object) -> tuple[str, Mapping[str, Any], None]:
@@ -273,7 +274,7 @@ def _declared(
         error.add_note(f"in the declaration `Tool.wasm({_shown(repr(file))})` ({origin})")
         raise
     if module.file != PYTHON:  # like all of licet, that is not part of the digest of a tool
-        spec = replace(spec, source=f"sha256:{module.sha256}")
+        spec = replace(spec, source=f"sha256:{module.sha256}{spec.source}")
     return WasmTool(spec, module, available, str(caller.f_globals.get("__name__", "")))
 
 

@@ -19,6 +19,7 @@ from licet.core.compared import Compared
 from licet.core.origin import Problem
 from licet.core.policy.tool import ToolSpec, spec_of, summary
 from licet.declare import tool
+from licet.declare.wasm import PYTHON
 from licet.policy_files.source.arguments import DeclarationForm, malformed, read_arguments
 from licet.policy_files.source.names import (
     MOST_IN_FILE,
@@ -103,7 +104,8 @@ def wasm_files(file: str) -> tuple[str, ...]:
     module = module_of(data, file) if isinstance(data, bytes) and _WASM_WORD in data else None
     if not isinstance(module, Module):
         return ()
-    return tuple(os.path.join(os.path.dirname(file), one.wasm.file) for one in module.declared if one.wasm)
+    named = [one.wasm.file for one in module.declared if one.wasm and one.wasm.file != PYTHON]
+    return tuple(os.path.join(os.path.dirname(file), name) for name in named)
 
 
 def module_in(text: SourceText) -> Module:

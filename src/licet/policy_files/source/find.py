@@ -105,7 +105,7 @@ class Modules:
         source = self._wasm.source(one.wasm, directory)
         if isinstance(source, Problem):
             return replace(one, spec=None, problems=(*one.problems, source))
-        return replace(one, spec=replace(one.spec, source=source))
+        return replace(one, spec=replace(one.spec, source=f"{source}{one.spec.source}"))
 
     def _refused(self, file: str) -> Problem:
         found = f"more source than one review reads ({self._full} up to here)"
