@@ -54,6 +54,9 @@ class Connections:
             await asyncio.sleep(0)
         for transport in self._made:
             transport.abort()
+        # A connection whose TLS handshake is not over has made nothing yet: only its loop knows it.
+        for transport in tuple(asyncio.get_running_loop()._transports.values()):  # type: ignore[attr-defined]
+            transport.abort()
         await asyncio.sleep(0.01)  # for transports to close
 
 
