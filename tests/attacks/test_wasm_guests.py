@@ -1,8 +1,10 @@
 """Attacks by WASM modules: out of their directories, on the compiled code, and on what reads and compiles them."""
 
+import asyncio
 import json
 import os
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +14,9 @@ import pytest
 from licet import Result, Tool
 from licet.core.policy.effects import EffectClass
 from licet.policy_files.user_directories import data_root
+from licet.sandbox.wasi.cache import compiled
+from licet.sandbox.workers.errand import run_errand
+from licet.sandbox.workers.pool import close_workers
 from sandbox.levels import call, gate, local_backends, needs_walls
 from sandbox.wasi import modules
 from wasm_files import wasm
@@ -90,8 +95,8 @@ PATHS = [
 @pytest.mark.sampled(6)
 def test_no_path_leads_out_of_the_grant(tmp_path: Path, path: str | bytes) -> None:
     result = run(tmp_path, modules.opens(path), "isolated")
-    assert not str(result.value).startswith(f"{SUCCESS} ")
-    assert SECRET not in str(result.value)
+    number, _, text = str(result.value).partition(" ")
+    assert (result.error, number.isdigit(), number != SUCCESS, text) == ("", True, True, "")
 
 
 @pytest.mark.parametrize("directory", [0, 3, 4, 5, 100])
@@ -100,7 +105,8 @@ def test_no_other_directory_is_open(tmp_path: Path, directory: int) -> None:
     """Descriptor 3 is the grant, and at restricted not even that."""
     level: Level = "restricted" if directory == 3 else "isolated"
     result = run(tmp_path, modules.opens("note.txt", directory=directory), level)
-    assert not str(result.value).startswith(f"{SUCCESS} ")
+    number = str(result.value).strip()
+    assert (result.error, number.isdigit(), number != SUCCESS) == ("", True, True)
 
 
 def test_at_restricted_no_directory_is_open(tmp_path: Path) -> None:
@@ -111,12 +117,13 @@ def test_at_restricted_no_directory_is_open(tmp_path: Path) -> None:
     ("path", "made"), [("free/new.txt", True), ("../outside/new.txt", False), ("inner/new.txt", False)]
 )
 def test_a_file_is_made_only_where_the_grant_permits_it(tmp_path: Path, path: str, made: bool) -> None:
-    run(tmp_path, modules.opens(path, create=True), "isolated", write=True)
+    result = run(tmp_path, modules.opens(path, create=True), "isolated", write=True)
+    assert (result.error, str(result.value).strip() == SUCCESS) == ("", made)
     assert (tmp_path / "granted" / path).exists() is made
 
 
 def test_a_grant_to_read_makes_no_file(tmp_path: Path) -> None:
-    run(tmp_path, modules.opens("new.txt", create=True), "isolated")
+    assert run(tmp_path, modules.opens("new.txt", create=True), "isolated").ok
     assert not (tmp_path / "granted" / "new.txt").exists()
 
 
@@ -139,7 +146,8 @@ def test_the_code_of_a_tool_is_not_written_by_it(tmp_path: Path) -> None:
 def test_there_is_no_socket(tmp_path: Path, descriptor: int) -> None:
     """Standard input, the granted directory, and what is not there: none is a socket."""
     body = f"(call $say_number (call $sock_accept (i32.const {descriptor}) (i32.const 0) (i32.const 512)))"
-    assert str(run(tmp_path, modules.command(body), "isolated").value) != SUCCESS
+    result = run(tmp_path, modules.command(body), "isolated")
+    assert (result.error, str(result.value).isdigit(), str(result.value) != SUCCESS) == ("", True, True)
 
 
 # Compiled code --------------------------------------------------------------------------------------------------------
@@ -182,6 +190,14 @@ def link(one: Path, other: Path) -> None:
     one.symlink_to(other)
 
 
+def open_note(one: Path, other: Path) -> None:
+    one.with_suffix(".json").chmod(0o666)
+
+
+def nest_note(one: Path, other: Path) -> None:
+    one.with_suffix(".json").write_text("[" * 100_000)
+
+
 def hard_link(one: Path, other: Path) -> None:
     os.link(one, one.parent / "second name")
 
@@ -199,7 +215,9 @@ def spoil_note(one: Path, other: Path) -> None:
     one.with_suffix(".json").write_text('{"format": 1}')
 
 
-@pytest.mark.parametrize("change", [swap, cut, flip, link, hard_link, open_to_all, pipe, spoil_note])
+@pytest.mark.parametrize(
+    "change", [swap, cut, flip, link, hard_link, open_to_all, open_note, nest_note, pipe, spoil_note]
+)
 def test_a_compiled_file_that_was_changed_is_compiled_again(
     tmp_path: Path, change: Callable[[Path, Path], None]
 ) -> None:
@@ -211,6 +229,33 @@ def test_a_compiled_file_that_was_changed_is_compiled_again(
     assert calculated(tmp_path, ADD).value == 7
     assert stat.S_IMODE(one.lstat().st_mode) == 0o400
     assert one.lstat().st_nlink == 1
+
+
+@pytest.mark.parametrize("change", [swap, cut, lambda one, other: one.unlink()], ids=["swapped", "cut", "deleted"])
+def test_a_running_gate_does_not_look_at_the_file_again(tmp_path: Path, change: Callable[[Path, Path], None]) -> None:
+    """It has a copy in memory that nobody can change: also for workers that start later."""
+    assert calculated(tmp_path, MUL).value == 12
+    [other] = compiled_files(tmp_path)
+    (tmp_path / "code" / "f.wasm").write_bytes(wasm(ADD))
+    tool = Tool.wasm(str(tmp_path / "code" / "f.wasm"), name="f", function="f", capabilities={}, effect="read_only")
+    at = gate(tmp_path, "restricted", tool, limits=LIMITS)
+    assert call(at, "f", {"a": 3, "b": 4}).value == 7
+    [one] = set(compiled_files(tmp_path)) - {other}
+    change(one, other)
+    assert call(at, "f", {"a": 3, "b": 4}).value == 7
+    close_workers()
+    assert call(at, "f", {"a": 3, "b": 4}).value == 7
+
+
+@pytest.mark.parametrize("name", ["cwasm", "json", "lock"])
+def test_a_directory_in_the_place_of_a_file_is_refused_with_the_reason(tmp_path: Path, name: str) -> None:
+    assert calculated(tmp_path, ADD).value == 7
+    [one] = compiled_files(tmp_path)
+    one.with_suffix(f".{name}").unlink()
+    one.with_suffix(f".{name}").mkdir()
+    result = calculated(tmp_path, ADD)
+    assert result.reason == "SANDBOX_UNAVAILABLE"
+    assert "compiled code cannot be kept in" in result.error
 
 
 def test_a_cache_of_another_kind_is_refused(tmp_path: Path) -> None:
@@ -255,6 +300,57 @@ def test_a_module_that_is_none_costs_its_own_call(tmp_path: Path, name: str) -> 
     assert (result.ok, result.reason) == (False, "TOOL_FAILED")
     assert "\x1b" not in result.error
     assert calculated(tmp_path, ADD).value == 7
+
+
+def test_what_is_compiled_lies_where_no_grant_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in the directory for temporary files, which a grant may hold; and the compiler says what it read."""
+    read: list[str] = []
+    real = run_errand
+
+    def watched(module: str, function: str, arguments: Any, finish: Any, **more: Any) -> Any:
+        read.append(arguments["source"])
+        other = tmp_path / "other.wasm"
+        other.write_bytes(wasm(MUL))
+        return real(module, function, {"source": str(other)}, finish, **{**more, "read": [str(other)]})
+
+    monkeypatch.setattr("licet.sandbox.wasi.cache.run_errand", watched)
+    result = calculated(tmp_path, ADD.replace("(module", '(module (@custom "copied" "")'))
+    assert result.reason == "TOOL_FAILED"
+    assert "another file was compiled" in result.error
+    assert read[0].startswith(data_root())
+
+
+def test_a_module_that_compiles_for_long_delays_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its calls wait outside of the threads that handles use, and it is compiled once for all of them."""
+    begun: list[str] = []
+    released = threading.Event()
+    real = compiled
+
+    def slow(module: Any, *rest: Any) -> Any:
+        begun.append(module.file)
+        if module.file.endswith("slow.wasm"):
+            released.wait(60)
+        return real(module, *rest)
+
+    monkeypatch.setattr("licet.sandbox.wasi.ready_modules.compiled", slow)
+    tools = []
+    for name, text in (("slow", ADD), ("quick", MUL)):
+        file = tmp_path / "code" / f"{name}.wasm"
+        file.write_bytes(wasm(text.replace("(module", f'(module (@custom "{name}" "")')))
+        tools.append(Tool.wasm(str(file), function="f", capabilities={}, effect="read_only"))
+    at = gate(tmp_path, "restricted", *tools, limits={**LIMITS, "wall_seconds": 5})
+
+    async def scene() -> tuple[int, list[Result]]:
+        async with at.session("s") as session:
+            waiting = [asyncio.create_task(session.call("slow", {"a": 3, "b": 4})) for _ in range(40)]
+            quick = await session.call("quick", {"a": 3, "b": 4})
+            released.set()
+            return quick.value, await asyncio.gather(*waiting)
+
+    quick, slow_ones = asyncio.run(scene())
+    assert quick == 12
+    assert [one.value for one in slow_ones] == [7] * 40
+    assert len(begun) == 2
 
 
 def test_a_module_of_a_hundred_megabytes_is_refused_when_it_is_declared(tmp_path: Path) -> None:

@@ -24,13 +24,17 @@ _SCRATCH = "${scratch}"  # another directory for each process
 _Rules = Iterable[tuple[str, int, object]]  # path, access, and which file it was
 
 
-def worker_access(level: Level, reach: Reach, own: _Rules, granted: _Rules) -> Access:
-    """The rules around a worker. At `restricted` none comes from the grant: the tool uses it through handles."""
+def worker_access(level: Level, reach: Reach, own: _Rules, given: Iterable[str], granted: _Rules) -> Access:
+    """The rules around a worker. At `restricted` none comes from the grant: the tool uses it through handles.
+
+    `given` are the variables that a WASM tool finds in its environment.
+    """
     grant = reach.grant if level == "isolated" else CapabilitySet()
     network = any(rule.domain == "network" for rule in grant.allow)
     connects = "connect through the host alone, as granted" if network else "connect nowhere"
     runtime = (f"read+write+delete {_SCRATCH}", *_worded(own))
-    return access(*_texts(grant), (*_worded(granted), connects), runtime)
+    variables = (f"variable {name}" for name in given)
+    return access(*_texts(grant), (*_worded(granted), *variables, connects), runtime)
 
 
 def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own: _Rules) -> Access:

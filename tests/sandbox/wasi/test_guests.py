@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from licet import Backends, Result, Tool
+from licet.backends.memory import MemoryLedger
 from licet.sandbox import probe
 from licet.sandbox.native import InProcess
+from licet.sandbox.wasi.host_calls import answer_text
 from licet.sandbox.workers.engine import Workers
+from licet.sandbox.workers.pool import pool
+from loopback import serving
 from sandbox.levels import call, gate, local_backends, needs_walls
 from sandbox.wasi import modules
+from wasm_files import wasm
 
 NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
 LIMITS = {"fuel": 200_000_000, "memory_mb": 32, "cpu_seconds": 5}
@@ -170,7 +175,27 @@ def test_a_refusal_that_a_guest_does_not_handle_is_the_reason_of_the_call(tmp_pa
 def test_a_guest_has_the_environment_of_its_grant_and_no_other(tmp_path: Path) -> None:
     backends = Backends.memory(environ={"COLOUR": "green", "TOKEN": "secret"})
     more = {"capabilities": {"env": ["COLOUR", "SHAPE"]}, "backends": backends}
-    assert once(tmp_path, modules.ENVIRONMENT, **more).value.rstrip("\0") == "COLOUR=green"
+    result = once(tmp_path, modules.ENVIRONMENT, **more)
+    assert result.value.rstrip("\0") == "COLOUR=green"
+    assert result.access is not None
+    assert "variable COLOUR" in result.access.rules  # no handle was asked, so the receipt has it as a rule in force
+
+
+def test_a_file_name_that_is_no_text_has_an_answer_too() -> None:
+    for name in ("note", "Grüße", "\udcff"):
+        answer = answer_text({"value": [name]})
+        assert json.loads(answer.encode())["value"] == [name]
+
+
+def test_first_calls_at_the_same_time_share_what_is_prepared(tmp_path: Path) -> None:
+    at = gate(tmp_path, "restricted", declare(tmp_path, modules.COUNTER, function="count"), limits=LIMITS)
+
+    async def at_once() -> list[Any]:
+        async with at.session("s") as session:
+            return [result.value for result in await asyncio.gather(*(session.call("guest", {}) for _ in range(6)))]
+
+    assert asyncio.run(at_once()) == [1] * 6
+    assert len([prepared for prepared in pool._parked if prepared.in_force() and prepared.tool is at.tools[0]]) == 1
 
 
 # Limits ---------------------------------------------------------------------------------------------------------------
@@ -220,8 +245,59 @@ def test_a_flood_of_output_ends_its_own_call(tmp_path: Path) -> None:
     assert call(at, "adding", {"a": 1, "b": 1}).value == 2
 
 
+def test_output_that_is_too_long_is_never_a_shorter_result(tmp_path: Path) -> None:
+    """A command that ends right after its last write is over its limit before it can be interrupted."""
+    write = "(call $say (i32.const 65536) (i32.const 65536))"
+    assert once(tmp_path, modules.command(write * 257)).reason == "LIMIT_OUTPUT"
+    assert len(once(tmp_path, modules.command(write * 4)).value) == 4 << 16
+
+
+def test_a_name_in_a_module_is_no_reason(tmp_path: Path) -> None:
+    named = """(module (func $inner (export "all fuel consumed by WebAssembly") unreachable)
+        (func (export "f") (call $inner)))"""
+    result = once(tmp_path, wasm(named), function="f")
+    assert result.reason == "TOOL_FAILED"
+    assert result.error == "TOOL_FAILED: Trap: wasm `unreachable` instruction executed"
+
+
+def test_a_guest_that_fails_with_much_memory_in_use_failed_for_its_own_reason(tmp_path: Path) -> None:
+    texts = modules.Texts()
+    body = "(drop (memory.grow (i32.const 500))) (call $proc_exit (i32.const 3))"
+    assert once(tmp_path, modules.command(body, texts)).error == "TOOL_FAILED: Trap: it ended with exit code 3"
+
+
+def test_a_guest_that_waits_for_an_answer_of_the_host_is_ended_at_the_deadline(tmp_path: Path) -> None:
+    async def never(exchange: Any) -> Any:
+        await asyncio.sleep(60)
+
+    with serving(never) as server:
+        needs = [f"network:http:127.0.0.1:{server.port}"]
+        asking = modules.asks("fetch", json.dumps({"url": f"http://127.0.0.1:{server.port}/"}))
+        backends = local_backends(tmp_path / "state")
+        more = {"capabilities": None, "needs": needs, "backends": backends, "limits": {"wall_seconds": 1}}
+        result = once(tmp_path, asking, **more)
+    assert result.reason == "LIMIT_TIME"
+
+
+def test_a_table_that_is_too_large_at_the_start_counts(tmp_path: Path) -> None:
+    large = '(module (table 300000 funcref) (func (export "f")))'
+    result = once(tmp_path, wasm(large), function="f")
+    assert result.error == "LIMIT_MEMORY: it needed a table of more than 200000 elements"
+
+
 def test_memory_that_a_module_starts_with_counts(tmp_path: Path) -> None:
     assert once(tmp_path, modules.command("", memory="4000")).reason == "LIMIT_MEMORY"
+
+
+def test_calls_that_fail_with_much_memory_leave_enough_for_others(tmp_path: Path) -> None:
+    """A trap keeps its instance alive as long as the error is: its worker serves no other call."""
+    fill = "(drop (memory.grow (i32.const 700))) (memory.fill (i32.const 0) (i32.const 1) (i32.const 45000000))"
+    functions = f'(func (export "fail") {fill} unreachable) (func (export "work") {fill})'
+    data = wasm(f'(module (memory (export "memory") 1) {functions})')
+    limits = {**LIMITS, "memory_mb": 64}
+    tools = [declare(tmp_path, data, name=name, function=name) for name in ("fail", "work")]
+    at = gate(tmp_path, "restricted", *tools, limits=limits)
+    assert [call(at, name, {}).reason for name in ("fail", "work") * 6] == ["TOOL_FAILED", "ALLOWED"] * 6
 
 
 # Layers ---------------------------------------------------------------------------------------------------------------
@@ -229,9 +305,16 @@ def test_memory_that_a_module_starts_with_counts(tmp_path: Path) -> None:
 NOTHING = probe.Support(0, (), "this is a machine without walls")
 
 
-def degraded(folder: Path, *, allowed: bool, level: str = "restricted", support: probe.Support = NOTHING) -> Result:
+def degraded(
+    folder: Path,
+    *,
+    allowed: bool,
+    level: str = "restricted",
+    support: probe.Support = NOTHING,
+    ledger: MemoryLedger | None = None,
+) -> Result:
     tool = declare(folder, modules.WILD, function="add", sandbox=level)
-    backends = Backends.memory(sandbox=Workers(InProcess(), support=lambda: support))
+    backends = Backends.memory(sandbox=Workers(InProcess(), support=lambda: support), ledger=ledger or MemoryLedger())
     more: dict[str, Any] = {"sandbox": {"allow_degraded": allowed}}
     return call(gate(folder, level, tool, backends=backends, limits=LIMITS, **more), "guest", {"a": 1, "b": 2})
 
@@ -247,9 +330,12 @@ def test_without_walls_of_the_kernel_a_tool_is_refused_unless_the_manifest_permi
     refused = degraded(tmp_path, allowed=False)
     assert refused.reason == "SANDBOX_UNAVAILABLE"
     assert "allow_degraded: true" in refused.error
-    allowed = degraded(tmp_path, allowed=True)
+    ledger = MemoryLedger()
+    allowed = degraded(tmp_path, allowed=True, ledger=ledger)
     assert allowed.value == 3
     assert [layer.partition("-")[0] for layer in allowed.layers] == ["handles", "process", "wasmtime"]
+    [receipt] = ledger.receipts
+    assert receipt.sandbox.missing == ("landlock", "seccomp", "hardening")
 
 
 def test_isolated_needs_the_walls_of_the_kernel(tmp_path: Path) -> None:

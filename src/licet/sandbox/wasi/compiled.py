@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from licet.guard.execution import SandboxUnavailable
+from licet.sandbox.wasi.sealed import SealedCode
 
 EXTRA = "install it with `pip install 'licet[wasm]'`"
 
@@ -22,10 +23,11 @@ class Described(Struct, frozen=True):
 
 
 class Compiled(Struct, frozen=True):
-    """A compiled module: its file, and what the module is."""
+    """A compiled module: its file, what the module is, and its code in sealed memory where there is such memory."""
 
     file: str
     module: Described
+    code: SealedCode | None = None
 
 
 def wasmtime_version() -> str:

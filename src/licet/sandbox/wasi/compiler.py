@@ -3,6 +3,7 @@
 A module comes from anyone, and a compiler is a large program: a module that breaks it reaches nothing.
 """
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,6 +27,7 @@ def compile_file(source: str) -> dict[str, Any]:
     """Compile a file into `OUTPUT` in the scratch directory, and describe it."""
     with open(source, "rb") as file:
         data = file.read()
+    read = hashlib.sha256(data).hexdigest()
     engine = new_engine()
     try:
         if data.startswith(_CORE):
@@ -41,7 +43,7 @@ def compile_file(source: str) -> dict[str, Any]:
     with open(os.path.join(os.environ["TMPDIR"], OUTPUT), "wb") as file:
         file.write(code)
     least, most = memory_of(data)
-    return {**described, "memory_bytes": least, "memory_most_bytes": most}
+    return {**described, "memory_bytes": least, "memory_most_bytes": most, "sha256": read}
 
 
 def _one_line(text: str) -> str:

@@ -109,7 +109,10 @@ def _plain(type_: Any, value: Any, at: str) -> Any:
             raise Unfit(f"{_at(at)} must be from {least} to {most}")
         return value
     if isinstance(type_, types.F32 | types.F64):
-        return float(_expect(value, int | float, "a number", at))
+        try:
+            return float(_expect(value, int | float, "a number", at))
+        except OverflowError:
+            raise Unfit(f"{_at(at)} is too large") from None
     if isinstance(type_, types.Bool):
         return _expect(value, bool, "true or false", at)
     if isinstance(type_, types.String):

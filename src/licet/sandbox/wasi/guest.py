@@ -18,7 +18,7 @@ from wasmtime import component as components
 from licet.sandbox.bridge.client import HostClient
 from licet.sandbox.wasi import component_values
 from licet.sandbox.wasi.host_calls import HostCalls
-from licet.sandbox.wasi.settings import TABLE_ELEMENTS, new_engine, new_store
+from licet.sandbox.wasi.settings import STACK_BYTES, TABLE_ELEMENTS, new_engine, new_store
 
 INITIALIZE = "_initialize"
 START, RUN = "_start", "run"  # what a command exports: a core module, and the interface `wasi:cli/run` of a component
@@ -26,7 +26,9 @@ _RUN_INTERFACE = "wasi:cli/run@0.2."
 _TICK = 0.02  # seconds between two looks at the CPU time of a call
 _REST = 1.0  # seconds without a call after which the thread that looks sleeps
 _NEARLY = 7 / 8  # of the memory limit: a guest that fails with so much in use needed more
+_NO_MEMORY = ("exceeds memory limits", "Cannot allocate memory")  # in the cause of an error
 _LONGEST_LINE = 500  # characters of an error
+_NO_WORDS = ("note: ", "thread '")  # how lines begin that the runtime of Rust adds to an error
 _STDIN = "stdin"
 
 
@@ -45,7 +47,7 @@ class Trap(Exception):
 class Guest:
     """A compiled module, and the calls of it that this worker serves, one after another."""
 
-    def __init__(self, spec: Mapping[str, Any], host: HostClient) -> None:
+    def __init__(self, spec: Mapping[str, Any], compiled: str, host: HostClient) -> None:
         self._spec, self._host = spec, host
         self._is_command = spec["function"] is None and not spec["python"]
         self.environment: Mapping[str, str] = {}  # of the next call
@@ -55,7 +57,7 @@ class Guest:
         self._answer = b""  # of the last host call of a core module, until it is taken
         self._memory: Any = None  # of the running core module
         load = self._load_component if spec["kind"] == "component" else self._load_module
-        self._instance: Callable[[wasmtime.Store, dict[str, Any]], Any] = load(spec["compiled"])
+        self._instance: Callable[[wasmtime.Store, dict[str, Any]], Any] = load(compiled)
 
     def __call__(self, /, **arguments: Any) -> Any:
         """Run one call in a fresh instance, and return its result as plain data."""
@@ -75,6 +77,8 @@ class Guest:
                 raise self._cause_of(wrong, output, store) from None
             finally:
                 self._answer, self._memory = b"", None
+                store.close()  # now, and not when the traceback of an error is gone
+        output.check()  # it may have ended before it could be interrupted
         return output.value() if self._is_command else value
 
     # Core modules -----------------------------------------------------------------------------------------------------
@@ -153,7 +157,7 @@ class Guest:
         function = instance.get_func(store, "run")
         if function is None:
             raise Trap("the Python that runs the code has no function `run`")
-        ended: dict[str, Any] = json.loads(function(store, json.dumps(arguments)))
+        ended: dict[str, Any] = json.loads(function(store, json.dumps({**arguments, "workdir": self._spec["workdir"]})))
         if ended.pop("limit", None) == "memory":
             raise GuestStopped("LIMIT_MEMORY", f"it needed more than {self._spec['memory_bytes'] >> 20} MB of memory")
         return ended
@@ -193,24 +197,25 @@ class Guest:
 
     def _cause_of(self, wrong: Exception, output: "_Output", store: wasmtime.Store) -> Exception:
         """Why a guest ended: a limit, a refusal that it did not handle, or a trap."""
-        text, spec = str(wrong), self._spec
-        if output.flooded:
-            return GuestStopped("LIMIT_OUTPUT", f"it wrote more than {output.most >> 20} MB")
-        if "all fuel consumed" in text:
+        # The last line alone: those before it have names from the module, which may be anything.
+        cause, spec = _cause(str(wrong)), self._spec
+        output.check()
+        if cause == "all fuel consumed by WebAssembly":
             return GuestStopped("LIMIT_FUEL", f"it used its {spec['fuel']} units of fuel")
-        if "call stack exhausted" in text:
-            return GuestStopped("LIMIT_STACK", "it recursed too deeply")
-        if "wasm trap: interrupt" in text:
+        if cause == "call stack exhausted":
+            return GuestStopped("LIMIT_STACK", f"it recursed too deeply, for a stack of {STACK_BYTES >> 20} MB")
+        if cause == "interrupt":
             return GuestStopped("LIMIT_CPU", f"it used more than {spec['cpu_seconds']} seconds of CPU time")
-        if "exceeds memory limits" in text or self._is_full(store):
+        full = "unreachable" in cause and self._is_full(store)  # as programs end that get no more memory
+        if full or any(text in cause for text in _NO_MEMORY):
             return GuestStopped("LIMIT_MEMORY", f"it needed more than {spec['memory_bytes'] >> 20} MB of memory")
-        if "exceeds table limits" in text:
+        if "exceeds table limits" in cause:
             return GuestStopped("LIMIT_MEMORY", f"it needed a table of more than {TABLE_ELEMENTS} elements")
         if self._calls.last_refusal is not None:
             return self._calls.last_refusal
         if isinstance(wrong, wasmtime.ExitTrap):
             return Trap(f"it ended with exit code {wrong.code}{output.last_words()}")
-        return Trap(f"{_cause(text)}{output.last_words()}")
+        return Trap(f"{cause}{output.last_words()}")
 
     def _is_full(self, store: wasmtime.Store) -> bool:
         if not isinstance(self._memory, wasmtime.Memory):
@@ -222,30 +227,37 @@ class _Output:
     """What a guest writes: standard output, kept as the result of a command, and standard error, for the operator."""
 
     def __init__(self, most: int, engine: wasmtime.Engine, *, kept: bool) -> None:
-        self.most, self.flooded = most, False
+        self._most, self._flooded = most, False
         self._engine, self._is_kept = engine, kept
         self._kept: list[bytes] = []
         self._size = 0
         self._last = b""
 
     def stdout(self, data: bytes) -> None:
-        self._count(data)
+        if not self._fits(data):
+            return
         if self._is_kept:
             self._kept.append(data)
         else:
-            os.write(1, data)
+            _print(1, data)
 
     def stderr(self, data: bytes) -> None:
-        self._count(data)
-        self._last = (self._last + data)[-_LONGEST_LINE:]
-        os.write(2, data)
+        if self._fits(data):
+            self._last = (self._last + data)[-_LONGEST_LINE:]
+            _print(2, data)
 
-    def _count(self, data: bytes) -> None:
+    def _fits(self, data: bytes) -> bool:
         self._size += len(data)
-        if self._size > self.most:
-            self.flooded = True
+        if self._size > self._most:
+            self._flooded = True
             self._kept.clear()
             self._engine.increment_epoch()  # traps at the next loop or call of the guest
+        return not self._flooded
+
+    def check(self) -> None:
+        """Raise `GuestStopped` if more was written than may be."""
+        if self._flooded:
+            raise GuestStopped("LIMIT_OUTPUT", f"it wrote more than {self._most >> 20} MB")
 
     def value(self) -> Any:
         """The result of a command: its output as JSON if it is JSON, otherwise as text."""
@@ -256,9 +268,15 @@ class _Output:
             return text
 
     def last_words(self) -> str:
-        """The last line of standard error, for the text of an error."""
-        line = self._last.decode(errors="replace").strip().rpartition("\n")[2]
-        return f": {line}" if line else ""
+        """The last line of standard error that says something, for the text of an error."""
+        lines = [line.strip() for line in self._last.decode(errors="replace").splitlines()]
+        said = [line for line in lines if line and not line.startswith(_NO_WORDS)]
+        return f": {said[-1]}" if said else ""
+
+
+def _print(stream: int, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # what does not fit into the pipe to the host is dropped
+        os.write(stream, data)
 
 
 class _CpuClock:

@@ -1,7 +1,7 @@
 """What a worker is told of a WASM tool: the compiled file, its limits, and the directories that WASI opens ahead."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from licet.declare import Tool
@@ -14,13 +14,11 @@ from licet.sandbox.workers.wire import RESULT_BYTES
 _OWN_MEMORY = 256 << 20  # bytes that the interpreter and wasmtime may use besides the memory of the guest
 
 
-def guest_spec(
-    tool: Tool, compiled: Compiled, limits: Mapping[str, int], grant: Grant | None, workdir: str
-) -> dict[str, Any]:
-    """The parts of a worker's specification that a WASM tool has otherwise than a Python tool.
+Preopen = tuple[str, str, bool]  # a directory, its name for the guest, and whether it is writable
 
-    With a grant, at `isolated`, its directories are opened ahead; at `restricted` there are none.
-    """
+
+def guest_spec(tool: Tool, compiled: Compiled, limits: Mapping[str, int], workdir: str) -> dict[str, Any]:
+    """The parts of a worker's specification that differ for a WASM tool. Preopens are added for each worker."""
     assert isinstance(tool, WasmTool)  # noqa: S101
     return {
         "wasm": {
@@ -29,12 +27,13 @@ def guest_spec(
             "compiled": compiled.file,
             "function": tool.module.function,
             "python": tool.module.file == PYTHON,
+            "workdir": workdir,
             "parameters": list(parameters_of(tool.schema)),
             "fuel": limits["fuel"],
             "cpu_seconds": limits["cpu_seconds"],
             "memory_bytes": limits["memory_mb"] << 20,
             "output_bytes": RESULT_BYTES,
-            "preopens": [] if grant is None else [*_preopens(grant, workdir)],
+            "preopens": [],
         },
         "limits": {
             "cpu_seconds": limits["cpu_seconds"] * 2,
@@ -46,15 +45,17 @@ def guest_spec(
     }
 
 
-def _preopens(grant: Grant, workdir: str) -> Iterator[tuple[str, str, bool]]:
-    """Each granted directory: its path, its name for the guest, and whether it is writable.
+def preopens(grant: Grant, workdir: str) -> list[Preopen]:
+    """The granted directories that exist now, for WASI to open ahead.
 
     WASI opens directories, so a grant of a single file is reached through the host function alone. Landlock enforces
     the denies inside.
     """
     paths = kernel_paths(grant, private_root=False)
+    found: list[Preopen] = []
     for path in dict.fromkeys((*paths.read, *paths.write)):
         if os.path.isdir(path):
-            yield path, path, path in paths.write
+            found.append((path, path, path in paths.write))
             if os.path.realpath(path) == os.path.realpath(workdir):
-                yield path, ".", path in paths.write
+                found.append((path, ".", path in paths.write))
+    return found

@@ -31,7 +31,7 @@ class HostCalls:
         """Whether the operation was done, and its answer or error, as JSON."""
         self.last_refusal = None
         try:
-            return True, json.dumps(self._done(op, args), ensure_ascii=False)
+            return True, answer_text(self._answered(op, args))
         except Closed:  # the host has ended the call
             raise
         except Refused as refused:
@@ -44,7 +44,7 @@ class HostCalls:
         except Exception as wrong:
             return False, _error(type(wrong).__name__, str(wrong))
 
-    def _done(self, op: str, args: str | bytes) -> Json:
+    def _answered(self, op: str, args: str | bytes) -> Json:
         act = _OPERATIONS.get(op)
         if act is None:
             raise ValueError(f"unknown operation `{op[:100]}`, expected one of {', '.join(_OPERATIONS)}")
@@ -54,9 +54,19 @@ class HostCalls:
         return act(self._context, given)
 
 
+def answer_text(answer: Json) -> str:
+    """An answer as JSON that has a UTF-8 form, also if a file name in it has none."""
+    text = json.dumps(answer, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(answer)
+    return text
+
+
 def _error(kind: str, text: str, code: str = "", errno: int | None = None) -> str:
     more = {} if errno is None else {"errno": errno}
-    return json.dumps({"code": code, "kind": kind, "text": text, **more}, ensure_ascii=False)
+    return answer_text({"code": code, "kind": kind, "text": text, **more})
 
 
 def _bytes_of(given: Json) -> bytes | None:

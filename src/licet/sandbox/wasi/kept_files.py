@@ -2,7 +2,7 @@
 
 A note next to each file has its digest. A file that differs, or that others could write, is removed and made again. No
 grant reaches the directory. Somebody who can write there as this user can also replace the note: the check finds
-accidents and others.
+damage, and changes by other users.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from licet.guard.execution import SandboxUnavailable
 from licet.policy_files.user_directories import data_root
-from licet.regular_files import open_regular, read_regular
+from licet.regular_files import open_regular, read_most
 
 _CHUNK = 1 << 20
 _MOST_NOTE = 64 << 20  # bytes; a module can have many names
@@ -100,20 +100,27 @@ def unfinished(target: Path) -> Iterator[Path]:
 
 
 def checked(target: Path, type_: type[N], format_: int, *, remove: bool = True) -> N | None:
-    """The note of a file that is as it was made; None if it is not, and then, with `remove`, there is none any more."""
+    """Return the note of an unchanged file, else None. With `remove`, a changed file and its note are deleted."""
     try:
-        note = msgspec.json.decode(read_regular(note_of(target), _MOST_NOTE, links=False), type=type_)
+        with open_regular(note_of(target), links=False) as fd:
+            private = _is_private(os.fstat(fd))
+            note = msgspec.json.decode(read_most(fd, _MOST_NOTE), type=type_)
         with open_regular(target, links=False) as fd:
             found = os.fstat(fd)
-            private = found.st_uid == os.getuid() and not found.st_mode & 0o022 and found.st_nlink == 1
+            private = private and _is_private(found)
             if private and note.format == format_ and found.st_size == note.size and _hash(fd) == note.sha256:
                 return note
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError, RecursionError):  # a note that cannot be read is as bad as none
         pass
     for path in (note_of(target), target) if remove else ():
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
     return None
+
+
+def _is_private(found: os.stat_result) -> bool:
+    """Whether a file belongs to this user, who alone may write it, and has one name."""
+    return found.st_uid == os.getuid() and not found.st_mode & 0o022 and found.st_nlink == 1
 
 
 def keep(made: str | Path, target: Path, note_for: Callable[[str, int], N]) -> N:

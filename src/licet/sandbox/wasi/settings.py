@@ -15,6 +15,7 @@ def new_engine() -> wasmtime.Engine:
     config.max_wasm_stack = STACK_BYTES
     config.wasm_threads = False
     config.wasm_multi_memory = False
+    config.wasm_gc = False  # its heap would be a second memory besides the one that is limited
     config.cranelift_opt_level = "speed"
     return wasmtime.Engine(config)
 

@@ -21,19 +21,16 @@ from licet.core.decision.request import Reason
 from licet.core.origin import Origin
 from licet.core.policy.effects import Level
 from licet.declare import Tool
-from licet.declare.wasm import PYTHON, WasmModule, WasmTool
+from licet.declare.wasm import WasmTool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
 from licet.guard.gate import BareGate
 from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
 from licet.sandbox.programs.walls import ProgramWalls
-from licet.sandbox.wasi.cache import InvalidModule, compiled
-from licet.sandbox.wasi.compiled import Compiled
-from licet.sandbox.wasi.imports import asked_for
+from licet.sandbox.wasi.cache import InvalidModule
 from licet.sandbox.wasi.layers import walls_in_spec, wasm_layers
-from licet.sandbox.wasi.python.build import BuildFailed
-from licet.sandbox.wasi.python.kept import runner
+from licet.sandbox.wasi.ready_modules import modules
 from licet.sandbox.workers.pool import GuestFiles, Prepared, _in_a_fork, close_workers, pool, prepare, start_of
 from licet.sandbox.workers.wire import BrokenWire, Closed, FrameTooLarge, Overrun
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
@@ -184,7 +181,9 @@ class Workers:
             meter, isolated = context._grant.meter, level == "isolated"
             broker = Broker(worker.end, context, worker.calls, call.tool.name, direct=isolated, meter=meter)
             outcome = await broker.serve(start)
-            kept = call.tool.reuse and broker.clean and _reusable(worker, prepared)
+            # A guest that failed may have left its memory behind, which the next call would lack.
+            failed = isinstance(call.tool, WasmTool) and "error" in outcome.head
+            kept = call.tool.reuse and not failed and broker.clean and _reusable(worker, prepared)
         except (BrokenWire, Closed) as wrong:
             raise await stopped(zygote, worker, wrong, prepared.limits) from None
         finally:
@@ -221,13 +220,17 @@ class Workers:
             if len(self._prepared) >= _KNOWN:
                 self.forget()
             guest = await self._guest_files(level, call, context) if isinstance(call.tool, WasmTool) else None
-            found = prepare(level, call, context, self._support(), guest)
             with self._preparing:
-                self._prepared[key] = found
+                other = self._prepared.get(key)  # of a call that was prepared while this one waited
+                found = other if other is not None and other.in_force() else None
+            if found is None:
+                found = prepare(level, call, context, self._support(), guest)
+                with self._preparing:
+                    self._prepared[key] = found
         return found
 
     async def _guest_files(self, level: Level, call: ToolCall, context: BoundContext) -> GuestFiles:
-        """The compiled module of a WASM tool. The deadline stands while it is compiled, which happens once."""
+        """The compiled module of a WASM tool. The deadline is paused while it is compiled, which happens once."""
         tool, support = call.tool, self._support()
         assert isinstance(tool, WasmTool)  # noqa: S101
         degraded = context._grant.reach.manifest.allow_degraded
@@ -235,29 +238,13 @@ class Workers:
         if call.deadline is not None:
             call.deadline.pause()
         try:
-            made = await asyncio.to_thread(_runnable, tool.module, walls_in_spec(support, missing))
+            made = await modules.compiled(tool.module, walls_in_spec(support, missing))
         except InvalidModule as wrong:
             raise Stopped("TOOL_FAILED", str(wrong), ran=False) from None
         finally:
             if call.deadline is not None:
                 call.deadline.resume()
         return GuestFiles(made, missing)
-
-
-def _runnable(module: WasmModule, walls: Mapping[str, Any]) -> Compiled:
-    """The compiled form of a module whose imports can all be given. Blocks. Raises `InvalidModule` for others.
-
-    The Python of licet is built first if it is not there.
-    """
-    if module.file == PYTHON:
-        try:
-            module = runner().module
-        except BuildFailed as failed:
-            raise SandboxUnavailable(str(failed)) from None
-    made = compiled(module, walls)
-    if refusal := asked_for(made.module.kind, made.module.imports).refusal():
-        raise InvalidModule(f"{os.path.basename(module.file)} cannot run: {refusal}")
-    return made
 
 
 def _reusable(worker: WorkerProcess, prepared: Prepared) -> bool:

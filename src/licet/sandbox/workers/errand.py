@@ -1,9 +1,10 @@
-"""Runs a function of licet itself once, in a worker behind walls: work on data that nobody here wrote.
+"""Runs a function of licet itself once, in a worker behind walls: for untrusted input.
 
 It blocks, so it is for threads. The worker may read the interpreter, libraries and licet, and the files that are named
 here; it writes to its scratch directory alone.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -53,6 +54,7 @@ def run_errand(
         "path": import_path(),
         "cell": None,
         "wasm": None,
+        "files": 0,
         "bytecode": True,
         "async": False,
         "context": None,
@@ -67,6 +69,7 @@ def run_errand(
     }
     watched = Watched(scratch_bytes, threads=256)
     zygote, worker = pool.spawn(lambda scratch: packed({**fixed, "scratch": scratch}), watched)
+    began = time.monotonic()
     try:
         zygote.watch(worker)
         end = worker.end
@@ -78,6 +81,8 @@ def run_errand(
             raise ErrandFailed(str(frame.head["error"]), str(frame.head.get("text", "")))
         return finish(worker.scratch, plain_data(frame.blob))
     except (Closed, BrokenWire) as gone:
+        if time.monotonic() - began >= seconds:
+            raise ErrandFailed("TimedOut", f"it took longer than {seconds:.0f} seconds") from None
         exit_ = worker.exit
         if exit_ is not None and exit_.start_error:
             raise SandboxUnavailable(exit_.start_error) from None

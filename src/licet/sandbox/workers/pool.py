@@ -7,7 +7,7 @@ reachable from inside. So a call does not wait for a process to start.
 import inspect
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 from weakref import ref
@@ -34,8 +34,9 @@ from licet.sandbox.grant_paths import Rules, base_rules, denied_among, grant_rul
 from licet.sandbox.kernel import landlock
 from licet.sandbox.rules_in_force import REACHED, worker_access
 from licet.sandbox.wasi.compiled import Compiled
-from licet.sandbox.wasi.guest_spec import guest_spec
+from licet.sandbox.wasi.guest_spec import Preopen, guest_spec, preopens
 from licet.sandbox.wasi.layers import walls_in_spec
+from licet.sandbox.wasi.sealed import SealedCode
 from licet.sandbox.workers.tool_source import ToolSource, import_path, source_of, zygote_path
 from licet.sandbox.workers.wire import RESULT_BYTES, packed
 from licet.sandbox.workers.zygote_client import Watched, WorkerProcess, Zygote
@@ -62,6 +63,8 @@ class Prepared(Struct, eq=False, dict=True):
     own: Rules  # that each worker of the tool has
     describe: Callable[[Rules], Access]  # the text of the rules for a receipt
     in_force: Callable[[], bool]  # False once the gate was reloaded, frozen or deleted: no such call can come
+    code: SealedCode | None = None  # of a WASM tool
+    preopens: Callable[[], Sequence[Preopen]] | None = None  # of a WASM tool at `isolated`
     forgotten: bool = False  # no worker is parked for it any more
     access: Access | None = None  # the rules around the last worker
     _granted: Rules = field(default_factory=list)
@@ -71,7 +74,10 @@ class Prepared(Struct, eq=False, dict=True):
         granted = self.rules()
         if self.access is None or granted != self._granted:
             self._granted, self.access = granted, self.describe(granted)
-        return packed({**self.fixed, "rules": [*self.own, *granted], "scratch": scratch})
+        fixed = self.fixed
+        if self.preopens is not None:  # now, as the rules are: a directory may have been made since the last worker
+            fixed = {**fixed, "wasm": {**fixed["wasm"], "preopens": self.preopens()}}
+        return packed({**fixed, "rules": [*self.own, *granted], "scratch": scratch})
 
     @cached_property
     def defaults(self) -> Mapping[str, Any]:
@@ -105,7 +111,7 @@ def prepare(
     source = source_of(tool) if guest is None else ToolSource("", "", {})
     limits = {**DEFAULTS, **call.limits}
     base = base_rules(source)
-    if guest is not None:
+    if guest is not None and guest.compiled.code is None:
         base.append((guest.compiled.file, landlock.READ_FILE, None))
     if inside := denied_among(base, reach.grant):
         raise SandboxUnavailable(f"{inside} may not be read, but lies among the libraries that every worker reads")
@@ -142,6 +148,7 @@ def prepare(
         "directory": context.workdir if level == "isolated" else "",
         "result_bytes": RESULT_BYTES,
         "wasm": None,
+        "files": 0 if guest is None or guest.compiled.code is None else 1,
         "limits": {
             # A reused worker retires after the CPU time of one call, and is killed after twice that.
             "cpu_seconds": limits["cpu_seconds"] * (2 if tool.reuse else 1),
@@ -150,11 +157,12 @@ def prepare(
             "file_bytes": limits["file_mb"] << 20,
         },
     }
-    if guest is not None:
-        preopened = grant if level == "isolated" else None
-        fixed |= guest_spec(tool, guest.compiled, limits, preopened, context.workdir)
-    describe = partial(worker_access, level, reach, base)
-    return Prepared(tool, limits, fixed, rules, base, describe, in_force)
+    describe = partial(worker_access, level, reach, base, variables(reach.grant) if guest is not None else ())
+    if guest is None:
+        return Prepared(tool, limits, fixed, rules, base, describe, in_force)
+    fixed |= guest_spec(tool, guest.compiled, limits, context.workdir)
+    opened = partial(preopens, grant, context.workdir) if level == "isolated" else None
+    return Prepared(tool, limits, fixed, rules, base, describe, in_force, guest.compiled.code, opened)
 
 
 def variables(grant: CapabilitySet) -> list[str]:
@@ -310,7 +318,7 @@ class _Pool:
 
 def _spawned(zygote: Zygote, prepared: Prepared) -> WorkerProcess:
     """Start a worker; the caller holds the lock of the pool."""
-    worker = zygote.spawn(prepared.spec, prepared.watched)
+    worker = zygote.spawn(prepared.spec, prepared.watched, () if prepared.code is None else (prepared.code.fd,))
     worker.access = prepared.access
     return worker
 

@@ -71,11 +71,11 @@ def load(spec: Mapping[str, Any]) -> Any:
     return found.fn if isinstance(found, Tool) else found
 
 
-def load_guest(spec: Mapping[str, Any], host: HostClient) -> Any:
+def load_guest(spec: Mapping[str, Any], files: Sequence[int], host: HostClient) -> Any:
     """Load the compiled module of a WASM tool; wasmtime is imported in the workers of such tools alone."""
     from licet.sandbox.wasi.guest import Guest
 
-    return Guest(spec, host)
+    return Guest(spec, f"/proc/self/fd/{files[0]}" if files else spec["compiled"], host)
 
 
 def run_cell(cell: Mapping[str, Any], name: str) -> ModuleType:
@@ -127,12 +127,13 @@ def live(end: socket.socket, parent: int, fd: int) -> NoReturn:
     try:
         host = HostClient(end)
         spec = host.wire.receive().head
-        _print_to(host.wire.file())
+        printed, *files = host.wire.files(1 + spec["files"])
+        _print_to(printed)
         try:
-            wall_in(spec, {end.fileno(), fd}, parent)
+            wall_in(spec, {end.fileno(), fd, *files}, parent)
         except (OSError, ValueError):
             reporter.exit(NO_WALLS)
-        _Worker(host, spec, reporter).serve()
+        _Worker(host, spec, reporter, files).serve()
     except Closed:
         os._exit(0)
     except MemoryError:
@@ -211,8 +212,11 @@ def _rule(path: str, access: int, identity: list[int] | None) -> Iterator[landlo
 
 
 class _Worker:
-    def __init__(self, host: HostClient, spec: Mapping[str, Any], reporter: ExitReporter) -> None:
+    def __init__(
+        self, host: HostClient, spec: Mapping[str, Any], reporter: ExitReporter, files: Sequence[int] = ()
+    ) -> None:
         self._host = host
+        self._files = files
         self._reporter = reporter
         self._reserve = bytes(_RESERVE)
         self._spec = spec
@@ -233,7 +237,7 @@ class _Worker:
         spec = self._spec
         self._reporter.close()
         try:
-            self._fn = load(spec) if spec["wasm"] is None else load_guest(spec["wasm"], self._host)
+            self._fn = load(spec) if spec["wasm"] is None else load_guest(spec["wasm"], self._files, self._host)
             if spec["async"]:
                 self._runner = asyncio.Runner()
                 self._runner.get_loop()

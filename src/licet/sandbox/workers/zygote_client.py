@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -181,8 +181,11 @@ class Zygote:
         """Whether it can start workers. Asks the kernel too, which knows of an exit before the listening thread."""
         return not self.dead and self._process.poll() is None
 
-    def spawn(self, spec: Callable[[str], bytes], watched: Watched) -> WorkerProcess:
-        """Start a worker and send it its specification; it may still be building its walls when this returns."""
+    def spawn(self, spec: Callable[[str], bytes], watched: Watched, files: Sequence[int] = ()) -> WorkerProcess:
+        """Start a worker and send it its specification, with open files that the specification counts.
+
+        It may still be building its walls when this returns.
+        """
         number = next(self._numbers)
         directory = os.path.join(self.base, str(number))
         ours, theirs = socket.socketpair()
@@ -196,7 +199,7 @@ class Zygote:
             ours.settimeout(_PATIENCE)
             self.workers[number] = worker
             self._tell({"number": number}, theirs.fileno())
-            send_all(ours, spec(directory), (prints,))
+            send_all(ours, spec(directory), (prints, *files))
             ours.setblocking(False)
         except OSError as wrong:
             worker.close()

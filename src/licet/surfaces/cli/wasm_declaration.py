@@ -26,7 +26,7 @@ _CORE_NUMBERS: Mapping[str, dict[str, Any]] = {
     "f32": {"type": "number"},
     "f64": {"type": "number"},
 }
-_NOT_FOR_CALLERS = re.compile(r"_start|_initialize|__.*|cabi_.*|.*post_.*|(.*#)?\[.*\].*")
+_LONGEST_NAME = 512  # characters of a function that can be declared
 _LARGEST = (1 << 53) - 1  # of an integer that the JSON of a declaration can have
 _USUAL_MEMORY_MB = DEFAULTS["memory_mb"]
 _WIDTH = 110
@@ -84,13 +84,19 @@ def callables(module: Described) -> Iterator[tuple[str, dict[str, Any]]]:
     """The functions that `function=` can name, each with the JSON Schema of its arguments."""
     for one in module.exports:
         name, type_ = str(one["name"]), str(one["type"])
-        if not type_.startswith("func(") or _NOT_FOR_CALLERS.fullmatch(name) or _RUN.fullmatch(name):
+        if len(name) > _LONGEST_NAME or not type_.startswith("func(") or _is_internal(name) or _RUN.fullmatch(name):
             continue
         if module.kind == "component":
             if "arguments" in one:
                 yield name, _declarable(one["arguments"])
         elif (schema := _core_schema(type_)) is not None:
             yield name, schema
+
+
+def _is_internal(name: str) -> bool:
+    """Whether an export is for the runtime: starting, memory of the component model, methods of resources."""
+    own = name.rpartition("#")[2]
+    return own in ("_start", "_initialize") or own.startswith(("__", "cabi_", "[")) or "post_" in own
 
 
 def _core_schema(type_: str) -> dict[str, Any] | None:

@@ -327,6 +327,11 @@ def _no_descriptors(*args: Any, **options: Any) -> Any:
     raise OSError(errno.ENOSYS, "there are no file descriptors here: use open(path)")
 
 
+def _absolute(path: Any, *, strict: bool = False) -> Any:
+    """The absolute path. Links are the host's part, which would be asked about each parent otherwise."""
+    return os.path.abspath(path)
+
+
 def install(files: HostFiles) -> None:
     """Put `files` in the place of the files of the system."""
     builtins.open = io.open = files.open
@@ -337,6 +342,7 @@ def install(files: HostFiles) -> None:
         "environ": HostEnviron(files.ctx),
         "fdopen": _no_descriptors,
         "getcwd": files.getcwd,
+        "getcwdb": lambda: os.fsencode(files.getcwd()),
         "listdir": files.listdir,
         "lstat": files.stat,
         "mkdir": files.mkdir,
@@ -352,4 +358,4 @@ def install(files: HostFiles) -> None:
     }
     for name, thing in instead.items():
         setattr(os, name, thing)
-    os.path.realpath = os.path.abspath  # type: ignore[assignment] # links are the host's part, and it would be asked for each parent
+    os.path.realpath = _absolute  # type: ignore[assignment]

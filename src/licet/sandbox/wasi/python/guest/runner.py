@@ -33,7 +33,7 @@ from .outcome import FILE, Output, answer_text, error_text, stream
 
 _VALUE = "_value_of_the_last_expression"
 _ALWAYS = ("data", "ctx", "fetch")
-_LAST_ANSWER = '{"result":null,"stdout":"","stderr":"","error":"%s: the outcome of the code could not be told"}'
+_LAST_ANSWER = '{"result":null,"stdout":"","stderr":"","error":"%s: the result could not be returned"}'
 
 
 def _load() -> None:
@@ -92,7 +92,9 @@ def _evaluated(source: str, names: dict[str, Any]) -> Any:
     pending = eval(code, names)  # noqa: S307 - to run code is the purpose, and the instance is the wall
     if code.co_flags & inspect.CO_COROUTINE:
         asyncio.run(pending)
-    value = names[_VALUE] if _VALUE in names else names.get("result")
+    value = names.get(_VALUE)
+    if value is None:  # no expression, or one such as `print(…)`
+        value = names.get("result")
     return asyncio.run(value) if inspect.iscoroutine(value) else value
 
 
