@@ -21,6 +21,7 @@ from licet.core.ledger.entry import Entry
 from licet.core.policy.effects import CLASSES, Level
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
+from licet.declare.wasm import WasmTool
 from licet.guard import people
 from licet.guard.execution import Command, Finished, Layers, ToolCall, Walls
 from licet.guard.result import Result
@@ -28,6 +29,7 @@ from licet.policy_files.data import manifest_from_data
 from licet.policy_files.load import load_manifest
 from licet.sandbox.native import InProcess
 from licet.sandbox.programs.memory import MemoryProcesses
+from licet.sandbox.workers.engine import Workers
 
 WORKDIR = "/workdir"  # the default value of `${workdir}`
 PUBLIC_ADDRESS = "93.184.216.34"  # the address that names resolve to by default
@@ -150,13 +152,16 @@ class InThisProcess:
 
     def __init__(self) -> None:
         self._native = InProcess()
+        self._guests = Workers(self._native)
 
     def layers(self, level: Level) -> tuple[str, ...]:
         """The same at every level, so that no receipt claims walls that were not there."""
         return ("handles", "no walls: a test")
 
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
-        """Run a tool as if its level were `native`."""
+        """Run a tool as if its level were `native`. A WASM module never runs in this process, so it gets a worker."""
+        if isinstance(call.tool, WasmTool):
+            return self._guests.run("restricted", call, context)
         return self._native.run("native", call, context)
 
     def walls(self, held: Any) -> Walls:

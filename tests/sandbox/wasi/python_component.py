@@ -58,7 +58,7 @@ class FakeHost:
     def _found(self, path: str) -> bytes:
         if (plain := self._path(path)) not in self.files:
             missing = {"code": "", "kind": "FileNotFoundError", "errno": 2}
-            raise Refusal({**missing, "text": f"[Errno 2] No such file or directory: '{path}'"})
+            raise Refusal({**missing, "text": "No such file or directory"})
         return self.files[plain]
 
     def _is_directory(self, path: str) -> bool:
@@ -67,7 +67,7 @@ class FakeHost:
 
     def fs_read(self, path: str, limit: int | None = None) -> dict[str, Any]:
         if self._is_directory(path):
-            raise Refusal({"code": "", "kind": "IsADirectoryError", "text": f"Is a directory: '{path}'"})
+            raise Refusal({"code": "", "kind": "IsADirectoryError", "text": "Is a directory"})
         content = self._found(path)
         try:
             return {"text": content.decode()}

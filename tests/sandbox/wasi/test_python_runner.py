@@ -115,14 +115,14 @@ ERRORS = {
         (
             'Traceback (most recent call last):\n  File "<code>", line 3, in <module>\n    f()\n    ~^^\n'
             "  File \"<code>\", line 2, in f\n    open('missing')\n    ~~~~^^^^^^^^^^^\n"
-            "FileNotFoundError: No such file or directory: 'missing'"
+            "FileNotFoundError: [Errno 44] No such file or directory: 'missing'"
         ),
     ),
     "an error while another is handled": (
         "try:\n    open('missing')\nexcept OSError:\n    {}['a']",
         (
             "Traceback (most recent call last):\n  File \"<code>\", line 2, in <module>\n    open('missing')\n"
-            "    ~~~~^^^^^^^^^^^\nFileNotFoundError: No such file or directory: 'missing'\n\n"
+            "    ~~~~^^^^^^^^^^^\nFileNotFoundError: [Errno 44] No such file or directory: 'missing'\n\n"
             "During handling of the above exception, another exception occurred:\n\n"
             "Traceback (most recent call last):\n  File \"<code>\", line 4, in <module>\n    {}['a']\n    ~~^^^^^\n"
             "KeyError: 'a'"
@@ -179,7 +179,7 @@ HINTS = {
     "writing what was opened for reading": ("open('a.txt').write('b')", "UnsupportedOperation: not writable"),
     "reading what was opened for writing": ("open('a.txt', 'wb').read()", "UnsupportedOperation: not readable"),
     "making what is there": ("open('a.txt', 'x')", "FileExistsError"),
-    "a directory": ("open('.')", "IsADirectoryError: Is a directory: '.'"),
+    "a directory": ("open('.')", "IsADirectoryError: [Errno 31] Is a directory: '.'"),
     "a file beyond the grant": (
         "open('/etc/passwd')",
         "PermissionError: PATH_NOT_REACHABLE: not permitted for /etc/passwd",

@@ -96,6 +96,8 @@ def test_code_computes_and_reads_what_is_granted(folder: Path, code: str, data: 
         ("ctx.secrets.get('desk/token')", "SECRET_NOT_DECLARED"),
         ("ctx.process.spawn('true')", "BINARY_NOT_ALLOWED"),
         ("ctx.env.get('HOME')", "ENV_NOT_ALLOWED"),
+        ("open('data/none.csv')", "No such file or directory: 'data/none.csv'"),
+        ("x = 1\nfile = open('data/rain.csv', 'w')", 'File "<code>", line 2'),
     ],
 )
 def test_what_is_not_granted_is_an_error_of_the_code(folder: Path, code: str, said: str) -> None:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from licet.core.algebra.scope import inside
 from licet.declare import Tool
 from licet.declare.wasm import PYTHON, WasmTool, parameters_of
 from licet.guard.grant import Grant
@@ -56,6 +57,6 @@ def preopens(grant: Grant, workdir: str) -> list[Preopen]:
     for path in dict.fromkeys((*paths.read, *paths.write)):
         if os.path.isdir(path):
             found.append((path, path, path in paths.write))
-            if os.path.realpath(path) == os.path.realpath(workdir):
-                found.append((path, ".", path in paths.write))
+            if inside(path, (workdir,)):
+                found.append((path, os.path.relpath(path, workdir), path in paths.write))  # for relative paths
     return found

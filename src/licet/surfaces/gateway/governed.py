@@ -139,7 +139,7 @@ class GovernedBackend:
             return error_result(refusal_line(result))
         value = result.value
         if tool.partition(".")[0] not in self.running:
-            return own_result(value)
+            return own_result(value, cut=result.truncated)
         if result.truncated or not isinstance(value, dict):
             text = f"LIMIT_OUTPUT: the result was cut: {value if isinstance(value, str) else ''}"
             return {"content": [{"type": "text", "text": text}], "isError": True}

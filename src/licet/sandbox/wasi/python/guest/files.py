@@ -27,7 +27,7 @@ class HostFile(io.BytesIO):
         super().__init__(content)
         self._files, self.name, self._mode = files, path, f"{kind}b{'+' if updated else ''}"
         self._reads, self._writes, self._appends = kind == "r" or updated, kind != "r" or updated, kind == "a"
-        self._changed = kind in "wx"
+        self._changed = False
         self.is_wrapped = False  # by a text file, which closes this one
         if self._appends:
             self.seek(0, io.SEEK_END)
@@ -123,6 +123,8 @@ class HostFiles:
             raise ValueError(f"invalid mode: {mode!r}")
         if "b" in text and (encoding or errors or newline is not None):
             raise ValueError("binary mode doesn't take an encoding, errors or newline argument")
+        if kinds[0] in "wx":
+            self.ctx.fs.write(path, b"")  # now, as everywhere: a refusal is an error of this line
         binary = HostFile(self, path, kinds[0], "+" in text, self._content(path, kinds[0]))
         if "b" in text:
             self._opened.add(binary)

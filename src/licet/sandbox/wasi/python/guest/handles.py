@@ -37,24 +37,30 @@ class Host:
         content = json_text.loads(answer)
         if well:
             return dict(content)
-        raise _error(content)
+        raise _error(content, args.get("path", args.get("source")))
 
     def value(self, op: str, **args: Any) -> Any:
         return self.ask(op, **args).get("value")
 
 
-def _error(content: Mapping[str, Any]) -> Exception:
-    """The error of an answer. A refusal is a `PermissionError` with the text of the host and its code."""
+def _error(content: Mapping[str, Any], path: Any) -> Exception:
+    """The error of an answer. A refusal is a `PermissionError` with the text of the host and its code.
+
+    Another error about a file names it, as in CPython.
+    """
     kind, text = str(content.get("kind") or "RuntimeError"), str(content.get("text") or "")
     found = PermissionError if kind == "Refused" else getattr(builtins, kind, None)
     if not (isinstance(found, type) and issubclass(found, Exception)):
         return RuntimeError(f"{kind}: {text}")
+    number = _ERRNO.get(kind, content.get("errno"))  # the numbers differ between systems
+    text = _NUMBERED.sub("", text, count=1)
+    named = issubclass(found, OSError) and kind != "Refused" and number is not None and isinstance(path, str)
     try:
-        error: Exception = found(_NUMBERED.sub("", text, count=1))
+        error: Exception = found(number, text, path) if named else found(text)
     except TypeError:  # such as UnicodeDecodeError, which takes five arguments
         return RuntimeError(f"{kind}: {text}")
-    if isinstance(error, OSError):
-        error.errno = _ERRNO.get(kind, content.get("errno"))  # the numbers differ between systems
+    if isinstance(error, OSError) and not named:
+        error.errno = number
     error.code = str(content.get("code") or "")  # type: ignore[attr-defined]
     return error
 
