@@ -5,6 +5,7 @@ share. So files, pipes and sockets are copied through new pipes. A terminal is o
 need a real one; behind walls with namespaces it is on a read-only mount (see `sandbox/programs/launcher.py`).
 """
 
+import asyncio
 import errno
 import os
 import select
@@ -24,6 +25,7 @@ if sys.platform != "win32":
 
 _CHUNK = 1 << 16
 _PATIENCE = 2.0  # seconds for a thread to end when its work is over
+_AWAKE_EVERY = 0.2  # seconds
 NAMES = ("standard input", "standard output", "standard error")
 
 
@@ -40,6 +42,12 @@ class AttachedStreams:
     def takes_signals(self, control: int) -> None:
         """The supervisor has its command, and passes on what is written to `control` from now on."""
         self.control = control
+        self._stay_awake(asyncio.get_running_loop())
+
+    def _stay_awake(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake the loop a few times a second: a signal that comes right before it sleeps does not wake it."""
+        if self.control >= 0:
+            loop.call_later(_AWAKE_EVERY, self._stay_awake, loop)
 
     def interrupt(self) -> bool:
         """Pass a Ctrl-C on to the program; False if none is running. Safe in a signal handler."""

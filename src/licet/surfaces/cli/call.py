@@ -30,6 +30,7 @@ from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.approval import approval_lines
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
+from licet.declare.wasm import PYTHON, WasmTool
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.people import Question
 from licet.guard.result import Result
@@ -218,6 +219,7 @@ def command(
         raise click.BadParameter(str(wrong), ctx, param_hint=hint) from None
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
+    _build_ahead(gate, tool, quiet=as_json)
     try:
         result = run(gate, tool, given, session=session, purpose=purpose)
     except KeyboardInterrupt:
@@ -233,6 +235,14 @@ def command(
     else:
         show_refusal(result, state_option(kept), _ways_out(result, policy))
     ctx.exit(0 if result.ok else 1)
+
+
+def _build_ahead(gate: Gate, name: str, *, quiet: bool) -> None:
+    """Build what a tool for model-written Python needs, where people see that it takes time."""
+    if any(isinstance(tool, WasmTool) and tool.module.file == PYTHON for tool in gate.tools if tool.name == name):
+        from licet.surfaces.cli.wasm import build_if_missing
+
+        build_if_missing(quiet=quiet)
 
 
 def _list_tools(path: Path, setting: Setting, as_json: bool) -> None:

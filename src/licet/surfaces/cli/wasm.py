@@ -15,7 +15,7 @@ from licet.core.algebra.scope import Malformed, visible
 from licet.declare.wasm import WasmModule, read_module
 from licet.guard.execution import SandboxUnavailable
 from licet.sandbox.probe import look
-from licet.sandbox.wasi.cache import InvalidModule, compiled
+from licet.sandbox.wasi.cache import OWN, InvalidModule, compiled
 from licet.sandbox.wasi.compiled import Compiled, Described
 from licet.sandbox.wasi.imports import Asked, asked_for, shown_name
 from licet.sandbox.wasi.layers import walls_in_spec, wasm_layers
@@ -241,7 +241,17 @@ def _compile_runner(built: Runner) -> str:
     """Compile the component, as its first call would. licet has made it itself, so missing walls do not matter."""
     support = look()
     layers = wasm_layers(support, "restricted", allow_degraded=True)
-    return compiled(built.module, walls_in_spec(support, layers.missing)).file
+    return compiled(built.module, walls_in_spec(support, layers.missing), OWN).file
+
+
+def build_if_missing(*, quiet: bool) -> None:
+    """Build the Python of `licet.tools.python` with progress, before a call that would build it without."""
+    with contextlib.suppress(BuildFailed, SandboxUnavailable, InvalidModule):  # the call says what is wrong
+        if kept_runner() is None:
+            with _progress(quiet=quiet) as report:
+                built = runner(report)
+                report("compiling for this machine", 1.0)
+                _compile_runner(built)
 
 
 @contextlib.contextmanager
