@@ -54,7 +54,11 @@ class _Note(Note, frozen=True):
 
 
 class InvalidModule(Exception):
-    """A file that wasmtime cannot compile. The text says why."""
+    """A file that wasmtime cannot compile. The text says why; `lasting` whether it would say so again."""
+
+    def __init__(self, text: str, *, lasting: bool = True) -> None:
+        self.lasting = lasting
+        super().__init__(text)
 
 
 def compiled(module: WasmModule, walls: Mapping[str, Any], limits: CompileLimits = STRANGERS) -> Compiled:
@@ -94,8 +98,9 @@ def _compile(module: WasmModule, target: Path, walls: Mapping[str, Any], limits:
                 scratch_bytes=_MOST_COMPILED,
             )
         except ErrandFailed as failed:
-            hint = _ENDED if failed.kind == "Ended" else ""
-            raise InvalidModule(f"{module.file} cannot be compiled: {failed}{hint}") from None
+            ended = failed.kind == "Ended"
+            text = f"{module.file} cannot be compiled: {failed}{_ENDED if ended else ''}"
+            raise InvalidModule(text, lasting=not ended) from None
 
 
 @contextlib.contextmanager

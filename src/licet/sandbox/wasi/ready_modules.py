@@ -28,6 +28,10 @@ class ReadyModules:
     """The modules that are being made ready, and those that cannot be."""
 
     def __init__(self) -> None:
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        """Forget everything: in a fork of the host, the threads of its parent do not exist."""
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
         self._under_way: dict[str, Future[Compiled]] = {}
@@ -56,7 +60,7 @@ class ReadyModules:
             wrong = error
         with self._lock:
             del self._under_way[key]
-            if isinstance(wrong, InvalidModule) and len(self._invalid) < _MOST_INVALID:
+            if isinstance(wrong, InvalidModule) and wrong.lasting and len(self._invalid) < _MOST_INVALID:
                 self._invalid[key] = str(wrong)
         if made is not None:
             found.set_result(made)
@@ -80,11 +84,5 @@ def _made(module: WasmModule, walls: Mapping[str, Any]) -> Compiled:
 
 modules = ReadyModules()
 
-
-def _forked() -> None:
-    """In a fork of the host, the threads of its parent do not exist."""
-    modules.__init__()  # type: ignore[misc]
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=modules.start_afresh)

@@ -15,9 +15,13 @@ from licet.sandbox.kernel import landlock
 from licet.sandbox.workers.pool import pool
 from licet.sandbox.workers.tool_source import ToolSource, import_path
 from licet.sandbox.workers.wire import FROM_WORKER, BrokenWire, Closed, Wire, packed
-from licet.sandbox.workers.zygote_client import Watched
+from licet.sandbox.workers.worker import NO_WALLS
+from licet.sandbox.workers.zygote_client import Watched, WorkerExit, WorkerProcess
 
 T = TypeVar("T")
+
+
+_EXIT_SECONDS = 2.0  # to learn how a worker ended
 
 
 class ErrandFailed(Exception):
@@ -83,9 +87,19 @@ def run_errand(
     except (Closed, BrokenWire) as gone:
         if time.monotonic() - began >= seconds:
             raise ErrandFailed("TimedOut", f"it took longer than {seconds:.0f} seconds") from None
-        exit_ = worker.exit
+        exit_ = _exit_of(worker)
         if exit_ is not None and exit_.start_error:
             raise SandboxUnavailable(exit_.start_error) from None
+        if exit_ is not None and exit_.why == NO_WALLS:
+            raise SandboxUnavailable("a wall could not be built in the process that does it") from None
         raise ErrandFailed("Ended", f"its process ended without an answer ({gone})") from None
     finally:
         zygote.end(worker)
+
+
+def _exit_of(worker: WorkerProcess) -> WorkerExit | None:
+    """How a worker ended; the thread that listens to the zygote may learn it a moment later. None if it does not."""
+    until = time.monotonic() + _EXIT_SECONDS
+    while worker.exit is None and time.monotonic() < until:
+        time.sleep(0.01)
+    return worker.exit
