@@ -1,6 +1,7 @@
 """How many tests of the costliest files `make test` runs. LICET_LONG=1 and `make test-all` run all of them.
 
-Files are listed here if their tests start many processes, or are many. A test that has a `sampled` mark of its own is not counted.
+Files are listed here if their tests start many processes, or are many. A test with a `sampled` mark of its own is not
+counted.
 """
 
 MOST_OF_FILE = {
