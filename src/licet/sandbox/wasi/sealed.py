@@ -4,6 +4,7 @@ The cache is on disk, where a file may be replaced or deleted at any time, also 
 without such memory, workers map the checked file itself.
 """
 
+import errno
 import hashlib
 import os
 import weakref
@@ -12,6 +13,7 @@ from pathlib import Path
 from licet.regular_files import open_regular
 
 _CHUNK = 1 << 20
+_NOEXEC_SEAL = 8  # MFD_NOEXEC_SEAL
 
 
 class SealedCode:
@@ -32,7 +34,7 @@ def sealed(file: Path, sha256: str) -> SealedCode | None:
         return None
     import fcntl  # not on every platform
 
-    copy = SealedCode(os.memfd_create("licet-code", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+    copy = SealedCode(_memory())
     running = hashlib.sha256()
     with open_regular(file, links=False) as source:
         while data := os.read(source, _CHUNK):
@@ -43,6 +45,17 @@ def sealed(file: Path, sha256: str) -> SealedCode | None:
     seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
     fcntl.fcntl(copy.fd, fcntl.F_ADD_SEALS, seals)
     return copy
+
+
+def _memory() -> int:
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        # No file that can be executed: some systems permit no other. Its pages can still be mapped as code.
+        return os.memfd_create("licet-code", flags | _NOEXEC_SEAL)
+    except OSError as wrong:
+        if wrong.errno != errno.EINVAL:  # a kernel before 6.3 does not know the flag
+            raise
+    return os.memfd_create("licet-code", flags)
 
 
 def _write(fd: int, data: bytes) -> None:
