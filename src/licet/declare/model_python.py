@@ -1,4 +1,4 @@
-"""Tools that run model-written Python: what a model is told about them, and the schema of their arguments."""
+"""The description and the JSON Schema of tools that run Python written by a model."""
 
 from typing import Any
 

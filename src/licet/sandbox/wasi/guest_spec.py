@@ -1,4 +1,4 @@
-"""What a worker is told of a WASM tool: the compiled file, its limits, and the directories that WASI opens ahead."""
+"""The specification of a WASM tool for its worker: compiled file, limits, and preopened directories of WASI."""
 
 import os
 from collections.abc import Mapping

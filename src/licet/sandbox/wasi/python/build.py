@@ -67,7 +67,7 @@ def build(target: Path, report: Report = lambda phase, part: None, source: Path 
         _copy_sources(source, work)
         _run(program, work, report)
         report("storing", 0.98)
-        _store(work / "runner.wasm", target)
+        (work / "runner.wasm").replace(target)
     report("done", 1.0)
 
 
@@ -155,18 +155,6 @@ def _run(program: str, work: Path, report: Report) -> None:
     if process.returncode:
         said = log.read_text(encoding="utf-8", errors="replace").strip()
         raise BuildFailed(f"componentize-py ended with {process.returncode}: {said[-4000:] or 'it said nothing'}")
-
-
-def _store(made: Path, target: Path) -> None:
-    """Put the file at its place at once, so that nobody reads half of it."""
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        shutil.copyfile(made, beside)
-        with beside.open("rb+") as file:
-            os.fsync(file.fileno())
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
-"""What is not in the guest: imports, processes, sockets and threads that fail with a hint, and what stands in for some.
+"""Replaces modules and functions that do not work in WASI. Each raises an error that says what to use instead.
 
-`asyncio.run` works with an event loop that only waits for time, and `urllib.request.urlopen` asks `ctx.fetch`.
+Two have a working replacement: `asyncio.run` with an event loop for timers alone, and `urllib.request.urlopen` over
+`ctx.fetch`.
 """
 
 import asyncio
