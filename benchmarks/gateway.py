@@ -3,6 +3,8 @@
 Everything is measured by the wall clock, since several processes work on one request. A call through the gateway waits
 until its decision, and then its receipt, are on the disk: two fdatasyncs, measured in the same rounds on the same file
 system, are taken off before the ratio to the server alone. A list writes nothing, so nothing is taken off.
+
+One row is processor time: what the process between client and server spends on an echo, in all its threads.
 """
 
 import asyncio
@@ -39,6 +41,7 @@ __all__ = ["measure"]
 
 ROUND_TRIP, START, PEER_TARGET = at_most(1.35), at_most(1.5), at_least(1 / 0.6)
 START_ALLOWANCE = 0.4e9  # ns
+PROCESSOR = at_least(2.0)
 TOOLS, FEW, LARGE, AT_ONCE = 200, 10, 1 << 20, 50
 DIRECT, LINE, LICET, PEER = "the server alone", "line proxy", "licet", "FastMCP proxy, one middleware"
 ENTRY = b"x" * 1000  # about the size of an entry of the ledger
@@ -65,7 +68,11 @@ def measure(effort: Effort) -> list[Row]:
     # On the disk of the checkout: temporary files may be in memory, where nothing has to be written.
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
         place = Path(folder)
-        return [*_round_trips(place / "one", mcp, effort), *_starts(place / "starts", mcp, effort)]
+        return [
+            *_round_trips(place / "one", mcp, effort),
+            _processor_time(place / "processor", rounds=max(8, effort.rounds // 4)),
+            *_starts(place / "starts", mcp, effort),
+        ]
 
 
 # Round trips ----------------------------------------------------------------------------------------------------------
@@ -148,6 +155,69 @@ def _two_syncs(file: int) -> float:
     return time.perf_counter_ns() - began
 
 
+# Processor time -------------------------------------------------------------------------------------------------------
+
+
+class _Lines:
+    """A client that writes lines and reads lines, so that the process behind it can be watched by its id."""
+
+    def __init__(self, way: list[str], place: Path) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(way, cwd=place, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        self._last = 0
+        said = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+        self.ask("initialize", said)
+        self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        self._last += 1
+        self._write({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params})
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if (message := json.loads(line)).get("id") == self._last and "method" not in message:
+                return message["result"]
+        raise VerdictError(f"no answer to `{method}`")
+
+    def echo(self) -> None:
+        _right(self.ask("tools/call", {"name": "echo", "arguments": {"text": "hello"}})["content"][0]["text"], "hello")
+
+    def processor_time(self) -> int:
+        """Nanoseconds that all threads of the process have run."""
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(30)
+
+    def _write(self, message: Mapping[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        self.process.stdin.flush()
+
+
+def _processor_time(place: Path, rounds: int) -> Row:
+    """What the gateway and FastMCP's proxy spend on one echo with a daily budget, in turns."""
+    what, times = "gateway: processor time of an echo", 50
+    if not Path("/proc/self/schedstat").exists():
+        return Row(what, PEER, target=PROCESSOR, note="the system does not tell the time of threads")
+    ways = _ways(place, (FEW,))
+    clients = {name: _Lines(ways[name], place) for name in (LICET, PEER)}
+    spent: dict[str, list[float]] = {name: [] for name in clients}
+    try:
+        for number in range(rounds + 1):
+            for name, client in clients.items():
+                before = client.processor_time()
+                for _ in range(times):
+                    client.echo()
+                spent[name] += [(client.processor_time() - before) / times] if number else []
+    finally:
+        for client in clients.values():
+            client.close()
+    return versus_peer(what, PEER, _timing(spent[LICET]), _timing(spent[PEER]), PROCESSOR)
+
+
 # Starting -------------------------------------------------------------------------------------------------------------
 
 
@@ -205,6 +275,7 @@ def _write_policy(place: Path, servers: Mapping[str, list[str]], sizes: tuple[in
         "tools": [f"{name}.{tool}" for name, tools in offered.items() for tool in tools],
         "fs_reach": {"read": [os.fspath(place)]},
         "limits": {"output_kb": 4 * LARGE // 1024},
+        "budget": {"max_calls_per_day": 10**6},  # as `licet check` demands of an agent without a person
     }
     (place / "licet.yaml").write_text(json.dumps({"servers": entries}))
     (place / "agent.yaml").write_text(json.dumps({"agent": "bench", "capabilities": content}))

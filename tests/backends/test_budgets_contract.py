@@ -14,6 +14,7 @@ import pytest
 
 from effort import LONG
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets, is_gone, this_process
+from licet.backends.ledger.writer import SqliteLedger
 from licet.core.decision.budget import Spent
 from licet.core.decision.request import Usage
 from licet.core.policy.terms import Budget
@@ -23,12 +24,13 @@ from older_files import older_file
 D = Decimal
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "sqlite, flushed by a ledger"])
 def budgets(request: pytest.FixtureRequest, store_path: Path) -> Iterator[Budgets]:
     if request.param == "memory":
         yield MemoryBudgets()
         return
-    kept = SqliteBudgets(store_path / "state" / "budgets.sqlite")
+    ledger = SqliteLedger(store_path / "state" / "ledger.sqlite") if "ledger" in request.param else None
+    kept = SqliteBudgets(store_path / "state" / "budgets.sqlite", ledger)
     yield kept
     kept.close()
 
@@ -370,6 +372,7 @@ def test_who_stops_waiting_for_a_reservation_gets_it_back(store_path: Path) -> N
             assert kept is not None
             await store.refund(kept)
         for _ in range(1000):
+            assert store._batches is not None
             if not (await store.unsettled() or store._refunds or store._batches._writing):
                 break
             await asyncio.sleep(0.02)

@@ -139,14 +139,15 @@ class Backends(Ports, frozen=True, kw_only=True):
         secrets, files = secrets_from(sources) if sources is not None else (None, [])
         kept = [state, *files]
         http = given.get("http") or HttpClient()
+        ledger = SqliteLedger(state / "ledger.sqlite")
         own: dict[str, Any] = {
             "files": LocalFiles(),
             "http": http,
             "sandbox": given.get("sandbox") or workers_of(ProgramWalls(http)),
             "secrets": secrets,
             "kv": SqliteKv(state / "kv.sqlite"),
-            "ledger": SqliteLedger(state / "ledger.sqlite"),
-            "budgets": SqliteBudgets(state / "budgets.sqlite"),
+            "ledger": ledger,
+            "budgets": SqliteBudgets(state / "budgets.sqlite", None if "ledger" in given else ledger),
             "processes": LocalProcesses(),
             "environ": os.environ,
             "approver": waiting_approver(state) if wait_for_approval else stored_approvals(state),

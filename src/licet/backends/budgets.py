@@ -14,11 +14,11 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -153,17 +153,31 @@ class _Account(Struct, frozen=True):
     day: str
 
 
-class SqliteBudgets:
-    """Budgets in a file that only its owner can read. Amounts are exact decimals, stored as text."""
+class FlushesFirst(Protocol):
+    """A ledger that makes other files durable before it keeps the next entry."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def flush_first(self, flush: Callable[[], None]) -> None:
+        """Run a function before each transaction, in the thread that writes. If it raises, no entry is kept."""
+
+
+class SqliteBudgets:
+    """Budgets in a file that only its owner can read. Amounts are exact decimals, stored as text.
+
+    Only a reservation must be on the disk before the call runs: if a power cut undoes a settlement, the call counts at
+    its maximum. By itself, the store waits for the disk with each reservation. If a ledger `flushes_first`, the disk is
+    left to the decision that follows, which is kept before the call runs and waits for the disk anyway.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], flushed_by: FlushesFirst | None = None) -> None:
         self.path = os.path.abspath(path)
-        # Only a reservation must be on the disk before the call runs. If a power cut undoes a settlement, the call
-        # counts at its maximum.
-        self._durable, self._quick = SqliteFile(path, _FORMAT, "FULL"), SqliteFile(path, _FORMAT)
-        self._batches = SqliteBatches(self._durable, self._quick)
+        self._quick = SqliteFile(path, _FORMAT, checkpoints=flushed_by is None)
+        self._durable = SqliteFile(path, _FORMAT, "FULL")
+        self._batches = SqliteBatches(self._durable, self._quick) if flushed_by is None else None
         self._searched_lost = 0  # the process that has already searched for reservations of dead processes
         self._refunds: set[asyncio.Task[None]] = set()
+        self._unflushed = False
+        if flushed_by is not None:
+            flushed_by.flush_first(self._flush)
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
         def read(db: sqlite3.Connection) -> Usage:
@@ -181,7 +195,12 @@ class SqliteBudgets:
 
     async def reserve(self, claim: Claim) -> Reservation | None:
         name = f"b-{secrets.token_hex(8)}"
-        taking = asyncio.ensure_future(self._batches.write(partial(self._take, name, claim), durable=True))
+        take = partial(self._take, name, claim)
+        if self._batches is None:
+            taken = await self._quick.write(take)
+            self._unflushed = True
+            return taken
+        taking = asyncio.ensure_future(self._batches.write(take, durable=True))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
@@ -196,9 +215,12 @@ class SqliteBudgets:
         await self._settled(reservation, None)
 
     async def _settled(self, reservation: Reservation, cost_usd: Decimal | None) -> None:
+        settle = partial(_settle, reservation.id, cost_usd)
+        if self._batches is None and self._quick.write_now(settle):
+            return
         # Written even if the caller is cancelled: otherwise the call would stay at its maximum.
-        writing = self._batches.write(partial(_settle, reservation.id, cost_usd), durable=False)
-        await asyncio.shield(asyncio.ensure_future(writing))
+        busy = self._quick.write(settle) if self._batches is None else self._batches.write(settle, durable=False)
+        await asyncio.shield(asyncio.ensure_future(busy))
 
     async def unsettled(self) -> list[Unsettled]:
         """Return every call that was never settled, the oldest first; `lost` is set if its process has ended."""
@@ -220,18 +242,22 @@ class SqliteBudgets:
     def __repr__(self) -> str:
         return f"SqliteBudgets({self.path!r})"
 
+    def _flush(self) -> None:
+        """Wait until every reservation is on the disk."""
+        if self._unflushed:
+            self._unflushed = False  # first: one that is made meanwhile is flushed with its own decision
+            self._durable.flush()
+
     def _take(self, name: str, claim: Claim, db: sqlite3.Connection) -> Reservation | None:
         if self._searched_lost != os.getpid():
             _find_lost(db)
             self._searched_lost = os.getpid()
         account = _Account(claim.agent, claim.session, claim.tool, claim.day)
-        calls, cost = _of_session(db, claim.agent, claim.session)
-        calls_of_tool, cost_of_tool = _of_tool(db, account)
-        calls_today, today = _of_day(db, claim.agent, claim.day)
+        (calls, cost), (calls_of_tool, cost_of_tool), (calls_today, today) = sums = _sums(db, account)
         before = Spent(calls, calls_of_tool, cost, today, cost_of_tool, calls_today)
         if overspent(before, claim.cost_usd, claim.budget, claim.max_calls, claim.max_cost_usd) is not None:
             return None
-        _spend(db, account, 1, claim.cost_usd)
+        _spend(db, account, sums, 1, claim.cost_usd)
         held = (name, *astuple(account), money_text(claim.cost_usd), _now(), this_process())
         db.execute(_HOLD, held)
         return Reservation(name, claim, before)
@@ -257,20 +283,31 @@ def _settle(name: str, cost_usd: Decimal | None, db: sqlite3.Connection) -> None
     if found is None:
         return
     account, reserved = _Account(*found[:4]), Decimal(found[4])
-    _spend(db, account, -1 if cost_usd is None else 0, settlement(reserved, cost_usd or NOTHING))
+    calls, more = -1 if cost_usd is None else 0, settlement(reserved, cost_usd or NOTHING)
+    if calls or more:
+        _spend(db, account, _sums(db, account), calls, more)
     db.execute(_RELEASE, (name,))
 
 
-def _spend(db: sqlite3.Connection, account: _Account, calls: int, cost_usd: Decimal) -> None:
-    if not calls and not cost_usd:
-        return
+_Sums = tuple[tuple[int, Decimal], tuple[int, Decimal], tuple[int, Decimal]]
+
+
+def _sums(db: sqlite3.Connection, account: _Account) -> _Sums:
+    """The calls and the cost of a session, of its tool, and of its agent's day."""
     agent, session = account.agent, account.session
-    for found, set_to, whose in (
-        (_of_session(db, agent, session), _SET_SESSION, (agent, session)),
-        (_of_tool(db, account), _SET_TOOL, (agent, session, account.tool)),
-        (_of_day(db, agent, account.day), _SET_DAY, (agent, account.day)),
+    return _of_session(db, agent, session), _of_tool(db, account), _of_day(db, agent, account.day)
+
+
+def _spend(db: sqlite3.Connection, account: _Account, sums: _Sums, calls: int, cost_usd: Decimal) -> None:
+    """Add to these sums."""
+    agent, session = account.agent, account.session
+    for (called, cost), set_to, whose in zip(
+        sums,
+        (_SET_SESSION, _SET_TOOL, _SET_DAY),
+        ((agent, session), (agent, session, account.tool), (agent, account.day)),
+        strict=True,
     ):
-        db.execute(set_to, (*whose, found[0] + calls, money_text(plus(found[1], cost_usd))))
+        db.execute(set_to, (*whose, called + calls, money_text(plus(cost, cost_usd))))
 
 
 def _of_session(db: sqlite3.Connection, agent: str, session: str) -> tuple[int, Decimal]:

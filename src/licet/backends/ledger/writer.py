@@ -85,6 +85,7 @@ class SqliteLedger:
         self._now = now
         self._key: SigningKey | None = None
         self._tagging: Tagging | None = None
+        self._flushes: list[Callable[[], None]] = []
         self._left: State | None = None  # the state that this process wrote last, since it opened the file
         self._reset()
         _LEDGERS.add(self)
@@ -92,6 +93,10 @@ class SqliteLedger:
     def load_code(self) -> None:
         """Import the code that signs, before a tool could put another module on the import path."""
         load_code()
+
+    def flush_first(self, flush: Callable[[], None]) -> None:
+        """Run a function before each transaction, in the thread that writes. If it raises, no entry is kept."""
+        self._flushes.append(flush)
 
     def _reset(self) -> None:
         """Start without a thread and without waiting calls, in a new object and in a forked child."""
@@ -166,6 +171,8 @@ class SqliteLedger:
     def _kept(self, entries: list[Entry]) -> LedgerUnavailable | None:
         """Append entries in one transaction, and sign a checkpoint if it is due; why that failed, or None."""
         try:
+            for flush in self._flushes:
+                flush()
             key = self._signer()
             done = self._file.try_write(lambda db: self._append(db, key, entries), _WAIT) if key is not None else None
             if key is None or done is None:

@@ -28,6 +28,8 @@ from licet.guard.ports import Unavailable
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _MEND = "is damaged or no database: move it away, or put a copy in its place"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05  # seconds between two attempts
+_FLUSHES_A_CHECKPOINT = 200  # after so many, the log is copied into the database, or it would grow for ever
+_CHECKPOINT_WAIT = 0.05  # seconds for which a checkpoint waits for other threads of this process
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _T = TypeVar("_T")
@@ -95,11 +97,13 @@ class SqliteFile:
         synchronous: Literal["NORMAL", "FULL"] = "NORMAL",
         *,
         notices_removal: bool = False,
+        checkpoints: bool = True,
     ) -> None:
         """Name a file; it is opened when it is first used.
 
         With `notices_removal`, a file that was removed or replaced while it was open is opened anew. Otherwise writes
-        continue to go to the removed file, which nobody else can see.
+        continue to go to the removed file, which nobody else can see. Without `checkpoints`, a write never waits for
+        the disk, and another connection has to call `flush` now and then.
         """
         self._connection: sqlite3.Connection | None = None
         self._process = 0
@@ -108,6 +112,8 @@ class SqliteFile:
         self._synchronous = synchronous
         self._lock = threading.Lock()
         self._notices_removal = notices_removal
+        self._checkpoints = checkpoints
+        self._flushes = 0
         self._opened: tuple[int, int] | None = None  # its device and inode
         self._checked: int | None = None  # the schema version that was last found to be licet's
         self._abandoned: list[sqlite3.Connection] = []
@@ -140,6 +146,28 @@ class SqliteFile:
         while (done := self._tried(act, 0)) is None:
             await asyncio.sleep(patience.next_pause())
         return done[0]
+
+    def write_now(self, act: Callable[[sqlite3.Connection], object]) -> bool:
+        """As `write`, but without waiting; returns whether it was written, or False if the file is busy."""
+        return self._tried(self._transaction(act), 0) is not None
+
+    def flush(self) -> None:
+        """Wait until every committed transaction of any process is on the disk; in a thread, since this blocks.
+
+        `FULL` does the same at each commit: it syncs the write-ahead log. What is no longer in the log was synced when
+        it was copied into the database.
+        """
+        try:
+            if not self._flushes:  # the log's name must be on the disk too
+                _sync(os.path.dirname(self.path), os.fsync)
+            _sync(f"{self.path}-wal", getattr(os, "fdatasync", os.fsync))
+        except FileNotFoundError:
+            pass  # the last connection was closed, and has synced the database
+        except OSError as error:
+            raise Unavailable(f"{self.path} cannot be written to the disk: {error.strerror}") from None
+        self._flushes += 1
+        if self._flushes % _FLUSHES_A_CHECKPOINT == 0:
+            self._tried(_checkpoint, _CHECKPOINT_WAIT)
 
     def try_write(self, act: Callable[[sqlite3.Connection], _T], seconds: float) -> tuple[_T] | None:
         """As `write`, but one attempt, in a thread that may block this many seconds; None if the file is busy."""
@@ -233,6 +261,8 @@ class SqliteFile:
         if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise Unavailable(f"{self.path} is on a file system that cannot be shared: move it to a local disk")
         db.execute(f"PRAGMA synchronous = {self._synchronous}")
+        if not self._checkpoints:
+            db.execute("PRAGMA wal_autocheckpoint = 0")
         if not ready:
             self._migrate(db)
 
@@ -297,6 +327,18 @@ class SqliteFile:
         if self._connection is not None:
             self._abandoned.append(self._connection)
             self._connection = None
+
+
+def _checkpoint(db: sqlite3.Connection) -> None:
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # as much as is possible without waiting for anybody
+
+
+def _sync(path: str, sync: Callable[[int], None]) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        sync(file)
+    finally:
+        os.close(file)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

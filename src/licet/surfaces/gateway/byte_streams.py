@@ -40,6 +40,9 @@ class Sink(Protocol):
     async def write(self, data: bytes) -> None:
         """Write data, or wait first if much of what came before is still unwritten. Raises `Gone`."""
 
+    def write_now(self, data: bytes) -> bool:
+        """Write data if that needs no waiting; returns whether it was taken."""
+
     async def flushed(self) -> None:
         """Wait until all of it is written, or nobody reads any more."""
 
@@ -202,6 +205,15 @@ class PolledSink:
         if not self._is_open:
             raise Gone("it does not read any more")
 
+    def write_now(self, data: bytes) -> bool:
+        """Write data if all that came before is written; returns whether it was taken."""
+        if not self._is_open or self._size:
+            return False
+        self._unwritten.append(memoryview(data))
+        self._size += len(data)
+        self._flush()
+        return True
+
     async def flushed(self) -> None:
         """Wait until all of it is written, or nobody reads any more."""
         while self._is_open and self._size:
@@ -361,6 +373,10 @@ class ThreadedSink:
         except OSError:
             self.close()
             raise Gone("it does not read any more") from None
+
+    def write_now(self, data: bytes) -> bool:
+        """Nothing is written without a thread."""
+        return False
 
     async def flushed(self) -> None:
         """Wait until all of it is written, or nobody reads any more."""

@@ -243,6 +243,10 @@ class StdioLink:
         """Send a line, or wait for the client to read. Raises `Gone`."""
         await self._sink.write(line)
 
+    def send_now(self, line: bytes) -> bool:
+        """Send a line if the client has read all others; returns whether it was sent."""
+        return self._sink.write_now(line)
+
     async def close(self, grace: float = 2.0) -> None:
         """Wait a little until all lines are written, and put the standard streams back."""
         with suppress(TimeoutError):

@@ -20,7 +20,8 @@ async def serve_stdio(backend: GovernedBackend, names: Naming, report: Callable[
     waiting = 0
 
     def send(message: Message) -> None:
-        outbox.put_nowait(message)
+        if waiting or not outbox.empty() or not link.send_now(write_message(message)):
+            outbox.put_nowait(message)
 
     async def write() -> None:
         nonlocal waiting
