@@ -17,8 +17,9 @@ from licet.assemble.locked_distributions import ToolDistributions
 from licet.assemble.locked_tools import UnreadableSource, locked_tools
 from licet.assemble.never_writable import closed_to_grants
 from licet.assemble.program import RunsPrograms
-from licet.assemble.review import declared, straight
-from licet.assemble.servers import packages_directory
+from licet.assemble.review import Places, declared, straight
+from licet.assemble.server_code import LockedCode, code_now
+from licet.assemble.servers import ServerError, packages_directory
 from licet.backends.http import HttpClient
 from licet.core.origin import Origin, Problem
 from licet.core.policy.layer import Layer, Rule
@@ -135,8 +136,9 @@ def _twice(
 # Comparing ------------------------------------------------------------------------------------------------------------
 
 
-def lock_problems(file: Path) -> list[Problem]:
+def lock_problems(file: Path, places: Places | None = None) -> list[Problem]:
     """Everything in which the lock next to a policy differs from the files now. No server is started."""
+    places = places or Places.here()
     place = lock_place(file)
     origin = Origin(shown_path(place), 1, 1)
     try:
@@ -150,15 +152,19 @@ def lock_problems(file: Path) -> list[Problem]:
     now = locked_policy([file, *filter(os.path.lexists, others)])
     if now.problems:  # those in `file` itself are reported when it is loaded
         return [one for one in now.problems if one in now.unlockable or one.origin.file != str(file)]
-    changes = lock_changes(lock, with_definitions(now.lock, lock))
+    try:
+        code = {name: code_now(server, places.workdir, places.home) for name, server in now.servers.items()}
+    except ServerError as wrong:
+        return [Problem(origin, f"a difference: {wrong}", "the files that were locked")]
+    changes = lock_changes(lock, with_definitions(now.lock, lock, code))
     hint = "review it, then take it with `licet lock --update`"
     return [Problem(origin, f"a difference: {line}", "the policy and the sources of today", hint) for line in changes]
 
 
-def with_definitions(now: Lock, locked: Lock) -> Lock:
-    """What a lock should say now, with the definitions that servers had when they were locked."""
+def with_definitions(now: Lock, locked: Lock, code: Mapping[str, LockedCode]) -> Lock:
+    """What a lock should say now, with the definitions that servers had when they were locked, and their `code`."""
     servers = {
-        name: replace(locked.servers[name], command=server.command, url=server.url)
+        name: replace(locked.servers[name], command=server.command, url=server.url, code=code.get(name, {}))
         if name in locked.servers
         else server
         for name, server in now.servers.items()

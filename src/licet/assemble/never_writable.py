@@ -6,7 +6,8 @@ manifest. The list is made when a gate is built. Handles, workers and programs a
 - the interpreter, its prefixes, its libraries and the directories of `.pth` files; shared libraries; licet itself;
 - system files that name lookups and TLS rely on;
 - the script that this program was started from, and every project file that a registered tool loads;
-- the state root, licet's data directory and the scratch of other calls: these are not readable either;
+- what the servers of the policy are started from: scripts, `code`, virtual environments, `node_modules`, interpreters;
+- licet's own directories for state, data and caches, and the scratch of other calls: these are not readable either;
 - the caches that installers hard-link libraries from, if a library shares its inode with one.
 
 Policy files are closed by the loader (`policy_files/load.py`), so that a review without a gate sees them too. A
@@ -22,13 +23,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from licet.core.algebra.domains import DOMAINS
-from licet.core.policy.layer import CODE, POLICY, SECOND_CODE
+from licet.core.policy.layer import CODE, POLICY, SECOND_CODE, SERVER_CODE
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
-from licet.guard.protection import KEPT, Protect, ProtectedPath, outermost, protection_layer
+from licet.errors import RegistrationRefused
+from licet.guard.protection import Protect, ProtectedPath, outermost, protection_layer
 from licet.modules.finder import FromText
 from licet.policy_files.policy_paths import WORKSPACE_FILE, policy_paths
-from licet.policy_files.user_directories import data_root, home_directory, state_root
+from licet.policy_files.user_directories import home_directory, own_directories
 from licet.sandbox import scratch
 from licet.sandbox.shared_inodes import installed_by_links
 from licet.sandbox.workers.tool_source import libraries, project_files
@@ -39,7 +41,7 @@ _LICET = "licet itself is never writable"
 _SYSTEM = "a file that name lookups, TLS or the loader rely on is never writable"
 _SCRIPT = "the script that this program was started from is never writable"
 _CACHE = "an installer links libraries from this cache, so it is never writable"
-_DATA = "licet keeps installed servers and runtimes there, and no tool reads or writes them"
+_OWN = "licet keeps its state, its caches and installed servers there, and no tool reads or writes them"
 _OTHERS = "the scratch of other calls is there, and no tool reads or writes it"
 
 # Files that the dynamic loader, the name resolver and TLS of this process read again and again.
@@ -63,14 +65,23 @@ def never_writable(
     found += _code(project_files(tools))
     if manifest is not None:
         found += _project(manifest)
+        found += _servers(manifest, workdir)
         found += _policy_in(workdir) if _made_in_code(manifest) else ()
     return outermost(found)
 
 
 def protect_in(workdir: str) -> Protect:
-    """Return the function that a gate calls to list what is closed in its working directory."""
+    """Return the function that a gate calls to list what is closed in its working directory.
+
+    It raises `RegistrationRefused` if a grant lies inside the code of a server as a whole.
+    """
 
     def protect(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[ProtectedPath]:
+        if manifest.servers:
+            from licet.assemble.server_code import conflict_misfits
+
+            if misfits := conflict_misfits(manifest, workdir, home_directory()):
+                raise RegistrationRefused(misfits)
         return never_writable(workdir, manifest, tools)
 
     return protect
@@ -99,6 +110,20 @@ def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
             yield ProtectedPath(path, SECOND_CODE if refused else CODE)
         # Most of these are in the interpreter's own libraries; others are in directories that `PYTHONPATH` names.
         yield from _both_names(installed_paths(references), CODE)
+
+
+def _servers(manifest: Manifest, workdir: str) -> Iterator[ProtectedPath]:
+    """What the servers of a policy are started from, and the paths where a planted file would be."""
+    if not manifest.servers and (manifest.lock is None or not manifest.lock.servers):
+        return
+    from licet.assemble.server_code import server_paths  # the code that reads commands is loaded only for servers
+
+    for _, found in server_paths(manifest, workdir, home_directory()):
+        yield from (ProtectedPath(path, SERVER_CODE) for path in found.own)
+        for prefix in found.prefixes:
+            yield from _both_names(_prefix(prefix, workdir), _INTERPRETER)
+        if installed_by_links(found.sites):
+            yield from _both_names(_installer_caches(), _CACHE)
 
 
 def _made_in_code(manifest: Manifest) -> bool:
@@ -140,8 +165,8 @@ def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:
     yield from _both_names(_shared_libraries(), _SYSTEM)
     yield from _both_names(_entry_script(), _SCRIPT)
     scratches = scratch.parent() if sys.platform == "linux" else None  # only walled calls have scratch
-    for root, why in ((state_root(), KEPT), (data_root(), _DATA), (scratches, _OTHERS)):
-        yield from _both_names(filter(None, (root,)), why, readable=False)
+    yield from _both_names(own_directories(), _OWN, readable=False)
+    yield from _both_names(filter(None, (scratches,)), _OTHERS, readable=False)
     if installed_by_links(libraries()):
         yield from _both_names(_installer_caches(), _CACHE)
 

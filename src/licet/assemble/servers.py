@@ -6,7 +6,7 @@ inside them, only `needs` and rules on arguments tell one tool of the server fro
 
 import os
 from base64 import b64decode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.backends.packages import Installed, LaunchError, PackageError, install, installed, launch_of
+from licet.backends.packages import Installed, Launch, LaunchError, PackageError, install, installed, launch_of
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.decision.reach import Reach
@@ -58,15 +58,32 @@ def packages_directory() -> Path:
 
 def expanded_command(server: Server, workdir: str, home: str) -> tuple[str, ...]:
     """The command with `${workdir}` and a leading `~/` replaced by real directories."""
-    words = (word.replace("${workdir}", workdir) for word in server.command)
-    return tuple(home + word[1:] if home and word.startswith("~/") else word for word in words)
+    return _expanded(server.command, workdir, home)
+
+
+def expanded_code(server: Server, workdir: str, home: str) -> tuple[str, ...]:
+    """The directories of `code`, with real directories."""
+    return _expanded(server.code, workdir, home)
+
+
+def _expanded(words: Iterable[str], workdir: str, home: str) -> tuple[str, ...]:
+    there = (word.replace("${workdir}", workdir) for word in words)
+    return tuple(home + word[1:] if home and word.startswith("~/") else word for word in there)
+
+
+def server_launch(server: Server, workdir: str, home: str) -> Launch:
+    """What a server's command asks for, with its `code`. Raises `LaunchError`."""
+    launch = launch_of(expanded_command(server, workdir, home))
+    if server.code and launch.kind != "file":
+        raise LaunchError("`code` is for a command that starts a file: a package is pinned as a whole")
+    return replace(launch, code=expanded_code(server, workdir, home))
 
 
 def locked_program(server: Server, resolved: Resolved, workdir: str, home: str) -> Installed:
     """How to start what the lock pins. A package that this machine does not have yet is installed."""
     store = packages_directory()
     try:
-        launch = launch_of(expanded_command(server, workdir, home))
+        launch = server_launch(server, workdir, home)
         if launch.kind == "docker" and server.kind == "native":
             return Installed(expanded_command(server, workdir, home), ())
         found = installed(resolved, store, launch=launch, directory=Path(workdir))

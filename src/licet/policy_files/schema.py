@@ -196,6 +196,7 @@ _ALL = OneOf((EVERY,))
 SERVER = Record(
     {
         "command": Field(ListOf(TextShape(expected="a command word"), least=1), description="the program to start"),
+        "code": _several(PATH, "directories of its own files: on its import path, in the lock, and closed as a whole"),
         "url": Field(
             TextShape(expected="an address such as `https://mcp.example.com/mcp`", parse=server_url),
             description="a server on another machine, instead of a command",

@@ -14,7 +14,7 @@ from licet.policy_files.argument_rules import argument_problems
 from licet.policy_files.fields import Fields, Lists, Value, key_origin, plain, record
 
 LONGEST_NAME = 128  # characters of `SERVER.TOOL`
-_PROCESS_KEYS = ("grants", "env", "secrets", "limits", "sandbox")  # about the process of a server
+_PROCESS_KEYS = ("code", "grants", "env", "secrets", "limits", "sandbox")  # about the process of a server
 
 
 def server_places(shared: Fields) -> Iterator[tuple[str, Origin]]:

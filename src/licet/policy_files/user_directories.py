@@ -5,6 +5,8 @@ from pathlib import Path
 
 from licet.errors import LicetError
 
+_BELOW_HOME = {"XDG_STATE_HOME": ".local/state", "XDG_DATA_HOME": ".local/share", "XDG_CACHE_HOME": ".cache"}
+
 
 class NoHome(LicetError):
     """This user has no directory to keep state in."""
@@ -24,21 +26,30 @@ def home_directory() -> str:
 
 def state_root() -> str:
     """The directory for state, of all workspaces; empty if this user has no home directory."""
-    return _user_directory("XDG_STATE_HOME", ".local", "state")
+    return _user_directory("XDG_STATE_HOME")
 
 
 def data_root() -> str:
     """The directory for files that licet installs or builds; empty if this user has no home directory."""
-    return _user_directory("XDG_DATA_HOME", ".local", "share")
+    return _user_directory("XDG_DATA_HOME")
 
 
 def cache_root() -> str:
     """The directory for what can be made again; empty if this user has no home directory."""
-    return _user_directory("XDG_CACHE_HOME", ".cache")
+    return _user_directory("XDG_CACHE_HOME")
 
 
-def _user_directory(variable: str, *below_home: str) -> str:
-    stated, home = os.environ.get(variable, ""), home_directory()
-    if stated.startswith("/"):
-        return os.path.join(stated, "licet")
-    return os.path.join(home, *below_home, "licet") if home else ""
+def own_directories() -> tuple[str, ...]:
+    """Every directory of licet in the home of this user: those that variables name, and those without variables."""
+    every = (place for variable in _BELOW_HOME for place in (_user_directory(variable), _usual_directory(variable)))
+    return tuple(dict.fromkeys(filter(None, every)))
+
+
+def _user_directory(variable: str) -> str:
+    stated = os.environ.get(variable, "")
+    return os.path.join(stated, "licet") if stated.startswith("/") else _usual_directory(variable)
+
+
+def _usual_directory(variable: str) -> str:
+    home = home_directory()
+    return os.path.join(home, _BELOW_HOME[variable], "licet") if home else ""

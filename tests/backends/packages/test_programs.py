@@ -61,7 +61,7 @@ def test_a_script_is_pinned_by_its_hash(tmp_path: Path) -> None:
     command = [sys.executable, "-u", "server.py", "--port", "1"]
     resolved, how = resolved_in(tmp_path, command)
     assert resolved == Resolved("file", program="server.py", digest=file_digest(script))
-    assert how.argv == (sys.executable, "-u", str(script))
+    assert how.argv == (sys.executable, "-P", "-u", str(script))
     assert output(how) == "hello"
     script.write_text(HELLO.replace("hello", "evil"))
     with pytest.raises(PackageError, match=r"and the lock says the file `server\.py` with sha256:"):
@@ -128,7 +128,7 @@ def test_a_console_script_is_pinned_by_its_distribution(tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", f"{root / 'bin'}:{os.environ['PATH']}")
     resolved, how = resolved_in(tmp_path, ["demo-server", "-x"])
     assert resolved == Resolved("distribution", "demo", "1.0", "demo-server")
-    assert how.argv == (str(root / "bin" / "python"), str(root / "bin" / "demo-server"))
+    assert how.argv == (str(root / "bin" / "python"), "-P", str(root / "bin" / "demo-server"))
     assert output(how) == "hello"
     assert str(root) in how.readable
     (tmp_path / "venv").rename(tmp_path / "old")

@@ -29,6 +29,7 @@ class Launch(Struct, frozen=True):
 
     `interpreter` has the words before a script (`python -u server.py`), before a module (`python -m server`), or before
     the image of `docker run`; `program` is then the script or the module. `version` is as written, empty if it is not.
+    `code` are the directories of `servers.NAME.code`; no word of a command names them.
     """
 
     kind: Literal["npm", "pypi", "file", "docker"]
@@ -38,6 +39,7 @@ class Launch(Struct, frozen=True):
     arguments: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     interpreter: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
 
 
 def launch_of(command: Sequence[str]) -> Launch:

@@ -2,7 +2,8 @@
 
 A console script or a module of a Python environment is pinned by its distribution and version, as that distribution's
 RECORD lists it. Any other file is pinned by its hash; of `python server.py` and `node index.js` that is the script. The
-interpreter is the machine's and is not pinned, and neither are the other files that a script loads.
+interpreter is the machine's and is not pinned. The other files of a server are pinned if `servers.NAME.code` names
+their directory (`code_files.py`); a Python script imports nothing else from beside it (`python_start.py`).
 
 Only files are read: neither the program nor the interpreter of its environment is started. The one exception is a
 version manager on PATH, which is asked where its interpreter is.
@@ -20,6 +21,7 @@ from packaging.utils import canonicalize_name
 
 from licet.backends.packages.clients import find_on_path, is_native, native_program
 from licet.backends.packages.launchers import Launch, LaunchError
+from licet.backends.packages.python_start import environment_of, python_argv
 from licet.backends.packages.store import Installed, PackageError, Resolved, file_digest
 from licet.core.algebra.scope import visible
 
@@ -69,16 +71,21 @@ def _described(resolved: Resolved) -> str:
 def _module(launch: Launch, directory: Path) -> FoundProgram:
     python = _interpreter(launch.interpreter[0], directory)
     inner = launch.program.replace(".", "/")
+    argv = python_argv(python, launch.interpreter[1:], launch.program, launch.code)
+    for place in launch.code:
+        for path in (os.path.join(place, relative) for relative in (f"{inner}/__main__.py", f"{inner}.py")):
+            if os.path.isfile(path):
+                resolved = Resolved("file", program=launch.program, digest=_digest(path))
+                return FoundProgram(resolved, Installed(argv, (*launch.code, *runtime_of(python))))
     for library in _libraries(python):
         for relative in (f"{inner}/__main__.py", f"{inner}.py"):
             if owner := _owner(os.path.join(library, relative), [library]):
                 name, version = owner
                 resolved = Resolved("distribution", name, version, launch.program)
-                argv = (python, *launch.interpreter[1:], launch.program)
-                return FoundProgram(resolved, Installed(argv, runtime_of(python)))
+                return FoundProgram(resolved, Installed(argv, (*launch.code, *runtime_of(python))))
     raise LaunchError(
         f"no distribution that is installed for `{visible(launch.interpreter[0])}` lists a module "
-        f"`{visible(launch.program)}` that can be started: install it, or name its script"
+        f"`{visible(launch.program)}` that can be started: install it, or name its directory in `code` of the server"
     )
 
 
@@ -86,8 +93,15 @@ def _script(launch: Launch, directory: Path) -> FoundProgram:
     script = _regular(Path(os.path.realpath(directory / launch.program)), launch.program)
     starter = _interpreter(launch.interpreter[0], directory)
     resolved = Resolved("file", program=os.path.basename(launch.program), digest=_digest(script))
-    argv = (starter, *launch.interpreter[1:], script)
-    return FoundProgram(resolved, Installed(argv, (script, *_around(script), *runtime_of(starter))))
+    argv = _argv(starter, launch.interpreter[1:], script, launch.code)
+    readable = (script, *launch.code, *_around(script), *runtime_of(starter))
+    return FoundProgram(resolved, Installed(argv, readable))
+
+
+def _argv(starter: str, flags: Sequence[str], script: str, code: Sequence[str]) -> tuple[str, ...]:
+    if _PYTHON.fullmatch(os.path.basename(starter)):
+        return python_argv(starter, flags, script, code)
+    return starter, *flags, script
 
 
 def _program(launch: Launch, directory: Path) -> FoundProgram:
@@ -100,9 +114,9 @@ def _program(launch: Launch, directory: Path) -> FoundProgram:
     path = _regular(Path(os.path.realpath(found)), name)
     starter, flags = _shebang(path)
     argv: tuple[str, ...] = (path,)
-    readable: tuple[str, ...] = (path, *_around(path))
+    readable: tuple[str, ...] = (path, *launch.code, *_around(path))
     if starter is not None:
-        argv = (starter, *flags, path)
+        argv = _argv(starter, flags, path, launch.code)
         readable += runtime_of(starter)
         if _PYTHON.fullmatch(os.path.basename(starter)) and (owner := _owner(path, list(_libraries(starter)))):
             resolved = Resolved("distribution", *owner, program=os.path.basename(path))
@@ -187,9 +201,7 @@ def _around(path: str) -> Iterator[str]:
 
 def _prefixes(python: str) -> tuple[str, str]:
     """The directory of the virtual environment of an interpreter, empty if it has none, and that of Python itself."""
-    own = os.path.dirname(os.path.dirname(python))
-    base = os.path.dirname(os.path.dirname(os.path.realpath(python)))
-    return (own if os.path.isfile(os.path.join(own, "pyvenv.cfg")) else ""), base
+    return environment_of(python), os.path.dirname(os.path.dirname(os.path.realpath(python)))
 
 
 def _libraries(python: str) -> Iterator[str]:

@@ -183,7 +183,7 @@ def _spec(spec: ToolSpec) -> dict[str, Any]:
 # Values of a server that mean the same as a key that is left out.
 _SAYS_NOTHING: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("headers", "limits", "client"), ({},)),
-    **dict.fromkeys(("resources", "prompts"), ([],)),
+    **dict.fromkeys(("resources", "prompts", "code"), ([],)),
     "sandbox": ("isolated",),
 }
 

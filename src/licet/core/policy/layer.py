@@ -41,6 +41,7 @@ class Rule(Struct, frozen=True):
 # Why licet itself denies writing to a path. Refusals show these sentences to users.
 POLICY = "policy files are never writable"
 CODE = "the code of a tool is never writable"
+SERVER_CODE = "what a server is started from is never writable"
 SECOND_CODE = f"{CODE}, and nothing takes its place"  # for paths that Python would import instead of the code
 
 

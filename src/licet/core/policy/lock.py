@@ -1,9 +1,9 @@
 """`licet.lock` as values: what was reviewed, so that anything else is refused.
 
 It has the digest of each manifest, the digest and source hashes of each tool, the version and hash of each installed
-distribution that tools come from, and for each MCP server its command, what the command resolved to, and every
-definition that the server offers. It has no fact of one machine: paths below the
-working directory and the home directory are written `${workdir}` and `~`.
+distribution that tools come from, and for each MCP server its command, what the command resolved to, the hash of each
+file in its `code`, and every definition that the server offers. It has no fact of one machine: paths below the working
+directory and the home directory are written `${workdir}` and `~`.
 
 Clients are shown the locked definitions, never the live ones. A description or title that a server changes by itself is
 *volatile*: it is not compared. Names, schemas and annotations are always compared.
@@ -56,6 +56,7 @@ class LockedServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What one server was when it was locked."""
 
     command: tuple[str, ...] = ()
+    code: Mapping[str, Mapping[str, Digest]] = {}  # directory as `servers.NAME.code` has it -> file in it -> hash
     url: str = ""
     resolved: Resolved | None = None
     version: str = ""  # of the protocol, as `2025-11-25`

@@ -88,6 +88,9 @@ def _server_changes(name: str, old: LockedServer, new: LockedServer) -> Iterator
         yield f"~ server {name}: its instructions for models"
         yield from _value_changes("instructions", old.instructions, new.instructions)
     yield from _resolved_changes(name, old.resolved, new.resolved)
+    for place, files, files_now in _pairs(old.code, new.code):
+        yield f"~ server {name}: its code in {place}"
+        yield from _hash_changes(files or {}, files_now or {})
     for kind in KINDS:
         before, after = old.listed(kind), new.listed(kind)
         for one in sorted(before.keys() | after.keys()):
@@ -113,15 +116,19 @@ def _resolved_changes(name: str, old: Resolved | None, new: Resolved | None) -> 
         return
     yield f"~ server {name}: starts: {_resolved(old)} -> {_resolved(new)}"
     for platform, was, now in _pairs(old.integrity if old else {}, new.integrity if new else {}):
-        before, after = was or {}, now or {}
-        for sign, found in (
-            ("+", sorted(after.keys() - before.keys())),
-            ("-", sorted(before.keys() - after.keys())),
-            ("~", sorted(one for one in before.keys() & after.keys() if before[one] != after[one])),
-        ):
-            if found:
-                more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-                yield f"    {sign} {platform}: {', '.join(found[:_MOST_NAMED])}{more}"
+        yield from _hash_changes(was or {}, now or {}, f"{platform}: ")
+
+
+def _hash_changes(before: Mapping[str, str], after: Mapping[str, str], title: str = "") -> Iterator[str]:
+    """The names whose hash is new, gone or another one, in one line each."""
+    for sign, found in (
+        ("+", sorted(after.keys() - before.keys())),
+        ("-", sorted(before.keys() - after.keys())),
+        ("~", sorted(one for one in before.keys() & after.keys() if before[one] != after[one])),
+    ):
+        if found:
+            more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+            yield f"    {sign} {title}{', '.join(found[:_MOST_NAMED])}{more}"
 
 
 def _resolved(one: Resolved | None) -> str:

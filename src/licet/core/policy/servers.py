@@ -73,6 +73,7 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str
     command: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()  # directories of its own files, which are in the lock and on its import path
     url: str = ""
     headers: Mapping[str, str] = {}  # name of the header -> secret reference
     grants: tuple[str, ...] = ()

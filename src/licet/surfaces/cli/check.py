@@ -63,8 +63,8 @@ def command(
     and often how to fix it. Tools are read from source and never imported. A tool that declares more than its agent
     is allowed is a problem too, and so is an error that `licet lint` finds in its source; one about a declared use
     that fails at the level of the tool is a warning here, since the policy is right. With --locked, so is a
-    difference from the licet.lock next to the file: of a manifest, a tool, its source or the command of a server.
-    No server is started.
+    difference from the licet.lock next to the file: of a manifest, a tool, its source, or the command or code of a
+    server. No server is started.
 
     \b
     Exit codes:
@@ -108,7 +108,7 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         from licet.assemble.locking import lock_problems  # loads what starts servers
 
         found = [problem for problem in found if os.path.basename(problem.origin.file) != LOCK_FILE]
-        found += lock_problems(file)
+        found += lock_problems(file, Places.here(setting.workdir))
     if policy.manifest is not None:
         places = Places.here(setting.workdir)
         closed = closed_to_grants(policy.manifest, places.workdir)
@@ -124,6 +124,10 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         found += server_delete_problems(policy.manifest)
         found += session_budget_problems(policy.manifest)
         found += server_grant_problems(policy.manifest, places.workdir, places.home)
+        if policy.manifest.servers:
+            from licet.assemble.server_code import conflict_problems  # loads what reads commands
+
+            found += conflict_problems(policy.manifest, places.workdir, places.home)
         if policy.manifest.sources:
             from licet.surfaces.lint.of_policy import source_problems  # not needed by policies without such tools
 

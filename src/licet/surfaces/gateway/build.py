@@ -1,5 +1,6 @@
 """Builds what `licet gateway` runs: the gate, the servers behind it, and the backend of one connection."""
 
+import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from licet.assemble.gateway import AsksServers, server_tools
 from licet.assemble.locking import machine_places
 from licet.assemble.observed_policy import observed_policy
 from licet.assemble.review import Places
+from licet.assemble.server_code import check_code
 from licet.assemble.servers import (
     ServerError,
     ServerPlan,
@@ -227,6 +229,7 @@ def _links(
         locked = manifest.lock.servers.get(server.name) if manifest.lock is not None else None
         if locked is None or locked.resolved is None:
             raise ServerError(f"the server `{server.name}` is not in licet.lock: run `licet lock`")
+        await asyncio.to_thread(check_code, server, locked.code, places.workdir, places.home)
         program = locked_program(server, locked.resolved, places.workdir, places.home)
         command = expanded_command(server, places.workdir, places.home)
         placed = await placed_secrets(server, reach, ports)

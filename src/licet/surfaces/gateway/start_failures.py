@@ -7,8 +7,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from licet.backends.packages import LaunchError, launch_of
 from licet.core.algebra.capability import Capability
-from licet.core.algebra.scope import Malformed
+from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.servers import Server
 
@@ -34,6 +35,34 @@ _VARIABLE = re.compile(
 _OLD_SDK = re.compile(
     r"'(?:Server|FastMCP)' object has no attribute|No module named 'mcp[.']|cannot import name .* from 'mcp[.']"
 )
+
+
+_NO_MODULE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '(\w+)")
+
+
+def missing_code(lines: Iterable[str], server: Server, command: Sequence[str], workdir: str) -> Iterator[str]:
+    """The entry of `code` that is missing, if a Python script imports a module that lies beside it.
+
+    What the server wrote only says where to look: the advice has names of files that are there, and of the policy.
+    """
+    try:
+        launch = launch_of(command)
+    except LaunchError:
+        return
+    is_module = launch.interpreter[-1:] == ("-m",)
+    beside = workdir if is_module else os.path.dirname(os.path.abspath(os.path.join(workdir, launch.program)))
+    for name in dict.fromkeys(found[1] for line in lines if (found := _NO_MODULE.search(line))):
+        if not any(os.path.exists(os.path.join(beside, f"{name}{ending}")) for ending in (".py", "", ".so")):
+            continue
+        if beside == workdir:
+            first = "a server imports nothing from the working directory: move its files into a directory of their own,"
+            yield f'{first} and name that one under `servers.{server.name}`: code: ["${{workdir}}/server"]'
+        else:
+            inside = f"{beside}/".startswith(f"{workdir}/")
+            place = f"${{workdir}}{beside[len(workdir) :]}" if inside else beside
+            first = f"`{name}` lies beside the script, and a server imports its own files only from `code`:"
+            yield f'{first} add to `servers.{server.name}`: code: ["{visible(place)}"]'
+        return
 
 
 def likely_causes(

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.locking import ceiling_of_grants
+from licet.assemble.server_code import code_now
 from licet.assemble.servers import (
     PlacedSecrets,
     ServerError,
@@ -23,6 +24,7 @@ from licet.assemble.servers import (
     locked_program,
     packages_directory,
     placed_secrets,
+    server_launch,
     started,
 )
 from licet.backends.packages import (
@@ -31,7 +33,6 @@ from licet.backends.packages import (
     Resolved,
     image_warning,
     install_missing,
-    launch_of,
     resolve,
 )
 from licet.core.decision.reach import Reach
@@ -57,7 +58,7 @@ from licet.surfaces.gateway.jsonrpc import METHOD_NOT_FOUND, Id, Notification, R
 from licet.surfaces.gateway.link import Flood, Gone, Link, PipeLink
 from licet.surfaces.gateway.listing import BadListing, Definitions, as_locked, definitions
 from licet.surfaces.gateway.remote import remote_link
-from licet.surfaces.gateway.start_failures import likely_causes
+from licet.surfaces.gateway.start_failures import likely_causes, missing_code
 from licet.surfaces.gateway.upstream import AskRefused, Opened, TimedOut, Upstream, UpstreamError
 
 TIMES = 3
@@ -123,6 +124,7 @@ async def take(
     """
     resolved = _resolved(server, setup, before, newest=newest) if server.kind != "remote" else None
     try:
+        code = code_now(server, setup.workdir, setup.home)
         ceiling = ceiling_of_grants(
             server,
             origin,
@@ -140,7 +142,8 @@ async def take(
     for start in _STARTS[:times]:
         setup.progress(f"{server.name}: {start} {'connection' if server.url else 'start'}")
         takes.append(await _start(ask, takes[0].opened.era if takes else ""))
-    return agreed(server, resolved, takes, setup.places, before or LockedServer(), accepted)
+    taken = agreed(server, resolved, takes, setup.places, before or LockedServer(), accepted)
+    return replace(taken, code=code)
 
 
 def _resolved(server: Server, setup: Setup, before: LockedServer | None, *, newest: bool) -> Resolved:
@@ -151,7 +154,7 @@ def _resolved(server: Server, setup: Setup, before: LockedServer | None, *, newe
         setup.progress(f"{server.name}: {text}")
 
     try:
-        launch = launch_of(expanded_command(server, setup.workdir, setup.home))
+        launch = server_launch(server, setup.workdir, setup.home)
         if launch.kind == "docker" and server.kind == "native":
             if warning := image_warning(launch):
                 progress(warning)
@@ -179,7 +182,7 @@ async def _local(server: Server, reach: Reach, resolved: Resolved, setup: Setup)
     program = locked_program(server, resolved, setup.workdir, setup.home)
     secrets = await placed_secrets(server, reach, setup.ports)
     plan = ServerPlan(server, reach, program, expanded_command(server, setup.workdir, setup.home))
-    return Asking(lambda era, log: _ask(plan, secrets, setup, era, log), lambda log: _further(log, plan))
+    return Asking(lambda era, log: _ask(plan, secrets, setup, era, log), lambda log: _further(log, plan, setup.workdir))
 
 
 def _remote(server: Server, reach: Reach, setup: Setup) -> Asking:
@@ -214,8 +217,9 @@ def _why(wrong: Exception) -> str:
     return str(wrong)
 
 
-def _further(log: Sequence[str], plan: ServerPlan) -> Iterator[str]:
+def _further(log: Sequence[str], plan: ServerPlan, workdir: str) -> Iterator[str]:
     yield from (f"it wrote: {line}" for line in log)
+    yield from missing_code(log, plan.server, plan.command, workdir)
     yield from likely_causes(log, plan.server, plan.reach.grant, plan.command[1:])
 
 

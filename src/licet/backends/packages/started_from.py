@@ -1,0 +1,198 @@
+"""Everything that decides what a server's command starts: whoever can write it decides what the server does.
+
+These are the files of the command itself, the virtual environment and the libraries of its interpreter, and every place
+where Python or Node would find a module, also one that is not there yet. Only files are read, nothing is started; the
+one exception is a version manager on PATH, which is asked where its interpreter is.
+
+Not found are places that a program chooses while it runs: a script that changes its own path, a name of a module that
+is computed, or the files that a shell script starts. `servers.NAME.code` closes those.
+"""
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from glob import escape, glob
+from importlib.machinery import EXTENSION_SUFFIXES
+
+from msgspec import Struct
+
+from licet.backends.packages.clients import find_on_path, is_native, native_program
+from licet.backends.packages.launchers import Launch, LaunchError
+from licet.backends.packages.node_modules import node_places, searched_above
+from licet.backends.packages.programs import interpreter_of
+from licet.backends.packages.python_start import environment_of, settings_of
+from licet.backends.packages.store import PackageError
+from licet.regular_files import read_regular
+
+__all__ = ["StartedFrom", "started_from"]
+
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*t?")
+_NODE = re.compile(r"node(js)?")
+# Variables that name places from which the loader, an interpreter or a shell takes code.
+_VARIABLES = re.compile(
+    r"PYTHON(PATH|HOME|USERBASE|PYCACHEPREFIX)|NODE_(PATH|OPTIONS)|LD_(PRELOAD|AUDIT|LIBRARY_PATH)|"
+    r"PERL5?(LIB|OPT)|RUBY(LIB|OPT)|GEM_(HOME|PATH)|BASH_ENV|ZDOTDIR"
+)
+# What else an interpreter loads by itself, in the home directory of the user.
+_AT_HOME = {"ruby": (".gem", ".local/share/gem"), "zsh": (".zshenv", ".zshenv.zwc")}
+_MOST_BYTES = 1 << 20  # of a `.pth` file, and of the module that an editable installation adds
+
+
+class StartedFrom(Struct, frozen=True):
+    """The paths of one server: its own, and the prefixes of interpreters, which other programs use too."""
+
+    own: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()  # those of `own` that have installed distributions
+
+
+def started_from(launch: Launch, directory: str, home: str, environ: Mapping[str, str], store: str = "") -> StartedFrom:
+    """What a server is started from.
+
+    Paths in its command are relative to `directory`. `environ` are the variables that it gets, and `store` is the
+    package store. The paths need not exist.
+    """
+    own, starter, script = _command(launch, directory, store)
+    own += launch.code
+    own += _named_by(environ, directory)
+    prefixes: list[str] = []
+    sites: list[str] = []
+    name = os.path.basename(starter)
+    if _PYTHON.fullmatch(name):
+        user = "" if {"-I", "-s"} & {*launch.interpreter} else _user_base(home, environ)
+        environment, prefixes, sites = _python(starter, directory, user)
+        own += (*environment, *sites)
+        own += (place for site in sites for place in _added_by_pth(site))
+    elif _NODE.fullmatch(name) and script:
+        own += node_places(script, home) if launch.kind == "file" else searched_above(script)
+        own.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(starter))), "lib", "node"))
+    own += (os.path.join(home, place) for place in _AT_HOME.get(name, ()) if home)
+    return StartedFrom(tuple(dict.fromkeys(own)), tuple(dict.fromkeys(prefixes)), tuple(sites))
+
+
+def _command(launch: Launch, directory: str, store: str) -> tuple[list[str], str, str]:
+    """The files that a command names, its interpreter, and its script; empty if it has none."""
+    if launch.kind == "npm":
+        own, node = _found("node", directory)
+        return own, node, os.path.join(store, "npm", launch.package, "index.js")
+    if launch.kind == "pypi":  # licet's own interpreter starts it, with `-I`, from the package store
+        return [], "", ""
+    if launch.interpreter or launch.kind == "docker":
+        own, starter = _found(launch.interpreter[0] if launch.interpreter else launch.program, directory)
+        is_script = launch.kind == "file" and launch.interpreter[-1] != "-m"
+        script = os.path.join(directory, launch.program) if is_script else ""
+        return [*own, *filter(None, (script,))], starter, script
+    own, script = _found(launch.program, directory)
+    with suppress(PackageError, LaunchError):
+        starter = interpreter_of(os.path.realpath(script))[0] or ""
+        return [*own, *filter(None, (starter,))], starter, script
+    return own, "", script
+
+
+def _found(word: str, directory: str) -> tuple[list[str], str]:
+    """Every path at which a word of a command is searched, and the program that it means now."""
+    if "/" in word:
+        path = os.path.abspath(os.path.join(directory, word))
+        return [path], path
+    searched = []
+    for folder in filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)):
+        searched.append(os.path.join(folder, word))
+        if os.access(searched[-1], os.X_OK) and os.path.isfile(searched[-1]):
+            break
+    known = _PYTHON.fullmatch(word) or _NODE.fullmatch(word)
+    program = _native_interpreter(word, searched[-1]) if known and searched else find_on_path(word)
+    return [*searched, *filter(None, (program,))], program or ""
+
+
+@lru_cache(64)
+def _native_interpreter(word: str, first: str) -> str | None:
+    """The interpreter of a name on PATH; asking a version manager takes long, so it is asked once."""
+    return first if is_native(first) else native_program(word)
+
+
+def _named_by(environ: Mapping[str, str], directory: str) -> Iterator[str]:
+    """The places that variables of a server name; `NODE_OPTIONS` has them among other words."""
+    for name, value in environ.items():
+        if not _VARIABLES.fullmatch(name) or not value:
+            continue
+        words = re.split(r"[:;]", value) if name.endswith(("PATH", "LIB")) else re.split(r"[:;=\s]", value)
+        for word in words:
+            # An empty word is the current directory; a word of options that is no path cannot be told from one.
+            if os.path.isabs(word) or name.endswith(("PATH", "LIB")):
+                yield os.path.normpath(os.path.join(directory, word))
+
+
+# Python ---------------------------------------------------------------------------------------------------------------
+
+
+def _python(python: str, directory: str, user: str) -> tuple[list[str], list[str], list[str]]:
+    """The environment of an interpreter, the prefixes of Python itself, and the directories of its distributions."""
+    above = os.path.dirname(os.path.dirname(python))
+    own = [python, f"{python}._pth", os.path.join(os.path.dirname(python), "pyvenv.cfg")]
+    own.append(os.path.join(above, "pyvenv.cfg"))
+    environment = environment_of(python)
+    if not os.path.exists(python) and not f"{directory}/".startswith(f"{above}/"):
+        environment = above  # it may be made later
+    settings = settings_of(environment) if environment else {}
+    base = [os.path.dirname(os.path.dirname(os.path.realpath(python)))]
+    base += [os.path.dirname(settings["home"])] if os.path.isabs(settings.get("home", "")) else []
+    sites: list[str] = []
+    if environment:
+        own.append(environment)
+        sites += _sites(environment)
+        base = [prefix for prefix in base if prefix != os.path.realpath(environment)]
+    if not environment or settings.get("include-system-site-packages", "").lower() == "true":
+        sites += [site for prefix in base for site in _sites(prefix)]
+        sites += _sites("/usr/local") if "/usr" in base else ()
+        sites += [f"{user}/lib/{name}/site-packages" for prefix in base for name in _versions(prefix)] if user else ()
+    return own, base, sites
+
+
+def _user_base(home: str, environ: Mapping[str, str]) -> str:
+    return environ.get("PYTHONUSERBASE") or (os.path.join(home, ".local") if home else "")
+
+
+def _sites(prefix: str) -> list[str]:
+    """The directories below a prefix in which distributions are installed."""
+    there = (glob(f"{escape(prefix)}/lib*/py*3*/{kind}-packages") for kind in ("site", "dist"))
+    return sorted(path for paths in there for path in paths)
+
+
+def _versions(prefix: str) -> list[str]:
+    return sorted({os.path.basename(path) for path in glob(f"{escape(prefix)}/lib*/py*3.*")})
+
+
+def _added_by_pth(site: str) -> Iterator[str]:
+    """The directories that `.pth` files put on the import path, and the packages that are installed as editable."""
+    for file in sorted(glob(f"{escape(site)}/*.pth")):
+        for line in _lines(file):
+            if line.startswith(("import ", "import\t")):
+                for name in re.findall(r"\b__editable__\w+_finder\b", line):
+                    yield from _editable(os.path.join(site, f"{name}.py"))
+            elif line and not line.startswith("#"):
+                yield os.path.normpath(os.path.join(site, line))
+
+
+def _lines(file: str) -> list[str]:
+    with suppress(OSError):
+        return [line.strip() for line in read_regular(file, _MOST_BYTES).decode("utf-8", "replace").splitlines()]
+    return []
+
+
+def _editable(finder: str) -> Iterator[str]:
+    """The packages and modules that the finder of an editable installation leads to."""
+    with suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        for node in ast.parse(read_regular(finder, _MOST_BYTES)).body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+            if any(isinstance(one, ast.Name) and one.id in ("MAPPING", "NAMESPACES") for one in targets):
+                assert isinstance(node, ast.Assign | ast.AnnAssign)  # noqa: S101 - only these have targets
+                for value in ast.literal_eval(node.value or "{}").values():
+                    for path in (value,) if isinstance(value, str) else value:
+                        yield path
+                        yield from (
+                            () if os.path.isdir(path) else (f"{path}{end}" for end in (".py", *EXTENSION_SUFFIXES))
+                        )
