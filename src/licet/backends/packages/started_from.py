@@ -4,8 +4,8 @@ These are the files of the command itself, the virtual environment and the libra
 where Python or Node would find a module, also one that is not there yet. Only files are read, nothing is started; the
 one exception is a version manager on PATH, which is asked where its interpreter is.
 
-Not found are places that a program chooses while it runs: a script that changes its own path, a name of a module that
-is computed, or the files that a shell script starts. `servers.NAME.code` closes those.
+Not found are most places that a program chooses while it runs: a directory that a script puts on its path, unless it is
+its own, a name of a module that is computed, or the files that a shell script starts. `servers.NAME.code` closes those.
 """
 
 import ast
@@ -66,6 +66,7 @@ def started_from(launch: Launch, directory: str, home: str, environ: Mapping[str
         environment, prefixes, sites = _python(starter, directory, user)
         own += (*environment, *sites)
         own += (place for site in sites for place in _added_by_pth(site))
+        own += _added_by(script) if script else ()
     elif _NODE.fullmatch(name) and script:
         own += node_places(script, home) if launch.kind == "file" else searched_above(script)
         own.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(starter))), "lib", "node"))
@@ -174,6 +175,13 @@ def _added_by_pth(site: str) -> Iterator[str]:
                     yield from _editable(os.path.join(site, f"{name}.py"))
             elif line and not line.startswith("#"):
                 yield os.path.normpath(os.path.join(site, line))
+
+
+def _added_by(script: str) -> Iterator[str]:
+    """The directory of a script that probably puts it on the import path itself, as many do."""
+    text = "\n".join(_lines(script))
+    if "__file__" in text and re.search(r"\bsys\s*\.\s*path\b|\bfrom\s+sys\s+import\b|addsitedir", text):
+        yield os.path.dirname(os.path.realpath(script))
 
 
 def _lines(file: str) -> list[str]:

@@ -265,6 +265,7 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
         server = json.loads(text)
         used = any(tool.name.startswith(f"{name}.") for tool in surface.tools)
         about = _SERVER[kind_of(text)].format(server.get("url") or _held(server))
+        about += f"; its code is in {', '.join(server['code'])}" if "code" in server else ""
         yield f"server {name}", short(about if used else f"{about}; this agent has none of its tools")
     if surface.unadmitted:
         yield "left out", f"{', '.join(surface.unadmitted)}: declared, but not for this agent"

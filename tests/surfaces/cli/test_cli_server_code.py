@@ -1,0 +1,198 @@
+"""`servers.NAME.code`: what the lock has of it, what a start and `check` refuse, and how a person learns of it."""
+
+import asyncio
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from attacks.walled_programs import needs_walls
+from licet import Backends, Gate, load_manifest
+from licet.assemble.servers import ServerError
+from licet.backends.packages.store import file_digest
+from licet.core.policy.lock import read_lock
+from licet.errors import RegistrationRefused
+from licet.surfaces.cli.app import licet
+from licet.surfaces.gateway import taking
+from licet.surfaces.gateway.build import gateway_backend
+from surfaces.gateway.servers import SCRIPTED
+
+pytestmark = needs_walls
+MAIN = "import json, sys\nfrom own import Server\nServer({'tools': ['echo']}).run()\n"
+CODE = {"command": ["python3", "server/main.py"], "code": ["${workdir}/server"]}
+DESK = {"tools": {"desk.echo": {}}, "native": ["desk"], "budget": {"max_calls_per_day": 5}}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path.resolve() / "project"
+    (folder / "server").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(taking, "TIMES", 1)
+    shutil.copy(SCRIPTED, folder / "server" / "own.py")
+    (folder / "server" / "main.py").write_text(MAIN)
+    return folder
+
+
+def run(*words: str, code: int | None = 0) -> Result:
+    said = CliRunner().invoke(licet, words, catch_exceptions=False)
+    assert code is None or said.exit_code == code, said.output
+    return said
+
+
+def policy(server: dict[str, Any], **capabilities: Any) -> None:
+    about = {"tools": {"*": {"effect": "read_only"}}, **server}
+    content = {"agent": "a", "servers": {"desk": about}, "capabilities": {**DESK, **capabilities}}
+    Path("a.yaml").write_text(json.dumps(content, indent=1))
+
+
+def start(state: Path) -> str:
+    """Start the gateway and its server; empty, or why that fails."""
+
+    async def once() -> str:
+        backend = gateway_backend(load_manifest("a.yaml"), state, session="g-x", report=lambda _: None)
+        try:
+            async with backend.running["desk"]._links():
+                return ""
+        except ServerError as wrong:
+            return str(wrong)
+        finally:
+            await backend.close()
+
+    return asyncio.run(once())
+
+
+CHANGES = {
+    "a changed file": (lambda here: (here / "server" / "own.py").write_text("x = 1"), "`own.py` is different"),
+    "a new file": (lambda here: (here / "server" / "json.py").touch(), "`json.py` is new"),
+    "a new file below": (lambda here: (here / "server" / "a").mkdir() or (here / "server" / "a" / "b.py").touch(),
+                         "`a/b.py` is new"),
+    "a removed file": (lambda here: (here / "server" / "own.py").unlink(), "`own.py` is missing"),
+    "a link that leads out": (lambda here: os.symlink("/etc", here / "server" / "etc"), "leads out of the code"),
+    "a pipe": (lambda here: os.mkfifo(here / "server" / "pipe"), "it is no regular file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sandbox", ["isolated", "native"])
+def test_the_lock_has_each_file_and_the_server_starts(here: Path, store_path: Path, sandbox: str) -> None:
+    policy({**CODE, "sandbox": sandbox})
+    (here / "server" / "__pycache__").mkdir()
+    (here / "server" / "__pycache__" / "own.cpython-399.pyc").touch()
+    run("lock", "a.yaml")
+    locked = read_lock(Path("licet.lock").read_bytes()).servers["desk"]
+    digests = {name: file_digest(here / "server" / name) for name in ("main.py", "own.py")}
+    assert locked.code == {"${workdir}/server": digests}
+    assert str(here) not in Path("licet.lock").read_text()
+    run("check", "--locked", "a.yaml")
+    assert start(store_path) == ""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.sampled(3)
+def test_a_difference_is_refused_by_check_and_start(here: Path, store_path: Path, change: str) -> None:
+    policy(CODE)
+    run("lock", "a.yaml")
+    act, said = CHANGES[change]
+    act(here)
+    assert said in start(store_path)
+    text = run("check", "--locked", "a.yaml", code=1).output
+    assert "its code in ${workdir}/server" in text or said in text
+
+
+def test_a_changed_key_is_a_change_of_policy_and_lock(here: Path, store_path: Path) -> None:
+    policy(CODE)
+    run("lock", "a.yaml")
+    shown = run("surface", "a.yaml", "--json").output
+    assert json.loads(shown)["servers"]["desk"]["code"] == ["${workdir}/server"]
+    assert "${workdir}/server" in run("surface", "a.yaml").output
+    digest = load_manifest("a.yaml").digest
+    shutil.copy("a.yaml", here.parent / "before.yaml")
+    (here / "other").mkdir()
+    policy({**CODE, "code": ["${workdir}/server", "${workdir}/other"]})
+    assert load_manifest("a.yaml").digest != digest
+    assert "code of server `desk`" in run("diff", str(here.parent / "before.yaml"), "a.yaml", code=None).output
+    assert "its code in ${workdir}/other" in run("check", "--locked", "a.yaml", code=1).output
+
+
+HINTS = {
+    "in a directory": (["python3", "server/main.py"], 'add to `servers.desk`: code: ["${workdir}/server"]'),
+    "in the working directory": (["python3", "main.py"], 'under `servers.desk`: code: ["${workdir}/server"]'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", HINTS)
+def test_lock_names_the_key_when_an_import_beside_the_script_fails(here: Path, where: str) -> None:
+    for file in ("main.py", "own.py"):
+        shutil.copy(here / "server" / file, here / file)
+    command, hint = HINTS[where]
+    policy({"command": command})
+    assert hint in run("lock", "a.yaml", code=1).output
+
+
+def test_an_import_that_is_nowhere_is_not_a_matter_of_code(here: Path) -> None:
+    (here / "server" / "own.py").unlink()
+    policy({"command": ["python3", "server/main.py"]})
+    assert "code:" not in run("lock", "a.yaml", code=1).output
+
+
+REFUSED = {
+    "code that is the granted directory": (
+        {"command": ["python3", "server/main.py"], "code": ["${workdir}"]}, ["${workdir}"],
+        "move the server's files from HERE to a directory of their own, such as HERE/server",
+    ),
+    "a granted directory in the code": (CODE, ["${workdir}/server/data"], "move HERE/server/data out of HERE/server"),
+    "an environment that is granted": (
+        {"command": ["venv/bin/python", "server/main.py"]}, ["${workdir}/venv/lib"],
+        "move HERE/venv/lib out of HERE/venv",
+    ),
+    "a script that puts its directory on the path": (
+        {"command": ["python3", "server/reaching.py"]}, ["${workdir}/server"],
+        "move the server's files from HERE/server to a directory of their own",
+    ),
+    "`node_modules` that is granted": (
+        {"command": ["node", "server/main.js"]}, ["${workdir}/node_modules/.cache"],
+        "move HERE/node_modules/.cache out of HERE/node_modules",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_grant_that_would_be_taken_away_as_a_whole_is_refused(here: Path, store_path: Path, name: str) -> None:
+    server, granted, fix = REFUSED[name]
+    fix = fix.replace("HERE", str(here))
+    (here / "server" / "reaching.py").write_text("import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n")
+    reach = {"read": ["${workdir}"], "write": granted}
+    policy({**server, "sandbox": "native"}, fs_reach=reach, max_side_effect_class="write_limited")
+    assert fix in " ".join(run("check", "a.yaml", code=1).output.split())
+    with pytest.raises(RegistrationRefused) as refusal:
+        Gate(load_manifest("a.yaml"), [], Backends.local(store_path))
+    assert fix in str(refusal.value)
+    assert fix in run("run", "a.yaml", "--state", str(store_path), "--", "true", code=None).output
+
+
+FINE = {
+    "a script in the project's root": {"command": ["python3", "main.py"]},
+    "a directory of code in it": CODE,
+    "an environment in it": {"command": ["venv/bin/python", "server/main.py"]},
+}
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_a_grant_of_the_whole_project_stays(here: Path, store_path: Path, name: str) -> None:
+    reach = {"read": ["${workdir}"], "write": ["${workdir}"]}
+    policy({**FINE[name], "sandbox": "native"}, fs_reach=reach, max_side_effect_class="write_limited")
+    assert "whole of that grant" not in run("check", "a.yaml", code=None).output
+    Gate(load_manifest("a.yaml"), [], Backends.local(store_path), unchecked_imports=True)
+
+
+def test_code_is_for_a_command_that_starts_a_file(here: Path) -> None:
+    policy({"url": "https://mcp.example.com/mcp", "code": ["${workdir}/server"]})
+    assert "`code` on a server with a `url`" in run("check", "a.yaml", code=1).output
+    policy({"command": ["npx", "left"], "code": ["${workdir}/server"]})
+    assert "`code` is for a command that starts a file" in run("lock", "a.yaml", code=1).output
