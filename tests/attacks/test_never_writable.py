@@ -91,7 +91,7 @@ def test_libraries_are_not_written(tmp_path: Path, way: str, trusted: str, new_f
 
 
 @every_way
-@pytest.mark.parametrize("home", ["state", "data"])
+@pytest.mark.parametrize("home", ["state", "data", "cache"])
 @pytest.mark.sampled(3)
 def test_what_licet_keeps_for_this_user_is_neither_read_nor_written(
     tmp_path: Path, homes: Path, way: str, home: str

@@ -24,6 +24,7 @@ from licet.backends.packages.launchers import Launch, LaunchError
 from licet.backends.packages.python_start import environment_of, python_argv
 from licet.backends.packages.store import Installed, PackageError, Resolved, file_digest
 from licet.core.algebra.scope import visible
+from licet.regular_files import open_regular, read_most
 
 __all__ = ["FoundProgram", "find_program", "interpreter_of", "runtime_of", "same_program"]
 
@@ -155,8 +156,8 @@ def _is_known(name: str) -> bool:
 def interpreter_of(path: str) -> tuple[str | None, Sequence[str]]:
     """The interpreter that a script names in its first line, with flags; `None` for a file that is no script."""
     try:
-        with open(path, "rb") as file:
-            first = file.read(4096)
+        with open_regular(path) as fd:
+            first = read_most(fd, 4096)
     except OSError as wrong:
         raise PackageError(f"{path} cannot be read: {wrong.strerror}") from wrong
     match = _LINES.match(first) or _SHEBANG.match(first)
