@@ -118,12 +118,12 @@ def _servers(manifest: Manifest, workdir: str) -> Iterator[ProtectedPath]:
         return
     from licet.assemble.server_code import server_paths  # the code that reads commands is loaded only for servers
 
-    for _, found in server_paths(manifest, workdir, home_directory()):
-        yield from (ProtectedPath(path, SERVER_CODE) for path in found.own)
-        for prefix in found.prefixes:
-            yield from _both_names(_prefix(prefix, workdir), _INTERPRETER)
-        if installed_by_links(found.sites):
-            yield from _both_names(_installer_caches(), _CACHE)
+    every = [found for _, found in server_paths(manifest, workdir, home_directory())]
+    yield from (ProtectedPath(path, SERVER_CODE) for path in dict.fromkeys(path for one in every for path in one.own))
+    for prefix in {prefix for one in every for prefix in one.prefixes}:
+        yield from _both_names(_prefix(prefix, workdir), _INTERPRETER)
+    if installed_by_links({site for one in every for site in one.sites}):
+        yield from _both_names(_installer_caches(), _CACHE)
 
 
 def _made_in_code(manifest: Manifest) -> bool:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from licet.assemble.servers import ServerError, expanded_code, packages_directory, server_launch
 from licet.backends.packages import LaunchError, PackageError
 from licet.backends.packages.code_files import code_difference, code_digests
-from licet.backends.packages.started_from import StartedFrom, started_from
+from licet.backends.packages.started_from import Interpreters, StartedFrom, started_from
 from licet.core.algebra.scope import inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.request import Ground
@@ -60,14 +60,16 @@ def check_code(server: Server, locked: LockedCode, workdir: str, home: str) -> N
 
 def server_paths(manifest: Manifest, workdir: str, home: str) -> Iterator[tuple[Server, StartedFrom]]:
     """What each server is started from: those of this policy, and those of other agents in the same lock."""
+    links: dict[str, bool] = {}
+    known: Interpreters = {}
     for server in _servers(manifest):
         passed = {name: os.environ[name] for name in server.env if name in os.environ}
         try:
             launch = server_launch(server, workdir, home)
-            found = started_from(launch, workdir, home, passed, _store())
+            found = started_from(launch, workdir, home, passed, _store(), known)
         except LaunchError:  # it is never started by this command; its code may get another one
             found = StartedFrom(expanded_code(server, workdir, home))
-        every = (way for path in found.own for way in ways(path))
+        every = (way for path in found.own for way in ways(path, links))
         yield server, replace(found, own=tuple(dict.fromkeys(every)))
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +69,10 @@ def start(state: Path) -> str:
     return asyncio.run(once())
 
 
-CHANGES = {
+CHANGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a changed file": (lambda here: (here / "server" / "own.py").write_text("x = 1"), "`own.py` is different"),
     "a new file": (lambda here: (here / "server" / "json.py").touch(), "`json.py` is new"),
-    "a new file below": (lambda here: (here / "server" / "a").mkdir() or (here / "server" / "a" / "b.py").touch(),
-                         "`a/b.py` is new"),
+    "a new file below": (lambda here: shutil.copytree(here / "server", here / "server" / "a"), "`a/main.py` is new"),
     "a removed file": (lambda here: (here / "server" / "own.py").unlink(), "`own.py` is missing"),
     "a link that leads out": (lambda here: os.symlink("/etc", here / "server" / "etc"), "leads out of the code"),
     "a pipe": (lambda here: os.mkfifo(here / "server" / "pipe"), "it is no regular file"),

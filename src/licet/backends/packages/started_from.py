@@ -27,7 +27,7 @@ from licet.backends.packages.python_start import environment_of, settings_of
 from licet.backends.packages.store import PackageError
 from licet.regular_files import read_regular
 
-__all__ = ["StartedFrom", "started_from"]
+__all__ = ["Interpreters", "StartedFrom", "started_from"]
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*t?")
 _NODE = re.compile(r"node(js)?")
@@ -38,7 +38,8 @@ _VARIABLES = re.compile(
 )
 # What else an interpreter loads by itself, in the home directory of the user.
 _AT_HOME = {"ruby": (".gem", ".local/share/gem"), "zsh": (".zshenv", ".zshenv.zwc")}
-_MOST_BYTES = 1 << 20  # of a `.pth` file, and of the module that an editable installation adds
+_MOST_BYTES = 1 << 20  # of a script, and of the module that an editable installation adds
+_MOST_PTH = 1_000  # `.pth` files in a directory, and lines in one of them
 
 
 class StartedFrom(Struct, frozen=True):
@@ -49,7 +50,25 @@ class StartedFrom(Struct, frozen=True):
     sites: tuple[str, ...] = ()  # those of `own` that have installed distributions
 
 
-def started_from(launch: Launch, directory: str, home: str, environ: Mapping[str, str], store: str = "") -> StartedFrom:
+class _Python(Struct, frozen=True):
+    """An interpreter: its environment, the prefixes of Python itself, and the places where it finds distributions."""
+
+    own: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    sites: tuple[str, ...]
+
+
+Interpreters = dict[tuple[str, str, str], _Python]  # that were looked at: a policy may have many servers on one
+
+
+def started_from(
+    launch: Launch,
+    directory: str,
+    home: str,
+    environ: Mapping[str, str],
+    store: str = "",
+    known: Interpreters | None = None,
+) -> StartedFrom:
     """What a server is started from.
 
     Paths in its command are relative to `directory`. `environ` are the variables that it gets, and `store` is the
@@ -58,20 +77,19 @@ def started_from(launch: Launch, directory: str, home: str, environ: Mapping[str
     own, starter, script = _command(launch, directory, store)
     own += launch.code
     own += _named_by(environ, directory)
-    prefixes: list[str] = []
-    sites: list[str] = []
+    python = _Python((), (), ())
     name = os.path.basename(starter)
     if _PYTHON.fullmatch(name):
         user = "" if {"-I", "-s"} & {*launch.interpreter} else _user_base(home, environ)
-        environment, prefixes, sites = _python(starter, directory, user)
-        own += (*environment, *sites)
-        own += (place for site in sites for place in _added_by_pth(site))
+        known, key = known if known is not None else {}, (starter, directory, user)
+        python = known[key] = known.get(key) or _python(*key)
+        own += python.own
         own += _added_by(script) if script else ()
     elif _NODE.fullmatch(name) and script:
         own += node_places(script, home) if launch.kind == "file" else searched_above(script)
         own.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(starter))), "lib", "node"))
     own += (os.path.join(home, place) for place in _AT_HOME.get(name, ()) if home)
-    return StartedFrom(tuple(dict.fromkeys(own)), tuple(dict.fromkeys(prefixes)), tuple(sites))
+    return StartedFrom(tuple(dict.fromkeys(own)), python.prefixes, python.sites)
 
 
 def _command(launch: Launch, directory: str, store: str) -> tuple[list[str], str, str]:
@@ -129,8 +147,7 @@ def _named_by(environ: Mapping[str, str], directory: str) -> Iterator[str]:
 # Python ---------------------------------------------------------------------------------------------------------------
 
 
-def _python(python: str, directory: str, user: str) -> tuple[list[str], list[str], list[str]]:
-    """The environment of an interpreter, the prefixes of Python itself, and the directories of its distributions."""
+def _python(python: str, directory: str, user: str) -> _Python:
     above = os.path.dirname(os.path.dirname(python))
     own = [python, f"{python}._pth", os.path.join(os.path.dirname(python), "pyvenv.cfg")]
     own.append(os.path.join(above, "pyvenv.cfg"))
@@ -149,7 +166,8 @@ def _python(python: str, directory: str, user: str) -> tuple[list[str], list[str
         sites += [site for prefix in base for site in _sites(prefix)]
         sites += _sites("/usr/local") if "/usr" in base else ()
         sites += [f"{user}/lib/{name}/site-packages" for prefix in base for name in _versions(prefix)] if user else ()
-    return own, base, sites
+    own += (*sites, *(place for site in sites for place in _added_by_pth(site)))
+    return _Python(tuple(own), tuple(dict.fromkeys(base)), tuple(sites))
 
 
 def _user_base(home: str, environ: Mapping[str, str]) -> str:
@@ -168,8 +186,8 @@ def _versions(prefix: str) -> list[str]:
 
 def _added_by_pth(site: str) -> Iterator[str]:
     """The directories that `.pth` files put on the import path, and the packages that are installed as editable."""
-    for file in sorted(glob(f"{escape(site)}/*.pth")):
-        for line in _lines(file):
+    for file in sorted(glob(f"{escape(site)}/*.pth"))[:_MOST_PTH]:
+        for line in _lines(file)[:_MOST_PTH]:
             if line.startswith(("import ", "import\t")):
                 for name in re.findall(r"\b__editable__\w+_finder\b", line):
                     yield from _editable(os.path.join(site, f"{name}.py"))
