@@ -34,6 +34,7 @@ def place(tmp_path: Path) -> Path:
         "work/venv/pyvenv.cfg": "home = /opt/python/bin\ninclude-system-site-packages = false\n",
         "bin/demo": "#!/bin/sh\n",
         "bin/zsh": "\x7fELF",
+        "bin/docker": "\x7fELF",
     }
     write(here, **files)
     (here / "work" / "node_modules" / "@s").mkdir(parents=True)
@@ -66,7 +67,8 @@ CASES = {
     "a package of npm": ("npx left", ["home/store/node_modules", "home/node_modules", "/node_modules"]),
     "a shell that reads a file at home": ("zsh server.sh", ["work/server.sh", "home/.zshenv", "bin/zsh"]),
     "a program on PATH": ("demo", ["first/demo", "bin/demo"]),
-    "`docker`": ("docker run img", ["first/docker", "bin/docker"]),
+    "`docker`": ("docker run img", ["first/docker", "bin/docker", "home/.docker"]),
+    "a directory of compiled files": (f"{sys.executable} -X pycache_prefix=kept server.py", ["work/kept"]),
 }
 
 

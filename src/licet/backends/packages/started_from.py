@@ -36,8 +36,13 @@ _VARIABLES = re.compile(
     r"PYTHON(PATH|HOME|USERBASE|PYCACHEPREFIX)|NODE_(PATH|OPTIONS)|LD_(PRELOAD|AUDIT|LIBRARY_PATH)|"
     r"PERL5?(LIB|OPT)|RUBY(LIB|OPT)|GEM_(HOME|PATH)|BASH_ENV|ZDOTDIR"
 )
-# What else an interpreter loads by itself, in the home directory of the user.
-_AT_HOME = {"ruby": (".gem", ".local/share/gem"), "zsh": (".zshenv", ".zshenv.zwc")}
+# What else a program loads or starts by itself, in the home directory of the user.
+_AT_HOME = {
+    "ruby": (".gem", ".local/share/gem"),
+    "zsh": (".zshenv", ".zshenv.zwc"),
+    "docker": (".docker",),
+    "podman": (".config/containers",),
+}
 _MOST_BYTES = 1 << 20  # of a script, and of the module that an editable installation adds
 _MOST_PTH = 1_000  # `.pth` files in a directory, and lines in one of them
 
@@ -84,6 +89,8 @@ def started_from(
         known, key = known if known is not None else {}, (starter, directory, user)
         python = known[key] = known.get(key) or _python(*key)
         own += python.own
+        compiled = (word for word in launch.interpreter if word.startswith("pycache_prefix="))
+        own += (os.path.join(directory, word.partition("=")[2]) for word in compiled)
         own += _added_by(script) if script else ()
     elif _NODE.fullmatch(name) and script:
         own += node_places(script, home) if launch.kind == "file" else searched_above(script)
