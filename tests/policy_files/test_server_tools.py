@@ -62,9 +62,15 @@ def test_the_lock_does_not_change_the_digest(tmp_path: Path) -> None:
 
 
 def test_a_tool_without_an_entry_is_not_declared(tmp_path: Path) -> None:
-    assert "s.write" not in loaded(tmp_path, tools=(READ, {"name": "write"})).tools
+    write = {"name": "write", "inputSchema": {"type": "object"}}
+    assert "s.write" not in loaded(tmp_path, tools=(READ, write)).tools
     every = {"tools": {"*": {"effect": "full"}}}
-    assert loaded(tmp_path, every, tools=(READ, {"name": "write"})).tools["s.write"].effect == "full"
+    assert loaded(tmp_path, every, tools=(READ, write)).tools["s.write"].effect == "full"
+
+
+def test_a_tool_that_clients_would_reject_is_not_declared_though_a_lock_has_it(tmp_path: Path) -> None:
+    every = {"tools": {"*": {"effect": "full"}}}
+    assert "s.write" not in loaded(tmp_path, every, tools=(READ, {"name": "write", "inputSchema": {}})).tools
 
 
 def test_left_out_needs_are_all_that_the_process_may_touch(tmp_path: Path) -> None:

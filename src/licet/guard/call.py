@@ -241,6 +241,8 @@ def declare(call: Call) -> Registered:
     if registered is None or registered.reach is None:
         manifest = call.policy.manifest
         if registered is None and call.tool in manifest.admissions and not call_denials(manifest, call.tool):
+            if why := manifest.withheld.get(call.tool):
+                call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} is admitted, but {why}")
             text = f"{call.tool} is admitted, but this gate was not given its function"
             named = f'name its source under `tools`: `{call.tool}: {{from: "module:function"}}`'
             call.refuse("TOOL_NOT_AVAILABLE", text, f"{named}; or in code, pass it: `Gate(…, tools=[{call.tool}])`")

@@ -25,9 +25,11 @@ from licet.core.policy.servers import (
     host_rule,
     servers_of,
     stricter,
+    tool_parts,
 )
 from licet.core.policy.terms import Admission, Natives
 from licet.core.policy.tool import ToolSpec, spec_of
+from licet.policy_files.definition_shapes import shape_problem
 
 _PSEUDO = {
     RESOURCES: ("uri", "Read a resource of this server."),
@@ -37,12 +39,15 @@ _PSEUDO = {
 
 def with_server_tools(manifest: Manifest) -> Manifest:
     """The manifest with the tools of its locked servers declared and, where it names them, admitted."""
-    if manifest.lock is None or not manifest.servers:
+    if not manifest.servers:
         return manifest
+    servers = servers_of(manifest.servers)
+    if manifest.lock is None:
+        return replace(manifest, withheld=_withheld(manifest, servers), loaded=manifest.loaded or manifest)
     specs: dict[str, ToolSpec] = {}
     admissions = dict(manifest.admissions)
     natives: set[str] = set()
-    for server in servers_of(manifest.servers).values():
+    for server in servers.values():
         locked = manifest.lock.servers.get(server.name)
         if locked is None or is_other_server(server, locked):
             continue
@@ -55,7 +60,36 @@ def with_server_tools(manifest: Manifest) -> Manifest:
         Natives(one.names | {name for name in natives if name.partition(".")[0] in one.names}, one.origin, one.key)
         for one in manifest.natives
     )
-    return replace(manifest.declare(specs.values()), admissions=admissions, natives=listed)
+    declared = manifest.declare(specs.values())
+    return replace(declared, admissions=admissions, natives=listed, withheld=_withheld(declared, servers))
+
+
+def _withheld(manifest: Manifest, servers: Mapping[str, Server]) -> Mapping[str, str]:
+    """Why tools of servers are not declared though the manifest names them, for `check`, `surface` and receipts."""
+    found: dict[str, str] = {}
+    for name in manifest.admissions:
+        parts = tool_parts(name, servers) if name not in manifest.tools else None
+        if parts is not None:
+            server, tool = servers[parts[0]], parts[1]
+            locked = manifest.lock.servers.get(server.name) if manifest.lock is not None else None
+            found[name] = _why_withheld(server, tool, locked)
+    return found
+
+
+def _why_withheld(server: Server, tool: str, locked: LockedServer | None) -> str:
+    if locked is None:
+        return f"the server `{server.name}` is not in licet.lock: run `licet lock`"
+    if is_other_server(server, locked):
+        return f"the server `{server.name}` has another command than in licet.lock: see `licet lock --update`"
+    if tool in (RESOURCES, PROMPTS):
+        return f"`servers.{server.name}.{tool}` lists none"
+    if why := locked.refused.get(f"tools/{tool}") or refusal_of_name(server.name, tool):
+        return f"it is left out: {why}"
+    if tool not in locked.listed("tools"):
+        return f"the server `{server.name}` did not offer it when it was locked"
+    if why := shape_problem("tools", locked.listed("tools")[tool]):
+        return f"it is left out: {why}"
+    return f"no entry of `servers.{server.name}.tools` is for it"
 
 
 def is_other_server(server: Server, locked: LockedServer) -> bool:
@@ -66,7 +100,8 @@ def is_other_server(server: Server, locked: LockedServer) -> bool:
 def _specs(server: Server, locked: LockedServer, manifest: Manifest) -> Iterator[tuple[ToolSpec, ServerToolEntry]]:
     for name, definition in locked.listed("tools").items():
         entry = server.entry(name)
-        if entry is not None and f"tools/{name}" not in locked.refused and not refusal_of_name(server.name, name):
+        refused = f"tools/{name}" in locked.refused or refusal_of_name(server.name, name)
+        if entry is not None and not refused and not shape_problem("tools", definition):
             yield _spec(server, name, entry, definition, manifest), entry
     for name, wanted in ((RESOURCES, server.resources), (PROMPTS, server.prompts)):
         if wanted:

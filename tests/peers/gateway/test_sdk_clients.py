@@ -21,7 +21,7 @@ ROOTS = {"roots": [{"uri": "file:///srv"}]}
 STORY: dict[str, Any] = {
     "server": "licet",
     "instructions": "be careful",
-    "pages": [100, 67],
+    "pages": [167],
     "echo": [False, '{"a": 1}', None],
     "no arguments": [False, "{}", None],
     "sum": [False, "3", {"sum": 3}],

@@ -511,8 +511,6 @@ BAD_STARTS: dict[str, tuple[dict[str, Any], str]] = {
         "code 5",
     ),
     "it refuses": ({"on": {"tools/list": [["error", -32603, "not today"]]}}, "not today"),
-    "a tool twice": ({"tools": ["a", "a"]}, "`a` is defined twice"),
-    "a tool without a name": ({"tools": [{"inputSchema": {}}]}, "a definition without `name`"),
     "endless pages": (
         {"on": {"tools/list": [["result", {"tools": [], "nextCursor": "x", "resultType": "complete"}]]}},
         "a second time",
@@ -533,6 +531,66 @@ def test_a_server_that_cannot_be_asked_is_named_with_its_place(
         assert "  it wrote: EACCES '/etc/hosts'" in said.stderr
         assert "probably a wall: add `fs:read:/etc/hosts` to `servers.s.grants`" in said.stderr
     assert not (here / "licet.lock").exists()
+
+
+# What a server defines besides `good`, and what `licet lock` says about it.
+MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
+    "no type": ({"tools": [{"name": "bad", "inputSchema": {}}]}, "tools/bad is left out: it does not fit the MCP"),
+    "no name": ({"tools": [{"inputSchema": {"type": "object"}}]}, "tools/number 1 is left out: no text under `name`"),
+    "twice": ({"tools": ["bad", "bad"]}, "tools/bad is left out: 2 definitions have this `name`"),
+    "a resource": (
+        {"resources": [{"uri": "a b", "name": "bad"}, {"uri": "a:b", "name": "good"}]},
+        "resources/a b is left out: it does not fit the MCP schema: `uri` is no URI",
+    ),
+    "a template": ({"templates": [{"uriTemplate": "a:{", "name": "t"}]}, "templates/a:{ is left out"),
+    "a prompt": ({"prompts": [{"name": "p", "arguments": [{"name": 1}]}]}, "prompts/p is left out"),
+    "a prompt of a hostile name": (
+        {"prompts": [{"name": "p\x1b[2J", "arguments": 7}]},
+        "prompts/p\\u001b[2J is left out",
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "said"), MALFORMED.values(), ids=MALFORMED)
+@pytest.mark.sampled(3)
+def test_a_malformed_definition_is_left_out_and_costs_no_other(script: dict[str, Any], said: str) -> None:
+    tools = [*script.get("tools", []), tool("good")]
+    policy(s=scripted(**{**script, "tools": tools}))
+    assert f"s: {said}" in run("lock", "a.yaml").stderr
+    entry = locked()["servers"]["s"]
+    assert [one["name"] for one in entry["tools"]] == ["good"]
+    assert [one["name"] for one in entry.get("resources", [])] == (["good"] if "resources" in script else [])
+    assert not entry.keys() & {"templates", "prompts"}
+    assert len(entry["refused"]) == 1
+
+
+def test_one_server_that_cannot_be_locked_keeps_no_other_from_it(here: Path) -> None:
+    bad = scripted(start=[["exit", 3]])
+    policy(a=scripted(tools=["x"]), b=bad, c=scripted(tools=["y"]))
+    said = run("lock", "a.yaml", code=1)
+    assert (
+        "the server `b` cannot be locked: it cannot be asked for its definitions: it ended with code 3" in said.stderr
+    )
+    assert "the server `b` has no entry: nothing of it can be called" in said.stderr
+    assert "wrote licet.lock: 1 manifest, 2 servers with 2 tools" in said.stdout
+    assert list(locked()["servers"]) == ["a", "c"]
+    assert json.loads(run("lock", "a.yaml", "--json", code=1).stdout)["problems"][0]["found"].startswith(
+        "the server `b`"
+    )
+
+
+def test_a_server_that_cannot_be_locked_again_keeps_its_entry(here: Path) -> None:
+    followed = {"command": ["python3", "following.py", "script"], "grants": ["fs:read:${workdir}"]}
+    (here / "script").write_text(json.dumps({"tools": ["x"]}))
+    policy(a=scripted(tools=["y"]), b=followed)
+    run("lock", "a.yaml")
+    before = locked()["servers"]["b"]
+    (here / "script").write_text(json.dumps({"start": [["exit", 3]]}))
+    policy(a=scripted(tools=["y", "z"]), b=followed)
+    said = run("lock", "a.yaml", "--update", "--yes", code=1)
+    assert "the server `b` keeps its entry from before" in said.stderr
+    assert locked()["servers"]["b"] == before
+    assert [one["name"] for one in locked()["servers"]["a"]["tools"]] == ["y", "z"]
 
 
 def test_a_server_that_ends_at_what_it_does_not_know_is_locked_as_an_older_one() -> None:

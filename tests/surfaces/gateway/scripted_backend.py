@@ -75,8 +75,6 @@ class ScriptedBackend:
         self.happened: list[Any] = []
         self.events: list[Unforwarded] = []
         self.hurry = asyncio.Event()
-        self.go = asyncio.Event()
-        self.go.set()
         self.slow_subscriptions = asyncio.Event()
         self.slow_subscriptions.set()
 
@@ -178,9 +176,6 @@ class ScriptedBackend:
         raise asyncio.CancelledError
 
     # Backend ----------------------------------------------------------------------------------------------------------
-
-    async def ready(self) -> None:
-        await self.go.wait()
 
     def instructions(self) -> str:
         return "be careful"

@@ -1,4 +1,4 @@
-"""An MCP server that does what a script says, well or badly: `python scripted_server.py JSON`.
+"""An MCP server that does what a script says, well or badly: `python scripted_server.py JSON` or `@FILE`.
 
 It needs the standard library alone, and speaks over stdin and stdout in one thread. The script is an object:
 
@@ -35,7 +35,8 @@ An action is a list, a verb first. In texts, `{id}` is the id of the request, `{
     ["hang"]                  never answer this request        ["stop_reading"]         read nothing from now on
     ["default"]               what the server does without a script    ["close"]        close stdout
     ["times", ACTIONS, …]     the first actions the first time, the next ones the next time; the last ones from then on
-    ["sleep", SECONDS]        wait
+    ["sleep", SECONDS]        wait                             ["on", METHOD, ACTIONS]  as `on`, from now on
+    ["once", PATH, ACTION …]  if the file is not there: make it, and do this
     ["pid"]                   answer with the number of the process
 """
 
@@ -271,6 +272,12 @@ class Server:
                 self.write({"method": "notifications/progress", "params": about})
             case "log", [level, data]:
                 self.notify("notifications/message", {"level": level, "data": data})
+            case "once", [path, *actions]:
+                if not os.path.exists(path):
+                    open(path, "x").close()
+                    self.act(actions, request_id, params)
+            case "on", [method, actions]:
+                self.script.setdefault("on", {})[method] = actions
             case "tools", [definitions]:
                 self.tools = [tool(given) for given in definitions]
             case "ask", [method, about]:
@@ -349,4 +356,8 @@ class Server:
 
 
 if __name__ == "__main__":
-    Server(json.loads(sys.argv[1])).run()
+    given = sys.argv[1]
+    if given.startswith("@"):
+        with open(given[1:], encoding="utf-8") as file:
+            given = file.read()
+    Server(json.loads(given)).run()

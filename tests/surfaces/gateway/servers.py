@@ -19,9 +19,9 @@ SECONDS = 30.0  # for what is expected to happen; no test waits so long
 Answering = Callable[[Request], Awaitable[dict[str, Any]]]
 
 
-def command(script: dict[str, Any]) -> list[str]:
-    """The command that starts a scripted server."""
-    return [sys.executable, "-I", "-S", str(SCRIPTED), json.dumps(script)]
+def command(script: dict[str, Any] | str) -> list[str]:
+    """The command that starts a scripted server. A text is `@` and the file of a long script."""
+    return [sys.executable, "-I", "-S", str(SCRIPTED), script if isinstance(script, str) else json.dumps(script)]
 
 
 class RecordingPeer:
@@ -73,7 +73,7 @@ async def linked(
 
 @asynccontextmanager
 async def serving(
-    script: dict[str, Any],
+    script: dict[str, Any] | str,
     peer: RecordingPeer | None = None,
     offers: dict[str, Any] | None = None,
     *,

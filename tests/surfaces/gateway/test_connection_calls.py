@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from licet.surfaces.gateway.backend import ShownTool
 from licet.surfaces.gateway.connection import MOST_RUNNING
 from licet.surfaces.gateway.jsonrpc import Notification, Request
 from licet.surfaces.gateway.names import Naming
@@ -318,16 +319,13 @@ def test_an_unknown_level_is_refused(level: Any) -> None:
 
 
 @both_eras
-def test_lists_wait_for_the_servers_and_other_requests_do_not(era: str) -> None:
+def test_what_is_not_listed_any_more_can_still_be_called_to_hear_why_not(era: str) -> None:
     async def steps(scene: Scene) -> None:
-        scene.backend.go.clear()
-        assert await scene.request("tools/list") == []
-        [answer] = await scene.call("echo", number=2)
-        assert answer["id"] == 2
-        scene.backend.shown = (tool("s.echo"),)
-        scene.backend.go.set()
-        await scene.settle()
-        assert [shown["name"] for shown in scene.sent[-1]["result"]["tools"]] == ["echo"]
+        scene.backend.shown = (tool("s.echo"), ShownTool("s.refuse", tool("s.refuse").definition, listed=False))
+        [answer] = await scene.request("tools/list")
+        assert [shown["name"] for shown in answer["result"]["tools"]] == ["echo"]
+        [answer] = await scene.call("refuse", number=2)
+        assert answer["result"]["content"][0]["text"].startswith("BUDGET_EXCEEDED: ")
 
     scene_of(steps, era)
 

@@ -1,10 +1,11 @@
-"""What a client is shown: pages of locked definitions under shown names, and whose resource a URI is."""
+"""What a client is shown: locked definitions under shown names, and whose resource a URI is."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
+from licet.surfaces.gateway import catalog
 from licet.surfaces.gateway.connection import Clash
 from licet.surfaces.gateway.names import Naming
 
@@ -29,9 +30,46 @@ def large() -> ScriptedBackend:
     )
 
 
+@pytest.fixture
+def short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "MOST_ITEMS", 100)
+
+
 @both_eras
 @pytest.mark.parametrize(("method", "key"), LISTS.items())
-def test_lists_come_in_pages_and_in_the_order_of_the_backend(era: str, method: str, key: str) -> None:
+def test_a_client_that_reads_one_page_sees_the_whole_list(era: str, method: str, key: str) -> None:
+    async def steps(scene: Scene) -> None:
+        [answer] = await scene.request(method)
+        assert len(answer["result"][key]) == 250
+        assert "nextCursor" not in answer["result"]
+
+    scene_of(steps, era, large)
+
+
+@pytest.mark.parametrize(("most", "pages"), [(1, 250), (10_000, 3), (10**9, 1)])
+def test_a_page_has_a_limit_of_bytes_too(monkeypatch: pytest.MonkeyPatch, most: int, pages: int) -> None:
+    monkeypatch.setattr(catalog, "MOST_BYTES", most)
+
+    async def steps(scene: Scene) -> None:
+        found: list[Any] = []
+        params: dict[str, Any] = {}
+        read = 0
+        while True:
+            [answer] = await scene.request("tools/list", params)
+            found, read = [*found, *answer["result"]["tools"]], read + 1
+            if "nextCursor" not in answer["result"]:
+                break
+            params = {"cursor": answer["result"]["nextCursor"]}
+        assert [one["name"] for one in found] == [f"t{number}" for number in range(250)]
+        assert read == pages
+
+    scene_of(steps, "2025", large)
+
+
+@both_eras
+@pytest.mark.usefixtures("short_pages")
+@pytest.mark.parametrize(("method", "key"), LISTS.items())
+def test_longer_lists_come_in_pages_and_in_the_order_of_the_backend(era: str, method: str, key: str) -> None:
     async def steps(scene: Scene) -> None:
         pages: list[list[Any]] = []
         params: dict[str, Any] = {}
@@ -76,6 +114,7 @@ def test_a_made_up_cursor_is_refused(cursor: Any) -> None:
     scene_of(steps, "2025", large)
 
 
+@pytest.mark.usefixtures("short_pages")
 def test_a_cursor_of_another_or_a_changed_list_is_refused() -> None:
     async def steps(scene: Scene) -> None:
         for cursor in (await cursor_of(scene, "prompts/list"), f"{await cursor_of(scene, 'tools/list')}0"):
@@ -89,6 +128,7 @@ def test_a_cursor_of_another_or_a_changed_list_is_refused() -> None:
     scene_of(steps, "2025", large)
 
 
+@pytest.mark.usefixtures("short_pages")
 def test_an_absent_cursor_may_be_null() -> None:
     async def steps(scene: Scene) -> None:
         [answer] = await scene.request("tools/list", {"cursor": None})

@@ -117,29 +117,6 @@ def test_subscriptions_are_bounded() -> None:
     scene_of(steps, "2025", several, "prefixed")
 
 
-@pytest.mark.parametrize(
-    ("era", "method", "params"),
-    [
-        ("2025", "resources/list", {}),
-        ("2025", "resources/read", {"uri": "a://doc"}),
-        ("2025", "resources/subscribe", {"uri": "a://doc"}),
-        ("2025", "prompts/get", {"name": "b__draft"}),
-        ("2025", "completion/complete", {"ref": {"type": "ref/prompt", "name": "b__draft"}}),
-        ("2026", "subscriptions/listen", {"notifications": {}}),
-    ],
-)
-def test_what_depends_on_the_lists_waits_for_the_servers(era: str, method: str, params: dict[str, Any]) -> None:
-    async def steps(scene: Scene) -> None:
-        scene.backend.go.clear()
-        assert await scene.request(method, params) == []
-        assert scene.backend.happened == []
-        scene.backend.go.set()
-        await scene.settle()
-        assert len(scene.sent) == 1
-
-    scene_of(steps, era, several, "prefixed")
-
-
 ALL = {"toolsListChanged": True, "resourcesListChanged": True, "promptsListChanged": True}
 
 

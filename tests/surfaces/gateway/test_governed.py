@@ -157,10 +157,9 @@ def gateway(
 
 def test_the_tools_of_this_agent_are_shown_as_they_were_locked(gateway: Running) -> None:
     tools = gateway.run(lambda client: client.tools())
-    assert set(tools) == set(NAMES) - {"missing", "unadmitted", "undeclared"}
+    assert set(tools) == set(NAMES) - {"changed", "missing", "unadmitted", "undeclared"}
     assert list(tools) == sorted(tools)
     assert tools["volatile"]["description"] == "locked text"
-    assert tools["changed"]["description"] == "as it was"
     assert SECRET not in json.dumps(tools)
 
 
@@ -230,9 +229,7 @@ def test_a_refusal_is_a_result_with_its_reason(
     assert (receipt.tool, receipt.reason, receipt.code) == (f"files.{tool}", reason, code)
 
 
-@pytest.mark.parametrize(
-    "tool", ["new", "missing", "unadmitted", "undeclared", "nothing", "files.echo", "files.resources"]
-)
+@pytest.mark.parametrize("tool", ["new", "unadmitted", "undeclared", "nothing", "files.echo", "files.resources"])
 def test_a_tool_that_is_not_shown_cannot_be_called(gateway: Running, tool: str) -> None:
     before = len(gateway.workspace.receipts())
     result = gateway.call(tool)

@@ -64,10 +64,10 @@ def test_cuts_and_line_ends_change_nothing(messages: list[str], end: str, cuts: 
 @pytest.mark.parametrize("piece", [b"data: xxxx", b"data: x\n", b"data\n", b"x", b": a comment", b"id: "])
 def test_what_is_unfinished_has_a_limit(piece: bytes) -> None:
     with pytest.raises(Flood, match="more than 100 bytes"):
-        read([piece] * 200, Events(100))
+        read([piece] * 200, Events(lambda: 100))
 
 
 def test_a_stream_may_be_longer_than_the_limit_of_one_message() -> None:
-    events = Events(100)
+    events = Events(lambda: 100)
     assert sum(len(list(events.feed(b"data: 12345\n\n"))) for _ in range(1000)) == 1000
     assert events.held == 0

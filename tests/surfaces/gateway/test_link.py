@@ -13,7 +13,7 @@ import pytest
 
 from licet.guard.redaction.redact import BLOCK, Redactor
 from licet.surfaces.gateway.byte_streams import ThreadedSink, ThreadedSource, pipe_source, shared_sink, shared_source
-from licet.surfaces.gateway.jsonrpc import MOST_BYTES
+from licet.surfaces.gateway.jsonrpc import MOST_BYTES, failed_answer
 from licet.surfaces.gateway.link import Flood, Gone, Lines, LogLines, PipeLink
 
 from .servers import linked
@@ -303,6 +303,7 @@ def test_a_process_that_fills_stderr_is_not_stopped_by_it() -> None:
 # Echoes each line in capitals; prints in between, in this process and in a child, and reads from descriptor 0.
 ECHO = """
 import asyncio, os, subprocess, sys
+from licet.surfaces.gateway.jsonrpc import failed_answer
 from licet.surfaces.gateway.link import Gone, StdioLink
 
 async def main():
@@ -484,3 +485,67 @@ def test_a_link_over_files_that_are_no_pipes_uses_threads(tmp_path: Path) -> Non
 
     assert asyncio.run(scene()) == [b"a", b"b", b""]
     assert (tmp_path / "in").read_bytes() == b"line\n"
+
+
+# Lines that nobody waits for ------------------------------------------------------------------------------------------
+
+BEGIN, END = b'{"jsonrpc":"2.0","id":7,"result":{"a":"', b'"}}'
+LAST = b'{"result":{"a":"', b'"},"jsonrpc":"2.0","id":7}'
+LONG = {
+    "the id first": (BEGIN, END, b'"id":7'),
+    "the id last": (*LAST, b'"id":7'),
+    "a text as id": (b'{"jsonrpc":"2.0","id":"7","result":{"a":"', END, b'"id":7'),
+    "spaces": (b' { "jsonrpc" : "2.0", "id" : 7 , "result": {"a":"', END, b'"id":7'),
+    "no answer": (b'{"jsonrpc":"2.0","method":"notifications/message","params":{"a":"', b'","id":7}}', b""),
+    "no message": (b"x", b"x", b""),
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+@pytest.mark.parametrize("piece", [1 << 16, 100, 7])
+def test_an_answer_that_is_too_long_becomes_an_error_and_is_never_held(case: str, piece: int) -> None:
+    first, last, expected = LONG[case]
+    size = 20_000 if piece > 7 else 9_000
+    data = first + b"x" * size + last + b"\nafter\n"
+    held: list[int] = []
+
+    class Pieces:
+        def __init__(self) -> None:
+            self.left = data
+
+        async def read(self) -> bytes:
+            held.append(len(lines._buffer) + len(lines._first))
+            came, self.left = self.left[:piece], self.left[piece:]
+            return came
+
+        def close(self) -> None:
+            """There is nothing to close."""
+
+    def instead(first: bytes, last: bytes, size: int) -> bytes:
+        return failed_answer(first, last, f"{size} bytes")
+
+    lines = Lines(Pieces(), 100_000, lambda: 5_000, instead)
+
+    async def scene() -> list[bytes]:
+        found = []
+        while line := await lines.receive():
+            found.append(line)
+        return found
+
+    *errors, after = asyncio.run(scene())
+    assert after == b"after"
+    assert [expected in error and f"{len(data) - 7} bytes".encode() in error for error in errors] == [True] * bool(
+        expected
+    )
+    assert max(held) <= 2 * 4096 + max(piece, 5_000)
+
+
+def test_many_lines_of_a_log_in_one_piece_are_counted_and_not_looked_at() -> None:
+    told: list[str] = []
+    log = LogLines(told.append, clock=lambda: 0.0)
+    log.feed(b"a\n" * 30_000 + b"rest")
+    log.feed(b"\n")
+    log._tell_dropped()
+    assert told[:2] == ["a", "a"]
+    assert told[-1] == "… 29801 lines dropped"
+    assert len(told) == 201

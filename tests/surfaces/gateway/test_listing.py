@@ -1,6 +1,8 @@
 """The definitions of a server: all pages, in its order, within limits, and again when they changed meanwhile."""
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ def names(found: Definitions) -> list[str]:
     return [tool["name"] for tool in found.tools]
 
 
-def read(script: dict[str, Any], **options: Any) -> Definitions:
+def read(script: dict[str, Any] | str, **options: Any) -> Definitions:
     async def scene() -> Definitions:
         async with serving(script, **options) as upstream:
             return await definitions(upstream, upstream.opened, seconds=60)
@@ -84,19 +86,58 @@ BAD: list[tuple[str, list[Any], str]] = [
     ("empty-cursor", page("[]", ',"nextCursor":""'), "the cursor `` comes a second time"),
     ("cursor-number", page("[]", ',"nextCursor":7'), "`nextCursor` is not a short text"),
     ("cursor-long", page("[]", ',"nextCursor":"' + "c" * 10_001 + '"'), "`nextCursor` is not a short text"),
-    ("no-list", page("7"), "expected a list of objects"),
-    ("no-objects", page("[7]"), "expected a list of objects"),
-    ("absent", ["result", {"resultType": "complete"}], "expected a list of objects"),
-    ("no-name", page('[{"title":"t"}]'), "a definition without `name`"),
-    ("number-name", page('[{"name":7}]'), "a definition without `name`"),
-    ("empty-name", page('[{"name":""}]'), "a definition without `name`"),
-    ("twice", page('[{"name":"a"},{"name":"b"},{"name":"a"}]'), "`a` is defined twice"),
+    ("no-list", page("7"), "expected a list under `tools`"),
+    ("absent", ["result", {"resultType": "complete"}], "expected a list under `tools`"),
 ]
+
+
+GOOD: dict[str, Any] = {"name": "good", "inputSchema": SCHEMA}
+# What a server defines next to a good tool, and what is left out of its lists.
+LEFT_OUT: dict[str, tuple[list[Any], dict[str, str]]] = {
+    "no name": ([{"title": "t", "inputSchema": SCHEMA}], {"tools/number 1": "no text under `name`"}),
+    "a number": ([{"name": 7, "inputSchema": SCHEMA}], {"tools/number 1": "no text under `name`"}),
+    "an empty name": ([{"name": "", "inputSchema": SCHEMA}], {"tools/number 1": "no text under `name`"}),
+    "two of one name": ([{"name": "a", "inputSchema": SCHEMA}] * 2, {"tools/a": "2 definitions have this `name`"}),
+    "no type": (
+        [{"name": "a", "inputSchema": {}}],
+        {"tools/a": "it does not fit the MCP schema: Object missing required field `type` - at `$.inputSchema`"},
+    ),
+    "a long name": (
+        [{"name": "a" * 2001, "inputSchema": SCHEMA}],
+        {f"tools/{'a' * 100}…": "its `name` has more than 2000 characters"},
+    ),
+    "a long text": (
+        [{"name": "a", "inputSchema": SCHEMA, "description": "x" * (256 << 10)}],
+        {"tools/a": "it has more than 256 KiB"},
+    ),
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_a_definition_that_cannot_be_used_is_left_out_with_the_reason(tmp_path: Path, era: str, case: str) -> None:
+    tools, left_out = LEFT_OUT[case]
+    script = tmp_path / "script"  # too long for a command line
+    script.write_text(json.dumps({"era": era, "tools": [*tools, GOOD]}))
+    found = read(f"@{script}")
+    assert found == Definitions(tools=(GOOD,), left_out=left_out)
+
+
+def test_what_is_no_object_is_left_out() -> None:
+    found = read({"on": {"tools/list": [page('[{"name":"good","inputSchema":{"type":"object"}},7]')]}})
+    assert found == Definitions(tools=(GOOD,), left_out={"tools/number 2": "no text under `name`"})
+
+
+def test_reasons_are_given_for_a_hundred_definitions() -> None:
+    found = read({"tools": [GOOD, *({"name": f"t{number}"} for number in range(110))]})
+    assert [one["name"] for one in found.tools] == ["good"]
+    assert len(found.left_out) == 101
+    assert found.left_out["tools/…"] == "10 more definitions cannot be used"
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(("action", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
-def test_definitions_that_cannot_be_used_are_an_error(era: str, action: list[Any], message: str) -> None:
+def test_lists_that_cannot_be_read_are_an_error(era: str, action: list[Any], message: str) -> None:
     with pytest.raises(BadListing, match=message):
         read({"era": era, "on": {"tools/list": [action]}})
 
@@ -106,15 +147,21 @@ def test_too_many_definitions_are_an_error() -> None:
         read({"on": {"tools/list": long_page("[", '{"name":"t"},', 10_000, '{"name":"t"}]')}})
 
 
+def test_a_page_that_is_too_long_is_not_read() -> None:
+    with pytest.raises(UpstreamError, match=r"a message of 5[0-9]* bytes, more than the 4194304 that are read"):
+        read({"on": {"tools/list": long_page("[", "{},", (5 << 20) // 3, "{}]")}})
+
+
 def test_definitions_that_are_too_large_are_an_error() -> None:
     actions = long_page('[{"name":"t{id}","description":"', "x", 1 << 20, '"}],"nextCursor":"c{id}"')
-    with pytest.raises(BadListing, match="more than 16777216 bytes"):
+    with pytest.raises(BadListing, match="more than 4194304 bytes"):
         read({"on": {"tools/list": actions}})
 
 
-def test_two_resources_of_one_uri_are_an_error() -> None:
-    with pytest.raises(BadListing, match="`a:1` is defined twice"):
-        read({"resources": [{"uri": "a:1", "name": "r"}, {"uri": "a:1", "name": "s"}]})
+def test_two_resources_of_one_uri_are_left_out() -> None:
+    found = read({"resources": [{"uri": "a:1", "name": "r"}, {"uri": "a:1", "name": "s"}, {"uri": "a:2", "name": "t"}]})
+    assert [one["uri"] for one in found.resources] == ["a:2"]
+    assert found.left_out == {"resources/a:1": "2 definitions have this `uri`"}
 
 
 def test_a_server_that_does_not_answer_in_time_is_an_error() -> None:

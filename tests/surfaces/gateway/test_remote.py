@@ -137,7 +137,10 @@ def test_a_call_of_a_remote_tool_is_checked_recorded_and_answered(tmp_path: Path
     run(work())
     with LedgerReader(tmp_path / "state" / "ledger.sqlite") as reader:
         bodies = [json.loads(row.body) for row in reader.entries()]
-    assert [body["tool"] for body in bodies if "tool" in body] == ["far.echo"] * 2  # decision and result
+    assert [body["tool"] for body in bodies if "tool" in body] == [
+        "far.bad",  # named and not offered: recorded once
+        *["far.echo"] * 2,  # decision and result
+    ]
 
 
 def test_a_secret_in_a_header_does_not_come_back(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def kept(
 ) -> None:
     async def scene() -> None:
         server = Kept([{"era": era, **script} for script in scripts], locked, era)
-        server.one.start({})
+        server.one.start()
         try:
             async with asyncio.timeout(SECONDS):
                 await server.one.settled()
@@ -85,7 +85,7 @@ def kept(
 
 @both_eras
 def test_a_changed_definition_refuses_the_tool_until_it_is_what_was_locked_again(era: str) -> None:
-    was, other = {"name": "a", "description": "x"}, {"name": "a", "description": "y"}
+    was, other = {**tool("a"), "description": "x"}, {**tool("a"), "description": "y"}
     script = {
         "tools": [was, "worse", "better"],
         "capabilities": CHANGING,
@@ -98,6 +98,7 @@ def test_a_changed_definition_refuses_the_tool_until_it_is_what_was_locked_again
         await call(one.upstream(), "worse")
         await server.until(lambda: one.refusal_of("tools", "a"))
         assert "`a` of the server `s` has another description" in one.refusal_of("tools", "a")
+        assert not one.is_shown("tools", "a")
         assert "is new" in one.refusal_of("tools", "more")
         assert one.refusal_of("tools", "worse") == ""
         await call(one.upstream(), "better")
@@ -113,7 +114,7 @@ def test_a_changed_definition_refuses_the_tool_until_it_is_what_was_locked_again
 @both_eras
 def test_calls_wait_until_it_is_known_what_changed(era: str) -> None:
     """Otherwise a call right after the announcement would still be compared with the old definitions."""
-    was, other = {"name": "a", "description": "x"}, {"name": "a", "description": "y"}
+    was, other = {**tool("a"), "description": "x"}, {**tool("a"), "description": "y"}
     script = {"tools": [was, "worse"], "capabilities": CHANGING, "calls": {"worse": changed_to(other, "worse")}}
 
     async def steps(server: Kept) -> None:
@@ -129,20 +130,24 @@ def test_calls_wait_until_it_is_known_what_changed(era: str) -> None:
 @both_eras
 def test_a_server_that_does_not_say_what_changed_is_not_called(era: str) -> None:
     script = {
-        "tools": ["a", "twice", "again"],
+        "tools": ["a", "odd", "again"],
         "capabilities": CHANGING,
-        "calls": {"twice": changed_to("a", "a"), "again": changed_to("a", "twice", "again")},
+        "calls": {
+            "odd": [["on", "tools/list", [["result", {"tools": 7}]]], *changed_to("a")],
+            "again": [["on", "tools/list", [["default"]]], *changed_to("a", "odd", "again")],
+        },
     }
 
     async def steps(server: Kept) -> None:
         one = server.one
-        await call(one.upstream(), "twice")
+        await call(one.upstream(), "odd")
         await server.until(lambda: one.refusal_of("tools", "a"))
         assert "says that its lists changed, but not how" in one.refusal_of("tools", "a")
+        assert not one.is_shown("tools", "a")
         await call(one.upstream(), "again")
-        await server.until(lambda: not one.refusal_of("tools", "a"))
+        await server.until(lambda: one.is_shown("tools", "a"))
 
-    kept(steps, script, locked=["a", "twice", "again"], era=era)
+    kept(steps, script, locked=["a", "odd", "again"], era=era)
 
 
 @both_eras
@@ -173,16 +178,18 @@ def is_running(one: RunningServer) -> bool:
     [
         {"start": [["exit", 1]]},
         {"start": [["line", "no JSON"], ["exit", 1]]},
-        {"tools": ["a", "a"]},
         {"on": {"initialize": [["error", -32000, "not today"]]}},
         {"on": {"tools/list": [["result", {"tools": 7}]]}},
     ],
-    ids=["ends", "noise", "two of one name", "refuses", "odd list"],
+    ids=["ends", "noise", "refuses", "odd list"],
 )
 def test_a_server_that_does_not_start_settles_and_is_tried_again(script: dict[str, Any]) -> None:
     async def steps(server: Kept) -> None:
+        assert not server.one.is_shown("tools", "a")
         await server.until(lambda: len([line for line in server.reports if "it is started again" in line]) > 1)
         await server.until(lambda: is_running(server.one))
+        assert server.one.is_shown("tools", "a")
+        assert server.changes >= 2
 
     kept(steps, script, script, {"tools": ["a"]}, locked=["a"])
 

@@ -99,7 +99,7 @@ def test_what_is_allowed_is_passed_on_and_noted(
     (said, seen), asked = played(workspace, client_era, steps)
     assert asked == [TOOLS[tool]]
     assert ("the answer" if tool == "sample" else "Ada") in said
-    assert announced(seen) == {"sampling": {}, "elicitation": {}}
+    assert announced(seen) == {"sampling": {}, "elicitation": {"form": {}, "url": {}}}
     what = "sampling" if tool == "sample" else "elicitation"
     assert notes(workspace.receipts()[0]) == [f"the server asked for {what}, and got an answer"]
 
@@ -246,13 +246,39 @@ def test_a_server_is_told_only_of_roots_that_are_listed_and_granted(
 
 
 @all_eras
-@pytest.mark.parametrize("listed", [["${workdir}/other"], ["/srv"], []], ids=str)
-def test_roots_are_not_announced_if_nothing_of_them_is_granted(
+@pytest.mark.parametrize("listed", [["${workdir}/other"], ["/srv"]], ids=str)
+def test_a_server_is_announced_the_roots_of_its_policy_and_told_of_those_that_it_may_read(
     tmp_path: Path, store_path: Path, client_era: str, server_era: str, listed: list[str]
 ) -> None:
+    """`licet lock` announces them, too: what a server offers may depend on it."""
     workspace = made(tmp_path, store_path, {"s": asking(server_era, roots=listed)})
-    seen, _ = played(workspace, client_era, lambda client: client.say("seen"))
-    assert announced(seen) == {}
+    answers = {ROOTS: lambda _: {"roots": roots_of(workspace.place)}}
+
+    async def steps(client: Client) -> tuple[str, str]:
+        return await client.say("roots"), await client.say("seen")
+
+    (said, seen), asked = played(workspace, client_era, steps, answers)
+    assert announced(seen) == {"roots": {}}
+    assert '"roots": []' in said
+    assert asked == []
+
+
+@pytest.mark.parametrize("server_era", ["2025", "2026"])
+def test_a_server_is_announced_the_same_whatever_the_client_can_do(
+    tmp_path: Path, store_path: Path, server_era: str
+) -> None:
+    allowed = asking(server_era, roots=["${workdir}"], sampling="allow", elicitation="ask")
+    workspace = made(tmp_path, store_path, {"s": allowed})
+
+    async def steps(client: Client) -> list[str]:
+        return [await client.say(tool) for tool in ("seen", "roots", "sample", "form")]
+
+    (seen, roots, sampled, form), asked = played(workspace, "2025", steps, {})
+    assert announced(seen) == {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}}
+    assert '"roots": []' in roots
+    assert "is not for this server" in sampled
+    assert "is not for this server" in form
+    assert asked == []
 
 
 def test_a_server_may_ask_a_client_of_2025_for_roots_when_it_starts(tmp_path: Path, store_path: Path) -> None:

@@ -90,7 +90,7 @@ class Workspace:
     ) -> AsyncIterator[Client]:
         """A client of a gateway in this process; it is open, and the servers run."""
         backend = self.backend(session, secrets_file=secrets_file)
-        names = naming(list(backend._servers), self.manifest.gateway_names or "")  # type: ignore[arg-type]
+        names = naming(self.manifest.servers, self.manifest.gateway_names or "")  # type: ignore[arg-type]
         async with connected(backend, names, era, **about) as client:
             yield client
 

@@ -7,9 +7,9 @@
 from pathlib import Path
 
 from licet.backends.packages.launchers import Launch, LaunchError, image_warning, launch_of
-from licet.backends.packages.npm import install_npm, installed_npm, resolve_npm
+from licet.backends.packages.npm import install_npm, installed_npm, npm_pins_here, resolve_npm
 from licet.backends.packages.programs import find_program, same_program
-from licet.backends.packages.pypi import install_pypi, installed_pypi, resolve_pypi
+from licet.backends.packages.pypi import install_pypi, installed_pypi, platform_tag, resolve_pypi
 from licet.backends.packages.store import Installed, PackageChanged, PackageError, Progress, Resolved
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "install",
     "install_missing",
     "installed",
+    "is_pinned_here",
     "launch_of",
     "resolve",
 ]
@@ -107,3 +108,14 @@ def installed(
             return same_program(resolved, launch, directory or Path.cwd())
         case "docker":
             raise PackageError(_NOT_IN_LOCK)
+
+
+def is_pinned_here(resolved: Resolved) -> bool:
+    """Whether a lock says what is to be installed on this platform. Only packages differ from platform to platform."""
+    match resolved.kind:
+        case "npm":
+            return npm_pins_here(resolved)
+        case "pypi":
+            return platform_tag() in resolved.integrity
+        case _:
+            return True

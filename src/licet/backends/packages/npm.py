@@ -101,6 +101,11 @@ def installed_npm(resolved: Resolved, store: Path, *, verify: bool) -> Installed
     return Installed((node, str(target / script)), (str(target), os.path.realpath(node)))
 
 
+def npm_pins_here(resolved: Resolved) -> bool:
+    """Whether a lock has the package itself for this platform."""
+    return any(one.path == (resolved.name,) for one in _packages(_of_this_machine(resolved.integrity)))
+
+
 def _install(
     launch: Launch,
     version: str,

@@ -199,6 +199,8 @@ def not_admitted_grounds(manifest: Manifest, tool: str, uses: tuple[Use, ...] = 
     denied, admitted = call_denials(manifest, tool), tool in manifest.admissions
     if admitted and tool not in manifest.tools:
         text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
+        if why := manifest.withheld.get(tool):
+            text, fix = f"`{tool}` is admitted, but {why}", ""
         return (*denied, Ground("UNKNOWN_TOOL", text, manifest.admissions[tool][0].origin, fix))
     if not (bundles_with(manifest, tool) or tool in manifest.tools or tool in manifest.sources):
         text = f"`{visible(tool)}` is not known here"

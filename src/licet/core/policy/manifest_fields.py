@@ -26,7 +26,7 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
     """Everything that the policy files of one agent state."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset(
-        {"installed", "pinned", "lock", "lock_problem", "places", "roots", "loaded"}
+        {"installed", "pinned", "lock", "lock_problem", "withheld", "places", "roots", "loaded"}
     )
 
     agent: str
@@ -59,6 +59,7 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
     pinned: str = ""  # what pins this digest, such as `licet.lock`; empty if nothing does
     lock: Lock | None = None  # the `licet.lock` next to it
     lock_problem: Problem | None = None  # set if the lock has another digest; every gate then refuses the manifest
+    withheld: Mapping[str, str] = field(default_factory=dict)  # admitted tool of a server -> why it is not declared
     examples: tuple[Example, ...] = ()
     places: Mapping[str, Origin] = field(default_factory=dict)  # key -> where it is written, for messages
     # `${workdir}` and `~`, if the files use them -> the real directory, once it is known

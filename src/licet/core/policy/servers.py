@@ -62,10 +62,13 @@ class ClientTerms(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """The client capabilities that the server may be shown, if the client announced them too."""
-        named = {"sampling": self.sampling != "deny", "elicitation": self.elicitation != "deny"}
-        named["roots"] = bool(self.roots)
-        return {name: {} for name, announced in named.items() if announced}
+        """The client capabilities that the server is shown, by `licet lock` and by the gateway alike."""
+        named: dict[str, tuple[bool, dict[str, Any]]] = {
+            "sampling": (self.sampling != "deny", {}),
+            "elicitation": (self.elicitation != "deny", {"form": {}, "url": {}}),
+            "roots": (bool(self.roots), {}),
+        }
+        return {name: features for name, (announced, features) in named.items() if announced}
 
 
 class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

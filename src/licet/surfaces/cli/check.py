@@ -7,6 +7,7 @@ import click
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
+from licet.assemble.pinned_here import pinned_here
 from licet.core.decision.foreseen import (
     closed_address_problems,
     server_delete_problems,
@@ -116,7 +117,7 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         found += argument_name_problems(policy.manifest)
         found += idle_problems(policy.manifest)
         found += degraded_problems(policy.manifest)
-        found += undeclared_problems(policy.manifest)
+        found += undeclared_problems(pinned_here(policy.manifest))
         found += native_problems(policy.manifest)
         found += unpermitted_problems(policy.manifest)
         found += unpinned_problems(policy.manifest)

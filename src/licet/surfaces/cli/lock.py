@@ -2,11 +2,12 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import click
+from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.gate import secrets_file_problem
@@ -17,12 +18,20 @@ from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, 
 from licet.core.policy.lock_changes import lock_changes
 from licet.policy_files.policy_paths import WORKSPACE_FILE, shown_path
 from licet.surfaces.cli.discovery import Named, named_or_found, require_trust
-from licet.surfaces.cli.lock_servers import Options, lock_setup, take_all
+from licet.surfaces.cli.lock_servers import (
+    Options,
+    lock_setup,
+    refuse_servers,
+    server_problems,
+    show_servers,
+    take_each,
+)
 from licet.surfaces.cli.missing_servers import missing_server_problems
 from licet.surfaces.cli.options import FILE, json_option, refuse, secrets_option
 from licet.surfaces.cli.output import counted, fail, show, show_json, write_file
 from licet.surfaces.gateway.locked_names import renamed, without_clashes
 from licet.surfaces.gateway.names import Naming
+from licet.surfaces.gateway.taking import NotTaken
 
 _MOST_CHANGES = 2_000  # lines of a difference that are shown
 
@@ -89,8 +98,9 @@ def command(
     \b
     Exit codes:
       0  written, or the lock is as it should be
-      1  the lock differs, a server cannot be locked, or the files have errors; nothing was written.
-         With --init, the drafts of the servers that answered are written all the same
+      1  the lock differs, or the files have errors: nothing was written. Or a server cannot be locked: the others
+         are, and it keeps its entry from before, or has none; if no server can, nothing was written.
+         With --init, the drafts of the servers that answered are written
       2  bad command line
     """
     cmd: tuple[str, ...] = ctx.meta["command"]
@@ -126,7 +136,11 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     before = old.servers if old is not None else {}
     private = (text for manifest in policy.manifests.values() for text in common_ranges(manifest.private))
     setup = lock_setup(options, degraded=degraded, private=tuple(dict.fromkeys(private)))
-    taken = take_all(policy.servers, policy.origins, setup, options, before)
+    found, wrong = take_each(policy.servers, policy.origins, setup, options, before)
+    if wrong and not found:
+        refuse_servers(policy.origins, wrong, options.as_json)
+    kept = {name: before[name] for name in wrong if name in before}
+    taken = {name: one for name in policy.servers if (one := found.get(name) or kept.get(name)) is not None}
     names = {manifest.gateway_names for manifest in policy.manifests.values()} - {""}
     how = cast("Naming | Literal['']", names.pop() if len(names) == 1 else "")
     new = replace(policy.lock, servers=without_clashes(taken, how))
@@ -135,7 +149,26 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
         show(line, err=True, colour="yellow")
     changes = [*lock_changes(old or Lock(format=FORMAT), new)]
     changes += renamed(old.servers, new.servers, how) if old is not None else ()
-    _finish(place, old, new, changes, options)
+    failed = Failed(policy.origins, wrong, frozenset(kept))
+    failed.show(options)
+    _finish(place, old, new, changes, options, failed)
+
+
+class Failed(Struct, frozen=True):
+    """The servers that cannot be locked. They keep no other server from it."""
+
+    origins: Mapping[str, Origin]
+    wrong: Mapping[str, NotTaken]
+    kept: frozenset[str]  # those with an entry from before
+
+    def show(self, options: Options) -> None:
+        """Print why, and what the lock has of them."""
+        if options.as_json:
+            return
+        show_servers(self.origins, self.wrong)
+        for name in self.wrong:
+            text = "keeps its entry from before" if name in self.kept else "has no entry: nothing of it can be called"
+            show(f"the server `{name}` {text}", err=True, colour="yellow")
 
 
 def _one_place(named: Sequence[Named]) -> Path:
@@ -185,7 +218,7 @@ def _notes(lock: Lock) -> Iterable[str]:
     """What a reviewer should know about servers that were taken."""
     for name, server in lock.servers.items():
         for one, why in server.refused.items():
-            yield f"{name}: {one} is refused: {why}"
+            yield f"{name}: {one} is left out: {why}"
         for one, texts in server.volatile.items():
             yield f"{name}: {one} changes by itself ({', '.join(texts)}): clients are shown the text of today"
 
@@ -193,25 +226,27 @@ def _notes(lock: Lock) -> Iterable[str]:
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def _finish(place: Path, old: Lock | None, new: Lock, changes: list[str], options: Options) -> None:
+def _finish(place: Path, old: Lock | None, new: Lock, changes: list[str], options: Options, failed: Failed) -> None:
     ctx = click.get_current_context()
     shown = shown_path(place)
     if old == new:
-        _report(shown, new, changes, options, written=False, text=f"{shown} is as it should be: {_counts(new)}")
-        return
+        text = f"{shown} is as it should be: {_counts(new)}"
+        _report(shown, new, changes, options, failed, written=False, text=text)
+        ctx.exit(1 if failed.wrong else 0)
     if old is not None or os.path.lexists(place):
         if not options.as_json:
             _show_changes(changes)
         if not options.update:
             text = f"{shown} differs: nothing was written; `licet lock --update` takes what is shown"
-            _report(shown, new, changes, options, written=False, text=text, err=True)
+            _report(shown, new, changes, options, failed, written=False, text=text, err=True)
             ctx.exit(1)
         asks = not options.yes and not options.as_json and is_terminal()
         if asks and not click.confirm("take it into the lock?", err=True):
             show("nothing was written", err=True)
             ctx.exit(1)
     write_file(place, write_lock(new).decode(), replace=True)
-    _report(shown, new, changes, options, written=True, text=f"wrote {shown}: {_counts(new)}")
+    _report(shown, new, changes, options, failed, written=True, text=f"wrote {shown}: {_counts(new)}")
+    ctx.exit(1 if failed.wrong else 0)
 
 
 def is_terminal() -> bool:
@@ -228,7 +263,15 @@ def _show_changes(changes: list[str]) -> None:
 
 
 def _report(
-    shown: str, lock: Lock, changes: list[str], options: Options, *, written: bool, text: str, err: bool = False
+    shown: str,
+    lock: Lock,
+    changes: list[str],
+    options: Options,
+    failed: Failed,
+    *,
+    written: bool,
+    text: str,
+    err: bool = False,
 ) -> None:
     if not options.as_json:
         show(text, err=err)
@@ -239,7 +282,8 @@ def _report(
     }
     manifests, tools = dict(lock.manifests), sorted(lock.tools)
     about = {"file": shown, "written": written, "manifests": manifests, "tools": tools, "servers": servers}
-    show_json({**about, "changes": changes})
+    problems = {"problems": server_problems(failed.origins, failed.wrong)} if failed.wrong else {}
+    show_json({**about, "changes": changes, **problems})
 
 
 def _counts(lock: Lock) -> str:

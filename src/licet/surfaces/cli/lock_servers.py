@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 from msgspec import Struct
@@ -80,31 +80,27 @@ def take_each(
     return asyncio.run(one_by_one())
 
 
-def take_all(
-    servers: Mapping[str, Server],
-    origins: Mapping[str, Origin],
-    setup: Setup,
-    options: Options,
-    before: Mapping[str, LockedServer],
-) -> dict[str, LockedServer]:
-    """The entries of all servers for the lock. If one cannot be locked, print why and exit with 1."""
-    found, wrong = take_each(servers, origins, setup, options, before)
-    if wrong:
-        refuse_servers(origins, wrong, options.as_json)
-    return found
-
-
 def refuse_servers(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken], as_json: bool) -> NoReturn:
     """Print why servers cannot be locked, and exit with 1."""
     if as_json:
-        problems = [
-            Problem(origins[name], f"the server `{name}`: {one}", "a server that can be locked", "; ".join(one.lines))
-            for name, one in wrong.items()
-        ]
-        show_json({"problems": [problem_document(problem) for problem in problems]})
+        show_json({"problems": server_problems(origins, wrong)})
     else:
-        for name, one in wrong.items():
-            show(f"{origins[name].full}: error: the server `{name}` cannot be locked: {one}", err=True, colour="red")
-            for line in one.lines:
-                show(f"  {line}", err=True)
+        show_servers(origins, wrong)
     click.get_current_context().exit(1)
+
+
+def server_problems(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken]) -> list[dict[str, Any]]:
+    """Why servers cannot be locked, as data."""
+    problems = [
+        Problem(origins[name], f"the server `{name}`: {one}", "a server that can be locked", "; ".join(one.lines))
+        for name, one in wrong.items()
+    ]
+    return [problem_document(problem) for problem in problems]
+
+
+def show_servers(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken]) -> None:
+    """Print why servers cannot be locked."""
+    for name, one in wrong.items():
+        show(f"{origins[name].full}: error: the server `{name}` cannot be locked: {one}", err=True, colour="red")
+        for line in one.lines:
+            show(f"  {line}", err=True)

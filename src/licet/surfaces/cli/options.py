@@ -321,11 +321,12 @@ def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
     known = manifest.tools.keys() | manifest.sources.keys()
     unknown = [name for name in manifest.admissions if name not in known and not call_denials(manifest, name)]
     served = [name for name in unknown if tool_parts(name, manifest.servers) is not None]
-    if served:
-        found = f"{'a tool' if len(served) == 1 else f'{len(served)} tools'} of servers that cannot be called"
+    for why in dict.fromkeys(manifest.withheld.get(name, "") for name in served):
+        alike = [name for name in served if manifest.withheld.get(name, "") == why]
+        found = f"{'a tool' if len(alike) == 1 else f'{len(alike)} tools'} of servers that cannot be called"
         hint = "`licet lock` takes what its server offers, and `servers.NAME.tools` says what a tool of it may do"
-        origin, expected = manifest.admissions[served[0]][0].origin, "a lock and an entry that have it"
-        yield Problem(origin, f"{found} ({_listed(served)})", expected, hint, "warning")
+        origin, expected = manifest.admissions[alike[0]][0].origin, "a lock and an entry that have it"
+        yield Problem(origin, f"{found} ({_listed(alike)}): {why}", expected, hint, "warning")
     missing = {name for names in tools_without_server(manifest).values() for name in names}
     yield from missing_server_problems(manifest, "warning")
     unknown = [name for name in unknown if name not in served and name not in missing]

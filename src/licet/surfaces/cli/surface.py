@@ -9,6 +9,7 @@ import click
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_paths, closed_to_grants
+from licet.assemble.pinned_here import pinned_here
 from licet.core.algebra.scope import visible
 from licet.core.policy.manifest import Manifest
 from licet.core.review.surface import Surface, surface
@@ -117,7 +118,7 @@ def _policies(named: tuple[Path, ...], setting: Setting, as_json: bool) -> dict[
         files = manifests_of(path) if path.is_dir() else (path,)
         if not files:
             raise click.UsageError(f"there is no manifest of an agent in {visible(str(path))}")
-        found |= {str(file): read_sound(file, setting, as_json) for file in files}
+        found |= {str(file): pinned_here(read_sound(file, setting, as_json)) for file in files}
     return found
 
 

@@ -20,6 +20,7 @@ class ShownTool(Struct, frozen=True):
 
     name: str  # `server.tool`
     definition: dict[str, Any]  # the locked one
+    listed: bool = True  # False while its server does not offer it as it was locked: its calls are refused
 
 
 class Offered(Struct, frozen=True):
@@ -27,6 +28,7 @@ class Offered(Struct, frozen=True):
 
     server: str
     definition: dict[str, Any]  # the locked one
+    listed: bool = True  # as of a tool
 
 
 class Unforwarded(Struct, frozen=True):
@@ -54,12 +56,9 @@ class Refusal(Exception):
 class Backend(Protocol):
     """The policy, the ledger and the servers of one connection.
 
-    Each list is the same object until something in it changes, and is in a fixed order. Before `ready` returns, it may
-    have tools that a server turns out not to offer.
+    Each list is the same object until something in it changes, and is in a fixed order. It waits for no server: what
+    one turns out not to offer stays in it, and is not listed any more.
     """
-
-    async def ready(self) -> None:
-        """Wait until the servers have said what they offer, or failed to."""
 
     def instructions(self) -> str: ...
 

@@ -14,6 +14,7 @@ from licet.assemble.gate import Backends, CommandGate, stored_approvals, workers
 from licet.assemble.gateway import AsksServers, server_tools
 from licet.assemble.locking import machine_places
 from licet.assemble.observed_policy import observed_policy
+from licet.assemble.pinned_here import is_pinned, pinned_here
 from licet.assemble.review import Places
 from licet.assemble.server_code import check_code
 from licet.assemble.servers import (
@@ -78,9 +79,16 @@ def gateway_backend(
     places = Places.here(workdir)
     servers = servers_of(manifest.servers) if own_tools is None else {}
     if observed is None:
-        check_locked(manifest, servers)
+        lacking = not_locked(manifest, servers)
+        for why in lacking.values():
+            report(why)
+        if lacking and len(lacking) == len(servers):
+            raise ServerError("; ".join(lacking.values()))
+        manifest = pinned_here(manifest)
+        servers = {name: server for name, server in servers.items() if name not in lacking}
     else:
         manifest, servers = observed.manifest, {name: servers[name] for name in observed.offered}
+    announces = {name: server.client.capabilities for name, server in servers.items()}
     named = machine_places(places.workdir, places.home) if own_tools is None else {}
     tools = server_tools(manifest, named) if own_tools is None else own_tools
     holder: list[GovernedBackend] = []
@@ -119,6 +127,7 @@ def gateway_backend(
             report,
             places=named,
             offers_changed=backend.offers_changed,
+            announces=announces[name],
         )
         for name, server in servers.items()
         if (_is_used if observed is None else _is_any)(gate, name)
@@ -142,16 +151,18 @@ def _session(gate: BareGate, name: str) -> Session:
         raise InvalidSession(str(wrong)) from None
 
 
-def check_locked(manifest: Manifest, servers: Mapping[str, Server]) -> None:
-    """Raise `ServerError` unless the lock has every server as the workspace now states it."""
+def not_locked(manifest: Manifest, servers: Mapping[str, Server]) -> Mapping[str, str]:
+    """Why servers are not started, as far as that is known before: the lock must pin what the workspace now states."""
+    found: dict[str, str] = {}
     for name, server in servers.items():
         locked = manifest.lock.servers.get(name) if manifest.lock is not None else None
         if locked is None:
-            raise ServerError(f"the server `{name}` is not in licet.lock: run `licet lock`, review it, and start again")
-        if is_other_server(server, locked):
-            raise ServerError(
-                f"the server `{name}` has another command than in licet.lock: review it with `licet lock --update`"
-            )
+            found[name] = f"the server `{name}` is not in licet.lock: run `licet lock`, review it, and start again"
+        elif is_other_server(server, locked):
+            found[name] = f"the server `{name}` has another command than in licet.lock: `licet lock --update` shows it"
+        elif not server.url and not is_pinned(locked):
+            found[name] = f"the server `{name}` is not in licet.lock for this platform: run `licet lock --update` here"
+    return found
 
 
 def _is_admitted(gate: BareGate, server: str) -> bool:

@@ -1,4 +1,4 @@
-"""What one client is shown: pages of definitions under their shown names, and who is behind a name or URI."""
+"""What one client is shown: definitions under their shown names, in one page if possible, and who is behind a name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -16,7 +16,8 @@ from licet.surfaces.gateway.shown_lists import before_variables
 
 ListKind = Literal["tools", "resources", "resourceTemplates", "prompts"]
 Items = Sequence[ShownTool] | Sequence[Offered]
-PAGE = 100
+MOST_ITEMS = 5_000  # definitions in one page: the SDKs of clients read the first page alone
+MOST_BYTES = 4 << 20  # of the definitions in one page
 
 
 class Catalog:
@@ -83,35 +84,57 @@ class Catalog:
     def _listing(self, kind: ListKind) -> "_Listing":
         items, listing = self._sources[kind](), self._listings.get(kind)
         if listing is None or listing.items is not items:
-            listing = self._listings[kind] = _Listing(kind, items, self._how, self._version)
+            listing = self._listings[kind] = _Listing(kind, items, self._how, self._version, listing)
         return listing
 
 
 class _Listing:
-    """One list as this client sees it, written once."""
+    """One list as this client sees it. What is in the list `before` it, too, is not written again."""
 
-    def __init__(self, kind: ListKind, items: Items, how: Naming, version: str) -> None:
+    def __init__(self, kind: ListKind, items: Items, how: Naming, version: str, before: "_Listing | None") -> None:
         self.kind = kind
         self.items = items
-        self.behind: dict[str, str] = {}  # shown name -> `server.name`, of tools and prompts
-        definitions = [definition_for(kind, item.definition, version) for item in items]
+        self.behind: dict[str, str] = {}  # shown name -> `server.name`, of tools and prompts, also of those not listed
         if kind in ("tools", "prompts"):
-            names = [_full_name(item) for item in items]
-            self.behind = shown_names(names, how)
-            for definition, full in zip(definitions, names, strict=True):
-                definition["name"] = shown_name(full, how)
-        self._texts = [Raw(msgspec.json.encode(definition)) for definition in definitions]
-        digest = sha256(b"\n".join(map(bytes, self._texts))).hexdigest()[:16]
-        self._starts = {f"{kind}-{digest}-{start}": start for start in range(PAGE, len(definitions), PAGE)}
+            self.behind = shown_names(map(_full_name, items), how)
+        written = before.written if before is not None else {}
+        # By the identity of the definition, which stays the same.
+        self.written: dict[int, tuple[ShownTool | Offered, Raw]] = {
+            id(item.definition): written.get(id(item.definition)) or (item, _json(kind, item, how, version))
+            for item in items
+        }
+        self._texts = [self.written[id(item.definition)][1] for item in items if item.listed]
+        starts = _page_starts(self._texts)
+        self._ends = dict(zip(starts, [*starts[1:], len(self._texts)], strict=True))
+        digest = sha256(b"\n".join(self._texts)).hexdigest()[:16] if len(starts) > 1 else ""
+        self._starts = {f"{kind}-{digest}-{start}": start for start in starts[1:]}
         self._cursors = {start: cursor for cursor, start in self._starts.items()}
 
     def page(self, cursor: object) -> dict[str, Any]:
         start = 0 if cursor is None else self._starts.get(cursor) if isinstance(cursor, str) else None
         if start is None:
             raise ProtocolError(INVALID_PARAMS, "`cursor` is not of this list, or the list has changed: list again")
-        page: dict[str, Any] = {self.kind: self._texts[start : start + PAGE]}
-        following = self._cursors.get(start + PAGE)
+        end = self._ends[start]
+        page: dict[str, Any] = {self.kind: self._texts[start:end]}
+        following = self._cursors.get(end)
         return {**page, "nextCursor": following} if following else page
+
+
+def _json(kind: ListKind, item: ShownTool | Offered, how: Naming, version: str) -> Raw:
+    definition = definition_for(kind, item.definition, version)
+    if kind in ("tools", "prompts"):
+        definition["name"] = shown_name(_full_name(item), how)
+    return Raw(msgspec.json.encode(definition))
+
+
+def _page_starts(texts: Sequence[Raw]) -> list[int]:
+    starts, size = [0], 0
+    for number, text in enumerate(texts):
+        size += memoryview(text).nbytes
+        if number > starts[-1] and (number - starts[-1] >= MOST_ITEMS or size > MOST_BYTES):
+            starts.append(number)
+            size = memoryview(text).nbytes
+    return starts
 
 
 def _full_name(item: ShownTool | Offered) -> str:

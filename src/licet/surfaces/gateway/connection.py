@@ -256,7 +256,6 @@ class Connection:
         return shaped
 
     async def _list(self, kind: ListKind, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
-        await self._backend.ready()
         return eras.for_version(call.method, self._catalog.page(kind, params.get("cursor")), call.version)
 
     async def _call_tool(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
@@ -271,7 +270,6 @@ class Connection:
 
     async def _read_resource(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
         uri = _text(params, "uri")
-        await self._backend.ready()
         try:
             server = self._catalog.server_of(uri)
         except ProtocolError:
@@ -281,7 +279,6 @@ class Connection:
 
     async def _get_prompt(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
         shown, arguments = _text(params, "name"), _object(params, "arguments")
-        await self._backend.ready()
         try:
             server, name = self._catalog.prompt(shown)
         except ProtocolError:
@@ -291,7 +288,6 @@ class Connection:
 
     async def _complete(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
         argument, context = _object(params, "argument"), _object(params, "context")
-        await self._backend.ready()
         match params.get("ref"):
             case {"type": "ref/prompt", "name": str(shown)}:
                 server, name = self._catalog.prompt(shown)
@@ -303,7 +299,6 @@ class Connection:
         return self._from_server(call, await self._backend.complete(server, ref, argument, context, call))
 
     async def _subscribe(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
-        await self._backend.ready()
         await self._subscriptions.subscribe(params.get("uri"))
         return {}
 
@@ -312,7 +307,6 @@ class Connection:
         return {}
 
     async def _listen(self, call: CallerLink, params: dict[str, Any]) -> dict[str, Any]:
-        await self._backend.ready()
         await self._subscriptions.listen(call.request.id, params.get("notifications"))
         return {}
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct
 
 from licet import __version__
+from licet.policy_files.definition_shapes import is_object_schema
 from licet.surfaces.gateway.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Id
 from licet.surfaces.gateway.methods import DEFINITION_KEYS, HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS, find, kept
 
@@ -167,8 +168,7 @@ def from_server(method: str, result: Mapping[str, Any], version: str) -> tuple[d
 def definition_for(kind: str, definition: Mapping[str, Any], version: str) -> dict[str, Any]:
     """A locked definition as this version knows it."""
     shown, _ = kept(definition, DEFINITION_KEYS[kind])
-    schema = shown.get("outputSchema")
-    if version not in MODERN_VERSIONS and not (isinstance(schema, dict) and schema.get("type") == "object"):
+    if version not in MODERN_VERSIONS and not is_object_schema(shown.get("outputSchema")):
         shown.pop("outputSchema", None)  # as for structuredContent
     return shown
 

@@ -27,6 +27,8 @@ from licet.surfaces.gateway.jsonrpc import (
 )
 from licet.surfaces.gateway.link import Flood, Gone, Link, Rate
 
+MOST_ANSWER = 1 << 20  # bytes of an answer, unless its request says otherwise, and of a request of the other side
+MOST_NOTIFICATION = 1 << 16  # bytes
 MOST_ASKS = 32  # requests of the other side at once
 MOST_BAD_LINES = 10_000  # in a row
 MOST_TEXT = 2_000  # characters of a message
@@ -82,7 +84,10 @@ class Handler(Protocol):
 class Waiting:
     """A request of ours that has no answer yet."""
 
-    def __init__(self, progress: Callable[[dict[str, Any]], None] | None, caller: Id | None) -> None:
+    def __init__(
+        self, progress: Callable[[dict[str, Any]], None] | None, caller: Id | None, most: int = MOST_ANSWER
+    ) -> None:
+        self.most = most  # bytes of the line with its answer
         self.answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.progress = progress
         self.caller = caller
@@ -124,6 +129,7 @@ class Exchange:
 
     def __init__(self, link: Link, handler: Handler, clock: Callable[[], float] = time.monotonic) -> None:
         self._link, self._handler = link, handler
+        link.longest = self.longest
         self._last_id = 0
         self._waiting: dict[int, Waiting] = {}
         self._asks: dict[Id, asyncio.Task[None]] = {}  # requests of the other side
@@ -138,6 +144,10 @@ class Exchange:
         """The requests that have no answer yet."""
         return list(self._waiting.values())
 
+    def longest(self) -> int:
+        """How many bytes a line may have now: no more than somebody waits for is parsed, or searched for secrets."""
+        return max((MOST_ANSWER, *(waiting.most for waiting in self._waiting.values())))
+
     async def request(
         self,
         method: str,
@@ -147,8 +157,9 @@ class Exchange:
         progress: Callable[[dict[str, Any]], None] | None = None,
         caller: Id | None = None,
         may_cancel: bool = True,
+        most: int = MOST_ANSWER,
     ) -> Answer:
-        """Send a request and wait for its result. `params` makes its parameters from its id.
+        """Send a request and wait for its result, of so many bytes at most. `params` makes its parameters from its id.
 
         Raises `UpstreamError`, `Gone` or `TimedOut`. If the task is cancelled, the other side is told.
         """
@@ -156,7 +167,7 @@ class Exchange:
             raise Gone(self._end.result())
         self._last_id += 1
         number = self._last_id
-        waiting = self._waiting[number] = Waiting(progress, caller)
+        waiting = self._waiting[number] = Waiting(progress, caller, most)
         try:
             line = write_message(Request(number, method, params(number)))
             return await waiting.within(seconds, self._link.send(line))
@@ -193,7 +204,7 @@ class Exchange:
                     self._take_bad(line, bad)
                 else:
                     self._bad_lines = 0
-                    self._take(message)
+                    self._take(message, len(line))
             self._finish("it closed its output")
         except Flood as flood:
             self._finish(f"it sent {flood}")
@@ -201,17 +212,21 @@ class Exchange:
             self._finish(f"an error in the gateway: {type(wrong).__name__}: {wrong}")
         await self._link.close()  # requests that are still being sent wait no longer
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Message, size: int) -> None:
         match message:
             case Response(answer_id, text, data):
                 waiting = self._find(answer_id)
-                if waiting is not None and isinstance(data, dict):
+                if waiting is not None and size > waiting.most:
+                    waiting.answered.set_exception(UpstreamError(INTERNAL_ERROR, f"an answer of {size} bytes"))
+                elif waiting is not None and isinstance(data, dict):
                     waiting.answered.set_result(Answer(bytes(text), data))
             case Failure(failed_id, code, text, data):
                 if failed_id is None:
                     self._handler.reported(f"an error without an id: {text[:MOST_TEXT]}")
                 elif (waiting := self._find(failed_id)) is not None:
                     waiting.answered.set_exception(_bounded(code, text, data))
+            case Request(method=method) | Notification(method=method) if size > _most(message):
+                self._handler.reported(f"a message of {size} bytes: `{method[:100]}`")
             case Request():
                 self._ask(message)
             case Notification("notifications/cancelled", params):
@@ -322,6 +337,11 @@ def _bounded(code: int, text: str, data: Any) -> UpstreamError:
     if data is not UNSET and len(encode(data)) > MOST_ERROR_DATA:
         data = UNSET
     return UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:MOST_TEXT], data)
+
+
+def _most(message: Message) -> int:
+    """The bytes that a message may have which is no answer."""
+    return MOST_ANSWER if isinstance(message, Request) else MOST_NOTIFICATION
 
 
 def _number(answer_id: object) -> int:

@@ -10,14 +10,15 @@ from contextvars import ContextVar
 from typing import Any
 
 from licet.assemble.gateway import ServerTool
+from licet.core.decision.admission import call_denials
 from licet.core.ledger.entry import Caller
 from licet.core.policy.lock import LockedServer, NamedPlaces
-from licet.core.policy.servers import PROMPTS, RESOURCES, Server
+from licet.core.policy.servers import PROMPTS, RESOURCES, Server, tool_parts
 from licet.declare.plain_json import json_core
 from licet.guard.execution import JsonText, Raised, Stopped, ToolCall
 from licet.guard.gate import BareGate
 from licet.guard.observing import OBSERVED, Observing
-from licet.guard.registration import RegisteredTools
+from licet.guard.registration import OUTPUT_KB, RegisteredTools
 from licet.guard.result import Result
 from licet.guard.session import Session
 from licet.surfaces.gateway.backend import Offered, Refusal, ShownTool, Unforwarded
@@ -36,6 +37,7 @@ from licet.surfaces.gateway.server_asks import RunningCall, RunningCalls, Server
 from licet.surfaces.gateway.shown_lists import ShownLists, before_variables
 
 _MORE_SECONDS = 5.0  # so that the clock of the gate, which stands while a person is asked, ends a call first
+_MORE_BYTES = 1 << 16  # of an answer, besides the result, which may be written with escapes and be twice as long
 _MOST_NOTES = 50  # in the receipt of one call
 _LONGEST_CLAIM = 200  # characters of what a client says of itself
 _REPORTS = 200  # about one server at once
@@ -86,6 +88,7 @@ class GovernedBackend:
         self.running: dict[str, RunningServer] = {}
         self.front: Any = Front()
         self._lists = ShownLists(self._shown_policy, locked, places, all_listed=session.observing is not None)
+        self._ready: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None  # of observing
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -99,11 +102,6 @@ class GovernedBackend:
         return self._gate.policy if observing is None else observing.instead
 
     # Lists ------------------------------------------------------------------------------------------------------------
-
-    async def ready(self) -> None:
-        """Wait until every server has said what it offers, or failed to."""
-        first = asyncio.to_thread(json_core)  # the first call needs it, and servers take longer to start
-        await asyncio.gather(first, *(one.settled() for one in self.running.values()))
 
     def instructions(self) -> str:
         """A text for the model: what the servers were locked with."""
@@ -210,8 +208,6 @@ class GovernedBackend:
     ) -> Result:
         CALLER.set(client)  # of this task alone: each request has one
         _WANTED.set(wanted)
-        if one := self.running.get(tool.partition(".")[0]):
-            await one.settled()  # a client may call before it has seen a list; the start is not the call's time
         result = await self._session.call(tool, arguments)
         if result.reason == "LEDGER_UNAVAILABLE":  # the model is told the code alone
             self._report(" ".join(result.explain().split()))
@@ -223,14 +219,15 @@ class GovernedBackend:
         server, tool = call.tool.server, call.tool.tool
         caller, wanted, one, note = CALLER.get(), _WANTED.get(), self.running[server], _bounded(note)
         method, params = wanted or ("tools/call", {"name": tool, "arguments": call.arguments})
-        observed = OBSERVED.get()
+        observed, most = OBSERVED.get(), 2 * 1024 * call.limits.get("output_kb", OUTPUT_KB) + _MORE_BYTES
+        await one.settled()  # this server alone, within the time of the call
         if why := _changed(one, method, params):
             if observed is None:
                 raise Stopped("MANIFEST_CHANGED", why, ran=False)
             observed.note("MANIFEST_CHANGED", why)
         if wanted and observed is not None and (why := self._unlisted(server, tool, call.arguments, method)):
             observed.note("ARGUMENT_NOT_ALLOWED", why)
-        if not wanted and not self._lists.is_offered(server, "tools", tool):
+        if not wanted and one.live is not None and tool not in one.live.listed("tools"):
             text = f"the server `{server}` does not offer `{tool}` to this client"
             raise Stopped("TOOL_NOT_AVAILABLE", text, ran=False)
         if wanted is not None and method not in ("resources/read", "prompts/get"):
@@ -241,7 +238,7 @@ class GovernedBackend:
                 await one.subscribe(params["uri"], seconds=call.seconds)
                 return JsonText(b"{}")
             if caller is None:
-                answer = await upstream.request(method, params, seconds=call.seconds)
+                answer = await upstream.request(method, params, seconds=call.seconds, most=most)
             else:
                 with self._calls.with_one(RunningCall(server, caller, note, call.deadline)) as number:
                     answer = await upstream.request(
@@ -251,6 +248,7 @@ class GovernedBackend:
                         progress=caller.progress,
                         level=caller.level if one.server.client.logging else "",
                         caller=number,
+                        most=most,
                     )
         except NotRunning as wrong:
             note(str(wrong))  # for the operator: it may name paths, or what the server wrote
@@ -263,7 +261,7 @@ class GovernedBackend:
             raise Stopped("LIMIT_TIME", f"the server `{server}` gave no answer in {call.seconds:g} seconds") from None
         except UpstreamError as error:
             raise Raised(f"error {error.code} of the server", error.message) from None
-        definition = {} if wanted else self._lists.definition(server, "tools", tool)
+        definition: dict[str, Any] = {} if wanted else self._lists.definition(server, "tools", tool)
         entry = one.server.entry(tool)
         hidden = entry.hidden if entry is not None else "keep"
         try:
@@ -277,15 +275,30 @@ class GovernedBackend:
     # The client -------------------------------------------------------------------------------------------------------
 
     def client_is(self, info: dict[str, Any], capabilities: dict[str, Any], version: str) -> None:
-        """Take what the client says of itself, for receipts, and start the servers."""
+        """Take what the client says of itself, for receipts, and start the servers.
+
+        They are announced what `licet lock` announced to them, whatever this client can do: what a server offers may
+        depend on it. A question that the client cannot answer is refused when it comes.
+        """
         self._asks.announced = capabilities
         said = " ".join(str(info.get(key, "")) for key in ("name", "version"))
         self._session.caller = Caller(client=f"{said.strip()[:_LONGEST_CLAIM]} (claimed)")
         for one in self.running.values():
-            allowed = one.server.client.capabilities
-            one.start({name: value for name, value in allowed.items() if name in capabilities})
+            one.start()
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_task(self._get_ready())
         if self._session.observing is not None and self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end_observing(self._session.observing))
+
+    async def _get_ready(self) -> None:
+        """Load what the first call needs, and record once which tools are named by the policy and not shown."""
+        await asyncio.to_thread(json_core)
+        policy = self._gate.policy
+        for name in [one for one in policy.manifest.admissions if tool_parts(one, policy.manifest.servers)]:
+            registered = policy.tools.get(name)
+            is_shown = registered is not None and registered.ready
+            if not is_shown and self._session.observing is None and not call_denials(policy.manifest, name):
+                await self._session.call(name, {})  # refused, with the reason
 
     def log_level(self, level: str) -> None:
         """Ask every server that may log for messages from this level on."""
@@ -330,7 +343,7 @@ class GovernedBackend:
 
     async def close(self) -> None:
         """End every server."""
-        for task in (*self._tasks, *filter(None, [self._ending])):
+        for task in (*self._tasks, *filter(None, [self._ending, self._ready])):
             task.cancel()
         if self._session.observing is not None:
             for line in closing_lines(self._session.observing):

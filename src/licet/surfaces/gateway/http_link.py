@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from licet.guard.handles.messages import Headers, Pairs
+from licet.guard.meter import Exceeded
 from licet.guard.ports import Reply, Unconnected
 from licet.guard.redaction.redact import in_turn
 from licet.surfaces.gateway.endpoint import Endpoint
@@ -24,6 +25,7 @@ from licet.surfaces.gateway.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    MOST_BYTES,
     Failure,
     Id,
     Notification,
@@ -31,6 +33,8 @@ from licet.surfaces.gateway.jsonrpc import (
 )
 from licet.surfaces.gateway.link import Gone
 
+MOST_ERROR = 1 << 16  # bytes of the body of an answer with an error status
+MOST_TEXT = 2_000  # characters of the message in it
 MOST_CALLS = 100  # requests at once; more wait
 MOST_NOTES = 16  # notifications and answers at once; not counted with requests, which may wait for them
 NOTE_SECONDS = 30.0  # for a notification or an answer to be taken
@@ -91,6 +95,7 @@ class HttpLink:
         self._name, self._endpoint, self._schema_of = name, endpoint, schema_of
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue(16)
         self._meter = new_meter()
+        self.longest: Callable[[], int] = lambda: MOST_BYTES
         self._calls, self._notes = asyncio.Semaphore(MOST_CALLS), asyncio.Semaphore(MOST_NOTES)
         self._sending: set[asyncio.Task[None]] = set()
         self._hearing: asyncio.Task[None] | None = None
@@ -102,7 +107,11 @@ class HttpLink:
 
     async def receive(self) -> bytes:
         """One message; no bytes when the session has ended."""
-        return b"" if self._ended and self._inbox.empty() else await self._inbox.get()
+        if self._ended and self._inbox.empty():
+            return b""
+        message = await self._inbox.get()
+        self._meter.give_memory(len(message))
+        return message
 
     async def send(self, line: bytes) -> None:
         """Send a message, and receive all that the server answers it with. Raises `Gone`, which is for it alone."""
@@ -147,7 +156,7 @@ class HttpLink:
             return
         self._ended = why
         while not self._inbox.empty():
-            self._inbox.get_nowait()
+            self._meter.give_memory(len(self._inbox.get_nowait()))
         self._inbox.put_nowait(b"")
 
     def _lost(self) -> Gone:
@@ -197,7 +206,7 @@ class HttpLink:
         if method == "subscriptions/listen":
             await self._listen(number, headers, line)
             return
-        events = Events()
+        events = self._events()
         async with AsyncExitStack() as stack:
             reply = await self._endpoint.open(stack, "POST", headers, line, CALL_SECONDS)
             if await self._take(reply, number, events, is_first=method == "initialize"):
@@ -240,7 +249,7 @@ class HttpLink:
             self._begin(headers)
         match content_type(headers):
             case "application/json":
-                body = await whole_body(reply, self._meter)
+                body = await whole_body(reply, self._meter, self.longest())
                 if not await self._pass_on(body, number, is_first=is_first):
                     raise Gone("its answer is not one to the request")
                 return True
@@ -266,7 +275,7 @@ class HttpLink:
             return
         if status >= 400 and content_type(Headers(reply.headers)) == _JSON:
             with suppress(msgspec.MsgspecError, RecursionError):
-                error = _error(await self._clean(await whole_body(reply, self._meter))).error
+                error = _error(await self._clean(await whole_body(reply, self._meter, MOST_ERROR))).error
                 code, message = error.get("code"), error.get("message")
                 if type(code) is int and isinstance(message, str):
                     await self._fail(number, code, message, error.get("data", UNSET))
@@ -292,14 +301,29 @@ class HttpLink:
             with suppress(msgspec.MsgspecError):
                 version = _opened(clean).result.protocolVersion
                 self._version = version if _DATE.fullmatch(version) else ""
-        await self._inbox.put(clean)
+        await self._put(clean)
         return is_answer
+
+    async def _put(self, message: bytes) -> None:
+        """Let a message be received. It counts until it is: a server could fill the memory with those that wait."""
+        try:
+            self._meter.take_memory(len(message))
+        except Exceeded:
+            raise Gone("it sent too much at once") from None
+        try:
+            await self._inbox.put(message)
+        except BaseException:
+            self._meter.give_memory(len(message))
+            raise
+
+    def _events(self) -> Events:
+        return Events(lambda: self.longest())
 
     async def _clean(self, message: bytes) -> bytes:
         return await in_turn(self._endpoint.redactor.work(message, as_json=True))
 
     async def _fail(self, number: Id, code: int, text: str, data: Any = UNSET) -> None:
-        await self._inbox.put(write_message(Failure(number, code, text, data)).rstrip(b"\n"))
+        await self._put(write_message(Failure(number, code, text[:MOST_TEXT], data)).rstrip(b"\n"))
 
     # Streams of changes -----------------------------------------------------------------------------------------------
 
@@ -310,8 +334,8 @@ class HttpLink:
             async with AsyncExitStack() as stack:
                 reply = await self._endpoint.open(stack, "POST", headers, line, QUIET_SECONDS)
                 if reply.status != 200 or content_type(Headers(reply.headers)) != _EVENTS:
-                    return await self._take(reply, number, Events())
-                async with aclosing(event_data(reply, Events(), self._meter)) as messages:
+                    return await self._take(reply, number, self._events())
+                async with aclosing(event_data(reply, self._events(), self._meter)) as messages:
                     async for message in messages:
                         if _is_result(message, number):
                             return False  # the server ends the stream: it is asked for a new one
@@ -324,7 +348,7 @@ class HttpLink:
 
     async def _hear(self) -> None:
         """Keep the GET stream open, over which servers until 2025-11-25 send messages of their own."""
-        events = Events()
+        events = self._events()
 
         async def once() -> bool:
             async with AsyncExitStack() as stack:
@@ -353,7 +377,7 @@ class HttpLink:
             tries = 0 if lasted else tries + 1
             await asyncio.sleep(PAUSES[min(tries, len(PAUSES) - 1)])
             if lasted:
-                await self._inbox.put(write_message(Notification(_CHANGED, missed)).rstrip(b"\n"))
+                await self._put(write_message(Notification(_CHANGED, missed)).rstrip(b"\n"))
 
 
 def _is_result(message: bytes, number: Id) -> bool:

@@ -1,12 +1,13 @@
 """Reads the messages in the body of an HTTP answer: one JSON text, or a stream of server-sent events.
 
 Events are parsed as bytes, and not by a parser of text: messages stay the bytes that came, and unfinished ones can be
-counted. A message has at most 32 MiB, and all unfinished messages of one server share 128 MiB.
+counted. A message has at most as many bytes as somebody waits for, after decompression. All messages of one server that
+are unfinished, or that nobody has received yet, share 64 MiB.
 """
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 
 from licet.guard.handles.messages import Corrupt, Decoder, Headers
 from licet.guard.meter import Exceeded, Meter
@@ -14,8 +15,10 @@ from licet.guard.ports import Reply, Unconnected
 from licet.surfaces.gateway.jsonrpc import MOST_BYTES
 from licet.surfaces.gateway.link import Flood, Gone
 
-HELD_MB = 128  # of unfinished messages, in all streams of one server
+HELD_MB = 64  # of messages that were not yet received, in all streams of one server
 LONGEST_ID = 1_000  # bytes of the id of an event
+_SLICE = 1 << 14  # bytes that are split into lines at once
+_SHARE = 32  # pieces before other tasks get a turn
 _ENDLESS = 1 << 62  # bytes of a stream; each message in it is limited
 _VISIBLE = re.compile(rb"[\x21-\x7e]+")
 _NUMBER = re.compile(rb"[0-9]{1,9}")
@@ -29,8 +32,8 @@ def new_meter() -> Meter:
 class Events:
     """Parses a stream of server-sent events, and keeps what is needed to continue it on another connection."""
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
-        self._most = most
+    def __init__(self, longest: Callable[[], int] = lambda: MOST_BYTES) -> None:
+        self._longest = longest
         self.last_id = ""
         self.retry: float | None = None  # seconds to wait, as the server said
         self.restart()
@@ -53,15 +56,14 @@ class Events:
         if self._after_return and piece:
             piece = piece.removeprefix(b"\n")
             self._after_return = False
-        ready: list[bytes] = []
         for line in piece.splitlines(keepends=True):  # of bytes: only at "\n", "\r" and both
             self._after_return = line.endswith(b"\r")
             self._buffer += line.rstrip(b"\r\n")
             if line.endswith((b"\r", b"\n")):
-                ready += self._take(bytes(self._buffer))
+                ready = self._take(bytes(self._buffer))
                 self._buffer.clear()
+                yield from ready
         self._check()
-        yield from ready
 
     def _take(self, line: bytes) -> list[bytes]:
         if not line:
@@ -88,7 +90,7 @@ class Events:
         return [data] if data and name in (b"", b"message") else []
 
     def _check(self) -> None:
-        _check_size(self.held, self._most)
+        _check_size(self.held, self._longest())
 
 
 def _check_size(size: int, most: int) -> None:
@@ -107,12 +109,16 @@ async def event_data(reply: Reply, events: Events, meter: Meter) -> AsyncGenerat
     counted = 0
     try:
         async for piece in _pieces(reply):
-            meter.take_memory(len(piece))
-            counted += len(piece)
-            for data in events.feed(piece):
-                yield data
-            meter.give_memory(counted - events.held)
-            counted = events.held
+            for start in range(0, len(piece), _SLICE):
+                if start:  # each line costs time, and a piece may be nothing but ends of lines
+                    await asyncio.sleep(0)
+                part = piece[start : start + _SLICE]
+                meter.take_memory(len(part))
+                counted += len(part)
+                for data in events.feed(part):
+                    yield data
+                meter.give_memory(counted - events.held)
+                counted = events.held
     except (Exceeded, Flood) as flood:
         raise Gone(_sent(flood)) from None
     finally:
@@ -142,8 +148,12 @@ def _sent(flood: Exception) -> str:
 
 async def _pieces(reply: Reply) -> AsyncGenerator[bytes]:
     decoder = Decoder(Headers(reply.headers).get("content-encoding", ""), _ENDLESS)
+    came = 0
     try:
         async for raw in reply.body:
+            came += 1
+            if came % _SHARE == 0:  # a piece may be one byte
+                await asyncio.sleep(0)
             for number, piece in enumerate(decoder.feed(raw)):
                 if number:  # a few bytes may decompress to many: let other tasks run
                     await asyncio.sleep(0)

@@ -5,6 +5,7 @@ what the gateway has checked is what the other side reads. Results are kept as t
 """
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -132,6 +133,20 @@ def read_message(line: bytes) -> Message:
     except BadMessage as bad:
         is_answer = "method" not in data and ("result" in data or "error" in data)
         raise BadMessage(bad.reason, bad.code, request_id, is_answer) from None
+
+
+# Where SDKs write the id of an answer: before its result, or after it.
+_ID = rb'"id"\s*:\s*([0-9]{1,15}|"[0-9]{1,15}")'
+_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb'\s*,\s*"(?:result|error|jsonrpc)"')
+_ID_LAST = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+
+
+def failed_answer(first: bytes, last: bytes, text: str) -> bytes:
+    """The line of an error in the place of an answer of which only the two ends are known; empty if it is none."""
+    found = _ID_FIRST.match(first) or (_ID_LAST.search(last) if b'"method"' not in first else None)
+    if found is None:
+        return b""
+    return write_message(Failure(int(found[1].strip(b'"')), INTERNAL_ERROR, text)).rstrip(b"\n")
 
 
 def write_message(message: Message) -> bytes:

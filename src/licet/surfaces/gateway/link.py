@@ -1,7 +1,8 @@
 """Carries lines to a server process, or to the client of this process. It knows no message.
 
-Nothing that comes is held without a limit: a line has at most 32 MiB, and is read only when it is asked for, so a side
-that floods has to wait. What a server writes to stderr goes to a callback and never to the client.
+Nothing that comes is held without a limit: a line is read only when it is asked for, so a side that floods has to wait.
+Of a line that is longer than anybody waits for, only the two ends are kept; one of more than 32 MiB ends the link. What
+a server writes to stderr goes to a callback and never to the client.
 """
 
 import asyncio
@@ -21,11 +22,13 @@ from licet.surfaces.gateway.byte_streams import (
     shared_sink,
     shared_source,
 )
-from licet.surfaces.gateway.jsonrpc import MOST_BYTES
+from licet.surfaces.gateway.jsonrpc import MOST_BYTES, failed_answer
 
 __all__ = ["Flood", "Gone", "Lines", "Link", "LogLines", "PipeLink", "Rate", "StdioLink"]
 
-_MOST_IN_A_ROW = 32  # lines before other tasks get a turn
+_END = 1 << 12  # bytes that are kept at each end of a line that is too long
+_MOST_IN_A_ROW = 32  # lines before other tasks get a turn, or
+_LINE = 1 << 13  # bytes for each of them
 _LONGEST_LOG_LINE = 2_000  # characters
 _LOG_BUFFER = 1 << 16  # bytes of a log line that are kept until its end comes
 _LOG_LINES = 200  # at once
@@ -37,7 +40,12 @@ class Flood(Exception):
 
 
 class Link(Protocol):
-    """Lines to and from the other side. One task at a time receives."""
+    """Lines to and from the other side. One task at a time receives.
+
+    `longest` says how many bytes a line may have now. An answer that is longer becomes an error.
+    """
+
+    longest: Callable[[], int]
 
     async def receive(self) -> bytes:
         """One line without its newline; no bytes when it has ended. Raises `Flood`."""
@@ -71,38 +79,70 @@ class Rate:
 
 
 class Lines:
-    """The lines of a source, without blank ones. A last line without a newline is dropped: its writer has crashed."""
+    """The lines of a source, without blank ones. A last line without a newline is dropped: its writer has crashed.
 
-    def __init__(self, source: Source, most: int = MOST_BYTES) -> None:
+    A line of more than `most` bytes is a `Flood`. One of more than `longest()` is not kept: what `instead` makes of its
+    two ends and its size takes its place.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        most: int = MOST_BYTES,
+        longest: Callable[[], int] | None = None,
+        instead: Callable[[bytes, bytes, int], bytes] = lambda first, last, size: b"",
+    ) -> None:
         self._source = source
         self._most = most
+        self._longest = longest or (lambda: most)
+        self._instead = instead
         self._buffer = bytearray()
         self._searched = 0  # bytes of the buffer that have no newline
+        self._first = b""  # of a line that is too long
+        self._dropped = 0  # bytes of it that are not in the buffer
         self._in_a_row = 0
 
     async def receive(self) -> bytes:
         """The next line; no bytes at the end. Raises `Flood`."""
         while True:
             end = self._buffer.find(b"\n", self._searched)
-            if end > self._most or (end < 0 and len(self._buffer) > self._most):
+            if self._dropped + (end if end >= 0 else len(self._buffer)) > self._most:
                 raise Flood(f"a line of more than {self._most} bytes")
             if end >= 0:
-                line = bytes(memoryview(self._buffer)[:end])
+                line = self._line(end)
                 del self._buffer[: end + 1]
                 self._searched = 0
-                await self._share()
+                await self._share(len(line))
                 if line and not line.isspace():
                     return line
                 continue
+            if self._first or len(self._buffer) > self._longest():
+                self._drop(len(self._buffer))
             self._searched = len(self._buffer)
             data = await self._source.read()
             if not data:
                 return b""
             self._buffer += data
+            await self._share(len(data))
 
-    async def _share(self) -> None:
+    def _line(self, end: int) -> bytes:
+        if not self._first and end <= self._longest():
+            return bytes(memoryview(self._buffer)[:end])
+        size = self._dropped + end
+        first = self._first or bytes(self._buffer[:_END])
+        self._first, self._dropped = b"", 0
+        return self._instead(first, bytes(self._buffer[max(0, end - _END) : end]), size)
+
+    def _drop(self, size: int) -> None:
+        """Keep no more than the two ends of a line that is too long."""
+        self._first = self._first or bytes(self._buffer[:_END])
+        if size > _END:
+            self._dropped += size - _END
+            del self._buffer[: size - _END]
+
+    async def _share(self, size: int) -> None:
         """Let other tasks run now and then: a side that floods must not stop the others."""
-        self._in_a_row += 1
+        self._in_a_row += 1 + size // _LINE
         if self._in_a_row >= _MOST_IN_A_ROW:
             self._in_a_row = 0
             await asyncio.sleep(0)
@@ -126,7 +166,9 @@ class PipeLink:
     ) -> None:
         self._sink = pipe_sink(stdin)
         self._source = pipe_source(stdout)
-        self._lines = Lines(self._source)
+        self._lines = Lines(self._source, MOST_BYTES, lambda: self.longest(), self._too_long)
+        self.longest: Callable[[], int] = lambda: MOST_BYTES
+        self._log = log
         self._redactor = redactor or None  # one without secrets has nothing to do
         self._grace = grace
         self._errors = pipe_source(stderr) if stderr is not None else None
@@ -142,6 +184,13 @@ class PipeLink:
             work = self._redactor.work(line, as_json=line.lstrip().startswith(b"{"))
             line = await in_turn(work)
         return line
+
+    def _too_long(self, first: bytes, last: bytes, size: int) -> bytes:
+        """An error in the place of an answer that is too long, so that only its request fails."""
+        text = f"a message of {size} bytes, more than the {self.longest()} that are read"
+        if not (instead := failed_answer(first, last, text)) and self._log is not None:
+            self._log(f"it sent {text}")
+        return instead
 
     async def send(self, line: bytes) -> None:
         """Send a line, or wait for the server to read. Raises `Gone`."""
@@ -190,11 +239,15 @@ class LogLines:
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the log."""
-        *complete, rest = data.split(b"\n")
+        *complete, rest = data.split(b"\n", _LOG_LINES)
         for part in complete:
             self._keep(part)
             self._tell(bytes(self._buffer))
             self._buffer.clear()
+        # The rate lets no more through from one read: the others are counted, and not looked at.
+        if more := rest.count(b"\n"):
+            self._dropped += more
+            rest = rest[rest.rindex(b"\n") + 1 :]
         self._keep(rest)
 
     def _keep(self, part: bytes) -> None:

@@ -1,22 +1,30 @@
 """Collects the definitions of a server: its tools, resources, resource templates and prompts, from all pages.
 
-A server can make a list as long as it likes, and change it while it is read. Everything is bounded, and what cannot be
-told apart (two tools of one name, a cursor that comes again) is an error.
+A server can make a list as long as it likes, and change it while it is read. Everything is bounded. A definition that
+cannot be used is left out with the reason, and costs no other one: it does not fit the protocol, it is too long, or
+several have its name. A list that does not end is an error.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
+from licet.core.algebra.scope import visible
 from licet.core.policy.lock import LockedServer, NamedPlaces, portable
+from licet.policy_files.definition_shapes import shape_problem
 from licet.surfaces.gateway.jsonrpc import METHOD_NOT_FOUND
 from licet.surfaces.gateway.upstream import Opened, Upstream, UpstreamError
 
 MOST_PAGES = 100  # of all lists together
 MOST_ITEMS = 10_000
-MOST_BYTES = 16 << 20
+MOST_BYTES = 4 << 20  # of all lists together
+MOST_DEFINITION = 256 << 10  # bytes of one definition
+MOST_NAME = 2_000  # characters of a name or a URI
+MOST_LEFT_OUT = 100  # definitions with a reason of their own; more are counted
 MOST_CURSOR = 10_000  # characters
 SETTLE_SECONDS = 0.3  # in which a server may say that its lists changed after all
 MOST_TIMES = 5  # that the lists are read
@@ -33,6 +41,7 @@ class Definitions(Struct, frozen=True):
     resources: tuple[dict[str, Any], ...] = ()
     templates: tuple[dict[str, Any], ...] = ()
     prompts: tuple[dict[str, Any], ...] = ()
+    left_out: Mapping[str, str] = {}  # `tools/NAME` -> why
 
 
 def as_locked(found: Definitions, places: NamedPlaces) -> LockedServer:
@@ -47,10 +56,12 @@ def as_locked(found: Definitions, places: NamedPlaces) -> LockedServer:
         resources=named(found.resources),
         templates=named(found.templates),
         prompts=named(found.prompts),
+        refused=found.left_out,
     )
 
 
 class _List(NamedTuple):
+    kind: str  # as a lock has it
     capability: str
     method: str
     key: str  # of the items in a result
@@ -58,10 +69,10 @@ class _List(NamedTuple):
 
 
 _LISTS = (
-    _List("tools", "tools/list", "tools", "name"),
-    _List("resources", "resources/list", "resources", "uri"),
-    _List("resources", "resources/templates/list", "resourceTemplates", "uriTemplate"),
-    _List("prompts", "prompts/list", "prompts", "name"),
+    _List("tools", "tools", "tools/list", "tools", "name"),
+    _List("resources", "resources", "resources/list", "resources", "uri"),
+    _List("templates", "resources", "resources/templates/list", "resourceTemplates", "uriTemplate"),
+    _List("prompts", "prompts", "prompts/list", "prompts", "name"),
 )
 
 
@@ -115,47 +126,74 @@ async def _has_changed(upstream: Upstream) -> bool:
 
 async def _read_all(upstream: Upstream, opened: Opened, seconds: float) -> Definitions:
     room = _Room()
-    lists = [
-        await _read(upstream, kind, room, seconds) if kind.capability in opened.capabilities else () for kind in _LISTS
-    ]
-    return Definitions(*lists)
+    lists: dict[str, tuple[dict[str, Any], ...]] = {}
+    left_out: dict[str, str] = {}
+    for kind in _LISTS:
+        if kind.capability in opened.capabilities:
+            found = await _read(upstream, kind, room, seconds)
+            lists[kind.kind] = await asyncio.to_thread(_usable, kind, found, left_out)
+    return Definitions(**lists, left_out=left_out)
 
 
-async def _read(upstream: Upstream, kind: _List, room: _Room, seconds: float) -> tuple[dict[str, Any], ...]:
-    found: list[dict[str, Any]] = []
+async def _read(upstream: Upstream, kind: _List, room: _Room, seconds: float) -> list[Any]:
+    found: list[Any] = []
     cursors: set[str] = set()
     params: dict[str, Any] = {}
     while True:
         try:
-            answer = await upstream.request(kind.method, params, seconds=seconds)
+            answer = await upstream.request(kind.method, params, seconds=seconds, most=MOST_BYTES)
         except UpstreamError as wrong:
             if wrong.code == METHOD_NOT_FOUND and not params:  # a server with resources may have no templates
-                return ()
+                return []
             raise
         items = answer.data.get(kind.key)
-        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise BadListing(f"`{kind.method}`: expected a list of objects under `{kind.key}`")
+        if not isinstance(items, list):
+            raise BadListing(f"`{kind.method}`: expected a list under `{kind.key}`")
         room.take(kind.method, len(items), len(answer.text))
         found += items
         cursor = answer.data.get("nextCursor")
         if cursor is None:
-            break
+            return found
         if not isinstance(cursor, str) or len(cursor) > MOST_CURSOR:
             raise BadListing(f"`{kind.method}`: `nextCursor` is not a short text")
         if cursor in cursors:
-            raise BadListing(f"`{kind.method}`: the cursor `{cursor[:100]}` comes a second time")
+            raise BadListing(f"`{kind.method}`: the cursor `{visible(cursor[:100])}` comes a second time")
         cursors.add(cursor)
         params = {"cursor": cursor}
-    _check_names(kind, found)
+
+
+def _usable(kind: _List, items: list[Any], left_out: dict[str, str]) -> tuple[dict[str, Any], ...]:
+    """The definitions that can be used. The others are entered in `left_out`."""
+    times = Counter(name for name in (_name(kind, item) for item in items) if name)
+    found, more = [], 0
+    for number, item in enumerate(items, start=1):
+        name = _name(kind, item)
+        why = _problem(kind, item) if name else f"no text under `{kind.name}`"
+        if not why and times[name] > 1:
+            why = f"{times[name]} definitions have this `{kind.name}`"
+        if not why:
+            found.append(item)
+        elif len(left_out) < MOST_LEFT_OUT:
+            left_out[f"{kind.kind}/{_shown(name) or f'number {number}'}"] = why
+        else:
+            more += 1
+    if more:
+        left_out[f"{kind.kind}/…"] = f"{more} more definitions cannot be used"
     return tuple(found)
 
 
-def _check_names(kind: _List, items: list[dict[str, Any]]) -> None:
-    names: set[str] = set()
-    for item in items:
-        name = item.get(kind.name)
-        if not isinstance(name, str) or not name:
-            raise BadListing(f"`{kind.method}`: a definition without `{kind.name}`")
-        if name in names:
-            raise BadListing(f"`{kind.method}`: `{name[:100]}` is defined twice")
-        names.add(name)
+def _name(kind: _List, item: Any) -> str:
+    name = item.get(kind.name) if isinstance(item, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _problem(kind: _List, item: dict[str, Any]) -> str:
+    if len(item[kind.name]) > MOST_NAME:
+        return f"its `{kind.name}` has more than {MOST_NAME} characters"
+    if len(msgspec.json.encode(item)) > MOST_DEFINITION:
+        return f"it has more than {MOST_DEFINITION >> 10} KiB"
+    return shape_problem(kind.kind, item)
+
+
+def _shown(name: str) -> str:
+    return visible(name) if len(name) <= 100 else f"{visible(name[:100])}…"

@@ -80,7 +80,7 @@ METHODS: tuple[Method, ...] = (
     _client("server/discover", MODERN_VERSIONS, "start", "answered by the gateway; the client's claims are recorded"),
     _client("ping", HANDSHAKE_VERSIONS, "start", "answered by the gateway"),
     _client(
-        "tools/list", VERSIONS, "tools", "answered from the lock, in pages: the tools that this agent may call",
+        "tools/list", VERSIONS, "tools", "answered from the lock, at once: the tools that this agent may call",
         "cursor", "tools",
     ),
     _client(
@@ -89,11 +89,11 @@ METHODS: tuple[Method, ...] = (
     ),
     _client(
         "resources/list", VERSIONS, "resources",
-        "answered from the lock, in pages: what `servers.NAME.resources` covers",
+        "answered from the lock, at once: what `servers.NAME.resources` covers",
         "cursor", "resources",
     ),
     _client(
-        "resources/templates/list", VERSIONS, "templates", "answered from the lock, in pages, as resources",
+        "resources/templates/list", VERSIONS, "templates", "answered from the lock, at once, as resources",
         "cursor", "resourceTemplates",
     ),
     _client(
@@ -107,7 +107,7 @@ METHODS: tuple[Method, ...] = (
         "lists: answered by the gateway; URIs: as `resources/read` of each", "notifications",
     ),
     _client(
-        "prompts/list", VERSIONS, "prompts", "answered from the lock, in pages: what `servers.NAME.prompts` names",
+        "prompts/list", VERSIONS, "prompts", "answered from the lock, at once: what `servers.NAME.prompts` names",
         "cursor", "prompts",
     ),
     _client(

@@ -1,7 +1,9 @@
 """One server while the gateway runs: started, compared with its lock, restarted when it ends.
 
-A definition that differs from the lock refuses the calls of its tool. A tool that is not in the lock is reported, and
-neither shown nor called. Calls that are under way when a server ends fail once; the gateway repeats none of them.
+What is locked counts as offered until the server has said otherwise, so nothing but a call of this server waits for it.
+A definition that differs from the lock is not shown any more, and its calls are refused; so is all of a server that
+cannot be started. A tool that is not in the lock is reported, and neither shown nor called. Calls that are under way
+when a server ends fail once; the gateway repeats none of them.
 """
 
 import asyncio
@@ -11,16 +13,18 @@ from typing import Any
 
 from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed
 from licet.core.policy.servers import Server
-from licet.errors import LicetError
 from licet.surfaces.gateway.exchange import TimedOut, UpstreamError
 from licet.surfaces.gateway.link import Gone, Link
-from licet.surfaces.gateway.listing import BadListing, as_locked, definitions
+from licet.surfaces.gateway.listing import BadListing, Definitions, as_locked, definitions
 from licet.surfaces.gateway.upstream import Opened, Peer, Upstream, era_of
 
 START_SECONDS = 60.0  # for a server to say what it offers
 PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before each further start
 HEALTHY_SECONDS = 60.0  # after which the pauses begin again
+MOST_TOLD = 500  # characters of a line about a definition, which may quote the server
 LOOK_AGAIN = 5.0  # seconds until a server that did not say what changed is asked again
+
+COMPARED = ("tools", "prompts")  # the definitions that are refused if they differ
 
 Links = Callable[[], AbstractAsyncContextManager[Link]]
 Report = Callable[[str], None]
@@ -31,7 +35,10 @@ class NotRunning(Exception):
 
 
 class RunningServer:
-    """Keeps one server running from `start` to `close`. `links` starts its process, or connects to it."""
+    """Keeps one server running from `start` to `close`. `links` starts its process, or connects to it.
+
+    It is told of the client capabilities `announces`.
+    """
 
     def __init__(
         self,
@@ -43,6 +50,7 @@ class RunningServer:
         *,
         places: NamedPlaces | None = None,
         offers_changed: Callable[[], None] = lambda: None,
+        announces: Mapping[str, Any] | None = None,
     ) -> None:
         self.server = server
         self.locked = locked  # None if nothing is compared
@@ -53,17 +61,20 @@ class RunningServer:
         self._places = dict(places or {})
         self._offers_changed = offers_changed
         self._upstream: Upstream | None = None
+        self._is_up = False  # the process of now, or its last one, was opened and compared
+        self._announces = dict(server.client.capabilities if announces is None else announces)
         self._problem = "it has not been started"
+        self._failed = False  # it could not be started
         self._unclear = ""  # why its definitions are not known any more
         self._subscribed: set[str] = set()  # URIs, also for its next process
         self._settled = asyncio.Event()  # set: calls need not wait; cleared while changed definitions are compared
         self._task: asyncio.Task[None] | None = None
         self._told: set[str] = set()
 
-    def start(self, offers: dict[str, Any]) -> None:
-        """Start it, once, with these client capabilities. Later calls do nothing."""
+    def start(self) -> None:
+        """Start it, once. Later calls do nothing."""
         if self._task is None:
-            self._task = asyncio.create_task(self._keep(offers), name=f"licet server {self.server.name}")
+            self._task = asyncio.create_task(self._keep(), name=f"licet server {self.server.name}")
 
     async def settled(self) -> None:
         """Wait until it has said what it offers, or failed to."""
@@ -86,8 +97,18 @@ class RunningServer:
         return f"{whose} {what}, unlike in licet.lock: review it with `licet lock --update`"
 
     def offers(self, kind: str, name: str) -> bool:
-        """Whether it offers a tool, resource or prompt now."""
-        return self.live is not None and name in self.live.listed(kind)
+        """Whether it offers a tool, resource or prompt now; as long as it has not said, whether it could be started."""
+        if self._failed:
+            return False
+        return self.live is None or name in self.live.listed(kind)
+
+    def is_shown(self, kind: str, name: str) -> bool:
+        """Whether a client is shown something of the lock: it is offered, and as it was locked.
+
+        Resources are not compared: their sizes and dates change.
+        """
+        is_same = kind not in COMPARED or not self.refusal_of(kind, name)
+        return is_same and self.offers(kind, name)
 
     async def subscribe(self, uri: str, *, seconds: float) -> None:
         """Be told when a resource is updated, also by the processes after this one. Raises as `Upstream` does."""
@@ -108,34 +129,40 @@ class RunningServer:
 
     # Its life ---------------------------------------------------------------------------------------------------------
 
-    async def _keep(self, offers: dict[str, Any]) -> None:
+    async def _keep(self) -> None:
         loop, tries = asyncio.get_running_loop(), 0
         while True:
-            began = loop.time()
+            began, self._is_up = loop.time(), False
             try:
-                await self._live_once(offers)
-            except (Gone, TimedOut, UpstreamError, BadListing, LicetError, OSError) as wrong:
-                self._problem = str(wrong) or type(wrong).__name__
+                await self._live_once()
+            except Exception as wrong:  # whatever it is, it costs this server alone
+                self._problem = str(wrong)[:MOST_TOLD] or type(wrong).__name__
             finally:
                 self._upstream = None
                 self._settled.set()
+            self._set(failed=not self._is_up)
             tries = 0 if loop.time() - began > HEALTHY_SECONDS else tries + 1
             pause = PAUSES[min(tries, len(PAUSES)) - 1] if tries else PAUSES[0]
             self._report(f"{self.server.name}: {self._problem}; it is started again in {pause:g} s")
             await asyncio.sleep(pause)
 
-    async def _live_once(self, offers: dict[str, Any]) -> None:
+    def _set(self, *, failed: bool = False, unclear: str = "") -> None:
+        before, self._failed, self._unclear = (self._failed, self._unclear), failed, unclear
+        if before != (failed, unclear):
+            self._offers_changed()
+
+    async def _live_once(self) -> None:
         async with self._links() as link:
-            upstream = Upstream(self.server.name, link, self._peer, offers)
+            upstream = Upstream(self.server.name, link, self._peer, self._announces)
             try:
                 version = self.locked.version if self.locked is not None else ""
                 self.opened = await upstream.open(era_of(version), seconds=START_SECONDS)
                 await self._look(upstream)
-                self._unclear = ""
                 for uri in self._subscribed:
                     with suppress(UpstreamError):
                         await upstream.subscribe(uri, seconds=START_SECONDS)
-                self._upstream, self._problem = upstream, "it has ended"
+                self._upstream, self._problem, self._is_up = upstream, "it has ended", True
+                self._set()
                 self._settled.set()
                 watching = asyncio.create_task(self._watch(upstream))
                 try:
@@ -165,34 +192,42 @@ class RunningServer:
         try:
             await self._look(upstream)
         except (UpstreamError, TimedOut, BadListing) as wrong:
-            self._unclear = str(wrong)
+            self._set(unclear=str(wrong)[:MOST_TOLD])
             self._tell(f"{self.server.name}: its lists changed, and cannot be read: {wrong}")
             return False
         except Gone:
             return True
-        self._unclear = ""
+        self._set()
         return True
 
     async def _look(self, upstream: Upstream) -> None:
         assert self.opened is not None  # noqa: S101 - it was opened first
         found = await definitions(upstream, self.opened, seconds=START_SECONDS)
-        live = as_locked(found, self._places)
+        live, changes = await asyncio.to_thread(self._compared, found)  # up to megabytes of the server's texts
         before, self.live = self.live, live
-        if self.locked is None:
-            self.different = {}
-        else:
-            all_changes = {kind: changed(self.locked, live, kind) for kind in KINDS}
-            self.different = {
-                kind: {name: what for name, what in found.items() if name in live.listed(kind)}
-                for kind, found in all_changes.items()
-            }
-            for kind, found_changes in all_changes.items():
-                for name, what in found_changes.items():
-                    self._tell(f"{self.server.name}: {kind[:-1]} `{name}` {what}, unlike in licet.lock")
-        if before != live:
+        self.different = {
+            kind: {name: what for name, what in named.items() if name in live.listed(kind)}
+            for kind, named in changes.items()
+        }
+        for kind, named in changes.items():
+            for name, what in named.items():
+                self._tell(f"{self.server.name}: {kind[:-1]} `{name}` {what}, unlike in licet.lock")
+        for key, why in live.refused.items():
+            if self.locked is None or key not in self.locked.refused:
+                self._tell(f"{self.server.name}: {key} is left out: {why}")
+        if before is None or before != live:
             self._offers_changed()
 
+    def _compared(self, found: Definitions) -> tuple[LockedServer, Mapping[str, Mapping[str, str]]]:
+        """What it offers now, and what of each kind differs from the lock."""
+        live = as_locked(found, self._places)
+        if self.locked is None:
+            return live, {}
+        changes = {kind: changed(self.locked, live, kind) for kind in KINDS}
+        return live, {kind: {name: what[:MOST_TOLD] for name, what in named.items()} for kind, named in changes.items()}
+
     def _tell(self, text: str) -> None:
+        text = text[:MOST_TOLD]
         if text not in self._told and len(self._told) < 1000:
             self._told.add(text)
             self._report(text)

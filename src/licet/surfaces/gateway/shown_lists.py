@@ -5,7 +5,9 @@ from typing import Any, TypeVar
 
 from licet.core.policy.lock import LockedServer, NamedPlaces, local
 from licet.core.policy.servers import PROMPTS, RESOURCES
+from licet.declare import Tool
 from licet.guard.registration import RegisteredTools
+from licet.policy_files.definition_shapes import shape_problem
 from licet.surfaces.gateway.backend import Offered, ShownTool
 from licet.surfaces.gateway.own_tools import own_definition
 from licet.surfaces.gateway.running import RunningServer
@@ -14,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class ShownLists:
-    """Makes each list once, and again when the policy or what a server offers has changed.
+    """Makes each list once, and again when the policy or what a server offers has changed. It waits for no server.
 
     With `all_listed`, resources and prompts are shown also if `servers.NAME` does not list them.
     """
@@ -30,14 +32,15 @@ class ShownLists:
         self._policy, self._locked, self._places, self._all_listed = policy, locked, dict(places), all_listed
         self.running: Mapping[str, RunningServer] = {}
         self._lists: dict[str, tuple[object, Sequence[Any]]] = {}
+        self._own_definitions: dict[str, tuple[Tool, dict[str, Any]]] = {}
         self._definitions: dict[tuple[str, str, str], dict[str, Any]] = {}
 
     def changes(self) -> list[str]:
         """Make the lists again, and name those that are others now."""
-        before = {kind: kept[1] for kind, kept in self._lists.items()}
+        before = {kind: _listed(kept[1]) for kind, kept in self._lists.items()}
         self._lists.clear()
         shown = {"tools": self.tools, "resources": self.resources, "templates": self.templates, "prompts": self.prompts}
-        changed = [kind for kind, found in before.items() if shown[kind]() != found]
+        changed = [kind for kind, found in before.items() if _listed(shown[kind]()) != found]
         return list(dict.fromkeys("resources" if kind == "templates" else kind for kind in changed))
 
     def tools(self) -> Sequence[ShownTool]:
@@ -46,20 +49,19 @@ class ShownLists:
 
     def resources(self) -> Sequence[Offered]:
         """The resources that this agent may read."""
-        return self._kept("resources", lambda: self._offered("resources", "uri", RESOURCES))
+        return self._kept("resources", lambda: self._offered("resources", RESOURCES))
 
     def templates(self) -> Sequence[Offered]:
         """The templates of resources that this agent may read."""
-        return self._kept("templates", lambda: self._offered("templates", "uriTemplate", RESOURCES))
+        return self._kept("templates", lambda: self._offered("templates", RESOURCES))
 
     def prompts(self) -> Sequence[Offered]:
         """The prompts that this agent may use."""
-        return self._kept("prompts", lambda: self._offered("prompts", "name", PROMPTS))
+        return self._kept("prompts", lambda: self._offered("prompts", PROMPTS))
 
-    def is_offered(self, server: str, kind: str, name: str) -> bool:
-        """Whether a server offers something now; one that has not said what it offers counts as locked."""
+    def _is_listed(self, server: str, kind: str, name: str) -> bool:
         one = self.running[server]
-        return one.live is None or one.offers(kind, name)
+        return one.offers(kind, name) if self._all_listed else one.is_shown(kind, name)
 
     def is_template(self, server: str, uri: str) -> bool:
         """Whether the client is shown this template of a server."""
@@ -73,6 +75,12 @@ class ShownLists:
             found = local(source.listed(kind).get(name, {}), self._places) if source is not None else {}
             kept = self._definitions[server, kind, name] = {key: found[key] for key in found if key != "_meta"}
         return kept
+
+    def _own(self, name: str, tool: Tool) -> dict[str, Any]:
+        kept = self._own_definitions.get(name)
+        if kept is None or kept[0] is not tool:
+            kept = self._own_definitions[name] = tool, own_definition(tool)
+        return kept[1]
 
     def instructions(self) -> str:
         """What the servers in use tell models, as it was locked; with several servers, each under its name."""
@@ -97,24 +105,31 @@ class ShownLists:
             if not registered.ready:
                 continue
             if server not in self.running:
-                found.append(ShownTool(name, own_definition(registered.tool)))
-            elif tool not in (RESOURCES, PROMPTS) and self.is_offered(server, "tools", tool):
-                found.append(ShownTool(name, self.definition(server, "tools", tool)))
+                found.append(ShownTool(name, self._own(name, registered.tool)))
+            elif tool not in (RESOURCES, PROMPTS):
+                is_listed = self._is_listed(server, "tools", tool)
+                found.append(ShownTool(name, self.definition(server, "tools", tool), is_listed))
         return found
 
-    def _offered(self, kind: str, key: str, tool: str) -> Sequence[Offered]:
+    def _offered(self, kind: str, tool: str) -> Sequence[Offered]:
         found = []
         for name, one in sorted(self.running.items()):
             registered, source = self._policy().tools.get(f"{name}.{tool}"), self._locked.get(name)
             if registered is None or not registered.ready or source is None:
                 continue
             listed = one.server.shows_prompt if kind == "prompts" else one.server.shows_resource
-            for item in getattr(source, kind):
-                known = before_variables(str(item[key])) if kind == "templates" else str(item[key])
-                is_listed = self._all_listed or listed(known)
-                if is_listed and self.is_offered(name, kind, str(item[key])):
-                    found.append(Offered(name, local(item, self._places)))
+            for item, definition in source.listed(kind).items():
+                known = before_variables(item) if kind == "templates" else item
+                if f"{kind}/{item}" in source.refused or shape_problem(kind, definition):
+                    continue
+                if self._all_listed or listed(known):
+                    found.append(Offered(name, self.definition(name, kind, item), self._is_listed(name, kind, item)))
         return found
+
+
+def _listed(items: Sequence[Any]) -> list[int]:
+    """What a client is shown of a list. A definition is the same object as long as its server is locked with it."""
+    return [id(item.definition) for item in items if item.listed]
 
 
 def before_variables(uri: str) -> str:

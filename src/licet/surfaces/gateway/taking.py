@@ -315,7 +315,10 @@ def agreed(
         **{kind: _in_order(kind, [first, *others]) for kind in KINDS},
         volatile=volatile,
         hidden=hidden,
-        refused={f"tools/{name}": why for name in tools if (why := refusal_of_name(server.name, name))},
+        refused={
+            **first.refused,
+            **{f"tools/{name}": why for name in tools if (why := refusal_of_name(server.name, name))},
+        },
     )
 
 

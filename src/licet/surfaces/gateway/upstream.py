@@ -11,7 +11,9 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from licet.surfaces.gateway.eras import SERVER_INFO
 from licet.surfaces.gateway.exchange import (
+    MOST_ANSWER,
     Answer,
     AskRefused,
     Exchange,
@@ -100,7 +102,7 @@ class Upstream:
         self.name = name
         self._peer = peer
         self._offers = offers
-        self._client = client or {"name": "licet", "version": _version()}
+        self._client = client or dict(SERVER_INFO)
         self._probe_seconds = probe_seconds
         self._exchange = Exchange(link, self)
         self._opened: Opened | None = None
@@ -190,11 +192,13 @@ class Upstream:
         progress: Callable[[dict[str, Any]], None] | None = None,
         level: str = "",
         caller: Id | None = None,
+        most: int = MOST_ANSWER,
     ) -> Answer:
         """The result of a request. `_meta` of the parameters is dropped, and with it the caller's progress token.
 
         `seconds` do not count while the server waits for an answer of the peer. `level` is the log level that the
-        caller wants. Raises `UpstreamError`, `Gone` or `TimedOut`; a cancelled task cancels the request.
+        caller wants, and `most` the bytes that an answer may have. Raises `UpstreamError`, `Gone` or `TimedOut`; a
+        cancelled task cancels the request.
         """
         if level in _LEVELS and self.opened.era == "2025":
             await self._raise_level(level, seconds)
@@ -208,7 +212,9 @@ class Upstream:
         clock = asyncio.get_running_loop().time
         for round_number in range(MOST_ROUNDS + 1):
             started = clock()
-            answer = await self._exchange.request(method, whole, seconds=seconds, progress=progress, caller=caller)
+            answer = await self._exchange.request(
+                method, whole, seconds=seconds, progress=progress, caller=caller, most=most
+            )
             seconds -= clock() - started
             kind = answer.data.get("resultType", "complete")
             if kind == "complete":
@@ -401,9 +407,3 @@ def _input_request(key: str, value: object) -> Request:
             params = rest.get("params")
             return Request(key, method, params if isinstance(params, dict) else {})
     raise UpstreamError(INTERNAL_ERROR, "a malformed request for input")
-
-
-def _version() -> str:
-    from licet import __version__
-
-    return __version__
