@@ -21,7 +21,7 @@ from licet.assemble.servers import locked_program
 from licet.backends.http_memory import Answer
 from licet.core.canonical import canonical_json
 from licet.core.origin import Origin
-from licet.core.policy.lock import LockedServer, read_lock, write_lock
+from licet.core.policy.lock import LockedServer, Resolved, read_lock, write_lock
 from licet.core.policy.servers import Server
 from licet.guard.ports import Exchange
 from licet.surfaces.cli.app import licet
@@ -562,6 +562,37 @@ def test_a_malformed_definition_is_left_out_and_costs_no_other(script: dict[str,
     assert [one["name"] for one in entry.get("resources", [])] == (["good"] if "resources" in script else [])
     assert not entry.keys() & {"templates", "prompts"}
     assert len(entry["refused"]) == 1
+
+
+def elsewhere(entry: LockedServer) -> LockedServer:
+    pins = {"plan9-mips-cp311": {"a==1": "sha256:" + "0" * 64}}
+    return replace(entry, resolved=Resolved("pypi", "a", "1", "a", pins))
+
+
+WITHHELD: dict[str, tuple[dict[str, Any], Callable[[LockedServer], LockedServer], str]] = {
+    "malformed": (
+        {"tools": [{"name": "bad", "inputSchema": {}}]},
+        lambda entry: entry,
+        "it does not fit the MCP schema",
+    ),
+    "not offered": ({"tools": []}, lambda entry: entry, "did not offer it when it was locked"),
+    "another platform": ({"tools": [tool("bad")]}, elsewhere, "does not have the server `s` for this platform"),
+}
+
+
+@pytest.mark.parametrize(("script", "change", "why"), WITHHELD.values(), ids=WITHHELD)
+def test_check_and_surface_say_why_a_tool_that_the_policy_names_is_not_shown(
+    script: dict[str, Any], change: Callable[[LockedServer], LockedServer], why: str
+) -> None:
+    entry = {**scripted(**script), "tools": {"*": {"effect": "read_only"}}}
+    content = {"agent": "a", "servers": {"s": entry}, "capabilities": {"tools": ["s.bad"]}}
+    Path("a.yaml").write_text(json.dumps(content))
+    run("lock", "a.yaml")
+    lock = read_lock(Path("licet.lock").read_bytes())
+    Path("licet.lock").write_bytes(write_lock(replace(lock, servers={"s": change(lock.servers["s"])})))
+    assert why in run("check", "a.yaml", code=None).output
+    [row] = json.loads(run("surface", "a.yaml", "--json").stdout)["tools"]
+    assert why in row["note"]
 
 
 def test_one_server_that_cannot_be_locked_keeps_no_other_from_it(here: Path) -> None:

@@ -570,6 +570,9 @@ FLOODS: dict[str, Callable[[int], Handler]] = {
     "compressed": lambda size: _raw(
         200, gzip.compress(b" " * (size << 20)), content_type="application/json", content_encoding="gzip"
     ),
+    "a compressed event": lambda size: _raw(
+        200, gzip.compress(b"data: " + b"x" * (size << 20)), content_type="text/event-stream", content_encoding="gzip"
+    ),
 }
 
 
@@ -580,6 +583,26 @@ def test_a_flood_costs_its_own_call_alone(case: str) -> None:
             with pytest.raises(Gone, match="it sent a message of more than 1048576 bytes"):
                 await call(upstream, "flood")
             assert text_of(await call(upstream, "echo")) == "{}"
+
+    run(work())
+
+
+def test_messages_that_nobody_has_received_yet_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few compressed bytes may be many messages, and each is within its limit."""
+    monkeypatch.setattr(http_stream, "HELD_MB", 4)
+    note = b'data: {"jsonrpc":"2.0","method":"x","params":{"a":"' + b"x" * 1_000_000 + b'"}}\n\n'
+    flood = _raw(200, gzip.compress(note * 100), content_type="text/event-stream", content_encoding="gzip")
+
+    async def work() -> None:
+        async with listening(HttpServer("2025", calls={"flood": flood})) as server:
+            link = link_to(server.url)
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "flood"}}
+            with pytest.raises(Gone, match="it sent too much at once"):
+                await link.send(json.dumps(message).encode() + b"\n")
+            waiting = [await link.receive() for _ in range(link._inbox.qsize())]
+            assert sum(map(len, waiting)) <= 4 << 20
+            assert link._meter.memory == 0
+            await link.close()
 
     run(work())
 

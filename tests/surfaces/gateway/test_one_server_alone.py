@@ -241,6 +241,23 @@ def test_a_result_that_is_too_long_is_not_read_and_costs_its_call_alone(
     assert (said, other) == ("{}", "{}")
 
 
+def test_other_tasks_have_their_turn_while_a_server_floods(tmp_path: Path, store_path: Path) -> None:
+    """A ping is answered between two reads of a line that has no end yet."""
+    script = {"tools": ["flood"], "calls": {"flood": [["bytes", "\u200b" * 1024, 9 << 10], ["hang"]]}}
+
+    async def steps(client: Client) -> tuple[int, str]:
+        flood, pings = asyncio.create_task(client.say("bad__flood")), 0
+        while not flood.done():
+            await client.request("ping")
+            pings += 1
+            await asyncio.sleep(0)
+        return pings, await flood
+
+    (pings, said), _ = played(tmp_path, store_path, {"script": script, "seconds": 2}, steps)
+    assert said.startswith("LIMIT_TIME: ")
+    assert pings > 20
+
+
 def test_what_is_kept_about_a_server_that_keeps_changing_is_short(tmp_path: Path, store_path: Path) -> None:
     long = {"type": "object", "properties": {"k" * 200_000: {"type": "string"}}}
     other = {"name": "echo", "inputSchema": long}
