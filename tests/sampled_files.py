@@ -78,6 +78,7 @@ MOST_OF_FILE = {
     "surfaces/gateway/test_http_link.py": 21,
     "surfaces/gateway/test_listing.py": 17,
     "surfaces/gateway/test_observe.py": 18,
+    "surfaces/gateway/test_one_server_alone.py": 14,
     "surfaces/gateway/test_running.py": 8,
     "surfaces/gateway/test_server_asks.py": 7,
     "surfaces/gateway/test_stdio.py": 2,
