@@ -489,19 +489,21 @@ def test_a_server_that_shows_something_else_at_the_third_start_is_refused(
 ) -> None:
     monkeypatch.setattr(taking, "TIMES", 3)
     texts = {"first": "one", "second": "two", "third": "three"}
-    schemas = {"first": "object", "second": "object", "third": "object"}
+    schemas = {"first": 1, "second": 1, "third": 1}
 
     def change(text: str) -> None:
         for start in (start for start in texts if start in text):
-            definition = tool("a", description=texts[start], inputSchema={"type": schemas[start]})
+            definition = tool(
+                "a", description=texts[start], inputSchema={"type": "object", "minProperties": schemas[start]}
+            )
             (here / "script.json").write_text(json.dumps({"tools": [definition]}))
 
     found = starting("s", here, change)
     assert (found.volatile, found.tools[0]["description"]) == ({"tools/a": ("description",)}, "one")
-    schemas["third"] = "array"
+    schemas["third"] = 2
     with pytest.raises(NotTaken) as refused:
         starting("s", here, change)
-    assert refused.value.lines == ("tools: `a` has another inputSchema/type at the third start",)
+    assert refused.value.lines == ("tools: `a` has another inputSchema/minProperties at the third start",)
 
 
 BAD_STARTS: dict[str, tuple[dict[str, Any], str]] = {
