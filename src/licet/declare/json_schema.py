@@ -1,69 +1,152 @@
-"""Checks data against a JSON Schema that was written as data: of a WASM tool, or of the tools of an MCP server."""
+"""Checks data against a JSON Schema that was written as data: of a WASM tool, or of the tools of an MCP server.
 
-from collections.abc import Callable, Mapping
+Both the schema and the data may be made to take forever. A check that is short, whatever the data is, runs in place and
+says yes or no. All else runs in a process with limits of time and memory (`schema_process`): long checks, and the list
+of errors after a no.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import msgspec
 
 from licet.declare.arguments import InvalidArguments, checked_json
-from licet.declare.plain_json import data_again
+from licet.declare.plain_json import PLAIN, data_again, plain_json
+from licet.declare.schema_cost import LARGEST_PATTERN, SMALL_PATTERN, values_in, weight_of
+from licet.declare.schema_program import compile_schema, first_line
 
-LARGEST_PATTERN = 1 << 19  # bytes after compiling; `\PL{200}` takes ten times that, a readable pattern far less
-_MOST_WRONG = 5  # complaints that one message has
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from licet.declare.schema_process import Answer
+
+NO_FIT = "does not fit its schema"  # if no more is known
+TOO_LONG = "cannot be checked against its schema: that takes too much time or memory"
+_MOST_WAITING = 4  # threads that wait for processes
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class UnusableSchema(ValueError):
     """A JSON Schema that cannot be used: it is wrong, or it refers to another document."""
 
 
-def schema_check(schema: Mapping[str, Any]) -> Callable[[Any], str]:
-    """A function that says what is wrong with data, by a JSON Schema; empty if nothing is.
+class Unfinished(Exception):
+    """A check that has to wait for a process was begun in an event loop, which must not wait. See `patiently`."""
 
-    No other document is fetched for it. A schema that cannot be used is wrong for all data.
+
+async def patiently(check: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Do a check here if it is short, and otherwise in a thread, which may wait."""
+    try:
+        return check(*args, **options)
+    except Unfinished:
+        loop = asyncio.get_running_loop()
+        work: Awaitable[T] = loop.run_in_executor(_waiting(os.getpid()), lambda: check(*args, **options))
+        return await work
+
+
+@cache
+def _waiting(_: int) -> "ThreadPoolExecutor":
+    """The threads of this process that wait: others than those that stores and files need."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_MOST_WAITING, "licet schemas")
+
+
+class SchemaCheck:
+    """A JSON Schema, ready to check data. No other document is fetched for it.
+
+    With `rules` it is a rule of a manifest, in which each format is enforced.
     """
+
+    __slots__ = ("_largest_pattern", "_rules", "_schema", "_text", "_validator", "_weight", "unusable")
+
+    def __init__(self, schema: Any, *, rules: bool = False) -> None:
+        self._schema, self._rules = schema, rules
+        self._text = b""
+        self._weight = weight_of(schema, of_any_size=rules)  # of the operator's own: it was compiled when it was read
+        self.unusable: ValueError | None = None  # why a rule cannot be used; of other schemas the process tells
+        for self._largest_pattern in (SMALL_PATTERN, LARGEST_PATTERN) if rules else (SMALL_PATTERN,):
+            try:
+                self._validator, self.unusable = self._compiled() if self._weight else None, None
+            except Exception as wrong:  # it cannot be used, or has a large pattern
+                self._validator, self.unusable = None, ValueError(str(wrong))
+            else:
+                break
+
+    def _compiled(self) -> Any:
+        return compile_schema(self._schema, largest_pattern=self._largest_pattern, rules=self._rules)
+
+    def fits(self, data: Any, text: bytes | None = None) -> bool | None:
+        """Whether data fits, whose JSON may be known; None if that is not known here."""
+        if self._validator is None or self._weight is None:
+            return None
+        if text is None and type(data) in PLAIN:
+            size, values = 4 * len(data) if type(data) is str else 20, 1
+        else:
+            text = plain_json(data) if text is None else text
+            size, values = len(text), values_in(text)
+        if not self._weight.is_short(size, values, self._largest_pattern):
+            return None
+        try:
+            fits: bool = self._validator.is_valid(data)
+        except ValueError:  # data that the library does not take, such as very deep nesting
+            return None
+        return fits
+
+    def answer(self, text: bytes) -> "Answer":
+        """What a process says about the data with this JSON. Raises `Unfinished` in an event loop."""
+        if asyncio._get_running_loop() is not None:
+            raise Unfinished
+        from licet.declare.schema_process import Answer, ask
+
+        try:
+            self._text = self._text or msgspec.json.encode(self._schema)
+        except (ValueError, RecursionError) as wrong:
+            return Answer(False, unusable=str(wrong)[:200])
+        return ask({"largest_pattern": LARGEST_PATTERN, "rules": self._rules}, self._text, text)
+
+    def wrong_with(self, data: Any, text: bytes | None = None) -> str:
+        """What is wrong with data; empty if nothing is. Raises `Unfinished` in an event loop if that takes longer."""
+        try:
+            text = plain_json(data) if text is None else text
+        except ValueError:  # nested too deep
+            return TOO_LONG
+        if fits := self.fits(data, text):
+            return ""
+        answer = self.answer(text)
+        if answer.unusable:
+            return f"the JSON Schema cannot be used: {answer.unusable}"
+        if answer.fits:
+            return ""
+        if answer.fits is None and fits is None:
+            return TOO_LONG
+        return "; ".join(f"{place}: {said}"[:300] if place else said for place, said, _ in answer.errors) or NO_FIT
+
+
+def check_usable(schema: Mapping[str, Any]) -> None:
+    """Raise `UnusableSchema` if a schema of the operator's own cannot be used."""
     try:
-        return compiled_schema(schema)
-    except UnusableSchema as wrong:
-        broken = f"the JSON Schema cannot be used: {wrong}"
-        return lambda _: broken
-
-
-def compiled_schema(schema: Mapping[str, Any]) -> Callable[[Any], str]:
-    """As `schema_check`, but a schema that cannot be used raises `UnusableSchema`."""
-    import jsonschema_rs
-
-    try:
-        check = jsonschema_rs.validator_for(
-            dict(schema),
-            retriever=_no_other_schema,
-            pattern_options=jsonschema_rs.RegexOptions(size_limit=LARGEST_PATTERN),
-        )
-    except (ValueError, jsonschema_rs.ValidationError) as wrong:
-        raise UnusableSchema(str(wrong).splitlines()[0][:200]) from None
-
-    def wrong_with(data: Any) -> str:
-        errors = zip(check.iter_errors(data), range(_MOST_WRONG), strict=False)
-        return "; ".join(_complaint(error) for error, _ in errors)
-
-    return wrong_with
+        compile_schema(dict(schema), largest_pattern=LARGEST_PATTERN, rules=False)
+    except Exception as wrong:
+        raise UnusableSchema(first_line(wrong)) from None
 
 
 def schema_validator(schema: Mapping[str, Any]) -> Callable[[object], dict[str, Any]]:
-    """A function that checks arguments against a JSON Schema; a schema that cannot be used refuses every call."""
-    check = cache(lambda: schema_check(schema))  # when it is first called: a server may have hundreds of tools
+    """A function that checks arguments against a JSON Schema; a schema that cannot be used refuses every call.
+
+    It raises `Unfinished` in an event loop if that takes longer.
+    """
+    check = cache(lambda: SchemaCheck(dict(schema)))  # when it is first called: a server may have hundreds of tools
 
     def validate(given: object) -> dict[str, Any]:
-        arguments: dict[str, Any] = data_again(checked_json(given))
-        if wrong := check()(arguments):
-            raise InvalidArguments(wrong)
+        text = checked_json(given)
+        arguments: dict[str, Any] = data_again(text)
+        if wrong := check().wrong_with(arguments, text):
+            raise InvalidArguments(f"what was sent {wrong}" if wrong in (NO_FIT, TOO_LONG) else wrong)
         return arguments
 
     return validate
-
-
-def _no_other_schema(address: str) -> Any:
-    raise ValueError(f"it refers to another document: {address[:100]}")
-
-
-def _complaint(error: Any) -> str:
-    place = ".".join(map(str, error.instance_path))
-    return f"{place}: {error.message}"[:300] if place else error.message[:300]

@@ -22,7 +22,7 @@ from licet.core.origin import Origin
 from licet.core.policy.tool import ToolCapabilities, ToolSpec, spec_of
 from licet.declare.argument_schema import SchemaText
 from licet.declare.decorator import Available, Tool, check_available
-from licet.declare.json_schema import UnusableSchema, compiled_schema, schema_validator
+from licet.declare.json_schema import UnusableSchema, check_usable, schema_validator
 from licet.declare.model_python import ARGUMENTS, DESCRIPTION
 from licet.regular_files import FileTooLarge, NotRegular, read_regular, size_text
 
@@ -240,7 +240,7 @@ def _schema(arguments: object) -> SchemaText:
         raise Malformed(_shown(arguments), f"{expected}, as JSON ({wrong})", f"such as {example}") from None
     if arguments not in (ANY_OBJECT, ARGUMENTS):  # these are known to be good
         try:
-            compiled_schema(json.loads(text))
+            check_usable(json.loads(text))
         except UnusableSchema as wrong:
             raise Malformed(_shown(arguments), f"{expected} ({visible(str(wrong))})", f"such as {example}") from None
     return SchemaText(text)

@@ -27,6 +27,7 @@ from licet.core.decision.decision import (
 )
 from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason
 from licet.declare.arguments import InvalidArguments
+from licet.declare.json_schema import patiently
 from licet.declare.plain_json import data_again, plain_json
 from licet.declare.received import received
 from licet.errors import Refused
@@ -197,8 +198,8 @@ async def admit(call: Call, arguments: object) -> tuple[Registered, Grant]:
     registered = call.registered = declare(call)
     call.stores.until = monotonic() + registered.seconds
     if registered.misfits:
-        deny_misfit(call, registered, arguments)
-    call.arguments = validate(call, registered, arguments)
+        await deny_misfit(call, registered, arguments)
+    call.arguments = await validate(call, registered, arguments)
     call.digest = arguments_digest(call.arguments)  # before the tool runs: it could change its arguments
     if registered.needs_approval:
         await look_up_usage(call, registered)
@@ -253,27 +254,27 @@ def declare(call: Call) -> Registered:
     return registered
 
 
-def deny_misfit(call: Call, registered: Registered, arguments: object) -> NoReturn:
+async def deny_misfit(call: Call, registered: Registered, arguments: object) -> NoReturn:
     """Deny a call of a tool that does not fit the manifest, before any approval or reservation."""
     with suppress(InvalidArguments):  # the receipt then has no digest of them
-        call.arguments = registered.validate(arguments)
+        call.arguments = await patiently(registered.validate, arguments)
         call.digest = arguments_digest(call.arguments)
     make_grant(call, registered).deny_for_each(Deny(call.request, registered.misfits))
 
 
-def validate(call: Call, registered: Registered, arguments: object) -> dict[str, Any]:
+async def validate(call: Call, registered: Registered, arguments: object) -> dict[str, Any]:
     """Return the arguments as the tool will get them, checked against its type hints and the manifest's rules."""
     try:
-        given = registered.validate(arguments)
+        given = await patiently(registered.validate, arguments)
     except InvalidArguments as wrong:
         call.refuse("INPUT_INVALID", str(wrong))
     if registered.rules:
         sent = data_again(plain_json(arguments))
         for one in registered.rules:
-            check_rules(call, registered, one, {**one.defaults, **sent})
+            await patiently(check_rules, call, registered, one, {**one.defaults, **sent})
             # Type hints trim, convert and fill in defaults: check what the tool gets, too.
             got = {name: received(given[one.parameters[name]]) for name in one.rules}
-            check_rules(call, registered, one, got)
+            await patiently(check_rules, call, registered, one, got)
     return given
 
 

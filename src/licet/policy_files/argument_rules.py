@@ -6,12 +6,16 @@ Unknown keywords are errors, since JSON Schema would ignore them and the rule wo
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from licet.core.algebra.domains import DOMAINS
 from licet.core.decision.arguments import DESCENDS
 from licet.core.origin import Origin, Problem
+from licet.declare.plain_json import plain_json
 from licet.policy_files.shapes import Located, did_you_mean
+
+if TYPE_CHECKING:
+    from licet.declare.json_schema import SchemaCheck
 
 # Keywords whose value is a schema, a list of schemas, or a mapping to schemas.
 _ONE = ("items", "additionalProperties", "not", "contains", "propertyNames")
@@ -93,7 +97,7 @@ def _unknown(schema: Any, origin: Origin, known: list[Problem], *, certain: bool
 
 def _uncompilable(text: str, origin: Origin) -> Iterator[Problem]:
     try:
-        _validator(text)
+        _check_of(text)
     except ValueError as error:
         found = str(error).partition("\n")[0]
         found = found if len(found) <= LONGEST_SHOWN else f"{found[: LONGEST_SHOWN - 1]}…"
@@ -106,40 +110,37 @@ def argument_check(rules: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], st
 
     It returns an error message, which never contains the values, or an empty text.
     """
-    validators = {name: _validator(_text(schema)) for name, schema in rules.items()}
+    checks = {name: _check_of(_text(schema)) for name, schema in rules.items()}
 
     def check(arguments: Mapping[str, Any]) -> str:
-        wrong = [
-            name
-            for name, validator in validators.items()
-            if name in arguments and not validator.is_valid(arguments[name])
-        ]
+        wrong = [name for name, check in checks.items() if name in arguments and not _fits(check, arguments[name])]
         return "; ".join(f"`{name}` is outside what the manifest allows" for name in wrong)
 
     return check
+
+
+def _fits(check: "SchemaCheck", value: Any) -> bool:
+    fits = check.fits(value)
+    return check.answer(plain_json(value)).fits is True if fits is None else fits
 
 
 def _text(schema: Any) -> str:
     return json.dumps(schema, default=dict)  # `default` is for read-only mappings
 
 
-def _validator(text: str) -> Any:
+def _check_of(text: str) -> "SchemaCheck":
     # Only patterns are slow to compile. Caching other schemas would push patterns out of the cache.
     return compiled(text) if _PATTERN in text else _compile(text)
 
 
-def _compile(text: str) -> Any:
-    import jsonschema_rs
-
-    from licet.declare.json_schema import LARGEST_PATTERN
+def _compile(text: str) -> "SchemaCheck":
+    from licet.declare.json_schema import SchemaCheck
 
     # Patterns run in linear time. An unknown format is refused, since it would not be enforced.
-    return jsonschema_rs.Draft202012Validator(
-        _with_types(_without_scope(json.loads(text))),
-        pattern_options=jsonschema_rs.RegexOptions(size_limit=LARGEST_PATTERN),
-        validate_formats=True,
-        ignore_unknown_formats=False,
-    )
+    check = SchemaCheck(_with_types(_without_scope(json.loads(text))), rules=True)
+    if check.unusable is not None:
+        raise check.unusable
+    return check
 
 
 compiled = lru_cache(maxsize=MOST_PATTERNS)(_compile)

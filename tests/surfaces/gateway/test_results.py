@@ -1,5 +1,6 @@
 """What the gateway does with results: links, structured content, hidden characters, keys, and nothing else."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -23,14 +24,15 @@ def checked(
     server: Server = SERVER,
 ) -> tuple[Any, list[str]]:
     notes: list[str] = []
-    text = checked_result(method, json.dumps(data).encode(), data, server, definition or {}, hidden, notes.append)
+    sent = json.dumps(data).encode()
+    text = asyncio.run(checked_result(method, sent, data, server, definition or {}, hidden, notes.append))
     return msgspec.json.decode(text), notes
 
 
 @pytest.mark.parametrize("space", ["", " "])
 def test_a_result_with_nothing_to_change_keeps_its_bytes(space: str) -> None:
     text = f'{{"content":{space}[{space}],"isError":false}}'.encode()
-    assert bytes(checked_result("tools/call", text, json.loads(text), SERVER, {}, "keep", print)) == text
+    assert bytes(asyncio.run(checked_result("tools/call", text, json.loads(text), SERVER, {}, "keep", print))) == text
 
 
 BLOCKS: list[tuple[dict[str, Any], bool]] = [

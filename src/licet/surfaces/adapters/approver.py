@@ -83,7 +83,7 @@ async def pending_question(session: Session, tool: str, arguments: object, call_
         return None
     call = Call(session, tool)
     try:
-        call.arguments = validate(call, registered, arguments)
+        call.arguments = await validate(call, registered, arguments)
         call.digest = arguments_digest(call.arguments)
         await look_up_usage(call, registered)
         decision = resolve(call)

@@ -9,9 +9,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from importlib import import_module
-from itertools import islice
 from keyword import iskeyword
-from typing import Any, NoReturn
+from typing import Any
 
 from msgspec import Struct
 
@@ -22,7 +21,9 @@ from licet.core.origin import Origin
 from licet.core.policy.effects import EffectClass
 from licet.core.policy.tool import spec_of, summary
 from licet.declare import Tool, tool
-from licet.declare.arguments import MOST_COMPLAINTS, InvalidArguments
+from licet.declare.arguments import InvalidArguments
+from licet.declare.json_schema import NO_FIT, SchemaCheck, check_usable
+from licet.declare.plain_json import plain_json
 
 # The packages of frameworks, and the adapter that takes their tools.
 _ADAPTERS = {
@@ -47,19 +48,19 @@ class ForeignTool(Tool):
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
         """A function that checks the arguments of a call by the JSON Schema."""
-        import jsonschema_rs
-
         bounded = super().validator()
-        schema = jsonschema_rs.validator_for(self.schema, retriever=_nothing_elsewhere)
+        check_usable(self.schema)
+        schema = SchemaCheck(dict(self.schema))
         defaults = {name for name, held in self.schema.get("properties", {}).items() if "default" in held}
 
         def validate(given: object) -> dict[str, Any]:
             filled = bounded(given)
             assert isinstance(given, Mapping)  # noqa: S101 - otherwise `bounded` has raised
             arguments = {name: value for name, value in filled.items() if name in given or name in defaults}
-            wrong = [_complaint(error) for error in islice(schema.iter_errors(arguments), MOST_COMPLAINTS)]
-            if wrong:
-                raise InvalidArguments("; ".join(wrong))
+            text = plain_json(arguments)
+            if not schema.fits(arguments, text) and not (answer := schema.answer(text)).fits:
+                wrong = [_complaint(place, rule) for place, _, rule in answer.errors]
+                raise InvalidArguments("; ".join(wrong) or answer.unusable or f"what was sent {NO_FIT}")
             return arguments
 
         return validate
@@ -148,12 +149,6 @@ def _function(foreign: Foreign, schema: Mapping[str, Any]) -> Callable[..., Any]
     return run
 
 
-def _nothing_elsewhere(address: str) -> NoReturn:
-    raise ValueError(f"a schema refers to `{address}`: only what is in the schema itself is used")
-
-
-def _complaint(error: Any) -> str:
+def _complaint(place: str, rule: str) -> str:
     """What is wrong with an argument, without its value: the names of the argument and of the rule."""
-    where = ".".join(map(str, error.instance_path))
-    rule = str(list(error.schema_path)[-1]) if list(error.schema_path) else "schema"
-    return f"`{where[:200]}` does not fit `{rule}` of its schema" if where else f"the arguments do not fit `{rule}`"
+    return f"`{place[:200]}` does not fit `{rule}` of its schema" if place else f"the arguments do not fit `{rule}`"

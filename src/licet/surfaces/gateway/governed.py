@@ -265,12 +265,12 @@ class GovernedBackend:
         entry = one.server.entry(tool)
         hidden = entry.hidden if entry is not None else "keep"
         try:
-            return checked_result(method, answer.text, answer.data, one.server, definition, hidden, note)
+            return await checked_result(method, answer.text, answer.data, one.server, definition, hidden, note)
         except Stopped as misfit:
             if observed is None:
                 raise
             observed.note(misfit.reason, str(misfit))
-            return checked_result(method, answer.text, answer.data, one.server, {}, hidden, note)
+            return await checked_result(method, answer.text, answer.data, one.server, {}, hidden, note)
 
     # The client -------------------------------------------------------------------------------------------------------
 

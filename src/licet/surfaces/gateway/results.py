@@ -12,7 +12,7 @@ import msgspec
 
 from licet.core.policy.lock import Definition, hidden_in, shown
 from licet.core.policy.servers import Server
-from licet.declare.json_schema import schema_check
+from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck, patiently
 from licet.guard.execution import JsonText, Stopped
 from licet.surfaces.gateway.methods import VERSIONS, find
 
@@ -20,7 +20,7 @@ Note = Callable[[str], None]
 _RESULT = ("resultType", "ttlMs", "cacheScope", "_meta")  # of the protocol; the connection writes its own
 
 
-def checked_result(
+async def checked_result(
     method: str, text: bytes, data: dict[str, Any], server: Server, definition: Definition, hidden: str, note: Note
 ) -> JsonText:
     """The JSON of a result as the client will get it. Raises `Stopped` if it does not fit the locked schema."""
@@ -29,7 +29,7 @@ def checked_result(
         note(f"keys of the result that are not in the protocol were left out: {', '.join(dropped)[:200]}")
     if method == "tools/call":
         changed["content"] = _content(changed.get("content", []), server, note)
-        _check_structured(changed, definition, note)
+        await _check_structured(changed, definition, note)
     elif method == "resources/read":
         changed["contents"] = [one for one in _listed(changed.get("contents")) if _may_read(one, server, note)]
     elif method == "prompts/get":
@@ -83,21 +83,23 @@ def _may_read(content: Any, server: Server, note: Note) -> bool:
     return False
 
 
-def _check_structured(result: dict[str, Any], definition: Definition, note: Note) -> None:
+async def _check_structured(result: dict[str, Any], definition: Definition, note: Note) -> None:
     schema, failed = definition.get("outputSchema"), result.get("isError") is True
     if not isinstance(schema, dict) or (failed and "structuredContent" not in result):
         return
     if "structuredContent" not in result:
         raise Stopped("TOOL_CRASHED", "the server's result has no structured content, which its locked schema demands")
     check = _compiled(msgspec.json.encode(schema, order="sorted"))
-    wrong = check(result["structuredContent"])
+    wrong = await patiently(check.wrong_with, result["structuredContent"])
     if wrong and failed:
         del result["structuredContent"]
         note("structured content of an error, which does not fit the locked schema, was left out")
+    elif wrong in (NO_FIT, TOO_LONG):
+        raise Stopped("TOOL_CRASHED", f"the server's structured content {wrong}")
     elif wrong:
         raise Stopped("TOOL_CRASHED", f"the server's structured content does not fit its locked schema: {wrong}")
 
 
 @lru_cache(maxsize=1000)
-def _compiled(schema: bytes) -> Callable[[Any], str]:
-    return schema_check(msgspec.json.decode(schema))
+def _compiled(schema: bytes) -> SchemaCheck:
+    return SchemaCheck(msgspec.json.decode(schema))
