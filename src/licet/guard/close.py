@@ -1,8 +1,10 @@
 """Ends a call: makes its `Result`, redacted and cut to its limit, and writes the receipt."""
 
 import asyncio
+from collections.abc import Generator
 from contextlib import suppress
 from decimal import Decimal
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from msgspec.structs import replace
@@ -34,6 +36,7 @@ MOST_OF_AN_ERROR = 1000  # characters
 MOST_OF_LOGS = 48 << 10  # bytes of what a tool printed
 CLOSING_SECONDS = 2.0  # for the stores after a tool has ended, even if the time of its call is up
 _REASONS = frozenset(get_args(Reason))
+_NO_WORDS = ("note: ", "thread '")  # how lines begin that the runtime of Rust adds to an error
 _LONG = 64 << 10  # bytes of a result; a longer one must not block the event loop
 _BEHIND = 1 << 20  # bytes of a long text that are parsed beyond twice its limit
 _MOST_DIRECTORIES = 3  # that one message names
@@ -62,7 +65,7 @@ async def succeeded(call: "Call", value: Any) -> ResultParts:
     if call.long_result:  # parsing took a while, and so does redaction
         await asyncio.sleep(0)
     if redactor is not None:  # the text as one: it may hold very many strings
-        clean = await in_turn(redactor.work(text, as_json=True))
+        clean = await _redacted(call, redactor.work(text, as_json=True))
         text, data = clean, data_again(clean)
     if len(text) > limit:
         return await _cut(call, text, limit)
@@ -74,10 +77,22 @@ async def _cut(call: "Call", text: bytes, limit: int, redactor: Redactor | None 
     cut = text
     if text[:1] == b'"':  # a text: parse as far as a secret that begins within the limit can reach
         cut = encoded(_partly(call, text[: 2 * limit + _BEHIND]))
-    clean = cut[:limit] if redactor is None else await in_turn(redactor.work_on_beginning(cut, limit))
+    clean = cut[:limit] if redactor is None else await _redacted(call, redactor.work_on_beginning(cut, limit))
     parts = ResultParts(call.tool, shown(clean))
     parts.truncated = True
     return parts
+
+
+async def _redacted(call: "Call", work: Generator[None, None, bytes]) -> bytes:
+    """Remove secrets from a result within the time of its call; nothing leaves that was not searched completely."""
+    left = call.deadline.when - monotonic() if call.deadline is not None else 0.0
+    try:
+        return await in_turn(work, max(left, CLOSING_SECONDS))
+    except TimeoutError:
+        fix = f"return less, or raise {limit_name('LIMIT_TIME')}"
+        call.refuse(
+            "LIMIT_TIME", f"the time of {call.tool} was up before all secrets were removed from its result", fix
+        )
 
 
 def _partly(call: "Call", text: bytes) -> str:
@@ -178,9 +193,13 @@ def failed(call: "Call", error: BaseException) -> ResultParts:
     told = told.strip()
     if known.loading:
         told = f"its module could not be loaded behind the walls: {told}"
+    printed = known.printed
     if call.redactor is not None:  # all lines: a secret may have several
         told = call.redactor.beginning_of(told, 4 * MOST_OF_AN_ERROR)
-    told = visible(told.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
+        printed = call.redactor.text(printed)
+    said = [line for line in map(str.strip, printed.splitlines()) if line and not line.startswith(_NO_WORDS)]
+    told = ": ".join((told.partition("\n")[0][:MOST_OF_AN_ERROR], *said[-1:]))
+    told = visible(told[:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
     at = known.origin or _raised_behind_walls(call, known)
     fix = _LOADED_AGAIN if known.loading else _wall_advice(call) if known.forbidden else ""
     refusal = Refused(Deny(call.request, (Ground(reason, told, at, fix),)))
@@ -258,7 +277,10 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     if grant is not None:
         parts.programs, parts.program_access = grant.programs, grant.program_access
         parts.access = grant.access if call.running else None
-        parts.logs = _logs(call, grant)
+        try:
+            parts.logs = await _logs(call, grant)
+        except asyncio.CancelledError as error:  # as above
+            cancelled = error if was_cancelled() else cancelled
     else:
         parts.programs = None
         _notify_observers(call, parts)
@@ -280,14 +302,18 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     return parts.sealed(grant, call.identity)
 
 
-def _logs(call: "Call", grant: Grant) -> str:
+async def _logs(call: "Call", grant: Grant) -> str:
     """What the tool printed, as text without secrets. Observers get it as an event; the ledger does not keep it."""
     if not grant.printed:
         return ""
     text = grant.printed.decode("utf-8", "replace")
     cut = len(grant.printed) > MOST_OF_LOGS
     if call.redactor is not None:
-        text = call.redactor.beginning_of(text, MOST_OF_LOGS)
+        try:
+            work = call.redactor.work_on_beginning(encoded(text), MOST_OF_LOGS)
+            text = shown(await in_turn(work, CLOSING_SECONDS))
+        except TimeoutError:
+            text = "… (what the tool printed could not be searched for secrets in time, and was not kept)\n"
     text = "\n".join(visible(line.expandtabs(4)) for line in text[:MOST_OF_LOGS].split("\n"))
     if cut:
         text = f"{text}\n… (the tool printed more, which was not kept)\n"

@@ -256,7 +256,8 @@ class Raised(Exception):
 
     All of it comes from the tool, and may be false. A worker reports only the line in the tool's file; for a tool in
     this process there is an `origin`. `forbidden` marks a permission error, which a wall may have caused; `loading` one
-    that was raised while the module of the tool was loaded behind walls, before the tool itself ran.
+    that was raised while the module of the tool was loaded behind walls, before the tool itself ran. `printed` are the
+    last lines that a WASM module wrote to its standard error, of which one belongs to the error.
     """
 
     def __init__(
@@ -267,8 +268,10 @@ class Raised(Exception):
         forbidden: bool = False,
         origin: Origin | None = None,
         loading: bool = False,
+        printed: str = "",
     ) -> None:
         self.kind = kind
+        self.printed = printed
         self.line = line
         self.forbidden = forbidden
         self.origin = origin

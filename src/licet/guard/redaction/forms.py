@@ -16,6 +16,8 @@ from urllib.parse import quote, quote_plus
 SHORT = 4  # characters; shorter values are searched only as they are, because their encodings occur by chance
 _LEAST = 8  # characters; a shorter encoding could be part of an ordinary word or number
 _ANY = "surrogateescape"
+_ESCAPED = re.compile(rb"%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}|&(?:#[0-9xX]|(?:amp|lt|gt|quot|apos);)")
+_NAMED = {b"\t": b"ht", b"\n": b"nl", b"\v": b"vt", b"\f": b"ff", b"\r": b"cr", b" ": b"sp"}  # by `od -a`
 _OCTAL = [f"{byte:03o}".encode() for byte in range(256)]
 WHITE = b" \t\r\n\f\v"
 
@@ -25,7 +27,7 @@ Spellings = dict[bytes, bytes]  # bytes to search for -> label to write instead
 class Forms:
     """The spellings of all secrets, by the normalisation of the text in which they are searched."""
 
-    __slots__ = ("_dumped", "_values", "exact", "hexed", "lower", "packed", "squeezed", "wide")
+    __slots__ = ("_dumped", "_values", "exact", "has_escapes", "hexed", "lower", "packed", "squeezed", "wide")
 
     def __init__(self) -> None:
         self.exact: Spellings = {}  # text unchanged: short values
@@ -34,6 +36,7 @@ class Forms:
         self.packed: Spellings = {}  # no white space, `-_` read as `+/`: base64
         self.squeezed: Spellings = {}  # lower case, no white space: base32, lists of decimal and octal numbers
         self.hexed: Spellings = {}  # lower case, no white space or separators: hex
+        self.has_escapes = False  # whether a value has escapes in it, such as `%41`, which decoding would change
         self._values: Spellings = {}
         self._dumped: Spellings = {}
 
@@ -51,6 +54,7 @@ class Forms:
         """Add the spellings of one value. A known spelling keeps its label, unless it is this value itself."""
         for raw, text in _spellings(value).items():
             label = _label(name, raw)
+            self.has_escapes = self.has_escapes or _ESCAPED.search(raw) is not None
             own = text == value.strip()
             if len(text) < SHORT:
                 _put(self.exact, [raw], label, own)
@@ -168,15 +172,24 @@ def _squeezed(raw: bytes) -> Iterator[bytes]:
 
 
 def _dumped(raw: bytes) -> Iterator[bytes]:
+    small = raw.lower()
     yield raw.hex().encode()
-    yield raw.lower().translate(None, WHITE)
+    yield small.translate(None, WHITE)
+    signs = [small[at : at + 1] for at in range(len(small))]
+    yield b"".join(_NAMED.get(sign, sign) for sign in signs)
+    yield b"".join(sign if sign < b"\x80" else _OCTAL[sign[0]] for sign in signs).translate(None, WHITE)
     for size in (2, 4):
         for start in range(size):
             words = [raw[at : at + size] for at in range(start, len(raw) - size + 1, size)]
             if len(words) * size >= SHORT and len(words) > 1:
+                numbers = [int.from_bytes(word, "little") for word in words]
                 yield b"".join(word[::-1].hex().encode() for word in words)
+                yield "".join(map(str, numbers)).encode()
                 if size == 2:
-                    yield "".join(f"{int.from_bytes(word, 'little'):06o}" for word in words).encode()
+                    yield "".join(f"{number:06o}" for number in numbers).encode()
+                    yield "".join(f"{number:05d}" for number in numbers).encode()
+                else:
+                    yield "".join(f"{number:011o}" for number in numbers).encode()
 
 
 def _bytes(text: str) -> bytes:

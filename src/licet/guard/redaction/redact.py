@@ -9,11 +9,14 @@ only walls and grants stop that.
 import asyncio
 import codecs
 import re
+import threading
 from collections.abc import Generator, Iterator
+from itertools import chain, islice
 
 from licet.guard.redaction.forms import Forms, Spellings
 from licet.guard.redaction.spans import Span, merged, replaced, replaced_in_json
 from licet.guard.redaction.views import (
+    BARRIER,
     UNFINISHED,
     View,
     hexed,
@@ -27,12 +30,14 @@ from licet.guard.redaction.views import (
 )
 
 BLOCK = 1 << 14  # bytes per search
+_MOST_AT_ONCE = 1 << 17  # bytes times secrets that are searched without a pause: a few milliseconds
+_MOST_FOUND = 200  # secrets that are found without a pause
 _STRETCH = 40  # bytes in a text for one byte of a value: two levels of escapes, or an HTML escape with leading zeros
 _MORE = 512  # plus the offsets and text column of a hex dump
 _WHOLE, _FEW = 8, 3  # bytes at the end of a piece that match the start of a spelling, for which they are held back
 _MOST = 20_000  # secrets in one text; a text with more is replaced completely
 _TOO_MANY = b"[redacted: too many secrets]"
-_BETWEEN = "\x1e"  # separates joined texts; no normalisation removes it
+_BETWEEN = BARRIER.decode()  # separates joined texts
 _HEAD = 8  # first bytes of a spelling, for a fast search for its start
 
 
@@ -122,7 +127,7 @@ class Redactor:
         """As `octets` or `json`, with a pause after each block. With `cut`, the text may end with half a secret."""
         if cut and self._names:
             raw = raw[: max(len(raw) - self.nearby, 0) + _held_from(raw[-self.nearby :], self.forms)]
-        spans = yield from self._spans(raw)
+        spans = yield from self._spans(raw, in_json=as_json)
         if len(spans) > _MOST:  # each takes memory, and little of the text would be left
             return b'"%b"' % _TOO_MANY if as_json else _TOO_MANY
         if not spans:
@@ -137,13 +142,18 @@ class Redactor:
         spans = yield from self._spans(raw[: most + self.reach])
         return replaced(raw[:most], spans, most)[:most]
 
-    def _spans(self, raw: bytes) -> Generator[None, None, list[Span]]:
+    def _spans(self, raw: bytes, *, in_json: bool = False) -> Generator[None, None, list[Span]]:
         found: list[Span] = []
         for start in range(0, len(raw) if self._names else 0, BLOCK):
-            if start:
+            if start or len(self._names) * len(raw) > _MOST_AT_ONCE:
                 yield
             low = max(start - self.nearby, 0)  # a secret may begin in the block before
-            inside = merged(list(_found(raw[low : start + BLOCK], self.forms)))
+            inside = []
+            for span in _found(raw[low : start + BLOCK], self.forms, in_json=in_json):
+                inside.append(span)
+                if len(inside) % _MOST_FOUND == 0:
+                    yield
+            inside = merged(inside)
             # Secrets that end before this block were found with the block before.
             latest = [Span(low + one.start, low + one.end, one.label) for one in inside if low + one.end > start]
             while latest and found and found[-1].end > latest[0].start:
@@ -173,24 +183,32 @@ def shown(clean: bytes) -> str:
     return codecs.utf_8_decode(clean, "replace", False)[0]
 
 
-async def in_turn(work: Generator[None, None, bytes]) -> bytes:
-    """Do work in the event loop, and let other tasks run at each pause."""
-    while True:
+async def in_turn(work: Generator[None, None, bytes], seconds: float | None = None) -> bytes:
+    """Do the work up to its first pause here, and the rest in a thread, which ends with the task that waits for it.
+
+    Raises `TimeoutError` if the rest takes longer.
+    """
+    try:
+        next(work)
+    except StopIteration as done:
+        result: bytes = done.value
+        return result
+    ended = threading.Event()
+    try:
+        async with asyncio.timeout(seconds):
+            return await asyncio.to_thread(_at_once, work, ended)
+    finally:
+        ended.set()
+
+
+def _at_once(work: Generator[None, None, bytes], ended: threading.Event | None = None) -> bytes:
+    while ended is None or not ended.is_set():
         try:
             next(work)
         except StopIteration as done:
             result: bytes = done.value
             return result
-        await asyncio.sleep(0)
-
-
-def _at_once(work: Generator[None, None, bytes]) -> bytes:
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            result: bytes = done.value
-            return result
+    raise TimeoutError("nobody waits for this any more")
 
 
 class RedactedStream:
@@ -241,8 +259,8 @@ class RedactedStream:
         return clean
 
 
-def _found(text: bytes, forms: Forms) -> Iterator[Span]:
-    for view, spellings in _searches(text, forms):
+def _found(text: bytes, forms: Forms, *, in_json: bool = False) -> Iterator[Span]:
+    for view, spellings in _searches(text, forms, in_json=in_json):
         for found in _places(view.raw, spellings):
             yield Span(view.begin(found.start), view.end(found.end - 1), found.label)
 
@@ -266,9 +284,12 @@ def _held_from(text: bytes, forms: Forms) -> int:
     return held
 
 
-def _searches(text: bytes, forms: Forms) -> Iterator[tuple[View, Spellings]]:
+def _searches(text: bytes, forms: Forms, *, in_json: bool = False) -> Iterator[tuple[View, Spellings]]:
     """Each view of a text, with the spellings to search for in it."""
-    for view in readings(text):
+    views = readings(text)
+    if forms.has_escapes:  # decoding would change these values, too: decode also the escapes of JSON alone
+        views = chain(views, islice(readings(text, json_alone=True), 1, None))
+    for view in views:
         if forms.exact:
             yield view, forms.exact
         if not forms.lower:
@@ -284,7 +305,7 @@ def _searches(text: bytes, forms: Forms) -> Iterator[tuple[View, Spellings]]:
             yield numbers, forms.hexed
         if (mail := quoted_printable(view)) is not None:
             yield lower(mail), forms.lower
-        if (dump := undumped(view)) is not None:
+        if (dump := undumped(view, in_json=in_json)) is not None:
             yield squeezed(dump), {**forms.squeezed, **forms.dumped}
             yield hexed(dump), forms.dumped
 

@@ -49,12 +49,13 @@ _TOKENS = 2000  # between two pauses
 def replaced_in_json(text: bytes, spans: list[Span]) -> Generator[None, None, bytes]:
     """Replace spans by labels, so that valid JSON stays valid. Works on a text that is not JSON, too."""
     parts: list[bytes] = []
-    keys: set[bytes] = set()
+    keys = _RedactedKeys(text)
     index = done = 0
     for number, token in enumerate(_TOKEN.finditer(text), 1):
         if number % _TOKENS == 0:
             yield
         start, end = token.span()
+        keys.follow(start, end)
         while index < len(spans) and spans[index].start < start:  # spans between two tokens
             part = text[max(spans[index].start, done) : min(spans[index].end, start)]
             if not _STRUCTURE.fullmatch(part):
@@ -70,7 +71,7 @@ def replaced_in_json(text: bytes, spans: list[Span]) -> Generator[None, None, by
         parts += [text[done:start], _redacted_token(text, start, end, spans, index)]
         done = end
         if text[end : end + 1] == b":" and parts[-1][:1] == b'"':
-            parts[-1] = _unique(parts[-1], keys, text)
+            parts[-1] = keys.unique(parts[-1])
         while index < len(spans) and spans[index].end <= end:
             index += 1
     for span in spans[index:]:
@@ -120,11 +121,47 @@ def _inside_json(label: bytes) -> bytes:
     return json.dumps(label.decode("utf-8", "replace"), ensure_ascii=False)[1:-1].encode("utf-8", "replace")
 
 
-def _unique(key: bytes, keys: set[bytes], text: bytes) -> bytes:
-    """Number a redacted key that equals another key, because a reader would lose one of two equal keys."""
-    found, number = key, 1
-    while found in keys or found + b":" in text:
-        number += 1
-        found = key[:-1] + f' ({number})"'.encode()
-    keys.add(found)
-    return found
+class _RedactedKeys:
+    """Numbers redacted keys that equal another key of their object, because a reader would lose one of the two."""
+
+    __slots__ = ("_known", "_objects", "_place", "_text")
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._place = 0  # the end of the token before
+        self._objects: list[dict[bytes, int]] = [{}]  # of each open object: how often a key came
+        self._known: set[bytes] | None = None  # keys of the text that look like redacted ones
+
+    def follow(self, start: int, end: int) -> None:
+        """Note which objects begin and end before the next token."""
+        for sign in self._text[self._place : start].translate(None, _NO_BRACES):
+            if sign == 0x7B:
+                self._objects.append({})
+            elif len(self._objects) > 1:
+                self._objects.pop()
+        self._place = end
+
+    def unique(self, key: bytes) -> bytes:
+        """A redacted key, with a number if it is not the first one in its object."""
+        if self._known is None:
+            self._known = _keys_with_labels(self._text)
+        counts = self._objects[0 if self._known else -1]  # among keys that look alike, count through all objects
+        found, number = key, counts.get(key, 0) + 1
+        while found in self._known or found in counts:
+            number = max(number, 2)
+            found = key[:-1] + f' ({number})"'.encode()
+            number += 1
+        counts[found] = max(counts.get(found, 0), 1)
+        counts[key] = max(number - 1, 1)
+        return found
+
+
+_NO_BRACES = bytes(byte for byte in range(256) if byte not in b"{}")
+_KEY = re.compile(rb'("(?:[^"\\]+|\\.)*+")[ \t\r\n]*:', re.DOTALL)
+_LABELS = (b"[redacted", "[…]".encode())
+
+
+def _keys_with_labels(text: bytes) -> set[bytes]:
+    if not any(label in text for label in _LABELS):
+        return set()
+    return {found[1] for found in _KEY.finditer(text) if any(label in found[1] for label in _LABELS)}

@@ -5,7 +5,7 @@ is computed only if something was found in the view.
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
@@ -44,6 +44,13 @@ class View:
             return self._parent.end(self._sources[at + 1] - 1)
         return self._parent.end(self._in_parent(place))
 
+    def quotes(self) -> list[int]:
+        """The positions of quotes that are not escaped in the parent: in JSON, they delimit strings."""
+        pieces = [self.raw] if self._parts is None else self._parts()[0]
+        starts = accumulate(map(len, pieces), initial=0)
+        kept = [(start, piece) for start, piece in zip(starts, pieces, strict=False)][::2]
+        return [start + found.start() for start, piece in kept for found in _QUOTE.finditer(piece)]
+
     def _in_parent(self, place: int) -> int:
         if self._parts is None:
             return place
@@ -61,25 +68,35 @@ class View:
 
 
 _Parts = tuple[list[bytes], list[bytes]]
+_QUOTE = re.compile(b'"')
 
 
 class _Dump(View):
-    """A hex dump without its offsets and text column. What is found in it is replaced with its complete lines."""
+    """Text without the offsets and text columns of hex dumps. What is found in a dump is replaced with its lines."""
 
-    __slots__ = ()
+    __slots__ = ("_lines",)
+
+    def __init__(self, raw: bytes, parent: View, parts: "Callable[[], _Parts]", lines: list[tuple[int, int]]) -> None:
+        super().__init__(raw, parent, parts)
+        self._lines = lines  # start and end of each line of a dump, in the parent
 
     def begin(self, place: int) -> int:
-        """The position where the line of this byte begins."""
-        low = super()._in_parent(place)
+        """The position where the line of this byte begins, at its offset."""
         assert self._parent is not None  # noqa: S101 - it is read from a text
-        return self._parent.begin(max(self._parent.raw.rfind(b"\n", 0, low) + 1, low - _LONGEST_LINE, 0))
+        low = super()._in_parent(place)
+        line = self._line(low)
+        return self._parent.begin(line[0] if line else low)
 
     def end(self, place: int) -> int:
         """The position where the line of this byte ends."""
-        high = super()._in_parent(place)
         assert self._parent is not None  # noqa: S101
-        close = self._parent.raw.find(b"\n", high, high + _LONGEST_LINE)
-        return self._parent.end((close if close >= 0 else min(len(self._parent.raw), high + _LONGEST_LINE)) - 1)
+        high = super()._in_parent(place)
+        line = self._line(high)
+        return self._parent.end(line[1] - 1 if line else high)
+
+    def _line(self, place: int) -> tuple[int, int] | None:
+        at = bisect_right(self._lines, (place, len(self._parent.raw) if self._parent else 0)) - 1
+        return self._lines[at] if at >= 0 and place < self._lines[at][1] else None
 
 
 def lower(view: View) -> View:
@@ -122,12 +139,16 @@ _SEPARATOR = re.compile(rb"([ \t\r\n\f\v:;,._|<>()\[\]{}\"'-]+)")
 _BETWEEN = re.compile(rb"((?:0x|[ \t\r\n\f\v:;,._|<>()\[\]{}\"'-])+)")
 
 
-def readings(raw: bytes) -> Iterator[View]:
-    """The text, and the text with its escapes decoded once, twice and so on, up to `DEPTH` times."""
+def readings(raw: bytes, *, json_alone: bool = False) -> Iterator[View]:
+    """The text, and the text with its escapes decoded once, twice and so on, up to `DEPTH` times.
+
+    With `json_alone`, `%41` and `&amp;` are no escapes.
+    """
     view = View(raw)
     yield view
+    pattern = _BACKSLASHED if json_alone else _ESCAPE
     for _ in range(DEPTH):
-        following = _decoded(view, _ESCAPE, _MEANINGS) if _may_escape(view.raw) else None
+        following = _decoded(view, pattern, _MEANINGS) if _may_escape(view.raw) else None
         if following is None:
             return
         view = following
@@ -139,32 +160,64 @@ def quoted_printable(view: View) -> View | None:
     return _decoded(view, _QUOTED, _QUOTED_MEANINGS) if b"=" in view.raw else None
 
 
-def undumped(view: View) -> View | None:
-    """The text without the offsets and text columns of hex dumps (`xxd`, `od`, `hexdump`); None if it has no dump."""
+def undumped(view: View, *, in_json: bool = False) -> View | None:
+    """The text without the offsets and text columns of hex dumps (`xxd`, `od`, `hexdump`); None if it has no dump.
+
+    In JSON, a dump ends with its string, and what is in two strings is not joined.
+    """
     raw = view.raw
+    # By the start of the offset: where its data begins, and whether a colon is before that.
+    offsets = {found.start(): (found.end() - 1, found[1]) for found in _OFFSET.finditer(b"\n" + raw)}
+    for found in _OFFSET_IN_TEXT.finditer(raw):
+        offsets.setdefault(found.start(), (found.end(), found[1]))
+    if not any(_DATA.match(raw, data) for data, _ in offsets.values()):
+        return None
+    quotes = view.quotes() if in_json else []
+    here: list[bytes] = []  # pieces with even numbers are kept, those with odd numbers are changed
     there: list[bytes] = []
+    lines: list[tuple[int, int]] = []
     done = 0
-    for found in _OFFSET.finditer(b"\n" + raw):
-        start, data = found.start(), found.end() - 1  # `start` is the newline before the line
-        start = max(start - 1, 0)
+    for start, (data, colon) in sorted(offsets.items()):
         if start < done:
             continue
         close = raw.find(b"\n", data, data + _LONGEST_LINE)
         close = close if close >= 0 else min(len(raw), data + _LONGEST_LINE)
+        at = bisect_right(quotes, start)
+        close = min(close, quotes[at]) if at < len(quotes) else close
+        if close <= data:
+            continue
         line = raw[data:close]
-        gutter = line.find(b"  ") if found[1] else max(line.find(b"  |"), line.find(b"  >"))
+        gutter = line.find(b"  ") if colon else max(line.find(b"  |"), line.find(b"  >"))
         stop = data + gutter if gutter >= 0 else close
+        for quote in quotes[bisect_left(quotes, done) : at]:
+            here += [raw[done:quote], BARRIER]
+            there += [raw[done:quote], raw[quote : quote + 1]]
+            done = quote + 1
+        here += [raw[done:start], b"", raw[data:stop], b""]
         there += [raw[done:start], raw[start:data], raw[data:stop], raw[stop:close]]
+        lines.append((start, close))
         done = close
-    if not there:
+    if not lines:
         return None
+    barred = bisect_left(quotes, done)
+    if barred < len(quotes):
+        quote = quotes[barred]
+        here += [raw[done:quote], BARRIER]
+        there += [raw[done:quote], raw[quote : quote + 1]]
+        done = quote + 1
+    here.append(raw[done:])
     there.append(raw[done:])
-    here = there.copy()
-    here[1::2] = [b""] * (len(here) // 2)
-    return _Dump(b"".join(here), view, lambda: (here, there))
+    return _Dump(b"".join(here), view, lambda: (here, there), lines)
 
 
-_OFFSET = re.compile(rb"\n[ \t]{0,8}[0-9A-Fa-f]{4,16}(:?)[ \t]+")
+_OFFSET = re.compile(rb"\n[ \t]{0,8}[0-9A-Fa-f]{4,16}(:?)[ \t]+")  # at the beginning of a line
+# Behind a quote or other text, such as `body: `. Most offsets begin with zeros, and for these the search is fast.
+_OFFSET_IN_TEXT = re.compile(rb"000(?<=[^0-9A-Za-z\n]000)[0-9A-Fa-f]{1,13}(:?)[ \t]+")
+# What follows an offset in a dump, and rarely another number: two groups of digits, a long one, or columns.
+_DATA = re.compile(
+    rb"[0-9A-Fa-f]{2,8}[ \t]+[0-9A-Fa-f]{2,8}(?![0-9A-Za-z])|[0-9A-Fa-f]{8}|(?:\S{1,3}[ \t]+){3}\S{1,3}(?!\S)"
+)
+BARRIER = b"\x1e"  # no normalisation removes it
 
 
 class _Meanings(dict[bytes, bytes]):
@@ -195,11 +248,15 @@ def _may_escape(raw: bytes) -> bool:
 
 
 # Leading zeros of a number are ignored, up to a limit.
-_ESCAPE = re.compile(
-    rb"(%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}"
-    rb"|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\u\{[0-9A-Fa-f]{1,6}\}"
+_BACKSLASHES = (
+    rb"\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\u\{[0-9A-Fa-f]{1,6}\}"
     rb"|\\U[0-9A-Fa-f]{8}|\\x[0-9A-Fa-f]{2}|\\[0-7]{1,3}|\\[abefnrtv]|\\\r?\n|\\[^0-9A-Za-z]"
-    rb"|&(?:#(?=[0-9])0{0,16}+(?:[1-9][0-9]{0,6})?;?|#[xX](?=[0-9A-Fa-f])0{0,16}+(?:[1-9A-Fa-f][0-9A-Fa-f]{0,5})?;?"
+)
+_BACKSLASHED = re.compile(rb"(" + _BACKSLASHES + rb")")
+_ESCAPE = re.compile(
+    rb"(%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}|"
+    + _BACKSLASHES
+    + rb"|&(?:#(?=[0-9])0{0,16}+(?:[1-9][0-9]{0,6})?;?|#[xX](?=[0-9A-Fa-f])0{0,16}+(?:[1-9A-Fa-f][0-9A-Fa-f]{0,5})?;?"
     rb"|(?:amp|lt|gt|quot|apos);))"
 )
 _QUOTED = re.compile(rb"(=[0-9A-Fa-f]{2}|=[ \t]{0,4}\r?\n)")

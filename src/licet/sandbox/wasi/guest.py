@@ -27,8 +27,7 @@ _TICK = 0.02  # seconds between two looks at the CPU time of a call
 _REST = 1.0  # seconds without a call after which the thread that looks sleeps
 _NEARLY = 7 / 8  # of the memory limit: a guest that fails with so much in use needed more
 _NO_MEMORY = ("exceeds memory limits", "Cannot allocate memory")  # in the cause of an error
-_LONGEST_LINE = 500  # characters of an error
-_NO_WORDS = ("note: ", "thread '")  # how lines begin that the runtime of Rust adds to an error
+_MOST_LAST = 1 << 14  # bytes of standard error that are kept for the text of an error
 _STDIN = "stdin"
 
 
@@ -41,7 +40,11 @@ class GuestStopped(Exception):
 
 
 class Trap(Exception):
-    """A guest trapped, or ended with an exit code that is not 0."""
+    """A guest trapped, or ended with an exit code that is not 0; `printed` is what it wrote last."""
+
+    def __init__(self, text: str, printed: str = "") -> None:
+        self.printed = printed
+        super().__init__(text)
 
 
 class Guest:
@@ -214,8 +217,8 @@ class Guest:
         if self._calls.last_refusal is not None:
             return self._calls.last_refusal
         if isinstance(wrong, wasmtime.ExitTrap):
-            return Trap(f"it ended with exit code {wrong.code}{output.last_words()}")
-        return Trap(f"{cause}{output.last_words()}")
+            cause = f"it ended with exit code {wrong.code}"
+        return Trap(cause, output.last_words())
 
     def _is_full(self, store: wasmtime.Store) -> bool:
         if not isinstance(self._memory, wasmtime.Memory):
@@ -243,7 +246,7 @@ class _Output:
 
     def stderr(self, data: bytes) -> None:
         if self._fits(data):
-            self._last = (self._last + data)[-_LONGEST_LINE:]
+            self._last = (self._last + data)[-_MOST_LAST:]
             _print(2, data)
 
     def _fits(self, data: bytes) -> bool:
@@ -268,10 +271,9 @@ class _Output:
             return text
 
     def last_words(self) -> str:
-        """The last line of standard error that says something, for the text of an error."""
-        lines = [line.strip() for line in self._last.decode(errors="replace").splitlines()]
-        said = [line for line in lines if line and not line.startswith(_NO_WORDS)]
-        return f": {said[-1]}" if said else ""
+        """The last lines of standard error. The host removes secrets from them, and then takes one for an error."""
+        cut = len(self._last) == _MOST_LAST  # then the first line may begin with the second half of a secret
+        return (self._last.partition(b"\n")[2] if cut else self._last).decode(errors="replace")
 
 
 def _print(stream: int, data: bytes) -> None:
@@ -376,4 +378,4 @@ def _exported(instance: components.Instance, store: wasmtime.Store, name: str | 
 def _cause(text: str) -> str:
     """The cause of a trap, without the addresses of its backtrace."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (lines[-1] if lines else "it trapped").removeprefix("wasm trap: ")[:_LONGEST_LINE]
+    return (lines[-1] if lines else "it trapped").removeprefix("wasm trap: ")

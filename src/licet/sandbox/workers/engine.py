@@ -75,7 +75,8 @@ def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
     known = line if type(line) is int and 0 < line <= _MOST_LINES else 0
     loading = outcome.head.get("loading")
     if loading is None:
-        raise Raised(kind, text, known, number in (errno.EPERM, errno.EACCES))
+        printed = outcome.head.get("printed") if isinstance(prepared.tool, WasmTool) else ""
+        raise Raised(kind, text, known, number in (errno.EPERM, errno.EACCES), printed=str(printed or ""))
     file, _ = prepared.fixed["modules"].get(str(loading), (None, None))  # a file that the host named, and no other
     raise Raised(kind, text, origin=Origin(file, known, 1) if file and known else None, loading=True)
 

@@ -92,7 +92,7 @@ OUT_OF_MEMORY, NO_WALLS = 77, 78  # reasons in an exit report
 EXIT_REPORT = struct.Struct("=II")  # pid, reason
 _MOST_FRAMES = 50  # of a traceback
 _RESERVE = 1 << 20  # bytes that are freed to report that memory is used up
-_MOST_SAID = 2000  # characters of an error
+_MOST_SAID = 20_000  # characters of an error. The host shows fewer, after it has removed secrets from all of them
 _WAYS_OUT = {
     "BINARY_NOT_ALLOWED": "; to allow it, name it under `process` in the tool's capabilities and in the manifest",
 }
@@ -381,6 +381,9 @@ def described(error: BaseException) -> dict[str, Any]:
     reason = vars(error).get("reason")
     if type(reason) is str:
         fields["reason"] = reason[:_MOST_SAID]
+    printed = vars(error).get("printed")
+    if type(printed) is str:
+        fields["printed"] = printed[-_MOST_SAID:].encode("utf-8", "replace").decode()
     number = vars(error).get("licet_number")
     if type(number) is int:
         fields["refused"] = number
