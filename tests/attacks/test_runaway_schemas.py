@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import os
 import socket
 import threading
@@ -10,12 +11,17 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from pydantic import BaseModel
+from typing_extensions import TypeAliasType
 
 from gates import gate_of
+from licet.adapters import governed
 from licet.core.policy.servers import Server
 from licet.core.policy.tool import spec_of
-from licet.declare import schema_process
-from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck, Unfinished, patiently, schema_validator
+from licet.declare import patience, schema_process
+from licet.declare.arguments import validator
+from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck, schema_validator
+from licet.declare.patience import Unfinished, patiently
 from licet.declare.plain_json import plain_json
 from licet.guard.execution import Stopped
 from licet.policy_files.argument_rules import argument_check
@@ -179,6 +185,91 @@ def test_the_arguments_of_a_model_cannot_run_away(quick: None) -> None:
     tools = GateTools(gate_of([ForeignTool(_function(made, own), spec)]), "s")
     told = tools.call_blocking("find", {"tree": nested(40)}).text
     assert told == f"INPUT_INVALID: what was sent {NO_FIT}"
+
+
+class Red(BaseModel):
+    """One of two models that hold each other."""
+
+    a: "Red | Blue | int"
+
+
+class Blue(BaseModel):
+    """The other one, with the same field."""
+
+    a: "Red | Blue | int"
+
+
+class Both(BaseModel):
+    """A filter, as tools have them: its choices have different fields."""
+
+    both: "list[Both | Either | Leaf]"
+
+
+class Either(BaseModel):
+    either: "list[Both | Either | Leaf]"
+
+
+class Leaf(BaseModel):
+    field: str
+
+
+Lists = TypeAliasType("Lists", "list[Lists] | tuple[Lists, ...] | int")
+Data = TypeAliasType("Data", "dict[str, Data] | list[Data] | str | int | None")
+
+
+async def coloured(of: Red | Blue) -> str:
+    return "read"
+
+
+async def listed(of: Lists) -> str:
+    return "read"
+
+
+async def filtered(of: Both | Either | Leaf) -> str:
+    return "read"
+
+
+async def plain(of: Data) -> str:
+    return "read"
+
+
+def filters(levels: int) -> Json:
+    return {"both": [{"either": [filters(levels - 1)]}]} if levels else {"field": "a"}
+
+
+HINTS: dict[str, tuple[Any, Json, bool]] = {
+    "two models, a little": (coloured, nested(6, 1), True),
+    "two models": (coloured, nested(100, 1), False),
+    "two models, wrong": (coloured, nested(100), False),
+    "two kinds of lists": (listed, in_lists(100), False),
+    "choices with fields of their own": (filtered, filters(20), True),
+    "many of them": (filtered, {"both": [filters(2)] * 100}, True),
+    "any data": (plain, in_lists(100), True),
+    "very much data for types": (plain, [{"a": 1}] * 20_000, False),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_type_hints_that_contain_themselves_cannot_run_away(name: str) -> None:
+    fn, data, fits = HINTS[name]
+    tools = GateTools(gate_of([governed(fn, needs=[], effect="read_only")]), "s")
+    told = tools.call_blocking(fn.__name__, {"of": data}).text
+    assert told == "read" if fits else "INPUT_INVALID: expected" in told
+
+
+def test_large_arguments_are_checked_off_the_loop() -> None:
+    validate = validator(plain, None)
+    data = {"of": [[1]] * 3000}
+    with pytest.raises(Unfinished):
+        asyncio.run(under_patience(validate, data))
+    assert asyncio.run(patiently(validate, data)) == data
+    assert validate(data) == data
+
+
+async def under_patience(work: Callable[..., Any], *arguments: Any) -> Any:
+    context = contextvars.copy_context()
+    context.run(patience._IN_LOOP.set, True)
+    return context.run(work, *arguments)
 
 
 RULES: dict[str, tuple[Json, Json, str]] = {

@@ -14,8 +14,19 @@ from typing import Any
 
 from licet.declare.argument_schema import stand_in, type_hints
 from licet.declare.context import Context
-from licet.declare.plain_json import MOST_UNITS, PLAIN, DataTooLarge, check_bounded, is_finite, is_heavy, json_core
+from licet.declare.patience import leave_loop
+from licet.declare.plain_json import (
+    MOST_UNITS,
+    PLAIN,
+    DataTooLarge,
+    check_bounded,
+    is_finite,
+    is_heavy,
+    json_core,
+    plain_data,
+)
 from licet.declare.sync_context import SyncContext
+from licet.declare.union_cost import explodes
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _CONTEXTS: dict[str, type] = {"Context": Context, "SyncContext": SyncContext}
@@ -25,6 +36,8 @@ _MOST_LISTED = 100  # errors; if there are more, only their number is reported, 
 _LONGEST_NAME = 80
 _N, _I = b"NI"  # the first bytes of NaN and Infinity; searching for one byte is fast
 _LONGEST_COMPLAINT = 200
+_MOST_IN_LOOP = 10_000  # units of arguments that are checked in the event loop
+_MOST_TYPED = 40_000  # units of arguments that are converted one by one: these take up to ten times as long
 _TOO_MANY = "expected fewer values in the arguments: they would delay other calls"
 _NESTED = frozenset((dict, list, tuple))
 _DEEPEST = 300  # levels of nesting; more cannot be written as JSON here
@@ -78,10 +91,16 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
     parse = adapter.validator.validate_json
     anew = frozenset(one["name"] for one in parameters_of(adapter)[0] if "default_factory" in one["schema"])
     fixed = (one.default for one in inspect.signature(made).parameters.values() if one.default is not one.empty)
+    typed = any(hint not in _SIMPLE for hint in made.__annotations__.values())
+    too_many = explodes(adapter.core_schema)
     rich = bool(anew) or not (all(map(_is_simple, made.__annotations__.values())) and all(map(is_plain, fixed)))
 
     def validate(given: object) -> dict[str, Any]:
         text = checked_json(given)
+        if typed and is_heavy(text, _MOST_TYPED):
+            raise InvalidArguments(_TOO_MANY)
+        if too_many is not None and too_many(plain_data(text)):
+            raise InvalidArguments("expected less nesting: there are too many ways to read it")
         try:
             arguments: dict[str, Any] = parse(text, strict=True)
         except ValidationError as error:
@@ -98,7 +117,8 @@ def checked_json(given: object) -> bytes:
     """The JSON of arguments; `InvalidArguments` if they are no mapping, too large, or nothing that JSON can carry."""
     if type(given) is not dict and not isinstance(given, Mapping):
         raise InvalidArguments(f"expected arguments by name, found {type(given).__name__}")
-    _check_size(given)
+    if _check_size(given) > _MOST_IN_LOOP:
+        leave_loop()
     try:
         plain = given if type(given) is dict else dict(given)
         check_bounded(plain, MOST_ARGUMENTS)
@@ -119,8 +139,8 @@ def checked_json(given: object) -> bytes:
     return text
 
 
-def _check_size(given: Mapping[str, Any]) -> None:
-    """Refuse data that is too large, level by level, before it is converted to JSON."""
+def _check_size(given: Mapping[str, Any]) -> int:
+    """Refuse data that is too large, level by level, before it is converted to JSON. Returns its units."""
     left, units, level = MOST_ARGUMENTS, MOST_UNITS, [*given.values()]
     for _ in range(_DEEPEST):
         left -= sum(map(len, [value for value in level if type(value) is str or type(value) is bytes]))
@@ -133,8 +153,9 @@ def _check_size(given: Mapping[str, Any]) -> None:
         if units < 0:
             raise InvalidArguments(_TOO_MANY)
         if not inner:
-            return
+            break
         level = [*itertools.chain.from_iterable(inner), *itertools.chain.from_iterable(map(dict.values, _dicts(inner)))]
+    return MOST_UNITS - units
 
 
 def _dicts(values: list[Any]) -> list[dict[Any, Any]]:

@@ -5,55 +5,27 @@ says yes or no. All else runs in a process with limits of time and memory (`sche
 of errors after a no.
 """
 
-import asyncio
-import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from licet.declare.arguments import InvalidArguments, checked_json
+from licet.declare.patience import may_wait
 from licet.declare.plain_json import PLAIN, data_again, plain_json
 from licet.declare.schema_cost import LARGEST_PATTERN, SMALL_PATTERN, values_in, weight_of
 from licet.declare.schema_program import compile_schema, first_line
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
     from licet.declare.schema_process import Answer
 
 NO_FIT = "does not fit its schema"  # if no more is known
 TOO_LONG = "cannot be checked against its schema: that takes too much time or memory"
-_MOST_WAITING = 4  # threads that wait for processes
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class UnusableSchema(ValueError):
     """A JSON Schema that cannot be used: it is wrong, or it refers to another document."""
-
-
-class Unfinished(Exception):
-    """A check that has to wait for a process was begun in an event loop, which must not wait. See `patiently`."""
-
-
-async def patiently(check: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Do a check here if it is short, and otherwise in a thread, which may wait."""
-    try:
-        return check(*args, **options)
-    except Unfinished:
-        loop = asyncio.get_running_loop()
-        work: Awaitable[T] = loop.run_in_executor(_waiting(os.getpid()), lambda: check(*args, **options))
-        return await work
-
-
-@cache
-def _waiting(_: int) -> "ThreadPoolExecutor":
-    """The threads of this process that wait: others than those that stores and files need."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(_MOST_WAITING, "licet schemas")
 
 
 class SchemaCheck:
@@ -99,8 +71,7 @@ class SchemaCheck:
 
     def answer(self, text: bytes) -> "Answer":
         """What a process says about the data with this JSON. Raises `Unfinished` in an event loop."""
-        if asyncio._get_running_loop() is not None:
-            raise Unfinished
+        may_wait()
         from licet.declare.schema_process import Answer, ask
 
         try:

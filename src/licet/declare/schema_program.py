@@ -83,7 +83,7 @@ def first_line(wrong: Exception) -> str:
 
 
 def _no_other_schema(address: str) -> Any:
-    raise ValueError(f"it refers to another document: {address[:80]}; only what is in the schema itself is used")
+    raise ValueError(f"only what is in the schema itself is used, and it refers to another document: {address[:80]}")
 
 
 def _told(error: Any) -> list[str]:

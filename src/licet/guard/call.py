@@ -27,7 +27,7 @@ from licet.core.decision.decision import (
 )
 from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason
 from licet.declare.arguments import InvalidArguments
-from licet.declare.json_schema import patiently
+from licet.declare.patience import patiently
 from licet.declare.plain_json import data_again, plain_json
 from licet.declare.received import received
 from licet.errors import Refused

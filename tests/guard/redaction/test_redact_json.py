@@ -119,3 +119,28 @@ def test_the_work_does_not_grow_with_the_number_of_texts() -> None:
     many, one = plain_json(["ab"] * 20_000), plain_json("ab,ab" * 20_000)
     made.json(one)
     assert work(lambda: made.json(many)) < 2 * work(lambda: made.json(one))
+
+
+def test_keys_are_numbered_in_each_object() -> None:
+    told = clean({"a": {"hunter-42": 1, "HUNTER-42": 2}, "b": [{"hunter-42": 3}] * 2}, "hunter-42")
+    assert told == {"a": {KEY0: 1, f"{KEY0} (2)": 2}, "b": [{KEY0: 3}] * 2}
+
+
+@pytest.mark.parametrize("inside", ["one object", "many objects", "next to keys that look redacted"])
+def test_many_keys_with_a_secret_take_linear_time(inside: str) -> None:
+    signs = "hunterxkqzab"
+
+    def data(many: int) -> Any:
+        keys = [
+            "".join(sign.upper() if one >> at & 1 else sign for at, sign in enumerate(signs)) for one in range(many)
+        ]
+        if inside == "many objects":
+            return [{keys[0]: 1}] * many
+        alike = {f"{KEY0} ({one})": 0 for one in range(many)} if inside.startswith("next") else {}
+        return {**alike, **dict.fromkeys(keys, 1)}
+
+    made = redactor(signs)
+    few, many = plain_json(data(400)), plain_json(data(3200))
+    made.json(few)
+    assert work(lambda: made.json(many)) < 16 * work(lambda: made.json(few))
+    assert len(json.loads(made.json(many))) == len(data(3200))

@@ -8,13 +8,14 @@ import html
 import io
 import json
 import quopri
+import random
 import re
 import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -211,6 +212,85 @@ def test_the_output_of_dump_programs_is_redacted_at_every_alignment(command: str
     assert len(said) <= len(LABEL) + 2 * 80
     assert value.encode()[3:9] not in said.replace(b" ", b"").replace(b"\n", b"")
     assert value.encode()[3:9].hex().encode() not in re.sub(rb"[\s:,]|0x", b"", said.lower())
+
+
+SIZES = (8, 20, 33, 77, 200)
+NOT_IN_JSON = {  # a form of a number, one that counts the JSON around it, and one for short values
+    "a number in JSON, if the value is a number",
+    "JSON, up to three times (that of a result is one of them)",
+}
+LEAST = {"`xxd -e`, `od -tx4`": 20}  # four-byte words are searched from 11 bytes on
+
+
+def value_of(size: int) -> str:
+    signs = random.Random(size)
+    return "".join(signs.choice("abcXYZ0189-_/=&%\"'") for _ in range(size))
+
+
+def in_json(made: Redactor, data: object) -> Any:
+    return json.loads(made.json(json.dumps(data).encode()))
+
+
+@pytest.mark.parametrize("prefix", ["", "body: "])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", [row.name for row in ROWS if row.caught and row.name not in NOT_IN_JSON])
+def test_each_form_is_redacted_in_a_json_string_and_nothing_around_it(name: str, size: int, prefix: str) -> None:
+    if size < LEAST.get(name, 0):
+        pytest.skip("too short for this form")
+    value, made = value_of(size), Redactor()
+    made.add("KEY", value)
+    shown = BY_NAME[name].show(value)
+    text = prefix + (shown.decode("latin-1") if isinstance(shown, bytes) else shown)
+    data = {"before": ["x"], "stdout": text, "exit_code": 0, "nested": json.dumps({"out": text, "rc": 1}), "after": "y"}
+    told = in_json(made, data)
+    assert told.keys() == data.keys()
+    assert (told["before"], told["exit_code"], told["after"]) == (["x"], 0, "y")
+    inner = json.loads(told["nested"])
+    assert (inner.keys(), inner["rc"]) == ({"out", "rc"}, 1)
+    for left in (told["stdout"].replace("\0", ""), inner["out"].replace("\0", "")):
+        assert LABEL in left
+        assert left.startswith(prefix)
+        assert len(left.replace(LABEL, "").replace("x" * 60, "")) < 90, left
+        assert not any(value[at : at + 6] in left for at in range(size - 5))
+
+
+DUMPS = [
+    *("xxd", "xxd -e", "xxd -g 1", "xxd -c 8", "hexdump", "hexdump -C", "hexdump -b", "hexdump -c", "hexdump -d"),
+    *("hexdump -o", "hexdump -x", "od", "od -a", "od -b", "od -c", "od -d", "od -i", "od -o", "od -s", "od -x"),
+    *("od -A x -t x1z", "od -A d -t x1", "od -t x2", "od -t x4", "od -t o1", "od -t u1", "od -t d2"),
+]
+
+
+@pytest.mark.parametrize("size", [20, 64, 200])
+@pytest.mark.parametrize("command", DUMPS)
+def test_a_dump_is_redacted_in_any_json_string(command: str, size: int) -> None:
+    name, *options = command.split()
+    if (program := shutil.which(name)) is None:
+        pytest.skip(f"no {name} here")
+    value = value_of(size)
+    made = Redactor()
+    made.add("KEY", value)
+    for before in (b"", b".....", b"\n\n"):
+        sent = before + value.encode() + b"..."
+        out = subprocess.run([program, *options], input=sent, capture_output=True, check=True).stdout.decode()
+        for said in (out, f"body: {out}", out.rstrip("\n")):
+            nested = json.dumps({"stdout": said, "rc": 0})
+            told = in_json(made, {"stdout": said, "code": 0, "list": [said, "end"], "nested": nested})
+            assert (told.keys(), told["code"], told["list"][1]) == ({"stdout", "code", "list", "nested"}, 0, "end")
+            inner = json.loads(told["nested"])
+            assert (inner.keys(), inner["rc"]) == ({"stdout", "rc"}, 0)
+            for left in (told["stdout"], told["list"][0], inner["stdout"], made.text(said)):
+                assert LABEL in left
+                assert len(left.replace(LABEL, "")) < 180, left
+
+
+@pytest.mark.parametrize("value", ['pa%41ss"word', "pa&amp;ss'\"word", 'a%5Cn"%2541-xyz', '100%25 "sure" \\n'])
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_a_value_with_escapes_of_its_own_is_found_in_nested_json(value: str, levels: int) -> None:
+    made = Redactor()
+    made.add("KEY", value)
+    text = times(levels, f"a {value} b", json.dumps)
+    assert made.json(text.encode()).decode() == times(levels, f"a {LABEL} b", json.dumps)
 
 
 def test_docs_redaction_has_this_table() -> None:

@@ -12,7 +12,8 @@ import msgspec
 
 from licet.core.policy.lock import Definition, hidden_in, shown
 from licet.core.policy.servers import Server
-from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck, patiently
+from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck
+from licet.declare.patience import patiently
 from licet.guard.execution import JsonText, Stopped
 from licet.surfaces.gateway.methods import VERSIONS, find
 
