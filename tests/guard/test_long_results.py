@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+from collections.abc import Generator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +12,10 @@ import pytest
 from counted import work
 from guard.gates import call, gate
 from licet import Backends, Context, Result, tool
-from licet.guard.execution import JsonText
-from licet.guard.redaction.redact import BLOCK
+from licet.core.decision.request import Request
+from licet.guard import close
+from licet.guard.execution import JsonText, Raised
+from licet.guard.redaction.redact import BLOCK, Redactor, in_turn
 
 SECRET = "s3cr3t-v4lue-9000"
 
@@ -115,3 +119,54 @@ def test_other_tasks_run_while_a_long_result_is_redacted(tmp_path: Path) -> None
         assert turns - before - short >= 150_000 * 5 // BLOCK
 
     asyncio.run(main())
+
+
+def test_a_result_that_cannot_be_searched_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Redactor.work
+
+    def endless(redactor: Redactor, raw: bytes, *, as_json: bool = False, cut: bool = False) -> Any:
+        while as_json:  # the result; its refusal is no JSON
+            yield
+        return (yield from real(redactor, raw, cut=cut))
+
+    monkeypatch.setattr(Redactor, "work", endless)
+    monkeypatch.setattr(close, "CLOSING_SECONDS", 0.05)
+    at = gate(
+        tmp_path,
+        many,
+        backends=Backends.memory(secrets={"token": SECRET}),
+        secrets=["token"],
+        limits={"wall_seconds": 1},
+    )
+    result = call(at, "many", {"number": 2})
+    assert (result.ok, result.value, result.reason) == (False, None, "LIMIT_TIME")
+    assert "before all secrets were removed from its result" in result.error
+
+
+@pytest.mark.parametrize("how", ["cancelled", "late"])
+def test_the_thread_of_a_search_ends_with_the_task_that_waits_for_it(how: str) -> None:
+    def endless() -> Generator[None, None, bytes]:
+        while True:
+            yield
+
+    async def main() -> None:
+        searching = asyncio.create_task(in_turn(endless(), 0.01 if how == "late" else None))
+        await asyncio.sleep(0.02)
+        searching.cancel()
+        with pytest.raises((TimeoutError, asyncio.CancelledError)):
+            await searching
+
+    asyncio.run(main())  # it waits for its threads
+
+
+@pytest.mark.parametrize("before", [0, 450, 9000])
+def test_the_last_words_of_a_module_have_no_half_of_a_secret(before: int) -> None:
+    value = "first-line-abc\nsecond-line-def\nthird-line-ghi"
+    redactor = Redactor()
+    redactor.add("token", value)
+    wrong = Raised("Trap", "it ended with exit code 1", printed=f"{'.' * before}\nlast {value}\n")
+    ended: Any = SimpleNamespace(
+        running=True, redactor=redactor, registered=None, request=Request("guest"), tool="guest"
+    )
+    refusal = close.failed(ended, wrong)._refusal
+    assert str(refusal) == "TOOL_FAILED: Trap: it ended with exit code 1: last [redacted token]"

@@ -98,6 +98,15 @@ def test_a_command_that_fails_says_its_exit_code_and_last_words(tmp_path: Path) 
     assert once(tmp_path, modules.command("(call $proc_exit (i32.const 0))")).ok
 
 
+@pytest.mark.parametrize(("line", "said"), [("." * 900, f": {'.' * 900}"), ("." * 20_000, "")])
+def test_last_words_are_whole_lines(tmp_path: Path, line: str, said: str) -> None:
+    """Of a line that was cut at its beginning, nothing is said: it may begin with half a secret."""
+    texts = modules.Texts()
+    body = f"(call $write (i32.const 2) {texts(line)}) (call $proc_exit (i32.const 3))"
+    error = once(tmp_path, modules.command(body, texts)).error
+    assert error == f"TOOL_FAILED: Trap: it ended with exit code 3{said}"
+
+
 def test_each_call_has_a_fresh_instance_and_many_leave_nothing(tmp_path: Path) -> None:
     tool = declare(tmp_path, modules.COUNTER, function="count")
     other = declare(tmp_path, modules.RANDOM, name="number")

@@ -118,7 +118,10 @@ def _escape_around(text: bytes, place: int, start: int) -> tuple[int, int]:
 
 
 def _inside_json(label: bytes) -> bytes:
-    return json.dumps(label.decode("utf-8", "replace"), ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+    narrow = label.replace(
+        b"\0", b""
+    )  # of a label in UTF-16: inside JSON in a string, NUL would have to be escaped twice
+    return json.dumps(narrow.decode("utf-8", "replace"), ensure_ascii=False)[1:-1].encode("utf-8", "replace")
 
 
 class _RedactedKeys:
