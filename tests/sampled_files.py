@@ -12,6 +12,7 @@ MOST_OF_FILE = {
     "attacks/test_never_writable.py": 6,
     "attacks/test_planted_modules.py": 1,
     "attacks/test_remote_mcp_server.py": 10,
+    "attacks/test_runaway_schemas.py": 25,
     "attacks/test_wall_program_files.py": 6,
     "attacks/test_wall_program_limits.py": 3,
     "attacks/test_wall_program_network.py": 4,

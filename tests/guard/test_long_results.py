@@ -13,6 +13,7 @@ from counted import work
 from guard.gates import call, gate
 from licet import Backends, Context, Result, tool
 from licet.core.decision.request import Request
+from licet.errors import Refused
 from licet.guard import close
 from licet.guard.execution import JsonText, Raised
 from licet.guard.redaction.redact import BLOCK, Redactor, in_turn
@@ -168,5 +169,6 @@ def test_the_last_words_of_a_module_have_no_half_of_a_secret(before: int) -> Non
     ended: Any = SimpleNamespace(
         running=True, redactor=redactor, registered=None, request=Request("guest"), tool="guest"
     )
-    refusal = close.failed(ended, wrong)._refusal
-    assert str(refusal) == "TOOL_FAILED: Trap: it ended with exit code 1: last [redacted token]"
+    denied = close.failed(ended, wrong)._refusal
+    assert denied is not None
+    assert str(Refused(denied)) == "TOOL_FAILED: Trap: it ended with exit code 1: last [redacted token]"
