@@ -222,6 +222,7 @@ def _event(event: Event) -> EventFact:
         capability=UNSET if about_call else capability,
         reason=event.reason or UNSET,
         rule=visible(rule) or UNSET,
+        count=event.count or UNSET,
     )
 
 

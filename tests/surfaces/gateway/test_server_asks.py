@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,15 @@ from typing import Any
 import pytest
 
 from licet.assemble.gate import stored_approvals
+from licet.core.algebra.scope import visible
+from licet.core.ledger.entry import LinkedEntry
+from licet.surfaces.gateway.asked_texts import presented
+from licet.surfaces.gateway.jsonrpc import Request
+from licet.surfaces.gateway.upstream import AskRefused
 from sandbox.levels import needs_walls
 
 from .clients import Client
-from .workspaces import Workspace, notes
+from .workspaces import Workspace
 
 ERAS = [(client, server) for client in ("2025", "2026") for server in ("2025", "2026")]
 all_eras = pytest.mark.parametrize(("client_era", "server_era"), ERAS, ids=["-".join(pair) for pair in ERAS])
@@ -62,6 +68,13 @@ def played(
     return asyncio.run(scene())
 
 
+def asks_of(entry: LinkedEntry) -> list[tuple[str, str, str, int]]:
+    """What a receipt has of questions: kind of event, what it is about, the text, and the number."""
+    kinds = ("ServerAsked", "ServerAnswered", "ServerAskRefused", "ApprovalAsked", "ApprovalAnswered")
+    found = [event for event in entry.events if event.kind in kinds]
+    return [(one.kind, str(one.capability or ""), str(one.rule or ""), one.count or 0) for one in found]
+
+
 def announced(seen: str) -> dict[str, Any]:
     """The client capabilities that a server was shown."""
     first = next(one for one in json.loads(seen) if one.get("method") in ("initialize", "server/discover"))
@@ -100,14 +113,20 @@ def test_what_is_allowed_is_passed_on_and_noted(
     assert asked == [TOOLS[tool]]
     assert ("the answer" if tool == "sample" else "Ada") in said
     assert announced(seen) == {"sampling": {}, "elicitation": {}}
+    asks = asks_of(workspace.receipts()[0])
     what = "sampling" if tool == "sample" else "elicitation"
-    assert notes(workspace.receipts()[0]) == [f"the server asked for {what}, and got an answer"]
+    assert [(kind, about, number) for kind, about, _, number in asks] == [
+        ("ServerAsked", f"client:{what}:s", 1),
+        ("ServerAnswered", f"client:{what}:s", 1),
+    ]
 
 
 # What a server sends, and what the person reads.
 MESSAGES = [
     (FORM, {"message": "your name?"}, "message", "The MCP server `s` asks: your name?"),
-    (FORM, {"message": "a\u202eb\nc"}, "message", "The MCP server `s` asks: a\\u202eb\nc"),
+    (FORM, {"message": "a\u202eb"}, "message", "The MCP server `s` asks: a\\u202eb"),
+    (FORM, {"message": "a\nMay it run?"}, "message", "The MCP server `s` asks:\n> a\n> May it run?"),
+    (FORM, {"message": 7}, "message", "The MCP server `s` asks: "),
     (FORM, {"message": "x" * 5000}, "message", f"The MCP server `s` asks: {'x' * 4000}…"),
     (SAMPLING, {}, "systemPrompt", "This request comes from the MCP server `s`."),
     (SAMPLING, {"systemPrompt": "Go."}, "systemPrompt", "This request comes from the MCP server `s`.\n\nGo."),
@@ -168,10 +187,12 @@ def test_ask_needs_an_approval_of_exactly_this_question(
     for said in (first, third):
         assert "sampling needs an approval, and there is none" in said
     assert "the answer" in second
-    refused, answered, again = (notes(one) for one in workspace.receipts())
-    assert refused[0].startswith("approval of s.sampling: absent; request a-")
-    assert answered[0].startswith("approval of s.sampling: approved by command; a-")
-    assert again[0].startswith("approval of s.sampling: absent; request a-")
+    kinds = ["ServerAsked", "ApprovalAsked", "ApprovalAnswered", "ServerAnswered"]
+    assert [[kind for kind, *_ in asks_of(one)] for one in workspace.receipts()] == [kinds] * 3
+    refused, answered, again = ([rule for _, _, rule, _ in asks_of(one)] for one in workspace.receipts())
+    assert refused[2].startswith("absent; request a-")
+    assert answered[2].startswith("approved by command; a-")
+    assert again[2].startswith("absent; request a-")
 
 
 @pytest.mark.parametrize(("answer", "asked"), [(True, [FORM, SAMPLING]), (False, [FORM])])
@@ -268,3 +289,185 @@ def test_a_server_may_ask_a_client_of_2025_for_roots_when_it_starts(tmp_path: Pa
 
     [answer], _ = played(workspace, "2025", steps, answers)
     assert len(answer["result"]["roots"]) == 2
+
+
+# How often -----------------------------------------------------------------------------------------------------------
+
+
+def flooding(asks: int, notes: int, **client: Any) -> dict[str, Any]:
+    """A server that floods a receipt with notes, and then has the client sample."""
+    server = asking("2025", **client)
+    server["script"]["calls"]["sample"] = [
+        ["repeat", notes, ["notify", "notifications/unknown", {}]],
+        ["repeat", asks, ["ask_only", SAMPLING, PARAMS[SAMPLING]]],
+        ["text", "done"],
+    ]
+    return server
+
+
+def counted(entry: LinkedEntry) -> Counter[str]:
+    return Counter(kind for kind, *_ in asks_of(entry))
+
+
+@pytest.mark.parametrize(("most", "passed"), [(None, 10), (300, 300), (3, 3), (0, 0)])
+def test_a_flood_of_notes_hides_no_question_and_questions_are_limited(
+    tmp_path: Path, store_path: Path, most: int | None, passed: int
+) -> None:
+    """With `max_asks: 300` this is the attack: 300 samplings in one call. The receipt has each of them all the same."""
+    terms = {} if most is None else {"max_asks": most}
+    workspace = made(tmp_path, store_path, {"s": flooding(300, 200, sampling="allow", **terms)})
+    said, asked = played(workspace, "2025", lambda client: client.say("sample"))
+    assert (said, asked) == ("done", [SAMPLING] * passed)
+    [receipt] = workspace.receipts()
+    found = counted(receipt)
+    assert (found["ServerAsked"], found["ServerAnswered"]) == (passed, passed)
+    assert [number for kind, _, _, number in asks_of(receipt) if kind == "ServerAsked"] == [*range(1, passed + 1)]
+    refused = [one for one in receipt.events if one.kind == "ServerAskRefused"]
+    listed = [one for one in refused if not one.count]
+    assert len(listed) + sum(one.count or 0 for one in refused) == 300 - passed
+    assert {one.reason for one in listed} == ({"BUDGET_EXCEEDED"} if passed < 300 else set())
+    assert [one.count for one in receipt.events if one.kind == "ResultNoted" and one.count] == [150]
+
+
+def test_each_call_has_its_own_number_of_questions(tmp_path: Path, store_path: Path) -> None:
+    workspace = made(tmp_path, store_path, {"s": flooding(12, 0, sampling="allow")})
+
+    async def steps(client: Client) -> None:
+        await client.say("sample")
+        await client.say("sample")
+
+    _, asked = played(workspace, "2025", steps)
+    assert asked == [SAMPLING] * 20
+
+
+@all_eras
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_question_that_is_denied_is_in_the_receipt(
+    tmp_path: Path, store_path: Path, client_era: str, server_era: str, tool: str
+) -> None:
+    workspace = made(tmp_path, store_path, {"s": asking(server_era)})
+    played(workspace, client_era, lambda client: client.say(tool))
+    [receipt] = workspace.receipts()
+    [(kind, about, rule, _)] = asks_of(receipt)
+    name = {"sample": "sampling", "form": "elicitation", "roots": "roots"}[tool]
+    assert (kind, about, rule) == ("ServerAskRefused", f"client:{name}:s", f"`client.{name}` does not allow it")
+
+
+async def recorded(workspace: Workspace, receipts: int) -> None:
+    """Wait until there are so many receipts."""
+    while len(workspace.receipts()) < receipts:
+        await asyncio.sleep(0.01)
+
+
+def test_questions_outside_of_calls_are_refused_with_receipts_that_cannot_fill_the_ledger(
+    tmp_path: Path, store_path: Path
+) -> None:
+    sly = asking("2025", sampling="allow")
+    sly["script"]["opened"] = [["repeat", 200, ["ask_only", SAMPLING, PARAMS[SAMPLING]]]]
+    workspace = made(tmp_path, store_path, {"s": sly})
+    _, asked = played(workspace, "2025", lambda _: recorded(workspace, 10 + 4))  # 4: of 16, 32, 64 and 128
+    assert asked == []
+    refused = workspace.receipts()
+    facts = {(one.tool, one.verdict, one.reason) for one in refused}
+    assert facts == {("client:sampling:s", "deny", "TOOL_NOT_AVAILABLE")}
+    assert len(refused) == 14
+    assert "refused question 128 of this server" in refused[-1].rules[0]
+
+
+def test_roots_outside_of_calls_are_recorded_and_limited(tmp_path: Path, store_path: Path) -> None:
+    server = asking("2025", roots=["${workdir}"], max_asks=3)
+    server["script"]["opened"] = [["repeat", 5, ["ask_only", ROOTS, {}]]]
+    workspace = made(tmp_path, store_path, {"s": server})
+    _, asked = played(workspace, "2025", lambda _: recorded(workspace, 5))
+    assert asked == [ROOTS] * 3
+    found = [(one.tool, one.verdict, one.reason) for one in workspace.receipts()]
+    assert found == [("client:roots:s", "allow", "ALLOWED")] * 3 + [("client:roots:s", "deny", "BUDGET_EXCEEDED")] * 2
+
+
+def test_a_question_that_outlives_its_call_is_withdrawn_and_in_its_receipt(tmp_path: Path, store_path: Path) -> None:
+    """Otherwise a server could sample after the receipt of the call that paid for it was written."""
+    server = asking("2025", sampling="allow")
+    question = json.dumps({"jsonrpc": "2.0", "id": "mine", "method": SAMPLING, "params": PARAMS[SAMPLING]})
+    server["script"]["calls"]["sample"] = [["line", question], ["text", "done"]]
+    workspace = made(tmp_path, store_path, {"s": server})
+
+    async def never(_: Any) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return SAMPLED
+
+    async def steps(client: Client) -> list[Any]:
+        assert await client.say("sample") == "done"
+        return [one for one in json.loads(await client.say("seen")) if one.get("id") == "mine"]
+
+    [answer], _ = played(workspace, "2025", steps, {SAMPLING: never})
+    assert answer["error"]["message"] == "the call has ended"
+    [asked, answered] = asks_of(workspace.receipts()[0])
+    assert (asked[0], answered[0], answered[2]) == ("ServerAsked", "ServerAnswered", "the call ended before the answer")
+
+
+# Hidden characters, and addresses that mislead ------------------------------------------------------------------------
+
+HIDDEN = ("\x1b[2J", "\u202e", "\U000e0041", "\u200b")
+FIELD = {"type": "object", "properties": {"f": {"type": "string"}}}
+
+
+def with_field(**field: Any) -> dict[str, Any]:
+    return {"requestedSchema": {"type": "object", "properties": {"f": {"type": "string", **field}}}}
+
+
+FORMS: list[tuple[dict[str, Any], Any]] = [
+    (with_field(title="a@@b"), with_field(title="a@@b")),
+    (with_field(description="a@@b"), with_field(description="a@@b")),
+    (with_field(enum=["a"], enumNames=["a@@b"]), with_field(enum=["a"], enumNames=["a@@b"])),
+    (with_field(oneOf=[{"const": "a", "title": "a@@b"}]), with_field(oneOf=[{"const": "a", "title": "a@@b"}])),
+    (with_field(enum=["a@@b"]), None),
+    (with_field(oneOf=[{"const": "a@@b", "title": "a"}]), None),
+    (with_field(default="a@@b"), None),
+    ({"requestedSchema": {"type": "object", "properties": {"a@@b": {"type": "string"}}}}, None),
+    ({"requestedSchema": {"type": "object", "properties": {"title": {"type": "string", "title": "a@@b"}}}},
+     {"requestedSchema": {"type": "object", "properties": {"title": {"type": "string", "title": "a@@b"}}}}),
+    ({"requestedSchema": {"type": "object", "properties": {}, "required": ["a@@b"]}}, None),
+    ({"requestedSchema": {"type": "object", "properties": {"x" * 201: {"type": "string"}}}}, None),
+    ({"requestedSchema": {"type": "object", "x" * 70_000: 1}}, None),
+    ({"requestedSchema": "a form"}, None),
+    ({"mode": "url", "url": "https://example.com/a?b=c#d"}, {"url": "https://example.com/a?b=c#d"}),
+    ({"mode": "url", "url": "http://localhost:8000/"}, {"url": "http://localhost:8000/"}),
+    *(({"mode": "url", "url": url}, None) for url in (
+        "http://example.com/", "https://a@example.com/", "https://exam@@ple.com/", "javascript:alert(1)", "file:///etc",
+        "https:///", "https://ex\\ample.com", "https://[", "https://" + "a" * 3000, "https://éxample.com/", 7,
+    )),
+]  # fmt: skip
+
+
+def filled(value: Any, char: str) -> Any:
+    return json.loads(json.dumps(value).replace("@@", json.dumps(char)[1:-1]))
+
+
+@pytest.mark.parametrize("hidden", HIDDEN, ids=ascii)
+@pytest.mark.parametrize(("params", "shown"), FORMS, ids=range(len(FORMS)))
+def test_a_form_is_shown_without_hidden_characters_or_not_at_all(params: Any, shown: Any, hidden: str) -> None:
+    request = Request(1, FORM, {"message": "m", **filled(params, hidden)})
+    if shown is None:
+        with pytest.raises(AskRefused):
+            presented("s", request)
+        return
+    found = presented("s", request).params
+    for key, value in filled(shown, visible(hidden)).items():
+        assert found[key] == value
+
+
+def test_an_elicitation_has_an_id_that_no_server_chooses() -> None:
+    params = {"message": "m", "mode": "url", "url": "https://example.com/", "elicitationId": "of another server"}
+    assert presented("s", Request(1, FORM, params)).params["elicitationId"] != "of another server"
+
+
+def test_hidden_characters_of_sampling_are_written_visibly() -> None:
+    params = {"messages": [{"role": "user", "content": {"type": "text", "text": "a\u202eb"}}], "systemPrompt": "\u200b"}
+    found = presented("s", Request(1, SAMPLING, params)).params
+    assert found["messages"][0]["content"]["text"] == "a\\u202eb"
+    assert found["systemPrompt"].endswith("\n\n\\u200b")
+
+
+def test_a_question_of_any_size_is_refused() -> None:
+    with pytest.raises(AskRefused, match="at most 1048576 bytes"):
+        presented("s", Request(1, SAMPLING, {"messages": ["\u200b" * (1 << 20)]}))

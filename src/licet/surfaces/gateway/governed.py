@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from licet.assemble.gateway import ServerTool
+from licet.assemble.gateway import CallNotes, ServerTool
 from licet.core.ledger.entry import Caller
 from licet.core.policy.lock import LockedServer, NamedPlaces
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server
@@ -30,13 +30,12 @@ from licet.surfaces.gateway.observation import closing_lines
 from licet.surfaces.gateway.own_tools import own_result
 from licet.surfaces.gateway.questions import CannotAsk
 from licet.surfaces.gateway.refusals import error_result, refusal_line
-from licet.surfaces.gateway.results import Note, checked_result
+from licet.surfaces.gateway.results import checked_result
 from licet.surfaces.gateway.running import NotRunning, RunningServer
 from licet.surfaces.gateway.server_asks import RunningCall, RunningCalls, ServerAsks
 from licet.surfaces.gateway.shown_lists import ShownLists, before_variables
 
 _MORE_SECONDS = 5.0  # so that the clock of the gate, which stands while a person is asked, ends a call first
-_MOST_NOTES = 50  # in the receipt of one call
 _LONGEST_CLAIM = 200  # characters of what a client says of itself
 _REPORTS = 200  # about one server at once
 _REPORTS_A_SECOND = 5
@@ -217,11 +216,11 @@ class GovernedBackend:
             self._report(" ".join(result.explain().split()))
         return result
 
-    async def ask_server(self, call: ToolCall, note: Note) -> JsonText:
+    async def ask_server(self, call: ToolCall, note: CallNotes) -> JsonText:
         """The result of a server's tool, for a call that the gate has allowed."""
         assert isinstance(call.tool, ServerTool)  # noqa: S101 - no other tool is run by a server
         server, tool = call.tool.server, call.tool.tool
-        caller, wanted, one, note = CALLER.get(), _WANTED.get(), self.running[server], _bounded(note)
+        caller, wanted, one = CALLER.get(), _WANTED.get(), self.running[server]
         method, params = wanted or ("tools/call", {"name": tool, "arguments": call.arguments})
         observed = OBSERVED.get()
         if why := _changed(one, method, params):
@@ -243,6 +242,7 @@ class GovernedBackend:
             if caller is None:
                 answer = await upstream.request(method, params, seconds=call.seconds)
             else:
+                self._asks.begins(server)
                 with self._calls.with_one(RunningCall(server, caller, note, call.deadline)) as number:
                     answer = await upstream.request(
                         method,
@@ -322,11 +322,10 @@ class GovernedBackend:
 
     def dropped(self, server: str, text: str) -> None:
         """Report something of a server that was dropped. The receipt of a running call notes it, too."""
-        if not self._reports[server].take():  # a server that floods must not fill a log
-            return
-        self._report(f"{server}: {text}")
         for call in self._calls.at(server)[:1]:
-            call.note(f"the server sent what was dropped: {text[:200]}")
+            call.notes(f"the server sent what was dropped: {text[:200]}")
+        if self._reports[server].take():  # a server that floods must not fill a log
+            self._report(f"{server}: {text}")
 
     async def close(self) -> None:
         """End every server."""
@@ -365,17 +364,6 @@ class GovernedBackend:
                     self.front.resource_updated(server, uri)
             case _:
                 pass
-
-
-def _bounded(note: Note) -> Note:
-    """Writes so many notes into a receipt that a server cannot fill the ledger."""
-    left = iter(range(_MOST_NOTES))
-
-    def bounded(text: str) -> None:
-        if next(left, None) is not None:
-            note(text)
-
-    return bounded
 
 
 def _changed(one: RunningServer, method: str, params: dict[str, Any]) -> str:
