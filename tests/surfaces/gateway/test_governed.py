@@ -18,6 +18,7 @@ from .workspaces import Workspace, notes
 
 ERAS = ("2025", "2026")
 SECRET = "swordfish-9d1c7a"
+LINES = 'a "line"\n\u00e9\n' * 60
 HIDDEN = "a\u202eb"
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -57,6 +58,8 @@ CALLS: dict[str, Any] = {
     "leak": [["log", "info", f"log {SECRET}"], ["stderr", f"stderr {SECRET}"], ["text", f"result {SECRET}"]],
     "env": [["env"]],
     "steps": [["progress", 1, 2], ["log", "info", "working"], ["text", "done"]],
+    "big": answer({"type": "text", "text": LINES}, {"type": "text", "text": LINES}, {"type": "image", "data": "x"}),
+    "big-error": answer({"type": "text", "text": LINES * 2}, isError=True),
     "hangs": [["hang"]],
     "stays": [["until_cancelled"]],
     "touches": [
@@ -86,6 +89,7 @@ def files_server(era: str) -> dict[str, Any]:
     entries["opens"]["args"] = {"path": {"scope": "fs:read"}}
     entries["shows"]["hidden"] = "show"
     entries["hangs"]["limits"] = {"wall_seconds": 1}
+    entries["big"]["limits"] = entries["big-error"]["limits"] = {"output_kb": 1}
     return {
         "script": script,
         "locked": {"tools": LOCKED, "volatile": {"tools/volatile": ["description"]}},
@@ -260,7 +264,23 @@ def test_a_budget_ends_the_calls_of_a_tool(gateway: Running) -> None:
 def test_a_failure_that_a_server_reports_stays_its_result(gateway: Running) -> None:
     result = gateway.call("fails")
     assert (result["isError"], text_of(result)) == (True, "it did not work")
-    assert gateway.receipt().code == "ok"
+    receipt = gateway.receipt()
+    assert (receipt.verdict, receipt.code, receipt.reason) == ("allow", "execution_failed", "TOOL_FAILED")
+    assert receipt.error == "TOOL_FAILED: the tool says in its result that it failed"
+    assert receipt.result is not None
+
+
+@pytest.mark.parametrize(("tool", "code"), [("big", "ok"), ("big-error", "execution_failed")])
+def test_of_a_result_that_is_too_long_the_model_gets_the_texts_and_the_limit(
+    gateway: Running, tool: str, code: str
+) -> None:
+    result = gateway.call(tool)
+    *texts, line = [block["text"] for block in result["content"]]
+    assert result["isError"] is True
+    assert line.startswith("LIMIT_OUTPUT: the result is longer than the 1 KiB that this tool may return (`limits.")
+    assert (LINES * 2).startswith("".join(texts).rstrip("\ufffd"))
+    assert 600 < len("".join(texts)) < 1024
+    assert (gateway.receipt().truncated, gateway.receipt().code) == (True, code)
 
 
 def test_structured_content_is_passed_on_as_it_came(gateway: Running) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from licet.core.policy.servers import Server
 from licet.guard.execution import Stopped
-from licet.surfaces.gateway.results import checked_result
+from licet.surfaces.gateway.results import checked_result, cut_result
 
 SERVER = Server(name="s", resources=("file:///data", "note:"))
 REMOVED = {"type": "text", "text": "[removed: a resource that `servers.s.resources` does not list]"}
@@ -139,3 +139,23 @@ def test_hidden_characters_are_written_visibly() -> None:
 @pytest.mark.parametrize("content", [None, "text", {"type": "text"}, 7])
 def test_content_that_is_no_list_is_none(content: Any) -> None:
     assert checked("tools/call", {"content": content})[0]["content"] == []
+
+
+SAID = 'é "\U0001f600' * 3
+WHOLE = json.dumps({"content": [{"type": "text", "text": SAID}, {"type": "image", "data": "x"}]})
+
+
+@pytest.mark.parametrize("end", range(len(WHOLE) + 1))
+def test_a_result_that_was_cut_anywhere_is_text_without_json(end: int) -> None:
+    result = cut_result(WHOLE[:end], "LIMIT_OUTPUT: it was cut")
+    *texts, line = [block["text"] for block in result["content"]]
+    assert (result["isError"], line) == (True, "LIMIT_OUTPUT: it was cut")
+    assert SAID.startswith("".join(texts))
+
+
+NO_TEXTS = [None, 7, "[", "[" * 100_000, '{"content": 7', '{"content": [{"type": "text", "text": 7', "no"]
+
+
+@pytest.mark.parametrize("value", NO_TEXTS, ids=range(len(NO_TEXTS)))
+def test_a_cut_result_without_texts_is_its_line(value: object) -> None:
+    assert [one["text"] for one in cut_result(value, "line")["content"]] == ["line"]

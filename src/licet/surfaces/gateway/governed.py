@@ -29,8 +29,8 @@ from licet.surfaces.gateway.link import Gone, Rate
 from licet.surfaces.gateway.observation import closing_lines
 from licet.surfaces.gateway.own_tools import own_result
 from licet.surfaces.gateway.questions import CannotAsk
-from licet.surfaces.gateway.refusals import error_result, refusal_line
-from licet.surfaces.gateway.results import checked_result
+from licet.surfaces.gateway.refusals import error_result, refusal_line, too_long
+from licet.surfaces.gateway.results import checked_result, cut_result
 from licet.surfaces.gateway.running import NotRunning, RunningServer
 from licet.surfaces.gateway.server_asks import RunningCall, RunningCalls, ServerAsks
 from licet.surfaces.gateway.shown_lists import ShownLists, before_variables
@@ -134,15 +134,17 @@ class GovernedBackend:
     async def call(self, tool: str, arguments: dict[str, Any], client: CallerLink) -> dict[str, Any]:
         """Call a tool through the gate. A refusal is a result that the model can act on."""
         result = await self._governed(tool, arguments, client, None)
-        if not result.ok:
+        value, limit = result.value, self._output_limit(tool)
+        if not result.ok and value is None:
             return error_result(refusal_line(result))
-        value = result.value
         if tool.partition(".")[0] not in self.running:
-            return own_result(value, cut=result.truncated)
-        if result.truncated or not isinstance(value, dict):
-            text = f"LIMIT_OUTPUT: the result was cut: {value if isinstance(value, str) else ''}"
-            return {"content": [{"type": "text", "text": text}], "isError": True}
-        return value
+            return own_result(value, cut=limit if result.truncated else "")
+        return cut_result(value, limit) if result.truncated or not isinstance(value, dict) else value
+
+    def _output_limit(self, tool: str) -> str:
+        """What to say about a result that is too long."""
+        registered = self._shown_policy().tools.get(tool)
+        return too_long(registered.output_bytes if registered is not None else 0)
 
     async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
         """Let the gate refuse and record a call of a tool, resource or prompt that the client was not shown."""
@@ -190,7 +192,7 @@ class GovernedBackend:
         if not result.ok:
             raise Refusal(result.reason, refusal_line(result))
         if result.truncated or not isinstance(result.value, dict):
-            raise Refusal("LIMIT_OUTPUT", "LIMIT_OUTPUT: the result is longer than this tool may return")
+            raise Refusal("LIMIT_OUTPUT", self._output_limit(f"{server}.{tool}"))
         return result.value
 
     def _unlisted(self, server: str, tool: str, arguments: dict[str, Any], method: str) -> str:

@@ -11,6 +11,14 @@ def error_result(line: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": line}], "isError": True}
 
 
+def too_long(limit: int) -> str:
+    """One line for the model about a result with more bytes than its tool may return."""
+    return (
+        f"LIMIT_OUTPUT: the result is longer than the {limit / 1024:,.0f} KiB that this tool may return "
+        "(`limits.output_kb` in the policy), and was cut: ask for less at once"
+    )
+
+
 def refusal_line(result: Result) -> str:
     """One line for the model. If an approval is missing, it has the command with which a person can give it."""
     line = result.error or result.reason

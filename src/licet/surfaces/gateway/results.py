@@ -13,7 +13,8 @@ import msgspec
 from licet.core.policy.lock import Definition, hidden_in, shown
 from licet.core.policy.servers import Server
 from licet.declare.json_schema import schema_check
-from licet.guard.execution import JsonText, Stopped
+from licet.declare.plain_json import is_heavy, json_core
+from licet.guard.execution import FailedText, JsonText, Stopped
 from licet.surfaces.gateway.methods import VERSIONS, find
 
 Note = Callable[[str], None]
@@ -38,7 +39,24 @@ def checked_result(
         note(f"hidden characters in the result: {', '.join(found[:20])}")
         if hidden == "show":
             changed = shown(changed)
-    return JsonText(text if changed == data else msgspec.json.encode(changed))
+    made = text if changed == data else msgspec.json.encode(changed)
+    return FailedText(made) if method == "tools/call" and changed.get("isError") is True else JsonText(made)
+
+
+def cut_result(value: Any, line: str) -> dict[str, Any]:
+    """The result of a tool that returned too much: the texts at its beginning, as text, and a line about the rest.
+
+    `value` is the beginning of its JSON. A block that is no text, or does not begin in it, is left out.
+    """
+    try:
+        text = value.encode() if isinstance(value, str) else b""
+        found = {} if is_heavy(text) else json_core().from_json(text, allow_partial="trailing-strings")
+    except ValueError:
+        found = {}
+    blocks = _listed(found.get("content")) if isinstance(found, dict) else []
+    texts = [one["text"] for one in blocks if isinstance(one, dict) and one.get("type") == "text" and "text" in one]
+    content = [{"type": "text", "text": one} for one in texts if isinstance(one, str)]
+    return {"content": [*content, {"type": "text", "text": line}], "isError": True}
 
 
 def _known_keys(method: str) -> frozenset[str]:
