@@ -16,6 +16,7 @@ from licet.errors import Refused
 from licet.guard.argument_check import arguments_digest
 from licet.guard.call import Call, check_session, declare, deny_misfit, make_grant, resolve
 from licet.guard.close import close, outcome
+from licet.guard.observing import Observed
 from licet.guard.result import Result, ResultParts
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ async def refuse_call(session: "Session", tool: str, arguments: Mapping[str, Any
         denied = resolve(call)
         make_grant(call, registered).deny(denied if isinstance(denied, Deny) else Deny(call.request, (ground,)))
     except Exception as error:
-        return await close(call, outcome(call, error))
+        return await _closed(call, outcome(call, error))
 
 
 async def record_question(
@@ -56,4 +57,14 @@ async def record_question(
             parts = outcome(call, Refused(Deny(call.request, (ground,))))
     except Exception as error:
         parts = outcome(call, error)
+    return await _closed(call, parts)
+
+
+async def _closed(call: Call, parts: ResultParts) -> Result:
+    """Write the receipt. While a gateway only observes, it says so, like all its receipts."""
+    if (observing := call.session.observing) is not None:
+        observing.calls += 1
+        call.observed = Observed(observing, call.tool)
+        if parts._refusal is not None:
+            call.observed.note(parts.reason, *map(str, parts._refusal.rules))
     return await close(call, parts)

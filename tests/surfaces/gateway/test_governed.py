@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from licet.assemble.servers import ServerError
+from licet.surfaces.cli.app import licet
 from sandbox.levels import needs_walls
 
 from .clients import Client, Failed, text_of
@@ -234,16 +236,27 @@ def test_a_refusal_is_a_result_with_its_reason(
     assert (receipt.tool, receipt.reason, receipt.code) == (f"files.{tool}", reason, code)
 
 
-@pytest.mark.parametrize(
-    "tool", ["new", "missing", "unadmitted", "undeclared", "nothing", "files.echo", "files.resources"]
-)
+# By the name that a client calls: the name and the reason in the receipt.
+HIDDEN_TOOLS = {
+    "new": ("files.new", "TOOL_NOT_AVAILABLE"),
+    "missing": ("files.missing", "TOOL_NOT_AVAILABLE"),
+    "unadmitted": ("files.unadmitted", "TOOL_NOT_IN_BUNDLE"),
+    "undeclared": ("files.undeclared", "UNKNOWN_TOOL"),
+    "nothing": ("nothing", "UNKNOWN_TOOL"),
+    "files.echo": ("files.echo", "TOOL_NOT_AVAILABLE"),
+    "files.resources": ("files.resources", "TOOL_NOT_AVAILABLE"),
+}
+
+
+@pytest.mark.parametrize("tool", HIDDEN_TOOLS)
 def test_a_tool_that_is_not_shown_cannot_be_called(gateway: Running, tool: str) -> None:
     before = len(gateway.workspace.receipts())
     result = gateway.call(tool)
     assert result["isError"] is True
-    assert text_of(result).startswith("UNKNOWN_TOOL: ")
+    assert text_of(result) == f"UNKNOWN_TOOL: there is no tool `{tool}`"
     assert len(gateway.workspace.receipts()) == before + 1
-    assert gateway.receipt().verdict == "deny"
+    receipt = gateway.receipt()
+    assert (receipt.verdict, receipt.tool, receipt.reason) == ("deny", *HIDDEN_TOOLS[tool])
     sent = json.loads(text_of(gateway.call("seen")))
     assert tool not in [one["params"]["name"] for one in sent if one.get("method") == "tools/call"]
 
@@ -362,11 +375,11 @@ def test_a_cancelled_call_is_cancelled_at_the_server_and_recorded(gateway: Runni
 READS: list[tuple[str, dict[str, Any], str, str]] = [
     ("resources/read", {"uri": "file:///data/a"}, "files.resources", ""),
     ("resources/read", {"uri": "file:///data/new/b"}, "files.resources", ""),
-    ("resources/read", {"uri": "file:///etc/passwd"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
-    ("resources/read", {"uri": "file:///data/../etc"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
-    ("resources/read", {"uri": "file:///data/%2e%2e/etc"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
-    ("resources/read", {"uri": "file:///data/{/../../etc"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
-    ("resources/read", {"uri": "file:///data{base/a"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///etc/passwd"}, "files.resources", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///data/../etc"}, "files.resources", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///data/%2e%2e/etc"}, "files.resources", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///data/{/../../etc"}, "files.resources", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///data{base/a"}, "files.resources", "ARGUMENT_NOT_ALLOWED"),
     ("prompts/get", {"name": "greet", "arguments": {"who": "you"}}, "files.prompts", ""),
     ("completion/complete", {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "who", "value": "a"}},
      "files.prompts", ""),
@@ -375,10 +388,10 @@ READS: list[tuple[str, dict[str, Any], str, str]] = [
      "files.resources", ""),
     ("completion/complete",
      {"ref": {"type": "ref/resource", "uri": "file:///home/{name}"}, "argument": {"name": "name", "value": "a"}},
-     "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
+     "files.resources", "ARGUMENT_NOT_ALLOWED"),
     ("completion/complete",
      {"ref": {"type": "ref/resource", "uri": "file:///data/{x}/../../etc"}, "argument": {"name": "x", "value": "a"}},
-     "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
+     "files.resources", "ARGUMENT_NOT_ALLOWED"),
 ]  # fmt: skip
 
 
@@ -441,7 +454,7 @@ def test_subscriptions_follow_the_resources_and_are_recorded(gateway: Running) -
     gateway.run(steps_2026 if gateway.client.era == "2026" else steps_2025)
     subscribed, refused = gateway.workspace.receipts()[-2:]
     assert (subscribed.tool, notes(subscribed)) == ("files.resources", ["for `resources/subscribe`"])
-    assert (refused.tool, refused.verdict) == ("files.resources (not listed)", "deny")
+    assert (refused.tool, refused.verdict) == ("files.resources", "deny")
     assert set(gateway.run(touched)) == {wanted}
 
 
@@ -515,3 +528,22 @@ def test_a_process_writes_only_if_this_agent_may_call_a_tool_that_writes(
 
     assert asyncio.run(scene()) in said
     assert (tmp_path / "data" / "a").exists() == (admitted == "writes")
+
+
+def test_a_tool_of_a_connector_that_is_denied_is_recorded_as_such(tmp_path: Path, store_path: Path) -> None:
+    """The client is told that there is no such tool; who looks for denied connectors finds the call."""
+    needs_walls()
+    server = {"script": {"tools": ["echo", "other"]}, "tools": {"*": {"effect": "read_only"}}, "connector": "git@2"}
+    other = {"script": {"tools": ["echo"]}, "tools": {"*": {"effect": "read_only"}}}
+    terms = {"tools": ["git.echo", "files.echo"], "connectors": ["other"]}
+    workspace = Workspace(tmp_path, store_path, {"git": server, "files": other}, terms)
+
+    async def scene() -> str:
+        async with workspace.gateway() as client:
+            return text_of(await client.call("git__echo"))
+
+    assert asyncio.run(scene()) == "UNKNOWN_TOOL: there is no tool `git__echo`"
+    [receipt] = workspace.receipts()
+    assert (receipt.tool, receipt.reason) == ("git.echo", "CONNECTOR_NOT_ALLOWED")
+    found = CliRunner().invoke(licet, ["receipts", "list", "--state", str(store_path), "--denied-use", "connector:*"])
+    assert "git.echo" in found.output

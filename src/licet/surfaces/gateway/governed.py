@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from licet.assemble.gateway import CallNotes, ServerTool
+from licet.core.decision.request import Ground
 from licet.core.ledger.entry import Caller
 from licet.core.policy.lock import LockedServer, NamedPlaces
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server
@@ -20,6 +21,7 @@ from licet.guard.observing import OBSERVED, Observing
 from licet.guard.registration import RegisteredTools
 from licet.guard.result import Result
 from licet.guard.session import Session
+from licet.guard.unrun import refuse_call
 from licet.surfaces.gateway.backend import Offered, Refusal, ShownTool, Unforwarded
 from licet.surfaces.gateway.caller import CallerLink
 from licet.surfaces.gateway.client_approvals import CALLER
@@ -146,10 +148,23 @@ class GovernedBackend:
         registered = self._shown_policy().tools.get(tool)
         return too_long(registered.output_bytes if registered is not None else 0)
 
-    async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
-        """Let the gate refuse and record a call of a tool, resource or prompt that the client was not shown."""
-        known = name in self._shown_policy().tools  # by its full name, which no client is shown
-        await self._session.call(f"{name} (not shown)" if known else name, arguments)
+    def hidden(self) -> Iterable[str]:
+        """The tools that the policy or a lock knows, and that no client is shown."""
+        return self._lists.hidden()
+
+    async def unknown(self, name: str, arguments: dict[str, Any], behind: str = "") -> None:
+        """Let the gate refuse and record a call of a tool, resource or prompt that the client was not shown.
+
+        The receipt of a hidden tool has its name, and why it is hidden. The client is told neither.
+        """
+        if not behind and name in self._gate.policy.tools:  # by its full name, which no client is shown
+            behind = name
+        if not behind:
+            await self._session.call(name, arguments)
+            return
+        server = behind.partition(".")[0]
+        why = f"the server `{server}` does not offer it now, or it is shown under another name"
+        await refuse_call(self._session, behind, arguments, Ground("TOOL_NOT_AVAILABLE", why))
 
     async def read(self, server: str, uri: str, client: CallerLink) -> dict[str, Any]:
         """Read a resource; it is a call of `SERVER.resources`."""
@@ -186,7 +201,7 @@ class GovernedBackend:
     ) -> dict[str, Any]:
         method = wanted[0] if wanted is not None else ""
         if (why := self._unlisted(server, tool, arguments, method)) and self._session.observing is None:
-            await self._session.call(f"{server}.{tool} (not listed)", arguments)  # refused and recorded
+            await refuse_call(self._session, f"{server}.{tool}", arguments, Ground("ARGUMENT_NOT_ALLOWED", why))
             raise Refusal("ARGUMENT_NOT_ALLOWED", f"ARGUMENT_NOT_ALLOWED: {why}")
         result = await self._governed(f"{server}.{tool}", arguments, client, wanted)
         if not result.ok:

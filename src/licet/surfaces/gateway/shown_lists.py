@@ -1,6 +1,6 @@
 """The lists that a client is shown: what its agent may call, read and use, with the locked definitions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from licet.core.policy.lock import LockedServer, NamedPlaces, local
@@ -43,6 +43,13 @@ class ShownLists:
     def tools(self) -> Sequence[ShownTool]:
         """The tools that this agent may call, by name."""
         return self._kept("tools", self._tools)
+
+    def hidden(self) -> Iterator[str]:
+        """The tools that the policy or a lock knows, and that are not shown."""
+        shown = {tool.name for tool in self.tools()}
+        policy = self._policy()
+        locked = (f"{name}.{tool}" for name, one in self._locked.items() for tool in one.listed("tools"))
+        yield from sorted({*policy.tools, *policy.manifest.admissions, *locked} - shown)
 
     def resources(self) -> Sequence[Offered]:
         """The resources that this agent may read."""
