@@ -12,6 +12,7 @@ import pytest
 from licet.assemble.gate import stored_approvals
 from licet.core.algebra.scope import visible
 from licet.core.ledger.entry import LinkedEntry
+from licet.core.policy.servers import ClientTerms
 from licet.surfaces.gateway.asked_texts import presented
 from licet.surfaces.gateway.jsonrpc import Request
 from licet.surfaces.gateway.upstream import AskRefused
@@ -164,6 +165,47 @@ def test_what_the_client_did_not_announce_is_not_announced_to_a_server(
     assert "Method not found" in said
     assert asked == []
     assert announced(seen) == {"elicitation": {}}
+
+
+MODES: list[tuple[Any, Any]] = [
+    ({}, {}), ({"form": {}}, {"form": {}}), ({"url": {}}, {"url": {}}),
+    ({"form": {}, "url": {}}, {"form": {}, "url": {}}), ({"form": {}, "other": {}}, {"form": {}}), ("yes", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("client", "shown"), MODES, ids=str)
+def test_a_server_is_shown_the_modes_of_elicitation_that_the_client_has(client: Any, shown: Any) -> None:
+    found = ClientTerms(elicitation="ask").announced({"elicitation": client, "sampling": {}, "roots": {}})
+    assert found == ({} if shown is None else {"elicitation": shown})
+    assert ClientTerms().announced({"elicitation": client}) == {}
+
+
+def test_a_server_is_told_of_changed_roots_only_if_the_client_tells_of_them() -> None:
+    terms = ClientTerms(roots=("/srv",))
+    assert terms.announced({"roots": {"listChanged": True}}) == {"roots": {"listChanged": True}}
+    assert terms.announced({"roots": {"listChanged": False}}) == {"roots": {}}
+
+
+@all_eras
+def test_a_page_is_asked_for_where_elicitation_is_allowed(
+    tmp_path: Path, store_path: Path, client_era: str, server_era: str
+) -> None:
+    server = asking(server_era, elicitation="allow")
+    page = {"mode": "url", "message": "log in", "url": "https://example.com/login", "elicitationId": "mine"}
+    ask = ["ask", FORM, page] if server_era == "2025" else ["input", {"k": [FORM, page]}]
+    server["script"]["calls"]["form"] = [ask]
+    workspace = made(tmp_path, store_path, {"s": server})
+
+    async def scene() -> tuple[str, str, list[Any]]:
+        about: Any = {"answers": {FORM: lambda _: {"action": "accept"}}, "capabilities": {"elicitation": {"url": {}}}}
+        async with workspace.gateway(client_era, **about) as client:
+            return await client.say("form"), await client.say("seen"), list(client.asked)
+
+    said, seen, [(_, asked)] = asyncio.run(scene())
+    assert "accept" in said
+    assert announced(seen) == {"elicitation": {"url": {}}}
+    assert (asked["mode"], asked["url"]) == ("url", "https://example.com/login")
+    assert asks_of(workspace.receipts()[0])[0][2].startswith("elicitation (url at example.com), sha256:")
 
 
 @all_eras
@@ -353,9 +395,12 @@ def test_a_question_that_is_denied_is_in_the_receipt(
     assert (kind, about, rule) == ("ServerAskRefused", f"client:{name}:s", f"`client.{name}` does not allow it")
 
 
-async def recorded(workspace: Workspace, receipts: int) -> None:
-    """Wait until there are so many receipts."""
-    while len(workspace.receipts()) < receipts:
+DONE = ["notify", "notifications/done", {}]
+
+
+async def done(workspace: Workspace) -> None:
+    """Wait until a server has told that it is done."""
+    while not any("`notifications/done`" in report for report in workspace.reports):
         await asyncio.sleep(0.01)
 
 
@@ -363,22 +408,22 @@ def test_questions_outside_of_calls_are_refused_with_receipts_that_cannot_fill_t
     tmp_path: Path, store_path: Path
 ) -> None:
     sly = asking("2025", sampling="allow")
-    sly["script"]["opened"] = [["repeat", 200, ["ask_only", SAMPLING, PARAMS[SAMPLING]]]]
+    sly["script"]["opened"] = [["repeat", 200, ["ask_only", SAMPLING, PARAMS[SAMPLING]]], DONE]
     workspace = made(tmp_path, store_path, {"s": sly})
-    _, asked = played(workspace, "2025", lambda _: recorded(workspace, 10 + 4))  # 4: of 16, 32, 64 and 128
+    _, asked = played(workspace, "2025", lambda _: done(workspace))
     assert asked == []
     refused = workspace.receipts()
     facts = {(one.tool, one.verdict, one.reason) for one in refused}
     assert facts == {("client:sampling:s", "deny", "TOOL_NOT_AVAILABLE")}
-    assert len(refused) == 14
+    assert len(refused) == 10 + 4  # of 16, 32, 64 and 128
     assert "refused question 128 of this server" in refused[-1].rules[0]
 
 
 def test_roots_outside_of_calls_are_recorded_and_limited(tmp_path: Path, store_path: Path) -> None:
     server = asking("2025", roots=["${workdir}"], max_asks=3)
-    server["script"]["opened"] = [["repeat", 5, ["ask_only", ROOTS, {}]]]
+    server["script"]["opened"] = [["repeat", 5, ["ask_only", ROOTS, {}]], DONE]
     workspace = made(tmp_path, store_path, {"s": server})
-    _, asked = played(workspace, "2025", lambda _: recorded(workspace, 5))
+    _, asked = played(workspace, "2025", lambda _: done(workspace))
     assert asked == [ROOTS] * 3
     found = [(one.tool, one.verdict, one.reason) for one in workspace.receipts()]
     assert found == [("client:roots:s", "allow", "ALLOWED")] * 3 + [("client:roots:s", "deny", "BUDGET_EXCEEDED")] * 2

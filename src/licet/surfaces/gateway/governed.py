@@ -299,8 +299,7 @@ class GovernedBackend:
         said = " ".join(str(info.get(key, "")) for key in ("name", "version"))
         self._session.caller = Caller(client=f"{said.strip()[:_LONGEST_CLAIM]} (claimed)")
         for one in self.running.values():
-            allowed = one.server.client.capabilities
-            one.start({name: value for name, value in allowed.items() if name in capabilities})
+            one.start(one.server.client.announced(capabilities))
         if self._session.observing is not None and self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end_observing(self._session.observing))
 
