@@ -60,6 +60,7 @@ CALLS: dict[str, Any] = {
     "leak": [["log", "info", f"log {SECRET}"], ["stderr", f"stderr {SECRET}"], ["text", f"result {SECRET}"]],
     "env": [["env"]],
     "steps": [["progress", 1, 2], ["log", "info", "working"], ["text", "done"]],
+    "sly-steps": [["log", "info", {"a\u202eb": ["\x1b[2J"]}], ["log", "info", "x" * 70_000], ["text", "done"]],
     "big": answer({"type": "text", "text": LINES}, {"type": "text", "text": LINES}, {"type": "image", "data": "x"}),
     "big-error": answer({"type": "text", "text": LINES * 2}, isError=True),
     "hangs": [["hang"]],
@@ -355,6 +356,15 @@ def test_progress_and_logs_of_a_call_reach_the_client(gateway: Running) -> None:
     told = {one["method"]: one["params"] for one in gateway.client.told}
     assert told["notifications/progress"] == {"progressToken": "t-1", "progress": 1, "total": 2}
     assert told["notifications/message"] == {"level": "info", "data": "working", "logger": "files"}
+
+
+def test_logs_reach_the_client_without_hidden_characters_and_without_floods(gateway: Running) -> None:
+    meta: dict[str, Any] = {"io.modelcontextprotocol/logLevel": "debug"} if gateway.client.era == "2026" else {}
+    gateway.client.told.clear()
+    gateway.call("sly-steps", **meta)
+    logs = [one["params"] for one in gateway.client.told if one["method"] == "notifications/message"]
+    assert [one["data"] for one in logs] == [{"a\\u202eb": ["\\u001b[2J"]}, "[a message of 70002 bytes was left out]"]
+    assert {one["logger"] for one in logs} == {"files"}
 
 
 def test_a_cancelled_call_is_cancelled_at_the_server_and_recorded(gateway: Running) -> None:

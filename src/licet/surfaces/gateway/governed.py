@@ -32,7 +32,7 @@ from licet.surfaces.gateway.observation import closing_lines
 from licet.surfaces.gateway.own_tools import own_result
 from licet.surfaces.gateway.questions import CannotAsk
 from licet.surfaces.gateway.refusals import error_result, refusal_line, too_long
-from licet.surfaces.gateway.results import checked_result, cut_result
+from licet.surfaces.gateway.results import checked_result, cut_result, logged
 from licet.surfaces.gateway.running import NotRunning, RunningServer
 from licet.surfaces.gateway.server_asks import RunningCall, RunningCalls, ServerAsks
 from licet.surfaces.gateway.shown_lists import ShownLists, before_variables
@@ -368,11 +368,7 @@ class GovernedBackend:
         """Pass on what a server may tell the client."""
         match notification.method:
             case "notifications/message" if self._servers[server].client.logging:
-                running = self._calls.at(server)
-                params = {
-                    **notification.params,
-                    "logger": f"{server}: {notification.params.get('logger', '')}".rstrip(": "),
-                }
+                running, params = self._calls.at(server), logged(server, notification.params)
                 (running[0].link if len(running) == 1 else self.front).log(params)
             case "notifications/resources/updated":
                 uri = notification.params.get("uri")

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from licet.core.algebra.scope import visible
 from licet.core.policy.lock import Definition, hidden_in, shown
 from licet.core.policy.servers import Server
 from licet.declare.json_schema import schema_check
@@ -18,6 +19,7 @@ from licet.guard.execution import FailedText, JsonText, Stopped
 from licet.surfaces.gateway.methods import VERSIONS, find
 
 Note = Callable[[str], None]
+_LONGEST_LOG = 1 << 16  # bytes
 _RESULT = ("resultType", "ttlMs", "cacheScope", "_meta")  # of the protocol; the connection writes its own
 
 
@@ -41,6 +43,15 @@ def checked_result(
             changed = shown(changed)
     made = text if changed == data else msgspec.json.encode(changed)
     return FailedText(made) if method == "tools/call" and changed.get("isError") is True else JsonText(made)
+
+
+def logged(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A log message of a server: with its name, without hidden characters, and not longer than a page."""
+    logger, data = f"{server}: {visible(str(params.get('logger') or '')[:100])}".rstrip(": "), params.get("data")
+    size = len(msgspec.json.encode(data))
+    if size > _LONGEST_LOG:
+        data = f"[a message of {size} bytes was left out]"
+    return {**params, "logger": logger, **({"data": shown(data)} if "data" in params else {})}
 
 
 def cut_result(value: Any, line: str) -> dict[str, Any]:

@@ -82,12 +82,10 @@ class ShownLists:
         return kept
 
     def instructions(self) -> str:
-        """What the servers in use tell models, as it was locked; with several servers, each under its name."""
+        """What the servers in use tell models, as it was locked, each as the words of its server."""
         texts = {name: self._locked[name].instructions for name in sorted(self.running) if name in self._locked}
         told = {name: local(text, self._places) for name, text in texts.items() if text}
-        if len(self.running) == 1:
-            return "".join(told.values())
-        return "\n\n".join(f"# Server {name}\n\n{text}" for name, text in told.items())
+        return "\n\n".join(told_by(name, text) for name, text in told.items())
 
     def _kept(self, kind: str, make: Callable[[], Sequence[_T]]) -> Sequence[_T]:
         policy = self._policy()
@@ -122,6 +120,11 @@ class ShownLists:
                 if is_listed and self.is_offered(name, kind, str(item[key])):
                     found.append(Offered(name, local(item, self._places)))
         return found
+
+
+def told_by(server: str, text: str) -> str:
+    """A server's text for models, marked line by line, so that no line looks like one of licet or of another server."""
+    return "\n".join((f"The MCP server `{server}` says:", *(f"> {line}" for line in text.splitlines())))
 
 
 def before_variables(uri: str) -> str:

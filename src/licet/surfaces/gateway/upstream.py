@@ -341,7 +341,7 @@ class Upstream:
     async def _ask_peer(self, request: Request, during: Id | None, waiting: Sequence[Waiting] = ()) -> dict[str, Any]:
         """Ask the peer, which answers or refuses what a client can be asked. Meanwhile the clocks of calls stand."""
         if request.method not in _CAPABILITY_OF:
-            self.reported(f"a request that was not offered: `{request.method[:100]}`")
+            self.reported(f"a request that no client can answer: `{request.method[:100]}`")
             raise not_found(request.method)
         for one in waiting:
             one.stop_clock()
