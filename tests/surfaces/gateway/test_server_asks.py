@@ -10,7 +10,6 @@ import pytest
 
 from licet.assemble.gate import stored_approvals
 from licet.core.ledger.entry import LinkedEntry
-from licet.core.policy.servers import ClientTerms
 from sandbox.levels import needs_walls
 
 from .clients import Client
@@ -108,7 +107,7 @@ def test_what_is_allowed_is_passed_on_and_noted(
     (said, seen), asked = played(workspace, client_era, steps)
     assert asked == [TOOLS[tool]]
     assert ("the answer" if tool == "sample" else "Ada") in said
-    assert announced(seen) == {"sampling": {}, "elicitation": {}}
+    assert announced(seen) == {"sampling": {}, "elicitation": {"form": {}, "url": {}}}
     asks = asks_of(workspace.receipts()[0])
     what = "sampling" if tool == "sample" else "elicitation"
     assert [(kind, about, number) for kind, about, _, number in asks] == [
@@ -148,7 +147,7 @@ def test_a_question_says_which_server_asks(
 
 
 @all_eras
-def test_what_the_client_did_not_announce_is_not_announced_to_a_server(
+def test_what_the_client_did_not_announce_is_refused_to_a_server(
     tmp_path: Path, store_path: Path, client_era: str, server_era: str
 ) -> None:
     workspace = made(tmp_path, store_path, {"s": asking(server_era, sampling="allow", elicitation="allow")})
@@ -159,26 +158,7 @@ def test_what_the_client_did_not_announce_is_not_announced_to_a_server(
     (said, seen), asked = played(workspace, client_era, steps, {FORM: ANSWERS[FORM]})
     assert "Method not found" in said
     assert asked == []
-    assert announced(seen) == {"elicitation": {}}
-
-
-MODES: list[tuple[Any, Any]] = [
-    ({}, {}), ({"form": {}}, {"form": {}}), ({"url": {}}, {"url": {}}),
-    ({"form": {}, "url": {}}, {"form": {}, "url": {}}), ({"form": {}, "other": {}}, {"form": {}}), ("yes", None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("client", "shown"), MODES, ids=str)
-def test_a_server_is_shown_the_modes_of_elicitation_that_the_client_has(client: Any, shown: Any) -> None:
-    found = ClientTerms(elicitation="ask").announced({"elicitation": client, "sampling": {}, "roots": {}})
-    assert found == ({} if shown is None else {"elicitation": shown})
-    assert ClientTerms().announced({"elicitation": client}) == {}
-
-
-def test_a_server_is_told_of_changed_roots_only_if_the_client_tells_of_them() -> None:
-    terms = ClientTerms(roots=("/srv",))
-    assert terms.announced({"roots": {"listChanged": True}}) == {"roots": {"listChanged": True}}
-    assert terms.announced({"roots": {"listChanged": False}}) == {"roots": {}}
+    assert announced(seen) == {"sampling": {}, "elicitation": {"form": {}, "url": {}}}  # as when it was locked
 
 
 @all_eras
@@ -198,7 +178,7 @@ def test_a_page_is_asked_for_where_elicitation_is_allowed(
 
     said, seen, [(_, asked)] = asyncio.run(scene())
     assert "accept" in said
-    assert announced(seen) == {"elicitation": {"url": {}}}
+    assert announced(seen) == {"elicitation": {"form": {}, "url": {}}}
     assert (asked["mode"], asked["url"]) == ("url", "https://example.com/login")
     assert asks_of(workspace.receipts()[0])[0][2].startswith("elicitation (url at example.com), sha256:")
 

@@ -65,18 +65,13 @@ class ClientTerms(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """The client capabilities that the server may be shown, if the client announced them too."""
-        modes: dict[str, Any] = {"form": {}, "url": {}}
-        named = {"sampling": {}, "elicitation": modes, "roots": {"listChanged": True}}
-        return {name: what for name, what in named.items() if self.allows(name) != "deny"}
-
-    def announced(self, client: Mapping[str, Any]) -> dict[str, Any]:
-        """The client capabilities that the server is shown: those of a client that it may use."""
-        found: dict[str, Any] = {}
-        for name, allowed in self.capabilities.items():
-            if isinstance(has := client.get(name), dict):
-                found[name] = {key: value for key, value in allowed.items() if has.get(key) not in (None, False)}
-        return found
+        """The client capabilities that the server is shown, by `licet lock` and by the gateway alike."""
+        named: dict[str, tuple[bool, dict[str, Any]]] = {
+            "sampling": (self.sampling != "deny", {}),
+            "elicitation": (self.elicitation != "deny", {"form": {}, "url": {}}),
+            "roots": (bool(self.roots), {}),
+        }
+        return {name: features for name, (announced, features) in named.items() if announced}
 
 
 class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from msgspec import UNSET, Struct
 from msgspec.json import encode
 
-from licet.core.algebra.scope import visible
 from licet.surfaces.gateway.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -27,12 +26,12 @@ from licet.surfaces.gateway.jsonrpc import (
     write_message,
 )
 from licet.surfaces.gateway.link import Flood, Gone, Link, Rate
+from licet.surfaces.gateway.refusals import quoted
 
 MOST_ASKS = 32  # requests of the other side at once
 MOST_BAD_LINES = 10_000  # in a row
 MOST_TEXT = 2_000  # characters of a message
 MOST_ERROR_DATA = 1 << 16  # bytes
-_MOST_QUOTED = 300  # characters of an error, in a message of ours
 _NOTIFICATIONS = 1_000  # at once
 _NOTIFICATIONS_A_SECOND = 200
 _CANCEL_SECONDS = 5.0  # to send a cancellation
@@ -324,8 +323,7 @@ def _bounded(code: int, text: str, data: Any) -> UpstreamError:
     if data is not UNSET and len(encode(data)) > MOST_ERROR_DATA:
         data = UNSET
     error = UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:MOST_TEXT], data)
-    quoted = visible(text[:_MOST_QUOTED]) + "…" * (len(text) > _MOST_QUOTED)
-    error.args = (f"it answered with the error `{quoted}` ({error.code})",)  # in messages of ours
+    error.args = (f"it answered with the error {quoted(text)} ({error.code})",)  # in messages of ours
     return error
 
 

@@ -299,7 +299,7 @@ class GovernedBackend:
         said = " ".join(str(info.get(key, "")) for key in ("name", "version"))
         self._session.caller = Caller(client=f"{said.strip()[:_LONGEST_CLAIM]} (claimed)")
         for one in self.running.values():
-            one.start(one.server.client.announced(capabilities))
+            one.start(one.server.client.capabilities)
         if self._session.observing is not None and self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end_observing(self._session.observing))
 

@@ -17,6 +17,7 @@ from licet.declare.json_schema import schema_check
 from licet.declare.plain_json import is_heavy, json_core
 from licet.guard.execution import FailedText, JsonText, Stopped
 from licet.surfaces.gateway.methods import VERSIONS, find
+from licet.surfaces.gateway.refusals import quoted
 
 Note = Callable[[str], None]
 _LONGEST_LOG = 1 << 16  # bytes
@@ -124,7 +125,9 @@ def _check_structured(result: dict[str, Any], definition: Definition, note: Note
         del result["structuredContent"]
         note("structured content of an error, which does not fit the locked schema, was left out")
     elif wrong:
-        raise Stopped("TOOL_CRASHED", f"the server's structured content does not fit its locked schema: {wrong}")
+        raise Stopped(
+            "TOOL_CRASHED", f"the server's structured content does not fit its locked schema: {quoted(wrong)}"
+        )
 
 
 @lru_cache(maxsize=1000)
