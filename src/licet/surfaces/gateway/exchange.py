@@ -323,7 +323,7 @@ def _bounded(code: int, text: str, data: Any) -> UpstreamError:
     if data is not UNSET and len(encode(data)) > MOST_ERROR_DATA:
         data = UNSET
     error = UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:MOST_TEXT], data)
-    error.args = (f"it answered with the error {quoted(text)} ({error.code})",)  # in messages of ours
+    error.args = (f"error {error.code}: {quoted(text)}",)  # in messages of ours
     return error
 
 
