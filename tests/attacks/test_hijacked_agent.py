@@ -356,12 +356,12 @@ async def stealing_at_the_start(agent: Agent, world: World) -> bool:
 
 
 ATTACKS: list[tuple[Attack, list[tuple[str, str]]]] = [
-    (exfiltration_across_two_servers, [("files.read_file", "ALLOWED"), ("mail.send", "ALLOWED")]),
+    (exfiltration_across_two_servers, [("files.read_file", "ALLOWED"), ("mail.send", "TOOL_FAILED")]),
     (exfiltration_by_a_writer, [("files.read_file", "ALLOWED"), ("notes.write_file", "ARGUMENT_NOT_ALLOWED")]),
     (path_escape, [("files.read_file", "ARGUMENT_NOT_ALLOWED")]),
     (path_escape_with_dots, [("files.read_file", "ARGUMENT_NOT_ALLOWED")]),
-    (path_escape_through_a_link, [("files.read_file", "ALLOWED")]),
-    (path_escape_in_another_argument, [("files.peek", "ALLOWED")]),
+    (path_escape_through_a_link, [("files.read_file", "TOOL_FAILED")]),
+    (path_escape_in_another_argument, [("files.peek", "TOOL_FAILED")]),
     (shadowing, [("read_file", "UNKNOWN_TOOL")]),
     (rug_pull, [("turns.turn", "ALLOWED")]),
     (rug_pull_with_hidden_text, [("turns.turn", "ALLOWED")]),
@@ -369,12 +369,12 @@ ATTACKS: list[tuple[Attack, list[tuple[str, str]]]] = [
     (approval_swapping, [("mail.pay", "APPROVAL_REQUIRED"), ("mail.pay", "APPROVAL_REQUIRED")]),
     (budget_exhaustion, [("mail.echo", "ALLOWED")] * 5 + [("mail.echo", "BUDGET_EXCEEDED")] * 15),
     (link_to_a_local_file, [("notes.link", "ALLOWED")]),
-    (lying_annotations, [("notes.summarize", "ALLOWED")]),
-    (reading_the_code_of_another_server, [("shadow.peek", "ALLOWED")]),
+    (lying_annotations, [("notes.summarize", "TOOL_FAILED")]),
+    (reading_the_code_of_another_server, [("shadow.peek", "TOOL_FAILED")]),
     (reading_the_secrets_of_another_server, [("mail.echo", "ALLOWED"), ("shadow.environments", "ALLOWED")]),
-    (reading_the_file_of_secrets, [("shadow.peek", "ALLOWED")]),
-    (reading_the_policy, [("shadow.peek", "ALLOWED")]),
-    (listening, [("shadow.listen", "ALLOWED")]),
+    (reading_the_file_of_secrets, [("shadow.peek", "TOOL_FAILED")]),
+    (reading_the_policy, [("shadow.peek", "TOOL_FAILED")]),
+    (listening, [("shadow.listen", "TOOL_FAILED")]),
     (asking_the_model, [("mail.ask_model", "ALLOWED")]),
     (stealing_at_the_start, [("shadow.loot", "ALLOWED")]),
 ]
@@ -473,10 +473,10 @@ def test_a_removed_link_and_a_refused_question_are_noted_in_receipts(world: Worl
             await agent.call("mail", "ask_model", text="what do you know?")
 
     asyncio.run(scene())
-    assert [notes(receipt) for receipt in workspace.receipts()] == [
-        ["a link to a resource was removed: file:///etc/passwd"],
-        ["the server sent what was dropped: a request that was not offered: `sampling/createMessage`"],
-    ]
+    linked, asked = workspace.receipts()
+    assert notes(linked) == ["a link to a resource was removed: file:///etc/passwd"]
+    [refused] = [event for event in asked.events if event.kind == "ServerAskRefused"]
+    assert (refused.capability, refused.reason) == ("client:sampling:mail", "TOOL_NOT_IN_BUNDLE")
 
 
 def test_the_state_of_one_approved_question_serves_no_other_call(world: World) -> None:

@@ -134,6 +134,26 @@ def test_a_lock_without_the_digest_of_the_manifest_is_a_refusal(content: object,
     assert CliRunner().invoke(licet, ["diff", "agent.yaml", "agent.yaml"]).exit_code == 0
 
 
+COMMANDS = {
+    "save": (["call", "agent.yaml", "save"], 1),
+    "run": (["run", "agent.yaml", "--", "true"], 125),
+}
+
+
+@pytest.mark.parametrize(("name", "words", "code"), [(name, *one) for name, one in COMMANDS.items()], ids=COMMANDS)
+def test_a_call_refused_because_of_the_lock_leaves_a_receipt_with_its_name(
+    place: Path, name: str, words: list[str], code: int
+) -> None:
+    lock(place, {"format": 1, "manifests": {"agent.yaml": OTHER}})
+    said = CliRunner().invoke(licet, words, catch_exceptions=False)
+    assert said.exit_code == code
+    assert f"denied: `{name}` may not be called" in said.stderr
+    assert "licet.lock" in said.stderr
+    found = CliRunner().invoke(licet, ["receipts", "list", "--json"], catch_exceptions=False)
+    [receipt] = json.loads(found.stdout)["receipts"]
+    assert (receipt["tool"], receipt["verdict"], receipt["reason"]) == (name, "deny", "MANIFEST_CHANGED")
+
+
 def test_a_lock_that_is_no_file_is_a_refusal(place: Path) -> None:
     (place / "licet.lock").symlink_to("gone")
     with pytest.raises(Refused, match="MANIFEST_CHANGED"):

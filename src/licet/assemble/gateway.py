@@ -7,7 +7,7 @@ the step that runs the tool is another one, `AsksServers`.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from licet.core.decision.decision import ResultNoted
+from licet.core.decision.decision import Happened, ResultNoted
 from licet.core.policy.effects import Level
 from licet.core.policy.lock import NamedPlaces, local
 from licet.core.policy.manifest import Manifest
@@ -16,9 +16,28 @@ from licet.core.policy.tool import ToolSpec
 from licet.declare import Context, Tool
 from licet.declare.json_schema import schema_validator
 from licet.guard.execution import JsonText, Layers, LayersOfTools, Sandbox, ToolCall, Walls
+from licet.guard.grant import Grant
 
-Note = Callable[[str], None]  # writes a line about a call into its receipt
-AskServer = Callable[[ToolCall, Note], Awaitable[JsonText]]  # the result of a call of a `ServerTool`, as JSON
+
+class CallNotes:
+    """Writes what a server did during a call into the receipt of that call."""
+
+    __slots__ = ("_grant",)
+
+    def __init__(self, grant: Grant | None) -> None:
+        self._grant = grant
+
+    def __call__(self, text: str) -> None:
+        """Note something about the result."""
+        self.happened(ResultNoted, rule=text)
+
+    def happened(self, kind: type[Happened], about: str = "", reason: str = "", rule: str = "", count: int = 0) -> None:
+        """Record an event; `about` is a capability, if the event is not about the call itself."""
+        if self._grant is not None:
+            self._grant.note_about(kind, about, reason, rule, count)
+
+
+AskServer = Callable[[ToolCall, CallNotes], Awaitable[JsonText]]  # the result of a call of a `ServerTool`, as JSON
 
 
 class ServerTool(Tool):
@@ -84,13 +103,7 @@ class AsksServers:
         """Run a tool."""
         tool = call.tool
         if isinstance(tool, ServerTool):
-            grant = context._grant if context is not None else None
-
-            def note(text: str) -> None:
-                if grant is not None:
-                    grant.note_of(ResultNoted, rule=text)
-
-            return self._ask(call, note)
+            return self._ask(call, CallNotes(context._grant if context is not None else None))
         return self._inner.run(level, call, context)
 
     def forget(self) -> None:

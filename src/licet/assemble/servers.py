@@ -161,10 +161,15 @@ async def _nobody_is_asked(approval: Approval, use: Use) -> None:
 
 
 @asynccontextmanager
-async def started(plan: ServerPlan, ports: Ports, secrets: PlacedSecrets, workdir: str) -> AsyncIterator[Running]:
-    """The running process of a server, with pipes for its three streams. It ends with the context."""
+async def started(
+    plan: ServerPlan, ports: Ports, secrets: PlacedSecrets, workdir: str, grant: Grant | None = None
+) -> AsyncIterator[Running]:
+    """The running process of a server, with pipes for its three streams. It ends with the context.
+
+    `grant` is one of `server_grant`, for a caller that wants to know what the walls refused.
+    """
     server, reach, program = plan.server, plan.reach, plan.program
-    grant = server_grant(server, reach)
+    grant = grant or server_grant(server, reach)
     if ports.processes is None or ports.sandbox is None:
         raise ServerError("servers need backends that run programs: use `Backends.local()`")
     binary = ports.processes.find(program.argv[0])

@@ -236,6 +236,8 @@ def check_policy(call: Call, use: Use | None = None) -> None:
 
 def declare(call: Call) -> Registered:
     """Return the registered tool, if this gate has it and the manifest admits it."""
+    if call.policy.grounds:
+        raise Refused(Deny(call.request, call.policy.grounds))
     if call.policy.unusable:
         call.refuse("MANIFEST_CHANGED", call.policy.unusable, "correct the manifest, and load it again")
     registered = call.policy.tools.get(call.tool)

@@ -18,7 +18,7 @@ from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_c
 from licet.errors import Refused
 from licet.guard.approvals import redacted_agreements
 from licet.guard.deadline import in_time, was_cancelled
-from licet.guard.execution import LIMIT_KEYS, JsonText, Raised, class_name, limit_name, raised
+from licet.guard.execution import LIMIT_KEYS, FailedText, JsonText, Raised, class_name, limit_name, raised
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets import redacted_refusal
 from licet.guard.held_paths import held_paths
@@ -26,7 +26,7 @@ from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.receipt import keep_receipt
 from licet.guard.redaction.redact import Redactor, encoded, in_turn, shown
 from licet.guard.registration import Registered
-from licet.guard.result import NOTHING, Result, ResultParts, code_of
+from licet.guard.result import NOTHING, REPORTED, Result, ResultParts, code_of
 from licet.guard.spending import settle
 
 if TYPE_CHECKING:
@@ -56,20 +56,28 @@ async def succeeded(call: "Call", value: Any) -> ResultParts:
     """The result of a tool that returned: a copy of its data, redacted, and cut to its limit."""
     if value is None or value is True or value is False:
         return ResultParts(call.tool, value)
-    text = value if type(value) is JsonText else result_text(value)
+    text = value if isinstance(value, JsonText) else result_text(value)
     limit, redactor = call.registered.output_bytes if call.registered else 0, call.redactor
     call.long_result = len(text) > _LONG
     if len(text) > limit:  # before anything is parsed
-        return await _cut(call, text, limit, redactor)
+        return _as_reported(call, value, await _cut(call, text, limit, redactor))
     text, data = _parsed(call, text)
     if call.long_result:  # parsing took a while, and so does redaction
         await asyncio.sleep(0)
     if redactor is not None:  # the text as one: it may hold very many strings
         clean = await _redacted(call, redactor.work(text, as_json=True))
         text, data = clean, data_again(clean)
-    if len(text) > limit:
-        return await _cut(call, text, limit)
-    return ResultParts(call.tool, data)
+    parts = await _cut(call, text, limit) if len(text) > limit else ResultParts(call.tool, data)
+    return _as_reported(call, value, parts)
+
+
+def _as_reported(call: "Call", value: Any, parts: ResultParts) -> ResultParts:
+    """The result as a failure if the tool says that it is one. It keeps what the tool returned."""
+    if type(value) is FailedText:
+        data = parts.value
+        parts.refuse("execution_failed", Refused(Deny(call.request, (Ground("TOOL_FAILED", REPORTED),))))
+        parts.value = data
+    return parts
 
 
 async def _cut(call: "Call", text: bytes, limit: int, redactor: Redactor | None = None) -> ResultParts:
@@ -110,7 +118,7 @@ def _parsed(call: "Call", text: bytes) -> tuple[bytes, Any]:
         call.refuse("LIMIT_OUTPUT", "the result holds more values than can be parsed without delay for others", fix)
     try:
         data = data_again(text)
-        if type(text) is not JsonText or (canonical := plain_json(data)) == text:
+        if not isinstance(text, JsonText) or (canonical := plain_json(data)) == text:
             return text, data
         return canonical, data_again(canonical)  # another process may write the same data differently
     except (ValueError, RecursionError):

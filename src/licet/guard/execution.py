@@ -239,6 +239,12 @@ class JsonText(bytes):
     __slots__ = ()
 
 
+class FailedText(JsonText):
+    """The same, of a tool that says in its result that it failed."""
+
+    __slots__ = ()
+
+
 class Stopped(Exception):
     """A tool was ended from outside, or ended without an answer: the reason, and a text for the model.
 

@@ -6,7 +6,7 @@ another; checks beyond a quota are only counted.
 """
 
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain, repeat
 from typing import Any, NoReturn, TypeVar
@@ -38,11 +38,12 @@ _A_GRANT, _A_REFUSAL = 2 << 10, 4 << 10
 class CheckQuotas:
     """What is left of the quotas of one call, and how many checks were beyond them."""
 
-    __slots__ = ("_asked", "_granted", "_refused", "more_asked", "more_granted", "more_refused")
+    __slots__ = ("_asked", "_granted", "_happened", "_refused", "more_asked", "more_granted", "more_refused")
 
     def __init__(self) -> None:
         self._granted, self._refused, self._asked = GRANTED, REFUSED, ASKED
         self.more_granted = self.more_refused = self.more_asked = 0
+        self._happened: dict[type[Happened], int] = {}  # events that a server can cause any number of
 
     def take(self, use: Use | None, refusal: Deny | Ask | None) -> bool:
         """Use up quota for a check; False, and count it, if there is not enough left."""
@@ -69,6 +70,19 @@ class CheckQuotas:
             return False
         self._asked -= size
         return True
+
+    def take_happened(self, kind: type[Happened]) -> bool:
+        """The same for one more event of a kind that is listed only so many times."""
+        if kind.most is None:
+            return True
+        self._happened[kind] = number = self._happened.get(kind, 0) + 1
+        return number <= kind.most
+
+    def more_happened(self) -> Iterator[tuple[type[Happened], int]]:
+        """The kinds of events that were not all listed, with how many were not."""
+        for kind, number in self._happened.items():
+            if kind.most is not None and number > kind.most:
+                yield kind, number - kind.most
 
 
 def _size(use: Use) -> int:
@@ -182,6 +196,16 @@ class Grant:
         """Record an event about the call, or about one use that an approver is asked about."""
         happened = kind(self._name(use), self.request.tool, reason, self._beginning(rule))
         self.note(happened, kept=use is None or self._quotas.take_asked(use))
+
+    def note_about(
+        self, kind: type[Happened], about: str = "", reason: str = "", rule: str = "", count: int = 0
+    ) -> None:
+        """Record something that a server did during the call; `about` is what, if it is not the call itself.
+
+        Beyond the quota of its kind it is only counted.
+        """
+        happened = kind(about or self._name(None), self.request.tool, reason, self._beginning(rule), count=count)
+        self.note(happened, kept=not self.over and self._quotas.take_happened(kind))
 
     def end(self) -> None:
         """Refuse every later use. The record can still be read."""
@@ -322,6 +346,8 @@ class Grant:
         if quotas.more_asked:
             text = f"{quotas.more_asked} more questions to people and answers, {UNLISTED}"
             events.append(ApprovalAsked(f"tool:call:{tool}", tool, rule=text))
+        for kind, more in quotas.more_happened():
+            events.append(kind(f"tool:call:{tool}", tool, rule=f"{more} more of these, {UNLISTED}", count=more))
         return tuple(events)
 
     def _event(self, use: Check, refusal: Deny | Asked | None, granted: dict[Use, CapabilityGranted]) -> Event:
@@ -350,7 +376,7 @@ class Grant:
         if clean == texts:
             return events
         pairs = zip(events, clean[::2], clean[1::2], strict=True)
-        return [type(event)(asked, event.tool_name, event.reason, rule) for event, asked, rule in pairs]
+        return [replace(event, capability=asked, rule=rule) for event, asked, rule in pairs]
 
     def _name(self, use: Use | None) -> str:
         return str(use) if use is not None else f"tool:call:{self.request.tool}"

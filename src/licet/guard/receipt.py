@@ -35,7 +35,7 @@ from licet.core.ledger.entry import (
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.approvals import redacted_agreements
 from licet.guard.ports import Ledger
-from licet.guard.result import INTERRUPTED, ResultParts
+from licet.guard.result import INTERRUPTED, REPORTED, ResultParts
 
 if TYPE_CHECKING:
     from licet.guard.call import Call
@@ -44,6 +44,7 @@ _LONGEST_NAME = 200  # characters of a tool's name: a model may write any name
 # The tool ran, or its use was granted, and something else went wrong: such a call was not denied.
 _FAILURES = frozenset({"TOOL_FAILED", "TOOL_CRASHED", "CONNECT_FAILED", "RESOLVE_FAILED"})
 _NOTHING = Decimal(0)
+_OWN_TEXTS = (INTERRUPTED, REPORTED)  # of failures; every other text is the tool's
 
 
 async def keep_decision(call: "Call", ledger: Ledger) -> None:
@@ -78,7 +79,8 @@ def receipt_of(call: "Call", parts: ResultParts) -> Entry:
     failed = parts.reason == "TOOL_FAILED"
     # A tool's error text is a result: it is kept with `record: full` alone, and otherwise as a digest.
     withheld = failed and not full
-    result = parts.value if refusal is None else parts.error
+    returned = refusal is None or parts.value is not None  # a server's tool may say in its result that it failed
+    result = parts.value if returned else parts.error
     return Entry(
         kind="receipt",
         **_identity(call),
@@ -93,7 +95,7 @@ def receipt_of(call: "Call", parts: ResultParts) -> Entry:
         events=_events(_happened(call, refusal)),
         observed=call.observed.fact if call.observed is not None else UNSET,
         reason=parts.reason,
-        result=data_digest(result) if refusal is None or withheld else None,
+        result=data_digest(result) if returned or withheld else None,
         rules=_rules(call, parts, full),
         sandbox=_sandbox(call, parts),
         truncated=parts.truncated,
@@ -148,8 +150,9 @@ def _admission_rules(call: "Call") -> Texts:
 
 def _hides_error(parts: ResultParts, full: bool) -> bool:
     """Whether the error is text of the tool, which a receipt keeps only with `record: full`."""
-    refusal = parts._refusal
-    return parts.reason == "TOOL_FAILED" and not full and refusal is not None and refusal.rules[0].text != INTERRUPTED
+    if parts._refusal is None or full:
+        return False
+    return parts.reason == "TOOL_FAILED" and parts._refusal.rules[0].text not in _OWN_TEXTS
 
 
 def _rules(call: "Call", parts: ResultParts, full: bool) -> Texts:
@@ -222,6 +225,7 @@ def _event(event: Event) -> EventFact:
         capability=UNSET if about_call else capability,
         reason=event.reason or UNSET,
         rule=visible(rule) or UNSET,
+        count=event.count or UNSET,
     )
 
 
@@ -291,4 +295,5 @@ def _bodies(call: "Call", parts: ResultParts) -> BodiesFact:
         text = plain_json(call.arguments)
         given = data_again(text if call.redactor is None else call.redactor.json(text))
         arguments = data_json(given).decode()
-    return BodiesFact(arguments=arguments, result=data_json(parts.value).decode() if parts._refusal is None else None)
+    returned = parts._refusal is None or parts.value is not None
+    return BodiesFact(arguments=arguments, result=data_json(parts.value).decode() if returned else None)

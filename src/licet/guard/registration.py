@@ -100,6 +100,7 @@ class RegisteredTools(Struct, frozen=True):
     digest: str
     tools: Mapping[str, Registered]
     unusable: str = ""  # why the manifest cannot be used; then every call is refused
+    grounds: tuple[Ground, ...] = ()  # the same with places and fixes, if they are known
 
     @property
     def misfits(self) -> tuple[Misfit, ...]:

@@ -27,6 +27,7 @@ _NOT_AVAILABLE: frozenset[Reason] = frozenset(
 _ASKED: frozenset[Reason] = frozenset({"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"})
 NOTHING = Decimal(0)
 INTERRUPTED = "the call was interrupted before it ended"
+REPORTED = "the tool says in its result that it failed"
 
 
 def code_of(reason: Reason) -> Code:
@@ -78,7 +79,10 @@ def interrupted(request: Request, running: bool) -> ResultParts:
 
 
 class Result(Struct, frozen=True, eq=False, kw_only=True):
-    """The outcome of one call: `value` if `ok`, otherwise a code, a reason, and one line for the model in `error`."""
+    """The outcome of one call: `value` if `ok`, otherwise a code, a reason, and one line for the model in `error`.
+
+    A server's tool that says itself that it failed has both: the `value` is what it says.
+    """
 
     tool: str
     value: Any

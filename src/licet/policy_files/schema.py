@@ -22,7 +22,7 @@ from licet.core.algebra.use import InvalidUse, Use, use_of_url
 from licet.core.canonical import checked_key
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
 from licet.core.policy.effects import CLASSES, LEVELS
-from licet.core.policy.servers import CLIENT_ASKS, EVERY, SERVER_NAME
+from licet.core.policy.servers import CLIENT_ASKS, EVERY, MOST_ASKS, SERVER_NAME
 from licet.core.policy.terms import WRITE_APPROVALS
 from licet.policy_files.containers import Either, Field, ListOf, MappingOf, Record
 from licet.policy_files.shapes import AnyJson, Flag, Integer, Money, OneOf, Shape, TextShape
@@ -189,6 +189,10 @@ SERVER_CLIENT = Record(
         "elicitation": Field(OneOf(CLIENT_ASKS), description="whether the server may ask the client's user"),
         "roots": _several(PATH, "directories of the client that the server may be told of"),
         "logging": Field(Flag(), description="whether its log messages are passed on"),
+        "max_asks": Field(
+            Integer(0, MOST_ASKS),
+            description="how often it may ask for sampling, elicitation and roots in one call; 10 if left out",
+        ),
     },
     description="what the server may ask of the client; what is left out is denied",
 )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from licet.sandbox import probe
+from licet.surfaces.gateway.shown_lists import told_by
 
 from .peers import CLIENTS, LISTS, SERVERS, TABLE, Workspace, needed
 
@@ -87,7 +88,7 @@ def differences(workspace: Workspace, client: str) -> list[str]:
     if not CLIENTS[client].get("inspector"):
         opened = direct.pop(0), through.pop(0)
         texts = [one["instructions"] for one in opened]
-        if texts[0] != texts[1]:
+        if (told_by(workspace.name, texts[0]) if texts[0] else texts[0]) != texts[1]:
             found.append(f"{client}: instructions\n  direct  {texts[0]}\n  gateway {texts[1]}")
         assert len(direct) == len(through) == len(workspace.requests)
     marks = [""] * (len(workspace.requests) - len(workspace.about["requests"]))

@@ -196,7 +196,10 @@ class ScriptedBackend:
         self.happened.append(("call", tool, arguments))
         return await self.acts()[tool.partition(".")[2]](arguments, client)
 
-    async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
+    def hidden(self) -> list[str]:
+        return []
+
+    async def unknown(self, name: str, arguments: dict[str, Any], behind: str = "") -> None:
         """Nothing is recorded here."""
 
     async def read(self, server: str, uri: str, client: CallerLink) -> Result:

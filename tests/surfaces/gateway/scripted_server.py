@@ -25,6 +25,7 @@ An action is a list, a verb first. In texts, `{id}` is the id of the request, `{
     ["notify", METHOD, PARAMS]                                 ["progress", STEP, TOTAL]
     ["log", LEVEL, DATA]      a log message                    ["tools", DEFINITIONS]   have other tools from now on
     ["ask", METHOD, PARAMS]   a request on the wire; waits for its answer, then answers the call with it
+    ["ask_only", METHOD, PARAMS]  the same, without answering the call
     ["input", {KEY: [METHOD, PARAMS]}, STATE?]
                               a result that needs input; when the call comes again, answers with the responses
     ["input_again", …]        the same, but asks again each time
@@ -282,6 +283,8 @@ class Server:
                 self.tools = [tool(given) for given in definitions]
             case "ask", [method, about]:
                 self.reply(request_id, text_result(json.dumps(self.ask(method, about))))
+            case "ask_only", [method, about]:
+                self.ask(method, about)
             case (("input" | "input_again"), [wanted, *state]):
                 self.input(verb, wanted, state, request_id, params)
             case "exit", [code]:

@@ -360,7 +360,7 @@ def test_a_server_that_refuses_to_report_changes_is_used_without() -> None:
             return text_of(await call(upstream, "echo"))
 
     assert asyncio.run(scene()) == "{}"
-    assert peer.reports == ["changes are not reported: no (-32603)"]
+    assert peer.reports == ["changes are not reported: error -32603: `no`"]
 
 
 def test_an_error_in_the_gateway_ends_the_connection_and_no_call_waits_in_vain() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from licet.assemble.gate import stored_approvals
 from licet.backends.keys import SigningKey, generated_key
+from licet.surfaces.gateway import questions
 from sandbox.levels import needs_walls
 
 from .clients import Client, text_of
@@ -232,6 +233,28 @@ def test_a_client_that_never_answers_ends_nothing_but_its_call(tmp_path: Path, s
 
     said = played(made, "2025", lambda client: client.say("writes", {"a": 1}), answering)
     assert said.startswith("APPROVAL_EXPIRED: ")
+
+
+def test_a_question_that_is_not_answered_in_time_leaves_its_request_for_the_command(
+    tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(questions, "LEAST_SECONDS", 0.05)
+    made = workspace(tmp_path, store_path, {})
+
+    async def answering(params: Any) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return YES
+
+    async def steps(client: Client) -> tuple[str, str]:
+        first = await client.say("writes", {"a": 1})
+        await approve(made)
+        return first, await client.say("writes", {"a": 1})
+
+    first, second = played(made, "2025", steps, answering)
+    assert first.startswith("APPROVAL_REQUIRED: ")
+    assert "licet approvals approve" in first
+    assert not second.startswith("APPROVAL_")
 
 
 # Arguments, and how the form ends: a yes approves only what the person was shown.

@@ -9,7 +9,7 @@ import pytest
 from licet.surfaces.gateway.caller import MOST_ROUNDS, MOST_WAITING
 from licet.surfaces.gateway.connection import CannotAsk
 from licet.surfaces.gateway.jsonrpc import Failure, Notification, Request, Response
-from licet.surfaces.gateway.questions import MOST_QUESTIONS
+from licet.surfaces.gateway.questions import MOST_QUESTIONS, seconds_for_an_answer
 
 from .scripted_backend import CAN_ALL, FORM, QUESTIONS, SAMPLING, Scene, ScriptedBackend, resource
 from .test_connection_calls import both_eras, scene_of
@@ -215,7 +215,7 @@ def test_a_client_that_never_answers_is_not_waited_for() -> None:
         await scene.settle()
         withdrawn, answer = scene.sent[before:]
         assert withdrawn["method"] == "notifications/cancelled"
-        assert value([answer]) == ["-32603: the client did not answer within 600 seconds"]
+        assert value([answer]) == ["-32603: the client did not answer within 50 seconds"]
 
     scene_of(steps, "2025", capabilities=CAN_ALL)
 
@@ -491,3 +491,11 @@ def test_reading_a_resource_can_ask_and_completing_cannot() -> None:
         assert "cannot be asked during" in answer["result"]["completion"]["values"][0]
 
     scene_of(steps, "2026", lambda: ScriptedBackend(resources=[resource("s", "a://ask")]), capabilities=CAN_ALL)
+
+
+@pytest.mark.parametrize(
+    ("waited", "seconds"),
+    [(0.0, 50.0), (10.0, 40.0), (47.0, 3.0), (49.0, 2.0), (59.0, 2.0), (61.0, 50.0)],
+)
+def test_a_question_ends_before_clients_give_up_their_request(waited: float, seconds: float) -> None:
+    assert seconds_for_an_answer(waited) == seconds

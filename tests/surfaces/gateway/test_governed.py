@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from licet.assemble.servers import ServerError
+from licet.surfaces.cli.app import licet
 from sandbox.levels import needs_walls
 
 from .clients import Client, Failed, text_of
@@ -18,6 +20,7 @@ from .workspaces import Workspace, notes
 
 ERAS = ("2025", "2026")
 SECRET = "swordfish-9d1c7a"
+LINES = 'a "line"\n\u00e9\n' * 60
 HIDDEN = "a\u202eb"
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -57,6 +60,9 @@ CALLS: dict[str, Any] = {
     "leak": [["log", "info", f"log {SECRET}"], ["stderr", f"stderr {SECRET}"], ["text", f"result {SECRET}"]],
     "env": [["env"]],
     "steps": [["progress", 1, 2], ["log", "info", "working"], ["text", "done"]],
+    "sly-steps": [["log", "info", {"a\u202eb": ["\x1b[2J"]}], ["log", "info", "x" * 70_000], ["text", "done"]],
+    "big": answer({"type": "text", "text": LINES}, {"type": "text", "text": LINES}, {"type": "image", "data": "x"}),
+    "big-error": answer({"type": "text", "text": LINES * 2}, isError=True),
     "hangs": [["hang"]],
     "stays": [["until_cancelled"]],
     "touches": [
@@ -86,6 +92,7 @@ def files_server(era: str) -> dict[str, Any]:
     entries["opens"]["args"] = {"path": {"scope": "fs:read"}}
     entries["shows"]["hidden"] = "show"
     entries["hangs"]["limits"] = {"wall_seconds": 1}
+    entries["big"]["limits"] = entries["big-error"]["limits"] = {"output_kb": 1}
     return {
         "script": script,
         "locked": {"tools": LOCKED, "volatile": {"tools/volatile": ["description"]}},
@@ -229,14 +236,26 @@ def test_a_refusal_is_a_result_with_its_reason(
     assert (receipt.tool, receipt.reason, receipt.code) == (f"files.{tool}", reason, code)
 
 
-@pytest.mark.parametrize("tool", ["new", "unadmitted", "undeclared", "nothing", "files.echo", "files.resources"])
+# By the name that a client calls: the name and the reason in the receipt.
+HIDDEN_TOOLS = {
+    "new": ("files.new", "TOOL_NOT_AVAILABLE"),
+    "unadmitted": ("files.unadmitted", "TOOL_NOT_IN_BUNDLE"),
+    "undeclared": ("files.undeclared", "UNKNOWN_TOOL"),
+    "nothing": ("nothing", "UNKNOWN_TOOL"),
+    "files.echo": ("files.echo", "TOOL_NOT_AVAILABLE"),
+    "files.resources": ("files.resources", "TOOL_NOT_AVAILABLE"),
+}
+
+
+@pytest.mark.parametrize("tool", HIDDEN_TOOLS)
 def test_a_tool_that_is_not_shown_cannot_be_called(gateway: Running, tool: str) -> None:
     before = len(gateway.workspace.receipts())
     result = gateway.call(tool)
     assert result["isError"] is True
-    assert text_of(result).startswith("UNKNOWN_TOOL: ")
+    assert text_of(result) == f"UNKNOWN_TOOL: there is no tool `{tool}`"
     assert len(gateway.workspace.receipts()) == before + 1
-    assert gateway.receipt().verdict == "deny"
+    receipt = gateway.receipt()
+    assert (receipt.verdict, receipt.tool, receipt.reason) == ("deny", *HIDDEN_TOOLS[tool])
     sent = json.loads(text_of(gateway.call("seen")))
     assert tool not in [one["params"]["name"] for one in sent if one.get("method") == "tools/call"]
 
@@ -257,7 +276,23 @@ def test_a_budget_ends_the_calls_of_a_tool(gateway: Running) -> None:
 def test_a_failure_that_a_server_reports_stays_its_result(gateway: Running) -> None:
     result = gateway.call("fails")
     assert (result["isError"], text_of(result)) == (True, "it did not work")
-    assert gateway.receipt().code == "ok"
+    receipt = gateway.receipt()
+    assert (receipt.verdict, receipt.code, receipt.reason) == ("allow", "execution_failed", "TOOL_FAILED")
+    assert receipt.error == "TOOL_FAILED: the tool says in its result that it failed"
+    assert receipt.result is not None
+
+
+@pytest.mark.parametrize(("tool", "code"), [("big", "ok"), ("big-error", "execution_failed")])
+def test_of_a_result_that_is_too_long_the_model_gets_the_texts_and_the_limit(
+    gateway: Running, tool: str, code: str
+) -> None:
+    result = gateway.call(tool)
+    *texts, line = [block["text"] for block in result["content"]]
+    assert result["isError"] is True
+    assert line.startswith("LIMIT_OUTPUT: the result is longer than the 1 KiB that this tool may return (`limits.")
+    assert (LINES * 2).startswith("".join(texts).rstrip("\ufffd"))
+    assert 600 < len("".join(texts)) < 1024
+    assert (gateway.receipt().truncated, gateway.receipt().code) == (True, code)
 
 
 def test_structured_content_is_passed_on_as_it_came(gateway: Running) -> None:
@@ -321,6 +356,15 @@ def test_progress_and_logs_of_a_call_reach_the_client(gateway: Running) -> None:
     assert told["notifications/message"] == {"level": "info", "data": "working", "logger": "files"}
 
 
+def test_logs_reach_the_client_without_hidden_characters_and_without_floods(gateway: Running) -> None:
+    meta: dict[str, Any] = {"io.modelcontextprotocol/logLevel": "debug"} if gateway.client.era == "2026" else {}
+    gateway.client.told.clear()
+    gateway.call("sly-steps", **meta)
+    logs = [one["params"] for one in gateway.client.told if one["method"] == "notifications/message"]
+    assert [one["data"] for one in logs] == [{"a\\u202eb": ["\\u001b[2J"]}, "[a message of 70002 bytes was left out]"]
+    assert {one["logger"] for one in logs} == {"files"}
+
+
 def test_a_cancelled_call_is_cancelled_at_the_server_and_recorded(gateway: Running) -> None:
     async def steps(client: Client) -> None:
         number = await client.begin("tools/call", {"name": "stays", "arguments": {}})
@@ -339,11 +383,11 @@ def test_a_cancelled_call_is_cancelled_at_the_server_and_recorded(gateway: Runni
 READS: list[tuple[str, dict[str, Any], str, str]] = [
     ("resources/read", {"uri": "file:///data/a"}, "files.resources", ""),
     ("resources/read", {"uri": "file:///data/new/b"}, "files.resources", ""),
-    ("resources/read", {"uri": "file:///etc/passwd"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
-    ("resources/read", {"uri": "file:///data/../etc"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
-    ("resources/read", {"uri": "file:///data/%2e%2e/etc"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
-    ("resources/read", {"uri": "file:///data/{/../../etc"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
-    ("resources/read", {"uri": "file:///data{base/a"}, "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///etc/passwd"}, "files.resources", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///data/../etc"}, "files.resources", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///data/%2e%2e/etc"}, "files.resources", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///data/{/../../etc"}, "files.resources", "ARGUMENT_NOT_ALLOWED"),
+    ("resources/read", {"uri": "file:///data{base/a"}, "files.resources", "ARGUMENT_NOT_ALLOWED"),
     ("prompts/get", {"name": "greet", "arguments": {"who": "you"}}, "files.prompts", ""),
     ("completion/complete", {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "who", "value": "a"}},
      "files.prompts", ""),
@@ -352,10 +396,10 @@ READS: list[tuple[str, dict[str, Any], str, str]] = [
      "files.resources", ""),
     ("completion/complete",
      {"ref": {"type": "ref/resource", "uri": "file:///home/{name}"}, "argument": {"name": "name", "value": "a"}},
-     "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
+     "files.resources", "ARGUMENT_NOT_ALLOWED"),
     ("completion/complete",
      {"ref": {"type": "ref/resource", "uri": "file:///data/{x}/../../etc"}, "argument": {"name": "x", "value": "a"}},
-     "files.resources (not listed)", "ARGUMENT_NOT_ALLOWED"),
+     "files.resources", "ARGUMENT_NOT_ALLOWED"),
 ]  # fmt: skip
 
 
@@ -418,7 +462,7 @@ def test_subscriptions_follow_the_resources_and_are_recorded(gateway: Running) -
     gateway.run(steps_2026 if gateway.client.era == "2026" else steps_2025)
     subscribed, refused = gateway.workspace.receipts()[-2:]
     assert (subscribed.tool, notes(subscribed)) == ("files.resources", ["for `resources/subscribe`"])
-    assert (refused.tool, refused.verdict) == ("files.resources (not listed)", "deny")
+    assert (refused.tool, refused.verdict) == ("files.resources", "deny")
     assert set(gateway.run(touched)) == {wanted}
 
 
@@ -492,3 +536,22 @@ def test_a_process_writes_only_if_this_agent_may_call_a_tool_that_writes(
 
     assert asyncio.run(scene()) in said
     assert (tmp_path / "data" / "a").exists() == (admitted == "writes")
+
+
+def test_a_tool_of_a_connector_that_is_denied_is_recorded_as_such(tmp_path: Path, store_path: Path) -> None:
+    """The client is told that there is no such tool; who looks for denied connectors finds the call."""
+    needs_walls()
+    server = {"script": {"tools": ["echo", "other"]}, "tools": {"*": {"effect": "read_only"}}, "connector": "git@2"}
+    other = {"script": {"tools": ["echo"]}, "tools": {"*": {"effect": "read_only"}}}
+    terms = {"tools": ["git.echo", "files.echo"], "connectors": ["other"]}
+    workspace = Workspace(tmp_path, store_path, {"git": server, "files": other}, terms)
+
+    async def scene() -> str:
+        async with workspace.gateway() as client:
+            return text_of(await client.call("git__echo"))
+
+    assert asyncio.run(scene()) == "UNKNOWN_TOOL: there is no tool `git__echo`"
+    [receipt] = workspace.receipts()
+    assert (receipt.tool, receipt.reason) == ("git.echo", "CONNECTOR_NOT_ALLOWED")
+    found = CliRunner().invoke(licet, ["receipts", "list", "--state", str(store_path), "--denied-use", "connector:*"])
+    assert "git.echo" in found.output

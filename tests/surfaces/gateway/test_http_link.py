@@ -277,7 +277,7 @@ def test_a_listen_stream_that_the_server_refuses_is_reported_and_not_repeated() 
         async with opened(server, peer) as upstream:
             while not peer.reports:
                 await call(upstream, "echo")
-            assert peer.reports == ["changes are not reported: Method not found (-32601)"]
+            assert peer.reports == ["changes are not reported: error -32601: `Method not found`"]
             assert len(server.posted("subscriptions/listen")) == 1
 
     run(work())
@@ -439,10 +439,10 @@ def test_arguments_are_repeated_in_headers(case: str) -> None:
 
 
 BAD_PARAMETERS = {
-    "a line break in the name": (_schema(a={"type": "string", "x-mcp-header": "A\r\nHost"}), "invalid `x-mcp-header`"),
-    "no text": (_schema(a={"type": "string", "x-mcp-header": 1}), "invalid `x-mcp-header`"),
-    "twice": (_schema(a=_REGION, b={"type": "string", "x-mcp-header": "region"}), "invalid `x-mcp-header`"),
-    "a number with a fraction": (_schema(a={"type": "number", "x-mcp-header": "A"}), "invalid `x-mcp-header`"),
+    "a line break in the name": (_schema(a={"type": "string", "x-mcp-header": "A\r\nHost"}), "invalid .x-mcp-header."),
+    "no text": (_schema(a={"type": "string", "x-mcp-header": 1}), "invalid .x-mcp-header."),
+    "twice": (_schema(a=_REGION, b={"type": "string", "x-mcp-header": "region"}), "invalid .x-mcp-header."),
+    "a number with a fraction": (_schema(a={"type": "number", "x-mcp-header": "A"}), "invalid .x-mcp-header."),
     "long": (_schema(a=_REGION), "more than 32768 bytes"),
 }
 

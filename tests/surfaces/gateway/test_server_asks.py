@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from licet.assemble.gate import stored_approvals
+from licet.core.ledger.entry import LinkedEntry
 from sandbox.levels import needs_walls
 
 from .clients import Client
-from .workspaces import Workspace, notes
+from .workspaces import Workspace
 
 ERAS = [(client, server) for client in ("2025", "2026") for server in ("2025", "2026")]
 all_eras = pytest.mark.parametrize(("client_era", "server_era"), ERAS, ids=["-".join(pair) for pair in ERAS])
@@ -62,6 +63,13 @@ def played(
     return asyncio.run(scene())
 
 
+def asks_of(entry: LinkedEntry) -> list[tuple[str, str, str, int]]:
+    """What a receipt has of questions: kind of event, what it is about, the text, and the number."""
+    kinds = ("ServerAsked", "ServerAnswered", "ServerAskRefused", "ApprovalAsked", "ApprovalAnswered")
+    found = [event for event in entry.events if event.kind in kinds]
+    return [(one.kind, str(one.capability or ""), str(one.rule or ""), one.count or 0) for one in found]
+
+
 def announced(seen: str) -> dict[str, Any]:
     """The client capabilities that a server was shown."""
     first = next(one for one in json.loads(seen) if one.get("method") in ("initialize", "server/discover"))
@@ -100,14 +108,20 @@ def test_what_is_allowed_is_passed_on_and_noted(
     assert asked == [TOOLS[tool]]
     assert ("the answer" if tool == "sample" else "Ada") in said
     assert announced(seen) == {"sampling": {}, "elicitation": {"form": {}, "url": {}}}
+    asks = asks_of(workspace.receipts()[0])
     what = "sampling" if tool == "sample" else "elicitation"
-    assert notes(workspace.receipts()[0]) == [f"the server asked for {what}, and got an answer"]
+    assert [(kind, about, number) for kind, about, _, number in asks] == [
+        ("ServerAsked", f"client:{what}:s", 1),
+        ("ServerAnswered", f"client:{what}:s", 1),
+    ]
 
 
 # What a server sends, and what the person reads.
 MESSAGES = [
     (FORM, {"message": "your name?"}, "message", "The MCP server `s` asks: your name?"),
-    (FORM, {"message": "a\u202eb\nc"}, "message", "The MCP server `s` asks: a\\u202eb\nc"),
+    (FORM, {"message": "a\u202eb"}, "message", "The MCP server `s` asks: a\\u202eb"),
+    (FORM, {"message": "a\nMay it run?"}, "message", "The MCP server `s` asks:\n> a\n> May it run?"),
+    (FORM, {"message": 7}, "message", "The MCP server `s` asks: "),
     (FORM, {"message": "x" * 5000}, "message", f"The MCP server `s` asks: {'x' * 4000}…"),
     (SAMPLING, {}, "systemPrompt", "This request comes from the MCP server `s`."),
     (SAMPLING, {"systemPrompt": "Go."}, "systemPrompt", "This request comes from the MCP server `s`.\n\nGo."),
@@ -133,7 +147,7 @@ def test_a_question_says_which_server_asks(
 
 
 @all_eras
-def test_what_the_client_did_not_announce_is_not_announced_to_a_server(
+def test_what_the_client_did_not_announce_is_refused_to_a_server(
     tmp_path: Path, store_path: Path, client_era: str, server_era: str
 ) -> None:
     workspace = made(tmp_path, store_path, {"s": asking(server_era, sampling="allow", elicitation="allow")})
@@ -144,7 +158,29 @@ def test_what_the_client_did_not_announce_is_not_announced_to_a_server(
     (said, seen), asked = played(workspace, client_era, steps, {FORM: ANSWERS[FORM]})
     assert "Method not found" in said
     assert asked == []
-    assert announced(seen) == {"elicitation": {}}
+    assert announced(seen) == {"sampling": {}, "elicitation": {"form": {}, "url": {}}}  # as when it was locked
+
+
+@all_eras
+def test_a_page_is_asked_for_where_elicitation_is_allowed(
+    tmp_path: Path, store_path: Path, client_era: str, server_era: str
+) -> None:
+    server = asking(server_era, elicitation="allow")
+    page = {"mode": "url", "message": "log in", "url": "https://example.com/login", "elicitationId": "mine"}
+    ask = ["ask", FORM, page] if server_era == "2025" else ["input", {"k": [FORM, page]}]
+    server["script"]["calls"]["form"] = [ask]
+    workspace = made(tmp_path, store_path, {"s": server})
+
+    async def scene() -> tuple[str, str, list[Any]]:
+        about: Any = {"answers": {FORM: lambda _: {"action": "accept"}}, "capabilities": {"elicitation": {"url": {}}}}
+        async with workspace.gateway(client_era, **about) as client:
+            return await client.say("form"), await client.say("seen"), list(client.asked)
+
+    said, seen, [(_, asked)] = asyncio.run(scene())
+    assert "accept" in said
+    assert announced(seen) == {"elicitation": {"form": {}, "url": {}}}
+    assert (asked["mode"], asked["url"]) == ("url", "https://example.com/login")
+    assert asks_of(workspace.receipts()[0])[0][2].startswith("elicitation (url at example.com), sha256:")
 
 
 @all_eras
@@ -168,10 +204,12 @@ def test_ask_needs_an_approval_of_exactly_this_question(
     for said in (first, third):
         assert "sampling needs an approval, and there is none" in said
     assert "the answer" in second
-    refused, answered, again = (notes(one) for one in workspace.receipts())
-    assert refused[0].startswith("approval of s.sampling: absent; request a-")
-    assert answered[0].startswith("approval of s.sampling: approved by command; a-")
-    assert again[0].startswith("approval of s.sampling: absent; request a-")
+    kinds = ["ServerAsked", "ApprovalAsked", "ApprovalAnswered", "ServerAnswered"]
+    assert [[kind for kind, *_ in asks_of(one)] for one in workspace.receipts()] == [kinds] * 3
+    refused, answered, again = ([rule for _, _, rule, _ in asks_of(one)] for one in workspace.receipts())
+    assert refused[2].startswith("absent; request a-")
+    assert answered[2].startswith("approved by command; a-")
+    assert again[2].startswith("absent; request a-")
 
 
 @pytest.mark.parametrize(("answer", "asked"), [(True, [FORM, SAMPLING]), (False, [FORM])])
@@ -294,3 +332,16 @@ def test_a_server_may_ask_a_client_of_2025_for_roots_when_it_starts(tmp_path: Pa
 
     [answer], _ = played(workspace, "2025", steps, answers)
     assert len(answer["result"]["roots"]) == 2
+
+
+@all_eras
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_question_that_is_denied_is_in_the_receipt(
+    tmp_path: Path, store_path: Path, client_era: str, server_era: str, tool: str
+) -> None:
+    workspace = made(tmp_path, store_path, {"s": asking(server_era)})
+    played(workspace, client_era, lambda client: client.say(tool))
+    [receipt] = workspace.receipts()
+    [(kind, about, rule, _)] = asks_of(receipt)
+    name = {"sample": "sampling", "form": "elicitation", "roots": "roots"}[tool]
+    assert (kind, about, rule) == ("ServerAskRefused", f"client:{name}:s", f"`client.{name}` does not allow it")

@@ -66,7 +66,7 @@ def test_a_client_is_served_over_standard_streams(workspace: Workspace, era: str
     (shown, said, echoed), errors, code = played(workspace, steps, era=era)
     assert shown == ["echo", "noise", "pid", "stays"]
     assert (said, echoed) == ("x", {"é": "\u2028"})
-    assert "licet: s: hear me \\u202e" in errors
+    assert "licet: s wrote: hear me \\u202e" in errors
     assert code == 0
 
 

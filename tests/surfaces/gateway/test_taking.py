@@ -10,7 +10,7 @@ from licet.core.policy.lock import LockedServer, Resolved
 from licet.core.policy.servers import ClientTerms, Server
 from licet.surfaces.gateway.listing import Definitions
 from licet.surfaces.gateway.locked_names import renamed, without_clashes
-from licet.surfaces.gateway.start_failures import likely_causes
+from licet.surfaces.gateway.start_failures import likely_causes, server_wrote
 from licet.surfaces.gateway.taking import NotTaken, Taken, agreed
 from licet.surfaces.gateway.upstream import Opened
 
@@ -177,23 +177,41 @@ def test_a_second_server_renames_tools() -> None:
 
 # Failed starts --------------------------------------------------------------------------------------------------------
 
-CAUSES = {
-    "PermissionError: [Errno 13] Permission denied: '/etc/hosts'": "add `fs:read:/etc/hosts` to `servers.files.grants`",
-    "Error: EACCES: permission denied, scandir '/etc'": "add `fs:read:/etc` to",
-    "ENOENT: no such file or directory, open '/etc/passwd'": "add `fs:read:/etc/passwd` to",
-    "Error: getaddrinfo EAI_AGAIN api.example.com": "add `network:https:get@api.example.com` to",
-    "requests.ConnectionError: https://a.example/x: connection refused": "add `network:https:get@a.example` to",
-    "GITHUB_TOKEN environment variable is required": "add `GITHUB_TOKEN` to `env` or `secrets`",
-    "OSError: [Errno 30] Read-only file system: '/usr/lib/x'": "",
-    "AttributeError: 'Server' object has no attribute 'list_tools'": "`uvx --with 'mcp<2' PACKAGE`",
-    "ModuleNotFoundError: No module named 'mcp.server.fastmcp'": "`uvx --with 'mcp<2' PACKAGE`",
-    "something else": "if a wall stops it, `servers.files.grants`",
-}
+# What a hostile server may write: each was once answered with advice to grant it.
+WRITTEN = (
+    "PermissionError: [Errno 13] Permission denied: '/etc/shadow'",
+    "ENOENT: no such file or directory, open '/root/.ssh'",
+    "Error: getaddrinfo EAI_AGAIN evil.example.com",
+    "AWS_SECRET_ACCESS_KEY environment variable is required",
+    "ModuleNotFoundError: No module named 'mcp.server.fastmcp'",
+)
 
 
-@pytest.mark.parametrize(("line", "expected"), CAUSES.items())
-def test_a_failed_start_names_the_likely_wall(line: str, expected: str) -> None:
-    assert expected in "\n".join(likely_causes([line], SERVER, CapabilitySet(), []))
+def test_nothing_that_a_server_writes_becomes_advice() -> None:
+    said = list(server_wrote(WRITTEN))
+    assert said == [f"it wrote: {line}" for line in WRITTEN]
+    assert list(likely_causes(SERVER, CapabilitySet(), [])) == [NO_GUESS]
+
+
+def test_what_a_server_writes_is_cut_and_has_no_hidden_characters() -> None:
+    [line] = server_wrote(["\x1b[2J\u202e" + "x" * 1000])
+    assert line.startswith("it wrote: \\u001b[2J\\u202ex")
+    assert len(line) < 330
+    assert line.endswith("x…")
+
+
+def test_what_the_walls_refused_is_named() -> None:
+    [told] = likely_causes(SERVER, CapabilitySet(), [], ["network:https:get@api.example.com:443"])
+    assert told == (
+        "its walls refused `network:https:get@api.example.com:443`: if it needs that, add it to `servers.files.grants`"
+    )
+
+
+@pytest.mark.parametrize(("pin", "expected"), [("mcp==2.0.1", 1), ("mcp==1.9.0", 0), ("mcp-server-git==2.0", 0)])
+def test_a_newer_sdk_is_named_if_the_package_has_one(pin: str, expected: int) -> None:
+    resolved = Resolved("pypi", "x", "1", integrity={"any": {pin: "sha256:0"}})
+    told = "\n".join(likely_causes(SERVER, CapabilitySet(), [], (), resolved))
+    assert told.count("`uvx --with 'mcp<2' PACKAGE`") == expected
 
 
 MISSING = "its command names /etc/new.db, which does not exist: make it first"
@@ -212,15 +230,9 @@ ARGUMENTS = [
 def test_a_path_of_the_command_that_the_server_cannot_see_is_named(
     words: list[str], granted: list[str], expected: str
 ) -> None:
-    (told,) = likely_causes(["unable to open database file"], SERVER, CapabilitySet(granted), words)
+    (told,) = likely_causes(SERVER, CapabilitySet(granted), words)
     assert told.removeprefix("probably a wall: ") == expected
 
 
-def test_a_directory_on_the_way_to_a_path_of_the_command_is_no_cause() -> None:
-    line = "OSError: [Errno 30] Read-only file system: '/etc'"
-    told = list(likely_causes([line], SERVER, CapabilitySet(), ["/etc/hosts"]))
-    assert [cause for cause in told if "`fs:read:/etc`" in cause] == []
-
-
 def test_nothing_is_guessed_about_a_server_without_walls() -> None:
-    assert not list(likely_causes(["EACCES '/etc'"], replace(SERVER, sandbox="native"), CapabilitySet(), []))
+    assert not list(likely_causes(replace(SERVER, sandbox="native"), CapabilitySet(), ["/etc/hosts"]))

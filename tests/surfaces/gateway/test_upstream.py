@@ -286,21 +286,20 @@ def test_a_server_asks_in_either_era_and_the_peer_sees_the_same(era: str) -> Non
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_server_asks_for_what_was_not_offered_and_nobody_is_asked(era: str) -> None:
-    peer = RecordingPeer({"sampling/createMessage": SAMPLED})
+def test_a_server_asks_for_what_no_client_can_answer_and_nobody_is_asked(era: str) -> None:
+    peer = RecordingPeer({"vendor/ask": SAMPLED})
+    ask = [["ask", "vendor/ask", {}]] if era == "2025" else [["input", {"k": ["vendor/ask", {}]}]]
 
     async def scene() -> Any:
-        offers: dict[str, Any] = {"roots": {}}
-        async with serving({"era": era, "calls": {"think": ASKS[era]}}, peer, offers) as upstream:
+        async with serving({"era": era, "calls": {"think": ask}}, peer, OFFERS) as upstream:
             try:
                 return json.loads(text_of(await call(upstream, "think")))
             except UpstreamError as wrong:
                 return {"code": wrong.code, "message": wrong.message}
 
-    message = "Method not found: sampling/createMessage"
-    assert asyncio.run(scene()) == {"code": -32601, "message": message}
+    assert asyncio.run(scene()) == {"code": -32601, "message": "Method not found: vendor/ask"}
     assert peer.asks == []
-    assert peer.reports == ["a request that was not offered: `sampling/createMessage`"]
+    assert peer.reports == ["a request that no client can answer: `vendor/ask`"]
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -105,7 +105,7 @@ Decision = Allow | Deny | Ask
 class CallEvent(Compared, frozen=True):
     """Base of all events: what happened in which call, and when. Two events are equal if the same happened."""
 
-    _not_compared: ClassVar[frozenset[str]] = frozenset({"time", "agent", "session", "receipt", "duration_ms"})
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"time", "agent", "session", "receipt", "duration_ms", "count"})
 
     capability: str  # the call, as `tool:call:NAME`, or one use inside it
     tool_name: str
@@ -116,6 +116,7 @@ class CallEvent(Compared, frozen=True):
     session: str = ""
     receipt: str = ""  # the id of the call
     duration_ms: float = 0.0  # since the call began
+    count: int = 0  # the number of a question in its call; of an event that stands for others, how many they are
 
 
 class CapabilityGranted(CallEvent, frozen=True):
@@ -148,6 +149,9 @@ def _rules_text(decision: Decision, use: Use) -> str:
 
 class Happened(CallEvent, frozen=True):
     """Base of the events that are not checks."""
+
+    # How many of a kind a receipt lists, where a tool or a server can cause any number. The others are counted.
+    most: ClassVar[int | None] = None
 
 
 class ApprovalAsked(Happened, frozen=True):
@@ -192,6 +196,22 @@ class ToolPrinted(Happened, frozen=True):
 
 class ResultNoted(Happened, frozen=True):
     """Event: something in the result of a server was changed, or is worth a look; `rule` says what."""
+
+    most = 50
+
+
+class ServerAsked(Happened, frozen=True):
+    """Event: a server asked the client for sampling, elicitation or roots; `count` is its number in the call."""
+
+
+class ServerAnswered(Happened, frozen=True):
+    """Event: a server got the client's answer to that question, or a refusal, which has a `reason`."""
+
+
+class ServerAskRefused(Happened, frozen=True):
+    """Event: a server asked what it may not ask, or more often than it may; the client was not asked."""
+
+    most = 50
 
 
 class SessionOpened(Happened, frozen=True):

@@ -76,6 +76,7 @@ class EventFact(Fact, frozen=True, kw_only=True):
     capability: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     rule: str | UnsetType = UNSET
+    count: Count | UnsetType = UNSET  # which question of a server it is, or how many events it stands for
 
 
 class AccessCounts(Fact, frozen=True, kw_only=True):

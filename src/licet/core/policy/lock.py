@@ -11,14 +11,14 @@ Clients are shown the locked definitions, never the live ones. A description or 
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from licet.core.algebra.scope import UNSEEN
+from licet.core.algebra.scope import UNSEEN, visible
 from licet.core.canonical import data_json
 
 FORMAT: Final = 1
@@ -30,6 +30,9 @@ _DEEPEST = 128  # of a lock; messages of servers may be nested 100 deep
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 Definition = dict[str, Any]
+_PLAIN_KEY = re.compile(r"[$A-Za-z0-9_-]{1,40}")
+_MOST_KEYS, _MOST_PATHS = 6, 5  # of a path, and paths, in one message
+_LONGEST_NAME = 100  # characters of a name in a message
 Path = tuple[str, ...]  # of keys, into a definition
 
 
@@ -255,6 +258,22 @@ def path_text(path: Path) -> str:
     return "/".join(path)
 
 
+def path_words(paths: Iterable[Path]) -> str:
+    """Paths for a message. A key that is no short plain word is left out: it is the server's, and may be a sentence."""
+    texts = dict.fromkeys("/".join(_key_word(key) for key in path[:_MOST_KEYS]) for path in paths)
+    listed = ", ".join(list(texts)[:_MOST_PATHS])
+    return f"{listed} and {len(texts) - _MOST_PATHS} more" if len(texts) > _MOST_PATHS else listed
+
+
+def _key_word(key: str) -> str:
+    return key if _PLAIN_KEY.fullmatch(key) else "…"
+
+
+def shortened(name: str) -> str:
+    """The name of something that a server offers, for a message."""
+    return visible(name[:_LONGEST_NAME]) + "…" * (len(name) > _LONGEST_NAME)
+
+
 # What changed ---------------------------------------------------------------------------------------------------------
 
 
@@ -268,11 +287,9 @@ def changed(locked: LockedServer, live: LockedServer, kind: str = "tools") -> Ma
             found[name] = "is new"
         else:
             texts = locked.volatile.get(f"{kind}/{name}", ())
-            fields = [
-                path_text(path) for path, _, _ in differences(without(old[name], texts), without(new[name], texts))
-            ]
-            if fields:
-                found[name] = f"has another {', '.join(fields)}"
+            places = differences(without(old[name], texts), without(new[name], texts))
+            if fields := path_words(path for path, _, _ in places):
+                found[name] = f"has another {fields}"
     return found
 
 

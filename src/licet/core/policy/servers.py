@@ -22,6 +22,8 @@ SERVER_NAME = r"[a-z][a-z0-9-]{0,31}"
 RESOURCES, PROMPTS = "resources", "prompts"  # reading resources and using prompts are calls of tools with these names
 EVERY = "*"
 CLIENT_ASKS = ("deny", "ask", "allow")
+MAX_ASKS = 10  # of a server in one call, if the policy states no other number
+MOST_ASKS = 1000  # that a policy can state: the receipt of a call lists them all
 
 ClientAsk = Literal["deny", "ask", "allow"]
 Names = tuple[str, ...] | Literal["*"]
@@ -54,6 +56,7 @@ class ClientTerms(Struct, frozen=True, forbid_unknown_fields=True):
     elicitation: ClientAsk = "deny"
     roots: tuple[str, ...] = ()
     logging: bool = False
+    max_asks: int = MAX_ASKS  # in one call
 
     def allows(self, name: str) -> ClientAsk:
         """The setting for `sampling`, `elicitation` or `roots`."""

@@ -23,6 +23,7 @@ from licet.assemble.gate import (
     waiting_approver,
 )
 from licet.assemble.parts import LocalParts
+from licet.assemble.refusing import RefusingGate
 from licet.assemble.state import state_directory, state_option
 from licet.backends.approvals.store import StoredRequest
 from licet.backends.secrets import variables_of
@@ -46,7 +47,7 @@ from licet.surfaces.cli.options import (
     setting_options,
     sound_manifest,
 )
-from licet.surfaces.cli.output import fail, misfit_document, result_document, show, show_json, show_refusal
+from licet.surfaces.cli.output import misfit_document, result_document, show, show_json, show_refusal
 
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?=)(.*)", re.DOTALL)
 _LARGEST = 4 << 20  # bytes of a file of arguments; the limit of a call is lower
@@ -285,9 +286,8 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
         return CommandGate(policy, imported_tools(policy), backends, workdir=workdir, on_misfit="deny")
     except ManifestError as wrong:
         refuse(list(wrong.problems), as_json)
-    except Refused as refused:  # the lock next to the policy has another digest
-        first, *rest = refused.explain().splitlines()
-        fail(first, as_json, rest)
+    except Refused as refused:  # the lock next to the policy differs: the call is refused, and leaves a receipt
+        return RefusingGate(refused, policy, backends, workdir=workdir)
     except RegistrationRefused as refused:  # the policy is too large to compute the grants of its tools
         if as_json:
             show_json({"misfits": [misfit_document(misfit) for misfit in refused.misfits]})

@@ -38,6 +38,10 @@ _HAPPENED = {
     "BudgetUnsettled": "budget not settled, so it counts as set aside",
     "SandboxEntered": "the tool is run",
     "SandboxStopped": "the tool is ended",
+    "ResultNoted": "noted",
+    "ServerAsked": "the server asks",
+    "ServerAnswered": "the server gets",
+    "ServerAskRefused": "the server may not ask",
     "SessionOpened": "session opened",
     "SessionEnded": "session ended",
 }

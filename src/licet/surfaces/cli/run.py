@@ -12,13 +12,15 @@ from typing import NoReturn
 import click
 from msgspec import Struct
 
-from licet.assemble.gate import run, terminal_approver
+from licet.assemble.gate import Backends, run, terminal_approver
 from licet.assemble.program import UnknownTool, program_gate
+from licet.assemble.refusing import RefusingGate
 from licet.assemble.review import straight
 from licet.assemble.state import state_directory, state_option
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
+from licet.core.policy.commands import PROGRAM
 from licet.core.policy.layer import POLICY
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import Finished, limit_name
@@ -30,7 +32,7 @@ from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.surfaces.cli.discovery import NOTHING_HERE, Named, check_setting, find_policy, require_trust
 from licet.surfaces.cli.options import FILE, Setting, caller_options, json_option, setting_options, sound_manifest
-from licet.surfaces.cli.output import fail, result_document, show, show_lines, show_refusal
+from licet.surfaces.cli.output import fail, result_document, show, show_refusal
 
 
 class _Split(click.Command):
@@ -156,9 +158,10 @@ def run_program(
         raise click.BadParameter(str(wrong), ctx, param_hint="--tool") from None
     except click.exceptions.Exit:  # the problems of the files were shown
         return REFUSED
-    except Refused as wrong:  # the lock next to the policy has another digest
-        show_lines(wrong.explain().splitlines(), err=True, colour="red")
-        return REFUSED
+    except Refused as wrong:  # the lock next to the policy differs: the run is refused, and leaves a receipt
+        refusing = RefusingGate(wrong, policy, Backends.local(state), workdir=setting.workdir)
+        result = run(refusing, name or PROGRAM, {"command": words}, session=wanted.session, purpose=wanted.purpose)
+        return _report(result, [], 0, state_option(state), None, as_json)
     except (ManifestError, RegistrationRefused, Malformed) as wrong:
         show(str(wrong), err=True, colour="red")
         return REFUSED

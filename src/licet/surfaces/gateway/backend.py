@@ -3,7 +3,7 @@
 A backend knows nothing of protocol versions. It decides, asks, records and runs; the connection only translates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -73,8 +73,11 @@ class Backend(Protocol):
     async def call(self, tool: str, arguments: dict[str, Any], client: "CallerLink") -> dict[str, Any]:
         """The result of a tool call, refusals included. It may be JSON text, which is then not parsed again."""
 
-    async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
-        """Record a call of a tool that this client was not shown."""
+    def hidden(self) -> Iterable[str]:
+        """The full names of the tools that there are, and that no client is shown."""
+
+    async def unknown(self, name: str, arguments: dict[str, Any], behind: str = "") -> None:
+        """Record a call of something that this client was not shown; `behind` is the hidden tool of that name."""
 
     async def read(self, server: str, uri: str, client: "CallerLink") -> dict[str, Any]:
         """The contents of a resource. Raises `Refusal`, or `ProtocolError` for an error of the server."""

@@ -250,7 +250,7 @@ def _links(
             pipes = PipeLink(
                 *streams,
                 redactor=placed.redactor,
-                log=lambda line: report(f"{server.name}: {line}"),
+                log=lambda line: report(f"{server.name} wrote: {line}"),
             )
             try:
                 yield pipes

@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
+from licet.core.algebra.scope import visible
 from licet.surfaces.gateway.eras import LEVELS, Claims, ProtocolError, Wishes, for_version
 from licet.surfaces.gateway.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Id, Message, Notification, Request, Response
 from licet.surfaces.gateway.methods import ASKABLE, LOG_PARAMS, MODERN_VERSIONS, PROGRESS_PARAMS, kept
 from licet.surfaces.gateway.questions import (
     MOST_QUESTIONS,
-    WAIT_SECONDS,
     Cancellable,
     CannotAsk,
     Question,
@@ -26,9 +26,12 @@ from licet.surfaces.gateway.questions import (
     WireQuestions,
     answer,
     question,
+    seconds_for_an_answer,
 )
 
+WAIT_SECONDS = 600.0  # until a client of 2026 repeats a request with its answers: it has none open meanwhile
 MOST_WAITING = 100  # calls that wait to be repeated, per connection
+_LONGEST_PROGRESS = 500  # characters of a server's text
 MOST_ROUNDS = 10  # input-required results per call; SDK clients give up after as many
 
 
@@ -59,9 +62,9 @@ class Client:
         elif (not level or LEVELS.index(said) >= LEVELS.index(level)) and not self.crowded():
             self.send(Notification("notifications/message", known))
 
-    async def ask(self, request: Request, claims: Claims) -> dict[str, Any]:
-        """Ask a client of 2025."""
-        return await self.questions.ask(self.checked(request, claims))
+    async def ask(self, request: Request, claims: Claims, waited: float = 0.0) -> dict[str, Any]:
+        """Ask a client of 2025, whose own request began so many seconds ago."""
+        return await self.questions.ask(self.checked(request, claims), seconds_for_an_answer(waited))
 
     def checked(self, request: Request, claims: Claims) -> Question:
         asked = question(request, claims)
@@ -153,7 +156,10 @@ class CallerLink:
         if self._id is None or token is None or self._client.crowded():
             return
         known, _ = kept(params, PROGRESS_PARAMS)
+        if isinstance(text := known.get("message"), str):
+            known["message"] = visible(text[:_LONGEST_PROGRESS])
         if isinstance(known.get("progress"), int | float):
+            self._since = asyncio.get_running_loop().time()  # a client that sees progress waits on
             self._client.send(Notification("notifications/progress", {"progressToken": token, **known}))
 
     def log(self, params: Mapping[str, Any]) -> None:
@@ -164,7 +170,7 @@ class CallerLink:
     async def ask(self, request: Request) -> dict[str, Any]:
         """Ask the client: sampling, elicitation or roots. The id of `request` is not used. Raises `CannotAsk`."""
         if not self._modern:
-            return await self._client.ask(request, self._claims)
+            return await self._client.ask(request, self._claims, asyncio.get_running_loop().time() - self._since)
         return await self._ask_by_result(self._client.checked(request, self._claims))
 
     # A call that waits to be repeated ---------------------------------------------------------------------------------
@@ -238,6 +244,7 @@ class CallerLink:
         self._wishes = wishes
         self._modern = claims.version in MODERN_VERSIONS
         self._client.running[request_id] = self
+        self._since = asyncio.get_running_loop().time()
 
     def _detach(self, request_id: Id) -> Id:
         self._id = None

@@ -53,6 +53,12 @@ class Catalog:
         """The full name of a tool, or None if none is shown under this name."""
         return self._listing("tools").behind.get(shown)
 
+    def hidden_tool(self, shown: str) -> str:
+        """The full name of the hidden tool that would be shown under this name; empty unless there is just one."""
+        known = [full for full in self._backend.hidden() if self._how == "whole" or "." in full.strip(".")]
+        found = [full for full in known if shown in (full, shown_name(full, self._how))]
+        return found[0] if len(found) == 1 else ""
+
     def prompt(self, shown: str) -> tuple[str, str]:
         """The server of a prompt, and its name there."""
         full = self._listing("prompts").behind.get(shown)

@@ -264,7 +264,7 @@ class Connection:
         if tool is None:
             # Like most servers: a result, which a model can act on.
             self._report("client", "tool", name, "not shown to this client: refused as UNKNOWN_TOOL")
-            await self._backend.unknown(name, arguments)
+            await self._backend.unknown(name, arguments, self._catalog.hidden_tool(name))
             raise Refusal("UNKNOWN_TOOL", f"UNKNOWN_TOOL: there is no tool `{_shortened(name)}`")
         return self._from_server(call, await self._backend.call(tool, arguments, call))
 

@@ -26,6 +26,7 @@ from licet.surfaces.gateway.jsonrpc import (
     write_message,
 )
 from licet.surfaces.gateway.link import Flood, Gone, Link, Rate
+from licet.surfaces.gateway.refusals import quoted
 
 MOST_ANSWER = 1 << 20  # bytes of an answer, unless its request says otherwise, and of a request of the other side
 MOST_NOTIFICATION = 1 << 16  # bytes
@@ -336,7 +337,9 @@ def not_found(method: str) -> AskRefused:
 def _bounded(code: int, text: str, data: Any) -> UpstreamError:
     if data is not UNSET and len(encode(data)) > MOST_ERROR_DATA:
         data = UNSET
-    return UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:MOST_TEXT], data)
+    error = UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:MOST_TEXT], data)
+    error.args = (f"error {error.code}: {quoted(text)}",)  # in messages of ours
+    return error
 
 
 def _most(message: Message) -> int:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from licet.assemble.gateway import ServerTool
+from licet.assemble.gateway import CallNotes, ServerTool
 from licet.core.decision.admission import call_denials
+from licet.core.decision.request import Ground
 from licet.core.ledger.entry import Caller
 from licet.core.policy.lock import LockedServer, NamedPlaces
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server, tool_parts
@@ -21,6 +22,7 @@ from licet.guard.observing import OBSERVED, Observing
 from licet.guard.registration import OUTPUT_KB, RegisteredTools
 from licet.guard.result import Result
 from licet.guard.session import Session
+from licet.guard.unrun import refuse_call
 from licet.surfaces.gateway.backend import Offered, Refusal, ShownTool, Unforwarded
 from licet.surfaces.gateway.caller import CallerLink
 from licet.surfaces.gateway.client_approvals import CALLER
@@ -30,15 +32,14 @@ from licet.surfaces.gateway.link import Gone, Rate
 from licet.surfaces.gateway.observation import closing_lines
 from licet.surfaces.gateway.own_tools import own_result
 from licet.surfaces.gateway.questions import CannotAsk
-from licet.surfaces.gateway.refusals import error_result, refusal_line
-from licet.surfaces.gateway.results import Note, checked_result
+from licet.surfaces.gateway.refusals import error_result, refusal_line, too_long
+from licet.surfaces.gateway.results import checked_result, cut_result, logged
 from licet.surfaces.gateway.running import NotRunning, RunningServer
 from licet.surfaces.gateway.server_asks import RunningCall, RunningCalls, ServerAsks
 from licet.surfaces.gateway.shown_lists import ShownLists, before_variables
 
 _MORE_SECONDS = 5.0  # so that the clock of the gate, which stands while a person is asked, ends a call first
 _MORE_BYTES = 1 << 16  # of an answer, besides the result, which may be written with escapes and be twice as long
-_MOST_NOTES = 50  # in the receipt of one call
 _LONGEST_CLAIM = 200  # characters of what a client says of itself
 _REPORTS = 200  # about one server at once
 _REPORTS_A_SECOND = 5
@@ -133,20 +134,35 @@ class GovernedBackend:
     async def call(self, tool: str, arguments: dict[str, Any], client: CallerLink) -> dict[str, Any]:
         """Call a tool through the gate. A refusal is a result that the model can act on."""
         result = await self._governed(tool, arguments, client, None)
-        if not result.ok:
+        value, limit = result.value, self._output_limit(tool)
+        if not result.ok and value is None:
             return error_result(refusal_line(result))
-        value = result.value
         if tool.partition(".")[0] not in self.running:
-            return own_result(value, cut=result.truncated)
-        if result.truncated or not isinstance(value, dict):
-            text = f"LIMIT_OUTPUT: the result was cut: {value if isinstance(value, str) else ''}"
-            return {"content": [{"type": "text", "text": text}], "isError": True}
-        return value
+            return own_result(value, cut=limit if result.truncated else "")
+        return cut_result(value, limit) if result.truncated or not isinstance(value, dict) else value
 
-    async def unknown(self, name: str, arguments: dict[str, Any]) -> None:
-        """Let the gate refuse and record a call of a tool, resource or prompt that the client was not shown."""
-        known = name in self._shown_policy().tools  # by its full name, which no client is shown
-        await self._session.call(f"{name} (not shown)" if known else name, arguments)
+    def _output_limit(self, tool: str) -> str:
+        """What to say about a result that is too long."""
+        registered = self._shown_policy().tools.get(tool)
+        return too_long(registered.output_bytes if registered is not None else 0)
+
+    def hidden(self) -> Iterable[str]:
+        """The tools that the policy or a lock knows, and that no client is shown."""
+        return self._lists.hidden()
+
+    async def unknown(self, name: str, arguments: dict[str, Any], behind: str = "") -> None:
+        """Let the gate refuse and record a call of a tool, resource or prompt that the client was not shown.
+
+        The receipt of a hidden tool has its name, and why it is hidden. The client is told neither.
+        """
+        if not behind and name in self._gate.policy.tools:  # by its full name, which no client is shown
+            behind = name
+        if not behind:
+            await self._session.call(name, arguments)
+            return
+        server = behind.partition(".")[0]
+        why = f"the server `{server}` does not offer it now, or it is shown under another name"
+        await refuse_call(self._session, behind, arguments, Ground("TOOL_NOT_AVAILABLE", why))
 
     async def read(self, server: str, uri: str, client: CallerLink) -> dict[str, Any]:
         """Read a resource; it is a call of `SERVER.resources`."""
@@ -183,13 +199,13 @@ class GovernedBackend:
     ) -> dict[str, Any]:
         method = wanted[0] if wanted is not None else ""
         if (why := self._unlisted(server, tool, arguments, method)) and self._session.observing is None:
-            await self._session.call(f"{server}.{tool} (not listed)", arguments)  # refused and recorded
+            await refuse_call(self._session, f"{server}.{tool}", arguments, Ground("ARGUMENT_NOT_ALLOWED", why))
             raise Refusal("ARGUMENT_NOT_ALLOWED", f"ARGUMENT_NOT_ALLOWED: {why}")
         result = await self._governed(f"{server}.{tool}", arguments, client, wanted)
         if not result.ok:
             raise Refusal(result.reason, refusal_line(result))
         if result.truncated or not isinstance(result.value, dict):
-            raise Refusal("LIMIT_OUTPUT", "LIMIT_OUTPUT: the result is longer than this tool may return")
+            raise Refusal("LIMIT_OUTPUT", self._output_limit(f"{server}.{tool}"))
         return result.value
 
     def _unlisted(self, server: str, tool: str, arguments: dict[str, Any], method: str) -> str:
@@ -213,11 +229,11 @@ class GovernedBackend:
             self._report(" ".join(result.explain().split()))
         return result
 
-    async def ask_server(self, call: ToolCall, note: Note) -> JsonText:
+    async def ask_server(self, call: ToolCall, note: CallNotes) -> JsonText:
         """The result of a server's tool, for a call that the gate has allowed."""
         assert isinstance(call.tool, ServerTool)  # noqa: S101 - no other tool is run by a server
         server, tool = call.tool.server, call.tool.tool
-        caller, wanted, one, note = CALLER.get(), _WANTED.get(), self.running[server], _bounded(note)
+        caller, wanted, one = CALLER.get(), _WANTED.get(), self.running[server]
         method, params = wanted or ("tools/call", {"name": tool, "arguments": call.arguments})
         observed, most = OBSERVED.get(), 2 * 1024 * call.limits.get("output_kb", OUTPUT_KB) + _MORE_BYTES
         await one.settled()  # this server alone, within the time of the call
@@ -240,6 +256,7 @@ class GovernedBackend:
             if caller is None:
                 answer = await upstream.request(method, params, seconds=call.seconds, most=most)
             else:
+                self._asks.begins(server)
                 with self._calls.with_one(RunningCall(server, caller, note, call.deadline)) as number:
                     answer = await upstream.request(
                         method,
@@ -335,11 +352,10 @@ class GovernedBackend:
 
     def dropped(self, server: str, text: str) -> None:
         """Report something of a server that was dropped. The receipt of a running call notes it, too."""
-        if not self._reports[server].take():  # a server that floods must not fill a log
-            return
-        self._report(f"{server}: {text}")
         for call in self._calls.at(server)[:1]:
-            call.note(f"the server sent what was dropped: {text[:200]}")
+            call.notes(f"the server sent what was dropped: {text[:200]}")
+        if self._reports[server].take():  # a server that floods must not fill a log
+            self._report(f"{server}: {text}")
 
     async def close(self) -> None:
         """End every server."""
@@ -366,11 +382,7 @@ class GovernedBackend:
         """Pass on what a server may tell the client."""
         match notification.method:
             case "notifications/message" if self._servers[server].client.logging:
-                running = self._calls.at(server)
-                params = {
-                    **notification.params,
-                    "logger": f"{server}: {notification.params.get('logger', '')}".rstrip(": "),
-                }
+                running, params = self._calls.at(server), logged(server, notification.params)
                 (running[0].link if len(running) == 1 else self.front).log(params)
             case "notifications/resources/updated":
                 uri = notification.params.get("uri")
@@ -378,17 +390,6 @@ class GovernedBackend:
                     self.front.resource_updated(server, uri)
             case _:
                 pass
-
-
-def _bounded(note: Note) -> Note:
-    """Writes so many notes into a receipt that a server cannot fill the ledger."""
-    left = iter(range(_MOST_NOTES))
-
-    def bounded(text: str) -> None:
-        if next(left, None) is not None:
-            note(text)
-
-    return bounded
 
 
 def _changed(one: RunningServer, method: str, params: dict[str, Any]) -> str:

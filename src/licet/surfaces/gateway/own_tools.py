@@ -16,14 +16,13 @@ def own_definition(tool: Any) -> dict[str, Any]:
     }
 
 
-def own_result(value: Any, *, cut: bool = False) -> dict[str, Any]:
+def own_result(value: Any, *, cut: str = "") -> dict[str, Any]:
     """The result of a tool of the workspace: its value as text, and as it is if it is an object.
 
-    A result that was cut is a piece of text, and says so.
+    A result that was cut is a piece of text, and says so with the line `cut`.
     """
     if cut:
-        note = "LIMIT_OUTPUT: the result was longer than this tool may return, and was cut"
-        return {"content": [{"type": "text", "text": f"{value}"}, {"type": "text", "text": note}], "isError": True}
+        return {"content": [{"type": "text", "text": f"{value}"}, {"type": "text", "text": cut}], "isError": True}
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
     return {**result, "structuredContent": value} if isinstance(value, dict) else result

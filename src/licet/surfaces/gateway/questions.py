@@ -23,7 +23,9 @@ from licet.surfaces.gateway.jsonrpc import (
 )
 from licet.surfaces.gateway.methods import MODERN_VERSIONS, Method, find, kept
 
-WAIT_SECONDS = 600.0  # for an answer
+ASK_SECONDS = 50.0  # for an answer of a client whose own request waits meanwhile
+GIVE_UP_SECONDS = 60.0  # after which many clients end such a request
+LEAST_SECONDS = 2.0
 MOST_QUESTIONS = 100  # that wait for an answer at once
 _LONGEST_ERROR = 2000  # characters
 
@@ -107,14 +109,15 @@ class WireQuestions:
             for number, (asked, _) in self._waiting.items():
                 self._send(Request(number, asked.row.name, asked.params))
 
-    async def ask(self, asked: Question) -> dict[str, Any]:
+    async def ask(self, asked: Question, seconds: float = ASK_SECONDS) -> dict[str, Any]:
+        """The client's answer. It is withdrawn after so many seconds. Raises `CannotAsk`."""
         if len(self._waiting) >= MOST_QUESTIONS:
             raise CannotAsk(f"{MOST_QUESTIONS} questions wait for the client already", INTERNAL_ERROR)
         self._last += 1
         number = self._last
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = asked, future
-        timer = self._later(WAIT_SECONDS, lambda: _fail(future, _late()))
+        timer = self._later(seconds, lambda: _fail(future, _late(seconds)))
         if self._started:
             self._send(Request(number, asked.row.name, asked.params))
         try:
@@ -145,5 +148,14 @@ def _fail(future: asyncio.Future[dict[str, Any]], error: CannotAsk) -> None:
         future.set_exception(error)
 
 
-def _late() -> CannotAsk:
-    return CannotAsk(f"the client did not answer within {WAIT_SECONDS:.0f} seconds", INTERNAL_ERROR)
+def _late(seconds: float) -> CannotAsk:
+    return CannotAsk(f"the client did not answer within {seconds:.0f} seconds", INTERNAL_ERROR)
+
+
+def seconds_for_an_answer(waited: float) -> float:
+    """How long a question may wait if the client's request began so many seconds ago.
+
+    The question ends before the client gives up its request, so that it still learns why. A client that has waited for
+    longer than most is patient.
+    """
+    return ASK_SECONDS if waited > GIVE_UP_SECONDS else max(ASK_SECONDS - waited, LEAST_SECONDS)

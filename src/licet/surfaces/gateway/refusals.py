@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from licet.core.algebra.scope import visible
 from licet.errors import Refused
 from licet.guard.result import Result
 
@@ -9,6 +10,19 @@ from licet.guard.result import Result
 def error_result(line: str) -> dict[str, Any]:
     """A tool result that says one line to the model, and that the call failed."""
     return {"content": [{"type": "text", "text": line}], "isError": True}
+
+
+def quoted(text: str, most: int = 300) -> str:
+    """A server's words inside a message of ours: cut, without hidden characters, and unable to end the quotation."""
+    return f"`{visible(text[:most]).replace('`', chr(39))}{'…' if len(text) > most else ''}`"
+
+
+def too_long(limit: int) -> str:
+    """One line for the model about a result with more bytes than its tool may return."""
+    return (
+        f"LIMIT_OUTPUT: the result is longer than the {limit / 1024:,.0f} KiB that this tool may return "
+        "(`limits.output_kb` in the policy), and was cut: ask for less at once"
+    )
 
 
 def refusal_line(result: Result) -> str:

@@ -10,14 +10,18 @@ from typing import Any
 
 import msgspec
 
+from licet.core.algebra.scope import visible
 from licet.core.policy.lock import Definition, hidden_in, shown
 from licet.core.policy.servers import Server
 from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck
 from licet.declare.patience import patiently
-from licet.guard.execution import JsonText, Stopped
+from licet.declare.plain_json import is_heavy, json_core
+from licet.guard.execution import FailedText, JsonText, Stopped
 from licet.surfaces.gateway.methods import VERSIONS, find
+from licet.surfaces.gateway.refusals import quoted
 
 Note = Callable[[str], None]
+_LONGEST_LOG = 1 << 16  # bytes
 _RESULT = ("resultType", "ttlMs", "cacheScope", "_meta")  # of the protocol; the connection writes its own
 
 
@@ -39,7 +43,33 @@ async def checked_result(
         note(f"hidden characters in the result: {', '.join(found[:20])}")
         if hidden == "show":
             changed = shown(changed)
-    return JsonText(text if changed == data else msgspec.json.encode(changed))
+    made = text if changed == data else msgspec.json.encode(changed)
+    return FailedText(made) if method == "tools/call" and changed.get("isError") is True else JsonText(made)
+
+
+def logged(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A log message of a server: with its name, without hidden characters, and not longer than a page."""
+    logger, data = f"{server}: {visible(str(params.get('logger') or '')[:100])}".rstrip(": "), params.get("data")
+    size = len(msgspec.json.encode(data))
+    if size > _LONGEST_LOG:
+        data = f"[a message of {size} bytes was left out]"
+    return {**params, "logger": logger, **({"data": shown(data)} if "data" in params else {})}
+
+
+def cut_result(value: Any, line: str) -> dict[str, Any]:
+    """The result of a tool that returned too much: the texts at its beginning, as text, and a line about the rest.
+
+    `value` is the beginning of its JSON. A block that is no text, or does not begin in it, is left out.
+    """
+    try:
+        text = value.encode() if isinstance(value, str) else b""
+        found = {} if is_heavy(text) else json_core().from_json(text, allow_partial="trailing-strings")
+    except ValueError:
+        found = {}
+    blocks = _listed(found.get("content")) if isinstance(found, dict) else []
+    texts = [one["text"] for one in blocks if isinstance(one, dict) and one.get("type") == "text" and "text" in one]
+    content = [{"type": "text", "text": one} for one in texts if isinstance(one, str)]
+    return {"content": [*content, {"type": "text", "text": line}], "isError": True}
 
 
 def _known_keys(method: str) -> frozenset[str]:
@@ -98,7 +128,9 @@ async def _check_structured(result: dict[str, Any], definition: Definition, note
     elif wrong in (NO_FIT, TOO_LONG):
         raise Stopped("TOOL_CRASHED", f"the server's structured content {wrong}")
     elif wrong:
-        raise Stopped("TOOL_CRASHED", f"the server's structured content does not fit its locked schema: {wrong}")
+        raise Stopped(
+            "TOOL_CRASHED", f"the server's structured content does not fit its locked schema: {quoted(wrong)}"
+        )
 
 
 @lru_cache(maxsize=1000)

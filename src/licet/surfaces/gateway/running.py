@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
-from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed
+from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, shortened
 from licet.core.policy.servers import Server
 from licet.surfaces.gateway.exchange import TimedOut, UpstreamError
 from licet.surfaces.gateway.link import Gone, Link
@@ -90,10 +90,10 @@ class RunningServer:
         """Why one of its tools, resources or prompts is not used as it is now; empty if it is."""
         what = self.different.get(kind, {}).get(name)
         if self._unclear:
-            return f"the server `{self.server.name}` says that its lists changed, but not how: {self._unclear}"
+            return f"the server `{self.server.name}` says that its lists changed, but not how"
         if what is None:
             return ""
-        whose = f"`{name}` of the server `{self.server.name}`"
+        whose = f"`{shortened(name)}` of the server `{self.server.name}`"
         return f"{whose} {what}, unlike in licet.lock: review it with `licet lock --update`"
 
     def offers(self, kind: str, name: str) -> bool:
@@ -211,7 +211,7 @@ class RunningServer:
         }
         for kind, named in changes.items():
             for name, what in named.items():
-                self._tell(f"{self.server.name}: {kind[:-1]} `{name}` {what}, unlike in licet.lock")
+                self._tell(f"{self.server.name}: {kind[:-1]} `{shortened(name)}` {what}, unlike in licet.lock")
         for key, why in live.refused.items():
             if self.locked is None or key not in self.locked.refused:
                 self._tell(f"{self.server.name}: {key} is left out: {why}")

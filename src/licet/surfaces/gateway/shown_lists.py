@@ -1,6 +1,6 @@
 """The lists that a client is shown: what its agent may call, read and use, with the locked definitions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from licet.core.policy.lock import LockedServer, NamedPlaces, local
@@ -47,6 +47,13 @@ class ShownLists:
         """The tools that this agent may call, by name."""
         return self._kept("tools", self._tools)
 
+    def hidden(self) -> Iterator[str]:
+        """The tools that the policy or a lock knows, and that are not shown."""
+        shown = {tool.name for tool in self.tools()}
+        policy = self._policy()
+        locked = (f"{name}.{tool}" for name, one in self._locked.items() for tool in one.listed("tools"))
+        yield from sorted({*policy.tools, *policy.manifest.admissions, *locked} - shown)
+
     def resources(self) -> Sequence[Offered]:
         """The resources that this agent may read."""
         return self._kept("resources", lambda: self._offered("resources", RESOURCES))
@@ -83,12 +90,10 @@ class ShownLists:
         return kept[1]
 
     def instructions(self) -> str:
-        """What the servers in use tell models, as it was locked; with several servers, each under its name."""
+        """What the servers in use tell models, as it was locked, each as the words of its server."""
         texts = {name: self._locked[name].instructions for name in sorted(self.running) if name in self._locked}
         told = {name: local(text, self._places) for name, text in texts.items() if text}
-        if len(self.running) == 1:
-            return "".join(told.values())
-        return "\n\n".join(f"# Server {name}\n\n{text}" for name, text in told.items())
+        return "\n\n".join(told_by(name, text) for name, text in told.items())
 
     def _kept(self, kind: str, make: Callable[[], Sequence[_T]]) -> Sequence[_T]:
         policy = self._policy()
@@ -130,6 +135,11 @@ class ShownLists:
 def _listed(items: Sequence[Any]) -> list[int]:
     """What a client is shown of a list. A definition is the same object as long as its server is locked with it."""
     return [id(item.definition) for item in items if item.listed]
+
+
+def told_by(server: str, text: str) -> str:
+    """A server's text for models, marked line by line, so that no line looks like one of licet or of another server."""
+    return "\n".join((f"The MCP server `{server}` says:", *(f"> {line}" for line in text.splitlines())))
 
 
 def before_variables(uri: str) -> str:

@@ -1,6 +1,8 @@
-"""Guesses from what a server wrote why it did not start behind its walls, and which entry would help.
+"""Advice about a server that did not start behind its walls.
 
-These are guesses for a person: servers word their errors as they like.
+It comes from the policy and from what licet saw itself: the command, the pinned packages, and requests that the proxy
+refused. What a server writes is shown as its words, and is no ground for advice: it could ask for `fs:read:~/.ssh`. It
+only says which file beside the server's own script to look for.
 """
 
 import os
@@ -11,30 +13,18 @@ from licet.backends.packages import LaunchError, launch_of
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.set import CapabilitySet
+from licet.core.policy.lock import Resolved
 from licet.core.policy.servers import Server
 
 _MOST = 3
-_FILE = re.compile(
-    r"(?i)(?:EACCES|ENOENT|EPERM|EROFS|permission ?error|permission denied|operation not permitted|no such file|"
-    r"does not exist|filenotfound|read-only file system|unable to open|cannot (?:open|read|access))"
-)
-_WRITES = re.compile(r"(?i)EROFS|read-only file system|mkdir|cannot create|unable to write|cannot write")
-_PATH = re.compile(r"(?<![\w.:/-])(/(?:[^\s'\"`,;:()<>\[\]]|:(?=\S))+)")
-_NETWORK = re.compile(
-    r"(?i)ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ENETUNREACH|getaddrinfo|name or service not known|name resolution|"
-    r"network is unreachable|failed to resolve|connection refused|connect(?:ion)? ?error|fetch failed"
-)
-_HOST = re.compile(
-    r"https?://([A-Za-z0-9.-]+)|(?:ENOTFOUND|EAI_AGAIN|host=['\"]?) ?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)"
-)
-_VARIABLE = re.compile(
-    r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b[^.]{0,60}?\b(?:required|set|missing|provided|defined|found)\b|"
-    r"(?i:missing|required|set)[^.]{0,40}?\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b"
-)
-# Many servers on PyPI ask for `mcp` without an upper bound, and do not start with 2.x.
-_OLD_SDK = re.compile(
-    r"'(?:Server|FastMCP)' object has no attribute|No module named 'mcp[.']|cannot import name .* from 'mcp[.']"
-)
+LONGEST_LINE = 300  # characters of what a server wrote
+
+
+def server_wrote(lines: Iterable[str]) -> Iterator[str]:
+    """What a server wrote, as its words."""
+    for line in lines:
+        cut = visible(line[:LONGEST_LINE])
+        yield f"it wrote: {cut}{'…' if len(line) > LONGEST_LINE else ''}"
 
 
 _NO_MODULE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '(\w+)")
@@ -66,20 +56,25 @@ def missing_code(lines: Iterable[str], server: Server, command: Sequence[str], w
 
 
 def likely_causes(
-    lines: Iterable[str], server: Server, grant: CapabilitySet, arguments: Iterable[str]
+    server: Server,
+    grant: CapabilitySet,
+    arguments: Iterable[str],
+    refused: Iterable[str] = (),
+    resolved: Resolved | None = None,
 ) -> Iterator[str]:
-    """Lines that say which grant, variable or secret the server probably misses; `arguments` are of its command."""
+    """Lines that say what a server may miss. `arguments` are of its command, `refused` is what its walls refused."""
     if server.kind == "native":
         return
-    text = [line for line in lines if line.strip()]
     named = [path for path in (_clean(word.rpartition("=")[2]) for word in arguments) if path.startswith("/")]
-    found = [*_arguments(named, server, grant), *_paths(text, server, grant, named)]
-    found += [*_hosts(text, server), *_variables(text, server)]
-    if any(_OLD_SDK.search(line) for line in text):
-        found.insert(0, "probably written for `mcp` 1.x: name that before the package, `uvx --with 'mcp<2' PACKAGE`")
-    if not found and text:
+    found = [*_refused(refused, server), *_arguments(named, server, grant), *_newer_sdk(resolved)]
+    if not found:
         found = [f"if a wall stops it, `servers.{server.name}.grants` has what its process may touch"]
     yield from list(dict.fromkeys(found))[:_MOST]
+
+
+def _refused(uses: Iterable[str], server: Server) -> Iterator[str]:
+    for use in uses:
+        yield f"its walls refused `{visible(use)}`: if it needs that, add it to `servers.{server.name}.grants`"
 
 
 def _arguments(named: Iterable[str], server: Server, grant: CapabilitySet) -> Iterator[str]:
@@ -97,6 +92,17 @@ def _arguments(named: Iterable[str], server: Server, grant: CapabilitySet) -> It
             yield f"its command names {path}, which does not exist: make it first{granted}"
 
 
+def _newer_sdk(resolved: Resolved | None) -> Iterator[str]:
+    """Many servers on PyPI ask for `mcp` without an upper bound, and do not start with 2.x."""
+    pins = (pin for each in (resolved.integrity.values() if resolved is not None else ()) for pin in each)
+    versions = {pin.partition("==")[2] for pin in pins if pin.startswith("mcp==")}
+    if any(not version.startswith(("0.", "1.")) for version in versions):
+        yield (
+            "it runs with `mcp` 2.x: if it was written for 1.x, name that before the package, "
+            "`uvx --with 'mcp<2' PACKAGE`"
+        )
+
+
 def _missing(path: str, grant: CapabilitySet) -> Capability | None:
     """The rule that lets a path be read, if the grant does not cover it."""
     try:
@@ -106,34 +112,5 @@ def _missing(path: str, grant: CapabilitySet) -> Capability | None:
     return None if CapabilitySet((rule,)) <= grant else rule
 
 
-def _paths(lines: Iterable[str], server: Server, grant: CapabilitySet, named: Sequence[str]) -> Iterator[str]:
-    for line in lines:
-        if not _FILE.search(line):
-            continue
-        for path in map(_clean, _PATH.findall(line)):
-            if not os.path.lexists(path) or any(word.startswith(f"{path}/") for word in named):
-                continue  # it is not there, or only on the way to a path of the command
-            if rule := _missing(path, grant):
-                yield f"probably a wall: add `{rule}` to `servers.{server.name}.grants`"
-            elif _WRITES.search(line):
-                yield f"probably a wall: it writes to {path} when it starts, and servers are locked without writing"
-
-
 def _clean(path: str) -> str:
     return os.path.normpath(path.rstrip("./"))
-
-
-def _hosts(lines: Iterable[str], server: Server) -> Iterator[str]:
-    for line in lines:
-        if _NETWORK.search(line):
-            found = _HOST.search(line)
-            host = (found[1] or found[2]) if found else "HOST"
-            yield f"probably a wall: add `network:https:get@{host}` to `servers.{server.name}.grants`"
-
-
-def _variables(lines: Iterable[str], server: Server) -> Iterator[str]:
-    for line in lines:
-        found = _VARIABLE.search(line)
-        name = (found[1] or found[2]) if found else ""
-        if name and name not in server.env and name not in server.secrets:
-            yield f"probably a variable: add `{name}` to `env` or `secrets` of `servers.{server.name}`"

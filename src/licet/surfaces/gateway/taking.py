@@ -24,6 +24,7 @@ from licet.assemble.servers import (
     locked_program,
     packages_directory,
     placed_secrets,
+    server_grant,
     server_launch,
     started,
 )
@@ -35,6 +36,7 @@ from licet.backends.packages import (
     install_missing,
     resolve,
 )
+from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
 from licet.core.decision.server_process import process_reach
 from licet.core.origin import Origin
@@ -46,19 +48,22 @@ from licet.core.policy.lock import (
     fixed_differences,
     hidden_in,
     path_text,
+    path_words,
     portable,
+    shortened,
     volatile_texts,
 )
 from licet.core.policy.servers import Server
 from licet.errors import LicetError
 from licet.guard.execution import Running
+from licet.guard.grant import Grant
 from licet.guard.ports import Ports
 from licet.policy_files.server_tools import refusal_of_name
 from licet.surfaces.gateway.jsonrpc import METHOD_NOT_FOUND, Id, Notification, Request
 from licet.surfaces.gateway.link import Flood, Gone, Link, PipeLink
 from licet.surfaces.gateway.listing import BadListing, Definitions, as_locked, definitions
 from licet.surfaces.gateway.remote import remote_link
-from licet.surfaces.gateway.start_failures import likely_causes, missing_code
+from licet.surfaces.gateway.start_failures import likely_causes, missing_code, server_wrote
 from licet.surfaces.gateway.upstream import AskRefused, Opened, TimedOut, Upstream, UpstreamError
 
 TIMES = 3
@@ -182,7 +187,15 @@ async def _local(server: Server, reach: Reach, resolved: Resolved, setup: Setup)
     program = locked_program(server, resolved, setup.workdir, setup.home)
     secrets = await placed_secrets(server, reach, setup.ports)
     plan = ServerPlan(server, reach, program, expanded_command(server, setup.workdir, setup.home))
-    return Asking(lambda era, log: _ask(plan, secrets, setup, era, log), lambda log: _further(log, plan, setup.workdir))
+    grant = server_grant(server, reach)  # of all its starts, so that what its walls refused is known
+
+    def further(log: Sequence[str]) -> Iterator[str]:
+        denied = (event.capability for event in grant.events if isinstance(event, CapabilityDenied))
+        yield from server_wrote(log)
+        yield from missing_code(log, server, plan.command, setup.workdir)
+        yield from likely_causes(server, reach.grant, plan.command[1:], denied, resolved)
+
+    return Asking(lambda era, log: _ask(plan, grant, secrets, setup, era, log), further)
 
 
 def _remote(server: Server, reach: Reach, setup: Setup) -> Asking:
@@ -190,7 +203,7 @@ def _remote(server: Server, reach: Reach, setup: Setup) -> Asking:
         async with remote_link(server, reach, setup.ports, report=log.append) as link:
             return await _definitions(server, link, era)
 
-    return Asking(ask, lambda log: iter(log))
+    return Asking(ask, server_wrote)
 
 
 async def _start(asking: Asking, era: Era) -> Taken:
@@ -217,12 +230,6 @@ def _why(wrong: Exception) -> str:
     return str(wrong)
 
 
-def _further(log: Sequence[str], plan: ServerPlan, workdir: str) -> Iterator[str]:
-    yield from (f"it wrote: {line}" for line in log)
-    yield from missing_code(log, plan.server, plan.command, workdir)
-    yield from likely_causes(log, plan.server, plan.reach.grant, plan.command[1:])
-
-
 async def _definitions(server: Server, link: Link, era: Era) -> Taken:
     upstream = Upstream(server.name, link, _Nobody(), server.client.capabilities)
     try:
@@ -232,10 +239,10 @@ async def _definitions(server: Server, link: Link, era: Era) -> Taken:
         await upstream.close()
 
 
-async def _ask(plan: ServerPlan, secrets: PlacedSecrets, setup: Setup, era: Era, log: Log) -> Taken:
+async def _ask(plan: ServerPlan, grant: Grant, secrets: PlacedSecrets, setup: Setup, era: Era, log: Log) -> Taken:
     running = None
     try:
-        async with started(plan, setup.ports, secrets, setup.workdir) as running:
+        async with started(plan, setup.ports, secrets, setup.workdir, grant) as running:
             link = PipeLink(*running.handed(), redactor=secrets.redactor, log=log.append)
             try:
                 return await _definitions(plan.server, link, era)
@@ -328,11 +335,10 @@ def _differences(
     """Differences that are refused. Texts that may differ are added to `volatile`."""
     one, two = first.listed(kind), other.listed(kind)
     for name in sorted(one.keys() ^ two.keys()):
-        yield f"{kind}: `{name}` is {'not ' if name in one else ''}there at the {start} start"
+        yield f"{kind}: `{shortened(name)}` is {'not ' if name in one else ''}there at the {start} start"
     for name in sorted(one.keys() & two.keys()):
-        fixed = [path_text(path) for path in fixed_differences(one[name], two[name])]
-        if fixed:
-            yield f"{kind}: `{name}` has another {', '.join(fixed)} at the {start} start"
+        if fixed := path_words(fixed_differences(one[name], two[name])):
+            yield f"{kind}: `{shortened(name)}` has another {fixed} at the {start} start"
         if texts := {path_text(path) for path in volatile_texts(one[name], two[name])}:
             key = f"{kind}/{name}"
             volatile[key] = tuple(sorted(texts | set(volatile.get(key, ()))))
@@ -354,8 +360,8 @@ def _hidden(
         if (key in before.hidden and known.get(key) == what) or f"{server.name}.{name}" in accepted:
             found[key] = None
         else:
-            fix = f"review it, and accept it with `--accept-hidden {server.name}.{name}`"
-            wrong[f"{kind}: `{name}` has hidden characters ({', '.join(chars)}): {fix}"] = None
+            fix = f"review it, and accept it with `--accept-hidden {server.name}.{shortened(name)}`"
+            wrong[f"{kind}: `{shortened(name)}` has hidden characters ({', '.join(chars)}): {fix}"] = None
     return tuple(sorted(found)), list(wrong)
 
 

@@ -345,9 +345,9 @@ class Upstream:
         return await self._ask_peer(request, during, waiting)
 
     async def _ask_peer(self, request: Request, during: Id | None, waiting: Sequence[Waiting] = ()) -> dict[str, Any]:
-        """Ask the peer, if the client has offered to answer such a request. Meanwhile the clocks of calls stand."""
-        if _CAPABILITY_OF.get(request.method) not in self._offers:
-            self.reported(f"a request that was not offered: `{request.method[:100]}`")
+        """Ask the peer, which answers or refuses what a client can be asked. Meanwhile the clocks of calls stand."""
+        if request.method not in _CAPABILITY_OF:
+            self.reported(f"a request that no client can answer: `{request.method[:100]}`")
             raise not_found(request.method)
         for one in waiting:
             one.stop_clock()
