@@ -214,14 +214,13 @@ def verify_command(
     process that writes signs within a second, and when it ends. If the private key is next to the ledger and can be
     read, a MAC proves that a holder of the key wrote those entries.
     """
-    ledger = ledger_in(state)
     if file is not None:
         file = file / "ledger.sqlite" if os.path.isdir(file) else file
-    path = ledger if file is None else file
+    path = ledger_in(state) if file is None else file
     try:
         # A file named like a ledger that is no database was overwritten; it is not a pack.
         database = is_ledger(path) or file is None or path.suffix == ".sqlite"
-        public = public_key(key, path if database else ledger)
+        public = public_key(key, path if database or key is not None else ledger_in(state))
         checkpoints = [checkpoint for one in kept for checkpoint in checkpoints_in(one)]
         if not database:
             if checkpoints:
