@@ -2,14 +2,14 @@
 
 import asyncio
 import itertools
-import types
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from guard.gates import policy
+from guard.interrupting import interrupted
 from licet import Backends, Context, Gate, Tool, tool
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.keys import SigningKey
@@ -29,32 +29,6 @@ STEPS = 200  # more than any call here has
 def tmp_path(store_path: Path) -> Path:
     """In memory: SQLite asks the disk for each commit, and waits for it."""
     return store_path
-
-
-@types.coroutine
-def interrupted(answer: Awaitable[T], first: int, *, again: bool, late: bool) -> Generator[Any, None, T]:
-    """Await an answer, and cancel the own task at wait number `first`, and `again` at each later one.
-
-    The cancel arrives before what is waited for, or `late`, together with it.
-    """
-    task, steps, error, number = asyncio.current_task(), answer.__await__(), None, 0
-    assert task is not None
-    while True:
-        try:
-            waiting: Any = next(steps) if error is None else steps.throw(error)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        number += 1
-        if number == first or (again and number > first):
-            if late and waiting is not None:
-                waiting.add_done_callback(lambda _: task.cancel())
-            else:
-                task.cancel()
-        try:
-            error = yield waiting
-        except BaseException as thrown:
-            error = thrown
 
 
 class WaitingLedger(MemoryLedger):
@@ -103,11 +77,12 @@ async def make_behind_walls(ctx: Context, name: str) -> str:
     return name
 
 
+Moment = tuple[bool, bool]  # whether it is cancelled again, and late
 MOMENTS = {
-    "one cancel": {"again": False, "late": False},
-    "one cancel, too late": {"again": False, "late": True},
-    "a cancel at each wait": {"again": True, "late": False},
-    "a late cancel at each wait": {"again": True, "late": True},
+    "one cancel": (False, False),
+    "one cancel, too late": (False, True),
+    "a cancel at each wait": (True, False),
+    "a late cancel at each wait": (True, True),
 }
 
 
@@ -124,7 +99,7 @@ def gate_of(folder: Path, made: Tool, **stores: Any) -> Gate:
     return Gate(manifest, [made], Backends.local(folder / "state", **stores), workdir=folder / "work")
 
 
-async def cancelled_everywhere(at: Gate, made: str, moment: dict[str, bool]) -> int:
+async def cancelled_everywhere(at: Gate, made: str, moment: Moment) -> int:
     """Call once for each wait of a call, each in a session of its own, and cancel there; how many waits there were."""
     for first in itertools.count(1):
         assert first < STEPS
@@ -138,8 +113,8 @@ async def cancelled_everywhere(at: Gate, made: str, moment: dict[str, bool]) -> 
     raise AssertionError
 
 
-async def _awaited(answer: Awaitable[T], first: int, moment: dict[str, bool]) -> T:
-    return await interrupted(answer, first, **moment)
+async def _awaited(answer: Awaitable[T], first: int, moment: Moment) -> T:
+    return await interrupted(answer, first, again=moment[0], late=moment[1])
 
 
 def judge(folder: Path, found: dict[str, list[str]], waits: int) -> None:
@@ -153,9 +128,7 @@ def judge(folder: Path, found: dict[str, list[str]], waits: int) -> None:
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 @pytest.mark.parametrize("made", [make, make_long], ids=lambda one: one.name)
-def test_a_call_with_stores_of_the_operators_own_leaves_a_receipt(
-    made: Tool, moment: dict[str, bool], tmp_path: Path
-) -> None:
+def test_a_call_with_stores_of_the_operators_own_leaves_a_receipt(made: Tool, moment: Moment, tmp_path: Path) -> None:
     ledger = WaitingLedger()
     at = gate_of(tmp_path, made, ledger=ledger, budgets=WaitingBudgets())
     waits = asyncio.run(cancelled_everywhere(at, made.name, moment))
@@ -167,7 +140,7 @@ def test_a_call_with_stores_of_the_operators_own_leaves_a_receipt(
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 @pytest.mark.parametrize("made", [make, make_long, make_behind_walls], ids=lambda one: one.name)
-def test_a_call_with_stores_in_files_leaves_a_receipt(made: Tool, moment: dict[str, bool], tmp_path: Path) -> None:
+def test_a_call_with_stores_in_files_leaves_a_receipt(made: Tool, moment: Moment, tmp_path: Path) -> None:
     if made is make_behind_walls:
         needs_walls()
     ledger, budgets = SqliteLedger(tmp_path / "ledger.sqlite"), SqliteBudgets(tmp_path / "budgets.sqlite")

@@ -16,6 +16,7 @@ from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_c
 from licet.errors import Refused
 from licet.guard.approvals import redacted_agreements
 from licet.guard.deadline import finish
+from licet.guard.ending import caller_cancelled
 from licet.guard.execution import LIMIT_KEYS, JsonText, Raised, class_name, limit_name, raised
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets import redacted_refusal
@@ -125,7 +126,7 @@ def refused(call: "Call", refusal: Refused) -> ResultParts:
     """The result of a call that was refused, before its tool ran or by a handle inside it."""
     code, decision = code_of(refusal.code), refusal.decision
     if call.running and refusal.code != "TOOL_NOT_AVAILABLE":  # a server that is gone: whatever it did is not known
-        code = "timed_out" if call.deadline and call.deadline.expired else "execution_failed"
+        code = "timed_out" if call.deadline and call.deadline.expired and not call.was_cut else "execution_failed"
         if decision.use is None and refusal.code in LIMIT_KEYS:
             decision = _with_advice(call, decision)
     told = Refused(decision)
@@ -271,7 +272,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
             await finish(call.stores, keep_receipt(call, ledger, parts), "the ledger")
         except (asyncio.CancelledError, Exception) as error:  # a ledger, which may be a user's, can cancel itself
             _unrecorded(call, parts, error)
-    if call.stores.cancelled is not None:
+    if call.stores.cancelled is not None and caller_cancelled(call):
         raise call.stores.cancelled
     return parts.sealed(grant, call.identity)
 

@@ -23,6 +23,7 @@ from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import Refused, RegistrationRefused
 from licet.guard.bind import BoundContext
+from licet.guard.call import Call
 from licet.guard.execution import ToolCall, Warms
 from licet.guard.fork_locks import free_after_fork
 from licet.guard.grant import Grant, Observer
@@ -81,6 +82,7 @@ class BareGate:
         self.imports: WritableImports = imports  # what to do about a grant to write where this process imports from
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions ended by this process; the store has all of them
+        self.running: set[Call] = set()  # of this gate and its delegates
         # By session: its approvals, each with the policy it was given under, and when it expires.
         self.agreed: dict[tuple[str, str], dict[Approval, tuple[RegisteredTools, float, Agreement]]] = {}
         self.reloaded = 0.0  # time of day of the last reload; earlier questions are void
@@ -262,6 +264,7 @@ class _Delegated(BareGate):
             changed=_unchanged,  # the parent compares them
             imports=parent.imports,
         )
+        self.running = parent.running
 
     @property
     def policy(self) -> RegisteredTools:
