@@ -231,20 +231,15 @@ class Workers:
         return found
 
     async def _guest_files(self, level: Level, call: ToolCall, context: BoundContext) -> GuestFiles:
-        """The compiled module of a WASM tool. The deadline is paused while it is compiled, which happens once."""
+        """The compiled module of a WASM tool."""
         tool, support = call.tool, self._support()
         assert isinstance(tool, WasmTool)  # noqa: S101
         degraded = context._grant.reach.manifest.allow_degraded
         missing = wasm_layers(support, level, allow_degraded=degraded).missing
-        if call.deadline is not None:
-            call.deadline.pause()
         try:
-            made = await modules.compiled(tool.module, walls_in_spec(support, missing))
+            made = await modules.compiled(tool.module, walls_in_spec(support, missing), call.seconds, call.deadline)
         except InvalidModule as wrong:
             raise Stopped("TOOL_FAILED", str(wrong), ran=False) from None
-        finally:
-            if call.deadline is not None:
-                call.deadline.resume()
         return GuestFiles(made, missing)
 
 
