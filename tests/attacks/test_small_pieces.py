@@ -63,7 +63,8 @@ INTERIM = {
     "too many interim answers": (HINT * 50, "CONNECT_FAILED"),
     "a flood of interim answers": (HINT * 100_000, "CONNECT_FAILED"),
     "a long head": (b"", ""),
-    "too long a head": (b"", "CONNECT_FAILED"),
+    "too long a head": (b"", "LIMIT_SIZE"),
+    "long interim answers": (HINT[:-2] + b"x: " + b"y" * 9_000 + b"\r\n\r\n", "CONNECT_FAILED"),
 }
 
 
@@ -71,6 +72,7 @@ INTERIM = {
 def test_what_comes_before_a_body_is_bounded(case: str) -> None:
     hints, reason = INTERIM[case]
     long = {"a long head": 60_000, "too long a head": 80_000}.get(case, 1)
+    hints *= 20 if case == "long interim answers" else 1
     answer = hints + HEAD + b"x: " + b"y" * long + b"\r\ncontent-length: 2\r\n\r\nok"
     with talking(answering(answer)) as server:
         url = f"http://127.0.0.1:{server.port}/"
