@@ -32,7 +32,8 @@ DELAY, GROWTH = 0.050, 128 * MB
 BASELINE, PACE = 400, 0.002  # honest calls without an attack, and the time between two of them
 ENOUGH = 200  # honest calls during an attack; a shorter attack is repeated
 
-# Serves a page of any size: `/<bytes>`. It reads requests to their end.
+# Serves a page of any size: `/<bytes>`. It reads requests to their end. `/chunks/<bytes>` is answered in chunks of one
+# byte, `/hints/<number>` with so many interim answers before the real one.
 SERVER = """
 import asyncio
 piece = bytes(1 << 16)
@@ -44,6 +45,13 @@ async def talk(reader, writer):
         left = int(lengths[0].split(b":")[1]) if lengths else 0
         while left and (data := await reader.read(min(left, 1 << 20))):
             left -= len(data)
+        if b" /chunks/" in head:
+            writer.write(b"HTTP/1.1 200 OK\\r\\ntransfer-encoding: chunked\\r\\n\\r\\n")
+            writer.write(b"1\\r\\na\\r\\n" * size + b"0\\r\\n\\r\\n")
+            return await writer.drain()
+        if b" /hints/" in head:
+            writer.write(b"HTTP/1.1 103 \\r\\n\\r\\n" * size)
+            size = 0
         writer.write(b"HTTP/1.1 200 OK\\r\\nconnection: close\\r\\ncontent-length: %d\\r\\n\\r\\n" % size)
         for _ in range(size // len(piece)):
             writer.write(piece)
@@ -99,6 +107,20 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         "fetches",
         "^ALLOWED .*LIMIT_HOST_MEMORY",
         lambda url, _: {"url": f"{url}/{256 * MB}", "many": 8, "size": 256 * MB},
+    ),
+    "30,000 chunks of one byte": _calls(
+        "fetches", "^ALLOWED", lambda url, _: {"url": f"{url}/chunks/30000", "many": 1, "size": MB}
+    ),
+    "eight answers of 4,000 chunks": _calls(
+        "fetches", "^ALLOWED", lambda url, _: {"url": f"{url}/chunks/4000", "many": 8, "size": MB}
+    ),
+    "100,000 interim answers": _calls(
+        "fetches", "^ALLOWED .*CONNECT_FAILED", lambda url, _: {"url": f"{url}/hints/100000", "many": 8, "size": MB}
+    ),
+    "30,000 chunks of one byte to a program": _calls(
+        "bodies",
+        "^ALLOWED 200",
+        lambda url, _: {"python": PYTHON, "method": "GET", "url": f"{url}/chunks/30000", "many": 1, "size": 0},
     ),
     "300,000 headers": _calls("headers", "^LIMIT_HEADERS", lambda url, _: {"url": f"{url}/0", "many": 300_000}),
     "names that no resolver answers": _calls("names", "^ALLOWED left", lambda *_: {"many": 40}),

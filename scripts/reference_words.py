@@ -80,7 +80,7 @@ REASONS = {
     "TOOL_FAILED": "The tool raised an exception, or returned something that is no plain data.",
     "TOOL_CRASHED": "The process of the tool ended without an answer.",
     "FROZEN": "An operator stopped all calls with `gate.freeze()`.",
-    "SESSION_ENDED": "The session is over; so are the handles of a call that has ended.",
+    "SESSION_ENDED": "The session is over, also while a call of it ran; so are the handles of a call that has ended.",
     "MANIFEST_CHANGED": "The policy is not the one that was pinned, locked or asked about.",
     "SANDBOX_UNAVAILABLE": "This machine cannot build the walls of the level, or the tool cannot run behind them.",
     "INTERRUPTED": "The caller ended the call before its tool ran.",

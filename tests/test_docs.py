@@ -22,7 +22,7 @@ PLAYED_MARK = "<!-- played: "
 PLAYED = sorted(page for page in (ROOT / "docs").rglob("*.md") if PLAYED_MARK in page.read_text("utf-8"))
 PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - set(PLAYED))
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_dir())
-RECEIPT = re.compile(r"r-[0-9a-f]{8}-\d+")
+RECEIPT = re.compile(r"r-[0-9a-f]{8,}-\d+")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

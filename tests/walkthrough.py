@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from licet.surfaces.cli.app import licet
 
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
-_ID = re.compile(r"\b(?:r-[0-9a-f]{8}-\d+|a-[0-9a-f]{12})\b")
+_ID = re.compile(r"\b(?:r-[0-9a-f]{8,}-\d+|a-[0-9a-f]{12})\b")
 HOME = "/home/me/desk"  # where a page says that it is played
 
 

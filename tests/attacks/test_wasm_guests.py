@@ -6,6 +6,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +14,12 @@ import pytest
 
 from licet import Result, Tool
 from licet.core.policy.effects import EffectClass
+from licet.declare.wasm import WasmModule
 from licet.policy_files.user_directories import data_root
+from licet.sandbox import probe
 from licet.sandbox.wasi.cache import compiled
+from licet.sandbox.wasi.kept_files import locked, note_of
+from licet.sandbox.wasi.layers import walls_in_spec
 from licet.sandbox.workers.errand import run_errand
 from licet.sandbox.workers.pool import close_workers
 from sandbox.levels import call, gate, local_backends, needs_walls
@@ -360,3 +365,38 @@ def test_a_module_of_a_hundred_megabytes_is_refused_when_it_is_declared(tmp_path
         large.truncate(100 << 20)
     with pytest.raises(Exception, match="larger than 64 MiB"):
         Tool.wasm(str(file), capabilities={}, effect="read_only")
+
+
+def test_waiting_for_a_process_that_compiles_the_same_module_has_the_deadline_of_the_call(tmp_path: Path) -> None:
+    """Another process may hold the lock for ever. The call ends in its time, and has not run; other modules go on."""
+    tools = []
+    for name, text in (("stuck", ADD), ("stuck_too", ADD), ("also", ADD), ("quick", MUL)):
+        file = tmp_path / "code" / f"{name}.wasm"
+        file.write_bytes(wasm(text.replace("(module", f'(module (@custom "{name}" "")')))
+        tools.append(Tool.wasm(str(file), function="f", capabilities={}, effect="read_only"))
+    stuck = tools[:3]
+    with ExitStack() as held:
+        for one in stuck:
+            held.enter_context(locked(_compiled_file(one.module)))
+        at = gate(tmp_path, "restricted", *tools, limits={**LIMITS, "wall_seconds": 1})
+
+        async def scene() -> list[Result]:
+            async with at.session("s") as session:
+                names = [one.name for one in stuck] * 2
+                waiting = [asyncio.create_task(session.call(name, {"a": 3, "b": 4})) for name in names]
+                assert (await session.call("quick", {"a": 3, "b": 4})).value == 12
+                return await asyncio.gather(*waiting)
+
+        for result in asyncio.run(scene()):
+            assert result.reason == "LIMIT_TIME"
+            assert not result.cost_usd
+            assert "for another process that builds or compiles it" in result.error
+    assert call(at, "stuck", {"a": 3, "b": 4}).value == 7
+
+
+def _compiled_file(module: WasmModule) -> Path:
+    """Where the compiled form of a module is kept: compiled elsewhere, to see its name."""
+    made = Path(compiled(module, walls_in_spec(probe.support(), ())).file)
+    made.unlink()
+    note_of(made).unlink()
+    return made

@@ -49,11 +49,14 @@ def test_a_call_that_is_cancelled_while_it_settles_leaves_a_receipt_and_no_handl
             with pytest.raises(Refused):  # already while it waits
                 kept[0].env.get("HOME")
             calling.cancel()
+            await asyncio.sleep(0)
+            budgets.go.set()
             with pytest.raises(asyncio.CancelledError):
                 await calling
 
     asyncio.run(run())
     assert [entry.kind for entry in ledger.entries] == ["decision", "receipt"]
+    assert "BudgetSettled" in [event.kind for event in ledger.entries[1].events]
 
 
 def test_a_reservation_in_a_file_is_settled_although_the_caller_was_cancelled(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from licet.backends.sqlite.file import Format, SqliteFile
 from licet.core.canonical import money_text
 from licet.core.decision.budget import NOTHING, Spent, overspent, plus, settlement
 from licet.core.decision.request import Usage
+from licet.guard.fork_locks import free_after_fork
 from licet.guard.ports import Claim, Reservation
 
 _UNKNOWN = "-"
@@ -344,7 +345,7 @@ class MemoryBudgets:
     """Budgets in this process. Checking and reserving is one step for every thread, so no limit is exceeded."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = free_after_fork(threading.Lock())
         self._held: dict[str, Claim] = {}
         self._sessions: dict[tuple[str, str], _Sum] = {}  # by agent and session
         self._tools: dict[tuple[str, str], dict[str, _Sum]] = {}  # the same, by tool

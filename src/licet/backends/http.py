@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from licet.backends.http_stream import HeadTooLong, Pace, PacedStream
 from licet.backends.lookups import Lookups
 from licet.core.algebra.domains import DEFAULT_PORTS
 from licet.core.algebra.scope import is_address
@@ -39,11 +40,12 @@ class _Connection:
     HTTP/2 could carry several at once, but a request that is cancelled while it is written breaks the connection.
     """
 
-    __slots__ = ("pool", "streams")
+    __slots__ = ("paced", "pool", "streams")
 
-    def __init__(self, pool: "httpcore2.AsyncConnectionPool", streams: list[Any]) -> None:
+    def __init__(self, pool: "httpcore2.AsyncConnectionPool", streams: list[Any], paced: list[PacedStream]) -> None:
         self.pool = pool
         self.streams = streams
+        self.paced = paced  # the stream that is read; none before the first request
 
     def has_unread(self) -> bool:
         """Whether more than the answer has arrived over HTTP/1.1; the next request would take it for its answer.
@@ -164,16 +166,20 @@ class HttpClient:
 
         async def body() -> AsyncGenerator[bytes]:
             nonlocal complete
+            pace = Pace()
             try:
                 async with aclosing(aiter(response.stream)) as pieces:
                     async for piece in pieces:
                         if piece:
+                            await pace.keep()
                             yield piece
             except Exception as wrong:
                 raise _failure(wrong) from wrong
             complete = True
 
         try:
+            for stream in connection.paced:
+                stream.expect_head()
             try:
                 response: Any = await connection.pool.handle_async_request(
                     httpcore2.Request(
@@ -191,6 +197,8 @@ class HttpClient:
                 )
             except Exception as wrong:
                 raise _failure(wrong) from wrong
+            for stream in connection.paced:
+                stream.expect_body()
             version = response.extensions["http_version"].decode("ascii")
             try:
                 async with aclosing(body()) as pieces:
@@ -224,6 +232,11 @@ class HttpClient:
         import httpcore2
 
         streams: list[Any] = []
+        paced: list[PacedStream] = []
+
+        def kept(stream: httpcore2.AsyncNetworkStream) -> Any:
+            paced[:] = [PacedStream(stream)]
+            return paced[0]
 
         class Dial(httpcore2.AnyIOBackend):
             async def connect_tcp(self, host: str, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
@@ -231,7 +244,7 @@ class HttpClient:
                 stream = await super().connect_tcp(address, *args, **kwargs)
                 streams[:] = [each for each in streams if each.get_extra_info("socket").fileno() != -1]
                 streams.append(stream)
-                return Handshake(stream) if protocol == "https" else stream
+                return Handshake(stream) if protocol == "https" else kept(stream)
 
         class Handshake(httpcore2.AsyncNetworkStream):
             """A connection before TLS, kept to be closed: httpcore2 leaves it open if the handshake is cancelled."""
@@ -241,10 +254,11 @@ class HttpClient:
 
             async def start_tls(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
                 try:
-                    return await self.stream.start_tls(*args, **kwargs)
+                    secured = await self.stream.start_tls(*args, **kwargs)
                 except BaseException:
                     await self.stream.aclose()
                     raise
+                return kept(secured)  # type: ignore[no-any-return]
 
         connections = httpcore2.AsyncConnectionPool(
             ssl_context=self._trust(),
@@ -255,7 +269,7 @@ class HttpClient:
             http2=True,
             network_backend=Dial(),
         )
-        return _Connection(connections, streams)
+        return _Connection(connections, streams, paced)
 
     def _trust(self) -> ssl.SSLContext:
         if self._context is None and self._ca_file is not None:
@@ -299,6 +313,8 @@ def _failure(wrong: Exception) -> Unconnected:
     import httpcore2
 
     match wrong:
+        case HeadTooLong():
+            return Unconnected("the answer has too long a head, or too many interim answers")
         case httpcore2.ConnectTimeout():
             return Unreached("no connection in time")
         case httpcore2.ConnectError():

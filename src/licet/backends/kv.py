@@ -14,7 +14,7 @@ from licet.backends.sqlite.file import Format, SqliteFile
 from licet.core.policy.seconds import whole_seconds
 from licet.declare.plain_json import is_heavy
 from licet.guard.handles.kv import LARGEST_VALUE, MOST_KEYS, MOST_UNITS, TOO_HEAVY, too_long, too_many
-from licet.guard.ports import TooLarge
+from licet.guard.ports import ENDED, Ended, TooLarge
 
 LARGEST_KEY = 512  # bytes
 LARGEST_SCOPE = 64 << 20  # bytes of keys, values and the overhead of each entry
@@ -110,6 +110,7 @@ INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entri
 """  # noqa: S608
 _FORMAT = Format(0x6C69636B, 3, _SCHEMA, {1: _FROM_VERSION_1, 2: _FROM_VERSION_2})  # `lick`: licet's key-value files
 _GET = "SELECT value FROM entries WHERE scope = ? AND key = ? AND (expires IS NULL OR expires > ?)"
+_IS_ENDED = "SELECT 1 FROM entries WHERE scope = ? AND key = ?"
 _LIST = """SELECT key FROM entries
 WHERE scope = ? AND key >= ? AND (? IS NULL OR key < ?) AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?"""
 _SET = "INSERT OR REPLACE INTO entries (scope, key, value, expires) VALUES (?, ?, ?, ?)"
@@ -145,6 +146,8 @@ class SqliteKv:
         kept, text, expires = key_bytes(key), value_json(value), expiry(self._clock(), ttl_seconds)
 
         def write(db: sqlite3.Connection) -> None:
+            if db.execute(_IS_ENDED, (ENDED, str.encode(scope))).fetchone():
+                raise Ended(ENDED)
             _forget(db, self._clock())
             before = _number(db, _SCOPE, scope)
             after = before + size_of(kept, text) - _number(db, _SIZE_OF, scope, kept)
@@ -221,6 +224,8 @@ class MemoryKv:
     async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
         """Store a JSON value, for some seconds or for ever."""
         kept, entry = key_bytes(key), (value_json(value), expiry(self._clock(), ttl_seconds))
+        if str.encode(scope) in self._scopes.get(ENDED, ()):
+            raise Ended(ENDED)
         old, before = self._living(scope).get(kept), self._sizes.get(scope, 0)
         after = before + size_of(kept, entry[0]) - (size_of(kept, old[0]) if old is not None else 0)
         check_room(before, after, self._most)

@@ -5,8 +5,10 @@ ended. So one session may use only some of the threads, and others keep the rest
 """
 
 import asyncio
+import os
 import socket
 import threading
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -36,6 +38,11 @@ class Lookups:
     ) -> None:
         self._most, self._most_of_one = most, most_of_one
         self._ask = ask
+        self._reset()
+        _ALL.add(self)
+
+    def _reset(self) -> None:
+        """Start without threads, in a new object and in a forked child."""
         self._lock = threading.Lock()
         self._waiting: deque[_Wanted] = deque()
         self._occupied: Counter[str] = Counter()  # busy threads by owner
@@ -89,3 +96,15 @@ class Lookups:
             answer.set_exception(wrong)
         else:
             answer.set_result(found)
+
+
+_ALL: "weakref.WeakSet[Lookups]" = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for lookups in list(_ALL):  # the threads stayed in the parent
+        lookups._reset()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_in_child)

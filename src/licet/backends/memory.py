@@ -23,6 +23,7 @@ from licet.core.ledger.entry import (
     time_text,
 )
 from licet.core.ledger.merkle import Frontier
+from licet.guard.fork_locks import free_after_fork
 from licet.guard.ports import LedgerUnavailable
 
 MOST_ENTRIES = 20_000  # entries that one process keeps, because it may run for months
@@ -77,7 +78,7 @@ class MemoryLedger:
         self._frontier = Frontier()
         self._recorded = ""
         self._key: SigningKey | None = None
-        self._lock = threading.Lock()  # several event loops, each in its thread, may share a ledger
+        self._lock = free_after_fork(threading.Lock())  # several event loops, each in its thread, may share a ledger
 
     async def record(self, entry: Entry) -> None:
         """Store an entry."""

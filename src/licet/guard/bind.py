@@ -1,7 +1,6 @@
 """Makes the `ctx` of one call from its grant and the ports. A tool reaches the outside only through it."""
 
 import inspect
-import os
 import threading
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.budget import NOTHING, plus_up, reported, settled_amount
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Ground
+from licet.guard.fork_locks import free_after_fork
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
 from licet.guard.handles.kv import ScopedKv
@@ -24,16 +24,7 @@ if TYPE_CHECKING:
     from licet.guard.session import Session
 
 
-_MAKING = threading.Lock()
-
-
-def _fresh_lock() -> None:
-    global _MAKING
-    _MAKING = threading.Lock()  # a thread of the parent process may have held the old one
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_fresh_lock)
+_MAKING = free_after_fork(threading.Lock())
 
 
 class BoundContext:

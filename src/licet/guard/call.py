@@ -22,7 +22,6 @@ from licet.core.decision.decision import (
     Deny,
     SandboxEntered,
     SandboxStopped,
-    SessionEnded,
     SessionOpened,
 )
 from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason
@@ -35,7 +34,8 @@ from licet.guard.approvals import ask_approver
 from licet.guard.argument_check import arguments_digest, check_rules, known_deletes
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
-from licet.guard.deadline import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time, was_cancelled
+from licet.guard.deadline import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time
+from licet.guard.ending import caller_cancelled, check_policy, check_session, session_end
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall
 from licet.guard.grant import CallIdentity, Grant
 from licet.guard.interrupts import is_from_operator
@@ -75,7 +75,7 @@ class Call:
             "purpose",
         ),
         *("receipt", "registered", "request", "reservation", "running", "session", "started", "stores", "time", "tool"),
-        "usage",
+        *("cuts", "task", "usage", "was_cut"),
     )
 
     arguments: dict[str, Any]  # once they are validated
@@ -83,6 +83,8 @@ class Call:
     def __init__(self, session: "Session", tool: str, purpose: str | None = None) -> None:
         gate, clock = session.gate, session.gate.clock
         self.session = session
+        self.task: asyncio.Task[Any] | None = asyncio.current_task()
+        self.was_cut, self.cuts = False, 0  # whether the end of its session has cancelled it, and how often
         self.tool = tool if type(tool) is str and len(tool) <= _LONGEST else ""
         self.policy: RegisteredTools = gate.policy  # read once: a reload affects later calls only
         self.ports = gate.ports
@@ -152,12 +154,16 @@ async def run_call(session: "Session", tool: str, arguments: object, purpose: st
     if not session.end_checked:
         await session.check_ended()
     call = Call(session, tool, purpose)
-    outer = CURRENT.get()  # set if the tool of another call makes this one
+    outer, running = CURRENT.get(), session.gate.running  # `outer` is set if the tool of another call makes this one
     CURRENT.set(call.stores)
+    running.add(call)  # before the session is checked, so that its end finds this call or is found by it
     try:
         return await _run_call(call, arguments)
     finally:
+        running.discard(call)
         CURRENT.set(outer)
+        if call.was_cut:
+            caller_cancelled(call)
 
 
 async def _run_call(call: Call, arguments: object) -> Result:
@@ -173,10 +179,10 @@ async def _run_call(call: Call, arguments: object) -> Result:
         context = bind(call, registered, grant)  # the fail-closed guard
         result = await succeeded(call, await run(call, registered, grant, context))
     except asyncio.CancelledError as error:
-        if was_cancelled():  # otherwise the tool raised it itself
+        if caller_cancelled(call):  # otherwise its session has ended, or the tool raised it itself
             await close(call, interrupted(call.request, call.running))
             raise
-        result = outcome(call, error)
+        result = outcome(call, session_end(call) if call.was_cut else error)
     except GeneratorExit as error:
         if call.deadline is None or not call.deadline.runs_now:  # the coroutine was closed from outside
             if call.grant is not None:
@@ -209,29 +215,6 @@ async def admit(call: Call, arguments: object) -> tuple[Registered, Grant]:
     if registered.budgeted:
         await reserve(call, registered, grant)
     return registered, grant
-
-
-def check_session(call: Call, use: Use | None = None) -> None:
-    """Refuse if the gate is frozen, or the session has ended or belongs to another agent."""
-    session = call.session
-    if frozen := session.gate.frozen:
-        call.refuse("FROZEN", frozen, "", use)
-    if session.over:
-        if call.grant is not None:
-            call.grant.note_of(SessionEnded)
-        call.refuse("SESSION_ENDED", "this session has ended", "", use)
-    if (now := session.other_agent(call.policy)) and not call.policy.unusable:
-        text = f"this session is of the agent `{session.agent}`, and the manifest that was loaded last is of `{now}`"
-        call.refuse("SESSION_ENDED", text, "open a session again: it is one of the new agent", use)
-    if session.store_error:
-        call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.store_error, use)
-
-
-def check_policy(call: Call, use: Use | None = None) -> None:
-    """Refuse if the policy was reloaded while an approver was asked: the answer was about the old one."""
-    if call.session.gate.policy is not call.policy:
-        text = "another manifest was loaded while a person was asked: call again"
-        call.refuse("MANIFEST_CHANGED", text, "", use)
 
 
 def declare(call: Call) -> Registered:
@@ -397,3 +380,5 @@ async def run(call: Call, registered: Registered, grant: Grant, context: BoundCo
         if deadline.stop():  # also if the tool swallowed the cancel
             grant.note_of(SandboxStopped, reason="LIMIT_TIME")
             call.refuse("LIMIT_TIME", f"{call.tool} ran for longer than {registered.seconds:g} seconds")
+        if call.cuts and not caller_cancelled(call):  # the same
+            raise session_end(call)

@@ -17,7 +17,8 @@ from licet.core.origin import Origin
 from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_core, plain_json
 from licet.errors import Refused
 from licet.guard.approvals import redacted_agreements
-from licet.guard.deadline import in_time, was_cancelled
+from licet.guard.deadline import finish
+from licet.guard.ending import caller_cancelled
 from licet.guard.execution import LIMIT_KEYS, FailedText, JsonText, Raised, class_name, limit_name, raised
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets import redacted_refusal
@@ -148,7 +149,7 @@ def refused(call: "Call", refusal: Refused) -> ResultParts:
     """The result of a call that was refused, before its tool ran or by a handle inside it."""
     code, decision = code_of(refusal.code), refusal.decision
     if call.running and refusal.code != "TOOL_NOT_AVAILABLE":  # a server that is gone: whatever it did is not known
-        code = "timed_out" if call.deadline and call.deadline.expired else "execution_failed"
+        code = "timed_out" if call.deadline and call.deadline.expired and not call.was_cut else "execution_failed"
         if decision.use is None and refusal.code in LIMIT_KEYS:
             decision = _with_advice(call, decision)
     told = Refused(decision)
@@ -262,7 +263,10 @@ def _raised_behind_walls(call: "Call", error: Raised) -> Origin | None:
 
 
 async def close(call: "Call", parts: ResultParts) -> Result:
-    """Settle the budget, write the receipt, and return the result. Every call gets here, refused or not."""
+    """Settle the budget, write the receipt, and return the result. Every call gets here, refused or not.
+
+    A cancel of the caller is raised when all of it is done.
+    """
     grant, ledger = call.grant, call.ports.ledger
     call.stores.at_least(CLOSING_SECONDS)
     if grant is not None:
@@ -272,7 +276,6 @@ async def close(call: "Call", parts: ResultParts) -> Result:
         parts.cost_usd = _cost(call, call.registered)
     else:
         parts.layers, parts.cost_usd = (), NOTHING
-    cancelled = None
     if (call.reservation is not None or call.bundle_reservations) and grant is not None:
         try:
             settled = await settle(call, parts.cost_usd)
@@ -280,15 +283,12 @@ async def close(call: "Call", parts: ResultParts) -> Result:
                 grant.note(settled)
         except Refused as refusal:  # an observer failed
             parts.refuse("execution_failed" if call.running else "denied", refusal)
-        except asyncio.CancelledError as error:  # raised again after the receipt is written
-            cancelled = error if was_cancelled() else None
     if grant is not None:
         parts.programs, parts.program_access = grant.programs, grant.program_access
         parts.access = grant.access if call.running else None
-        try:
-            parts.logs = await _logs(call, grant)
-        except asyncio.CancelledError as error:  # as above
-            cancelled = error if was_cancelled() else cancelled
+        if grant.printed:
+            with suppress(asyncio.CancelledError, Exception):  # what was not searched for secrets is not kept
+                parts.logs = await finish(call.stores, _logs(call, grant), "the search for secrets")
     else:
         parts.programs = None
         _notify_observers(call, parts)
@@ -298,22 +298,16 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
     if ledger is not None:
         try:
-            await in_time(call.stores, keep_receipt(call, ledger, parts), "the ledger")
-        except asyncio.CancelledError as error:
-            if was_cancelled():
-                raise
-            _unrecorded(call, parts, error)  # raised by the ledger itself, which may be a user's
-        except Exception as error:
+            await finish(call.stores, keep_receipt(call, ledger, parts), "the ledger")
+        except (asyncio.CancelledError, Exception) as error:  # a ledger, which may be a user's, can cancel itself
             _unrecorded(call, parts, error)
-    if cancelled is not None:
-        raise cancelled
+    if call.stores.cancelled is not None and caller_cancelled(call):
+        raise call.stores.cancelled
     return parts.sealed(grant, call.identity)
 
 
 async def _logs(call: "Call", grant: Grant) -> str:
     """What the tool printed, as text without secrets. Observers get it as an event; the ledger does not keep it."""
-    if not grant.printed:
-        return ""
     text = grant.printed.decode("utf-8", "replace")
     cut = len(grant.printed) > MOST_OF_LOGS
     if call.redactor is not None:

@@ -9,11 +9,12 @@ context variable, so that a store of the operator's own need not know of it.
 import asyncio
 import threading
 from asyncio import AbstractEventLoop, current_task, get_running_loop
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
 from contextvars import ContextVar
+from functools import partial
 from time import monotonic
-from types import TracebackType
-from typing import TypeVar
+from types import TracebackType, coroutine
+from typing import Any, TypeVar
 
 from licet.guard.ports import Unavailable
 
@@ -163,10 +164,11 @@ _LATER = 0.5  # seconds for a store to give up by itself, and to report what it 
 class StoreDeadline:
     """The time, by `time.monotonic`, when the stores of one call give up. A call moves it when it is paused."""
 
-    __slots__ = ("until",)
+    __slots__ = ("cancelled", "until")
 
     def __init__(self, seconds: float) -> None:
         self.until = monotonic() + seconds
+        self.cancelled: asyncio.CancelledError | None = None  # a cancel that `finish` has kept for the end of the call
 
     def set_by(self, deadline: float) -> None:
         """Give up shortly before a deadline."""
@@ -201,6 +203,83 @@ async def in_time(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> _T
         if not deadline.expired:  # raised by the store itself
             raise
         raise Unavailable(f"{what} gave no answer: waited {monotonic() - began:.1f} seconds for it") from None
+
+
+class _FinishDeadline(Deadline):
+    """Cancels what is waited for when time is up, and not the task that waits."""
+
+    __slots__ = ("waiting",)
+    waiting: "asyncio.Future[Any] | None"
+
+    def expire(self) -> None:
+        """Cancel what the store waits for; the next check cancels again if the store waits for something else."""
+        self._cancels += 1
+        if self.waiting is not None:
+            self.waiting.cancel()
+
+    def stop(self) -> bool:
+        """Stop the clock; returns whether time was up."""
+        self._watch.running.discard(self)
+        return self.expired
+
+
+async def finish(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> _T:
+    """As `in_time`, but wait to the end although the task is cancelled: `stores.cancelled` then has the cancel.
+
+    Whatever must be written when a call ends is written like this. A task of its own would cost more, and would be
+    cancelled too when its event loop ends.
+    """
+    began, deadline = monotonic(), _FinishDeadline(stores.left + _LATER)
+    deadline.waiting = None
+    deadline.start()
+    try:
+        return await _to_its_end(answer, deadline, stores)
+    except (asyncio.CancelledError, Exception):
+        if not deadline.expired:
+            raise
+        raise Unavailable(f"{what} gave no answer: waited {monotonic() - began:.1f} seconds for it") from None
+    finally:
+        deadline.stop()
+
+
+@coroutine
+def _to_its_end(answer: Awaitable[_T], deadline: _FinishDeadline, stores: StoreDeadline) -> Generator[Any, None, _T]:
+    """Step through an awaitable inside the current task. Cancels of the task end a future of ours, and not its own."""
+    loop, task = deadline._watch.loop, deadline._task
+    before, cancelled, steps = task.cancelling(), None, answer.__await__()
+    try:
+        while True:
+            try:
+                waiting: Any = next(steps)
+            except StopIteration as end:
+                value: _T = end.value
+                return value
+            if waiting is None:  # it lets other tasks run
+                try:
+                    yield
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                continue
+            waiting._asyncio_future_blocking = False  # as a task does with a future that it has been given
+            deadline.waiting = waiting
+            while not waiting.done():
+                woken = loop.create_future()
+                wake = partial(_wake, woken)
+                waiting.add_done_callback(wake)
+                try:
+                    yield from woken
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                    waiting.remove_done_callback(wake)
+    finally:
+        # An `asyncio.timeout` inside the store cancels the task too, and takes its cancel back.
+        if cancelled is not None and task.cancelling() > before:
+            stores.cancelled = cancelled
+
+
+def _wake(woken: "asyncio.Future[None]", _: object) -> None:
+    if not woken.done():
+        woken.set_result(None)
 
 
 def was_cancelled() -> bool:

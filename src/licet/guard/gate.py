@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,9 @@ from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import Refused, RegistrationRefused
 from licet.guard.bind import BoundContext
+from licet.guard.call import Call
 from licet.guard.execution import ToolCall, Warms
+from licet.guard.fork_locks import free_after_fork
 from licet.guard.grant import Grant, Observer
 from licet.guard.import_path import WritableImports
 from licet.guard.people import Agreement
@@ -79,11 +82,12 @@ class BareGate:
         self.imports: WritableImports = imports  # what to do about a grant to write where this process imports from
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions ended by this process; the store has all of them
+        self.running: set[Call] = set()  # of this gate and its delegates
         # By session: its approvals, each with the policy it was given under, and when it expires.
         self.agreed: dict[tuple[str, str], dict[Approval, tuple[RegisteredTools, float, Agreement]]] = {}
         self.reloaded = 0.0  # time of day of the last reload; earlier questions are void
-        self._loading = threading.RLock()  # reloads wait for each other, so the last one stays
-        self._receipts, self._numbers = f"r-{secrets.token_hex(4)}-", itertools.count(1)
+        self._loading = free_after_fork(threading.RLock())  # reloads wait for each other, so the last one stays
+        self._number_receipts()
         self.reload(manifest)
 
     def session(self, id: str) -> Session:  # noqa: A002
@@ -220,8 +224,14 @@ class BareGate:
     def __repr__(self) -> str:
         return f"Gate({self.manifest.agent!r}, {len(self.tools)} tools, {self.manifest.digest[:19]}…)"
 
+    def _number_receipts(self) -> None:
+        """Begin new receipt ids. The random part is long enough that no two gates of a ledger share it."""
+        self._receipts, self._numbers, self._process = f"r-{secrets.token_hex(6)}-", itertools.count(1), os.getpid()
+
     def next_receipt(self) -> str:
         """A new receipt id."""
+        if self._process != os.getpid():  # a forked host would use the ids of its parent again
+            self._number_receipts()
         return f"{self._receipts}{next(self._numbers)}"
 
 
@@ -254,6 +264,7 @@ class _Delegated(BareGate):
             changed=_unchanged,  # the parent compares them
             imports=parent.imports,
         )
+        self.running = parent.running
 
     @property
     def policy(self) -> RegisteredTools:

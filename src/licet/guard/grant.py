@@ -25,6 +25,7 @@ from licet.core.policy.effects import delete_asks
 from licet.errors import Refused
 from licet.guard.access import NO_PROGRAMS, Access
 from licet.guard.execution import Layers
+from licet.guard.fork_locks import free_after_fork
 from licet.guard.meter import DEFAULTS, Exceeded, Meter
 from licet.guard.ports import Clock
 from licet.guard.redaction.redact import Redactor
@@ -130,7 +131,7 @@ _MALFORMED: dict[str, str] = {REASON_OF_DOMAIN[domain]: f"{domain}:*:<malformed>
 
 Check = Use | Happened | Deny | Asked | None
 _MANY = 200  # events that take too long to build on the event loop
-_MAKING = threading.Lock()
+_MAKING = free_after_fork(threading.Lock())
 
 _Part = TypeVar("_Part")
 

@@ -33,14 +33,15 @@ class GivenUp(Exception):
 class Waiting:
     """Lets a cancelled call stop a background write before the new file replaces the old one.
 
-    The thread that writes enters this as its `turn`; `GivenUp` is raised there after `give_up`.
+    The thread that writes enters this as its `turn`; `GivenUp` is raised there after `give_up`, or if the call is over.
     """
 
-    __slots__ = ("_given_up", "_lock")
+    __slots__ = ("_given_up", "_is_over", "_lock")
 
-    def __init__(self) -> None:
+    def __init__(self, is_over: Callable[[], bool]) -> None:
         self._lock = threading.Lock()
         self._given_up = False
+        self._is_over = is_over
 
     def give_up(self) -> None:
         """Stop the write. If the file is being replaced right now, wait until that is done."""
@@ -49,7 +50,7 @@ class Waiting:
 
     def __enter__(self) -> None:
         self._lock.acquire()
-        if self._given_up:
+        if self._given_up or self._is_over():
             self._lock.release()
             raise GivenUp
 
@@ -187,6 +188,13 @@ class Unavailable(Exception):
     """A store cannot be used; the text tells the operator why, and how to fix it."""
 
 
+class Ended(Unavailable):
+    """A scope of a store takes no more values, because its session has ended."""
+
+
+ENDED = "licet:ended"  # the scope that lists ended sessions and their scopes; no tool can name it
+
+
 class TooLarge(ValueError):
     """A value is too large, or would make its store too large."""
 
@@ -202,7 +210,11 @@ SecretsFunction = Callable[[str], Awaitable[str | None]]
 
 
 class Kv(Protocol):
-    """Small values by key, in scopes that licet names. The size of a scope is limited."""
+    """Small values by key, in scopes that licet names. The size of a scope is limited.
+
+    The stores of licet also raise `Ended` for a value in a scope whose name is a key in the scope `ENDED`: another
+    process may have ended the session while a call of this one writes.
+    """
 
     async def get(self, scope: str, key: str) -> Json:
         """The value under a key, or None."""

@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from operator import length_hint
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from licet.core.algebra.set import Rules
@@ -19,10 +20,11 @@ from licet.errors import Refused
 from licet.guard.bind import is_available
 from licet.guard.call import run_call
 from licet.guard.deadline import Deadline
+from licet.guard.ending import end_with_session
 from licet.guard.grant import Grant
 from licet.guard.handles.kv import scope_id
 from licet.guard.people import Agreement
-from licet.guard.ports import Claim, Unavailable
+from licet.guard.ports import ENDED, Claim, Unavailable
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import NOTHING, Result, ResultParts
 from licet.guard.trio_host import anywhere, under_trio
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from licet.guard.observing import Observing
 
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-_ENDED = "licet:ended"  # the scope that lists ended sessions; no tool can name it
 CONCURRENT_CALLS = 64
+_END_SECONDS, _END_PAUSE = 5.0, 0.005  # how long `end` waits for calls that it has cancelled, and between two looks
 
 
 class Session:
@@ -82,7 +84,7 @@ class Session:
         self.end_checked = True
         kv = self.gate.ports.kv
         try:
-            if kv is not None and await kv.get(_ENDED, self._key) is not None:
+            if kv is not None and await kv.get(ENDED, self._key) is not None:
                 self.gate.ended.add(self._name)
         except Exception as error:  # a user's store may raise anything
             # The session may have been ended, so its calls are refused with this text.
@@ -95,6 +97,8 @@ class Session:
 
     def agree(self, agreement: Agreement, policy: RegisteredTools, asked: float, seconds: int) -> None:
         """Remember an approval for this session until it expires, counted from the time of the question."""
+        if self.ended:
+            return
         agreed = self.gate.agreed
         for name, known in list(agreed.items()):  # remove expired ones, also of sessions that are never ended
             if all(until <= asked for _, until, _ in list(known.values())):
@@ -108,6 +112,11 @@ class Session:
     def over(self) -> bool:
         """Whether this session accepts no more calls."""
         return self._closed or self._name in self.gate.ended or (self.parent is not None and self.parent.over)
+
+    @property
+    def ended(self) -> bool:
+        """Whether this session, or one that delegated to it, was ended for good."""
+        return self._name in self.gate.ended or (self.parent is not None and self.parent.ended)
 
     def other_agent(self, policy: RegisteredTools) -> str:
         """The agent of the manifest in force, if it is not that of this session or of a parent; otherwise empty."""
@@ -189,16 +198,28 @@ class Session:
         return Session(self.gate.delegated(agent, allow), self.id, self)
 
     async def end(self) -> None:
-        """Delete the session's storage, and refuse all later calls under its id."""
+        """Cancel the session's calls, delete its storage, and refuse all later calls under its id.
+
+        Calls of other processes are not cancelled. They can store nothing more in the session's storage.
+        """
         await anywhere(self._end())
 
     async def _end(self) -> None:
         self.gate.ended.add(self._name)
-        self.gate.agreed.pop(self._name, None)
-        kv = self.gate.ports.kv
+        running, this = self.gate.running, asyncio.current_task()
+        calls = [call for call in list(running) if call.session.ended]
+        for call in calls:
+            end_with_session(call, this)
+        kv, scope = self.gate.ports.kv, scope_id("session", "", self.id, None, self.agent)
         if kv is not None:
-            await kv.set(_ENDED, self._key, True)
-            await kv.clear(scope_id("session", "", self.id, None, self.agent))
+            await kv.set(ENDED, self._key, True)
+            await kv.set(ENDED, scope, True)
+        until = monotonic() + _END_SECONDS
+        while any(call in running and call.task is not this for call in calls) and monotonic() < until:
+            await asyncio.sleep(_END_PAUSE)
+        self.gate.agreed.pop(self._name, None)
+        if kv is not None:
+            await kv.clear(scope)
 
     def request(self, tool: str) -> Request:
         """The request to call a tool, cached for the tools of this gate."""

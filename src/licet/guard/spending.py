@@ -3,6 +3,7 @@
 If the bundle of a tool has a budget, a call spends from the bundle's account and from its agent's.
 """
 
+import asyncio
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from licet.core.decision.budget import bundle_account
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import BudgetRefunded, BudgetReserved, BudgetSettled, BudgetUnsettled, Deny, Happened
 from licet.core.decision.request import Usage
-from licet.guard.deadline import in_time
+from licet.guard.deadline import finish, in_time
 from licet.guard.grant import Grant
 from licet.guard.ports import Budgets, Reservation, Unavailable
 from licet.guard.registration import Registered
@@ -77,7 +78,7 @@ async def settle(call: "Call", cost: Decimal) -> Happened | None:
     for reservation in reservations:
         try:
             await _end(call, reservation, cost)
-        except Exception as error:
+        except (asyncio.CancelledError, Exception) as error:  # the store's own cancel: that of the caller is kept
             # An unsettled reservation counts as spent: a store that fails here can only make the budget smaller.
             failed = type(error).__name__
     if failed:
@@ -92,6 +93,6 @@ async def settle(call: "Call", cost: Decimal) -> Happened | None:
 async def _end(call: "Call", reservation: Reservation, cost: Decimal) -> None:
     budgets = call.ports.budgets
     assert budgets is not None  # noqa: S101 - it has made the reservation
-    await in_time(
+    await finish(
         call.stores, budgets.settle(reservation, cost) if call.running else budgets.refund(reservation), _STORE
     )

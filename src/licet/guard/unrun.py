@@ -11,6 +11,7 @@ from licet.core.canonical import data_digest
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Ground
 from licet.declare.arguments import InvalidArguments
+from licet.declare.patience import patiently
 from licet.declare.plain_json import plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.argument_check import arguments_digest
@@ -30,9 +31,9 @@ async def refuse_call(session: "Session", tool: str, arguments: Mapping[str, Any
         check_session(call)
         registered = call.registered = declare(call)
         if registered.misfits:
-            deny_misfit(call, registered, arguments)
+            await deny_misfit(call, registered, arguments)
         with suppress(InvalidArguments):  # the receipt then has no digest of them
-            call.arguments = registered.validate(arguments)
+            call.arguments = await patiently(registered.validate, arguments)
             call.digest = arguments_digest(call.arguments)
         denied = resolve(call)
         make_grant(call, registered).deny(denied if isinstance(denied, Deny) else Deny(call.request, (ground,)))

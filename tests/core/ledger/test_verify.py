@@ -87,7 +87,7 @@ def test_a_finding_without_a_range_is_about_one_entry() -> None:
 
 def test_the_defaults_of_an_outcome() -> None:
     outcome = Outcome(0, 0, 0, LEDGER, "", None)
-    assert outcome == Outcome(0, 0, 0, LEDGER, "", None, b"", "", {}, False)
+    assert outcome == Outcome(0, 0, 0, LEDGER, "", None, b"", "", {}, False, ())
     assert [found.ok for found in (outcome, replace(outcome, finding=Finding("edited", 3, "why")))] == [True, False]
 
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 import licet as library
 import warm
+from kept_calls import make
 from licet.surfaces.cli.app import COMMANDS, FIRST, licet
 from surfaces.messages import message
 from surfaces.terminals import read_all
@@ -310,3 +311,31 @@ def test_an_interrupted_question_ends_like_any_interrupted_command(monkeypatch: 
     with pytest.raises(SystemExit) as ended:
         licet.main(["check"], prog_name="licet")
     assert ended.value.code == 130
+
+
+NOWHERE = [
+    *(["receipts", "verify"], ["receipts", "list"], ["receipts", "show", "r-1-1"], ["receipts", "summary"]),
+    *(["receipts", "head"], ["receipts", "export", "r-1-1"], ["explain", "r-1-1"], ["approvals", "list"]),
+    *(["surface", "a.yaml"], ["diff", "a.yaml", "b.yaml"], ["lint"], ["init"], ["learn"], ["check"], ["trust"]),
+    *(["lock"], ["gateway"], ["test"], ["doctor"], ["call", "a.yaml", "t"]),
+]
+
+
+@pytest.mark.parametrize("words", NOWHERE, ids=" ".join)
+def test_a_current_directory_that_was_removed_is_no_internal_error(words: list[str], tmp_path: Path) -> None:
+    code = f"import os; os.rmdir(os.getcwd()); {warm.PROGRAM}"
+    (tmp_path / "gone").mkdir()
+    result = warm.run(code, words, cwd=tmp_path / "gone")
+    assert result.returncode in (0, 1, 2), result.stderr
+    assert "unexpected" not in result.stderr
+    if words[0] in ("receipts", "explain", "lint"):
+        assert "the current directory was removed: go to one that is there" in result.stderr
+
+
+def test_a_ledger_that_is_named_is_verified_from_a_removed_directory(tmp_path: Path) -> None:
+    state = make(tmp_path / "made")
+    code = f"import os; os.rmdir(os.getcwd()); {warm.PROGRAM}"
+    for words in (["--state", str(state)], [str(state / "ledger.sqlite")]):
+        (tmp_path / "gone").mkdir()
+        result = warm.run(code, ["receipts", "verify", *words], cwd=tmp_path / "gone")
+        assert (result.returncode, result.stdout[:5]) == (0, "fine:"), result.stderr

@@ -1,19 +1,28 @@
 """`licet receipts` and `licet explain RECEIPT`, on a ledger of real calls."""
 
+import asyncio
 import json
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import warm
 from kept_calls import make, receipts, run
 from licet.assemble.state import state_directory
-from licet.backends.keys import generated_key
+from licet.backends.keys import generated_key, ledger_key
+from licet.backends.ledger.state import FORMAT, write_last
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.sqlite.file import SqliteFile
+from licet.core.ledger.entry import Checkpoint, Entry, checkpoint_body
+from licet.core.ledger.merkle import Frontier
+from licet.guard.ports import LedgerUnavailable
 from licet.surfaces.cli.app import licet
 
 DESK = Path(__file__).parents[3] / "examples" / "desk"
@@ -225,12 +234,86 @@ def test_verify_reports_size_root_and_key_of_an_intact_ledger(made: Path) -> Non
 def test_verify_reports_a_missing_file_with_the_last_checkpoint(state: Path) -> None:
     (state / "ledger.head").unlink()
     result = run(state, "receipts", "verify")
-    assert result.exit_code == 0
-    assert (
-        f"note      {state}/ledger.head is missing, which has the last checkpoint: calls are refused" in result.stdout
-    )
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"wrong: entry 10: {state}/ledger.head is missing, which has the last checkpoint")
     (state / "ledger.key").unlink()  # a copy that is only read
     assert "ledger.head" not in run(state, "receipts", "verify").stdout
+
+
+def test_a_ledger_that_was_removed_is_not_begun_again_and_an_empty_one_is_never_fine(state: Path) -> None:
+    key = (state / "ledger.pub").read_text().strip()
+    for name in ("ledger.sqlite", "ledger.head"):
+        (state / name).unlink()
+    ledger = SqliteLedger(state / "ledger.sqlite")
+    with pytest.raises(LedgerUnavailable, match="has signed a ledger, and both"):
+        asyncio.run(ledger.record(ENTRY))
+    assert not (state / "ledger.sqlite").exists()
+    asyncio.run(SqliteFile(state / "ledger.sqlite", FORMAT).write(lambda db: None))  # as an older licet left it
+    for options in ([], ["--key", key]):
+        for head in (None, _first_checkpoint(state)):
+            if head is not None:
+                (state / "ledger.head").write_bytes(head)
+            result = run(state, "receipts", "verify", *options)
+            assert (result.exit_code, result.stdout.splitlines()[0].partition(": there")[0]) == (1, "wrong: entry 1")
+            assert "all entries were removed" in result.stdout
+            (state / "ledger.head").unlink(missing_ok=True)
+
+
+def _first_checkpoint(state: Path) -> bytes:
+    """The checkpoint that is written before the first entry, signed with the same key."""
+    key = ledger_key(str(state / "ledger.key"))
+    body = checkpoint_body("0" * 32, 0, Frontier().root, "2026-03-01T12:00:00.000000Z", key.public)
+    write_last(str(state / "first"), Checkpoint(0, body, key.sign(body)), Frontier())
+    return (state / "first").read_bytes()
+
+
+def entry_of(kind: Literal["decision", "receipt"], session: str, time: str) -> Entry:
+    """An entry of a call with an id that all of them have."""
+    return Entry(kind=kind, id="r-1-1", agent="desk", session=session, tool="look", time=time, manifest="sha256:0")
+
+
+ENTRY = entry_of("decision", "s", "2026-03-01T12:00:00.000000Z")
+
+
+def test_calls_with_the_same_id_are_reported_and_all_are_shown(tmp_path: Path) -> None:
+    state, ledger = tmp_path / "state", SqliteLedger(tmp_path / "state" / "ledger.sqlite")
+    for entry in (
+        ENTRY,
+        entry_of("decision", "t", "2026-03-01T12:00:01.000000Z"),
+        entry_of("receipt", "t", "2026-03-01T12:00:01.000000Z"),
+    ):
+        asyncio.run(ledger.record(entry))
+    ledger.close()
+    result = run(state, "receipts", "verify")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("wrong: entry 3 (r-1-1): its id is also that of another call, see entry 1")
+    assert re.search(r"^  unknown +r-1-1 began, and has no receipt", result.stdout, re.MULTILINE)
+    told = json.loads(run(state, "receipts", "verify", "--json").stdout)
+    assert (told["finding"]["kind"], told["unknown"]) == ("twice", ["r-1-1"])
+    shown = run(state, "receipts", "show", "r-1-1")
+    assert shown.exit_code == 0
+    assert [line for line in shown.stdout.splitlines() if line.startswith("r-1-1: ")] == [
+        "r-1-1: allowed, and no receipt (yet): it still runs, or its process ended before the call did",
+        "r-1-1: allowed",
+    ]
+    assert re.findall(r"session (\w)$", shown.stdout, re.MULTILINE) == ["s", "t"]
+    first = json.loads(run(state, "receipts", "show", "r-1-1", "--json").stdout)
+    assert (first["decision"]["session"], first["receipt"]) == ("s", None)
+    assert [(one["decision"]["session"], one["receipt"]["session"]) for one in first["others"]] == [("t", "t")]
+    assert run(state, "explain", "r-1-1").stdout.count("may be called") == 2
+    listed = json.loads(run(state, "receipts", "list", "--json").stdout)["receipts"]
+    assert [(one["session"], one["kind"]) for one in listed] == [("t", "receipt"), ("s", "decision")]
+
+
+def test_verify_lists_calls_that_began_and_have_no_receipt(tmp_path: Path) -> None:
+    state, ledger = tmp_path / "state", SqliteLedger(tmp_path / "state" / "ledger.sqlite")
+    for number in range(25):
+        asyncio.run(ledger.record(replace(ENTRY, id=f"r-1-{number}")))
+    ledger.close()
+    result = run(state, "receipts", "verify")
+    assert (result.exit_code, result.stdout.count("  unknown   r-1-")) == (0, 20)
+    assert "  unknown   and 5 more calls: see `licet receipts list`\n" in result.stdout
+    assert len(json.loads(run(state, "receipts", "verify", "--json").stdout)["unknown"]) == 25
 
 
 @pytest.mark.parametrize("how", ["directory", "file", "copy"])

@@ -21,7 +21,9 @@ from licet.guard.ports import LedgerUnavailable
 from licet.regular_files import open_regular
 
 _COLUMNS = ", ".join(Row._fields)
-_ALONE = "NOT EXISTS (SELECT 1 FROM entries AS other WHERE other.id = entries.id AND other.number != entries.number)"
+# In an older ledger, calls of two forked processes may have the same id.
+_ALONE = """NOT EXISTS (SELECT 1 FROM entries AS other WHERE other.id = entries.id AND other.kind = 'receipt'
+AND other.agent = entries.agent AND other.session = entries.session AND other.time = entries.time)"""
 _MOST_LOOKED_AT = 100_000  # entries: takes some tenths of a second
 _MEANWHILE = 1_000  # entries
 _AT_ONCE = 100  # rows
@@ -145,6 +147,11 @@ class LedgerReader:
         query = f"SELECT {_COLUMNS} FROM entries WHERE {where} AND {_ALONE} ORDER BY time DESC, number DESC LIMIT ?"  # noqa: S608
         return list(self._rows(query, first, end, *wanted.values(), limit)), first - start
 
+    def unknown(self) -> tuple[str, ...]:
+        """The ids of all calls that began and have no receipt, the newest first."""
+        query = f"SELECT id FROM entries WHERE kind = 'decision' AND {_ALONE} ORDER BY number DESC"  # noqa: S608
+        return tuple(str(name) for (name,) in self.tables(query))
+
     def _first_since(self, moment: str) -> int:
         """The number of the first entry recorded at a time or later; one more than the last if there is none."""
         return bisect_left(range(1, self.size + 1), moment, key=self._recorded) + 1
@@ -163,7 +170,7 @@ class LedgerReader:
             return ""
 
     def show(self, id: str) -> Sequence[Row]:  # noqa: A002
-        """Return the entries of one call: its decision, then its receipt; none if the id is unknown."""
+        """Return the entries with an id, in order: the decision of a call, then its receipt; none if it is unknown."""
         return list(self._rows(f"SELECT {_COLUMNS} FROM entries WHERE id = ? ORDER BY number", id))  # noqa: S608
 
     def entries(self) -> Iterator[Row]:

@@ -4,6 +4,8 @@
 - SQLite checks its own file, and that no index leaves out an entry: a search reads an index first.
 - The tables `ledger` and `chains`, from which a writer continues, must match the entries.
 - If the private key can be read, the MAC over the end of the ledger is checked too.
+- A ledger with a key has an entry, since the key is made with the first one; next to the key is the last checkpoint.
+- No two calls have the same id. Calls that began and have no receipt are listed.
 """
 
 import os
@@ -34,6 +36,12 @@ from licet.core.ledger.verify import Finding, Outcome, verify
 from licet.guard.ports import LedgerUnavailable
 
 _ENDS = "SELECT agent, session, sequence, hash, number FROM chains ORDER BY number"
+_TWICE = """
+SELECT max(number), id, min(number) FROM entries GROUP BY id
+HAVING count(*) > count(DISTINCT kind) OR min(agent) != max(agent) OR min(session) != max(session)
+    OR min(tool) != max(tool) OR min(time) != max(time)
+ORDER BY 1
+"""
 _LEFT_OUT = re.compile(r"row (\d+) missing from index (\w+)")
 _MOST = 80  # characters of a value in a message
 _PROGRESS_EVERY = 1000  # entries
@@ -56,13 +64,16 @@ def verify_ledger(path: Path, key: str, kept: Iterable[Checkpoint] = (), progres
                 outcome = replace(outcome, finding=_removed_checkpoint(reader, last))
             if outcome.finding is not None and outcome.finding.kind != "clock":
                 return outcome
-            around = damage(reader) or wrong_end(reader, outcome, key)
+            around = damage(reader) or wrong_end(reader, outcome, key) or _empty(outcome)
             if around is not None:
                 return replace(outcome, finding=around)
             private = key_if_readable(os.path.splitext(path)[0] + ".key")
-            if private is None or private.public != key:
-                return outcome
-            return check_tag(reader, outcome, private)
+            if private is not None and private.public == key:
+                outcome = check_tag(reader, outcome, private)
+            if outcome.finding is None or outcome.finding.kind == "clock":
+                found = _missing_last(path, outcome, last) or used_twice(reader) or outcome.finding
+                outcome = replace(outcome, unknown=reader.unknown(), finding=found)
+            return outcome
     except ForeignTables as wrong:  # none of its entries is read then
         return Outcome(0, 0, 0, "", "", Finding("column", 1, f"no entry was read: {wrong}"))
 
@@ -99,6 +110,35 @@ def _removed_checkpoint(reader: LedgerReader, last: LastCheckpoint) -> Finding |
         return None
     text = "the checkpoint that covers them was removed from the file" if newest else "no checkpoint covers any entry"
     return Finding("unsigned", newest + 1, text, until=last.facts.size)
+
+
+def _empty(outcome: Outcome) -> Finding | None:
+    """A ledger without entries, although somebody has its key."""
+    if outcome.entries:
+        return None
+    text = "there is none, and the key of a ledger is made with its first entry: all entries were removed"
+    return Finding("missing", 1, text)
+
+
+def _missing_last(path: Path, outcome: Outcome, last: LastCheckpoint | None) -> Finding | None:
+    """The file with the last checkpoint, if it is not next to the key. Of a copy, neither has to be there."""
+    base = os.path.splitext(path)[0]
+    if last is None and os.path.lexists(f"{base}.key"):
+        text = f"{base}.head is missing, which has the last checkpoint, so entries after it may have been removed"
+        return Finding("checkpoint", outcome.entries, f"{text}: calls are refused until it is put back")
+    return None
+
+
+def used_twice(reader: LedgerReader) -> Finding | None:
+    """Report an id that two calls have. A call has at most one decision and one receipt, which agree about it."""
+    found = reader.tables(_TWICE)
+    if not found:
+        return None
+    number, name, first = found[0]
+    text = f"its id is also that of another call, see entry {first}; `licet receipts show` shows both"
+    if len(found) > 1:
+        text += f"; so it is with {len(found) - 1:,} more {'id' if len(found) == 2 else 'ids'}"
+    return Finding("twice", int(str(number)), text, str(name))
 
 
 # Around the entries -----------------------------------------------------------------------------------------------

@@ -190,9 +190,19 @@ class SqliteLedger:
     def _signer(self) -> SigningKey | None:
         """The key of this ledger, made once together with it; None if the file is busy."""
         if self._key is None:
+            self._check_not_removed()
             found = self._file.try_write(self._find_key, _WAIT)
             self._key = None if found is None else found[0]
         return self._key
+
+    def _check_not_removed(self) -> None:
+        """Refuse to begin a ledger for a key that has signed one; opening the file would leave an empty one."""
+        if os.path.lexists(self.key_path) and not os.path.lexists(self.path):
+            last = read_last(self.head_path)
+            if last is None:  # a key is never made without a checkpoint
+                raise ledger_missing(self.head_path)
+            if last.facts.size:
+                raise not_continued(self.head_path, last)
 
     def _find_key(self, db: sqlite3.Connection) -> SigningKey:
         """Read the key, or make one for a new ledger; no other process writes meanwhile."""

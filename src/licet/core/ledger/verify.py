@@ -15,6 +15,8 @@ It checks these rules. The first broken rule is the finding:
 - A checkpoint covers all entries but the newest: at most 4096 of them, recorded in at most 10 seconds (`unsigned`).
 - The time of recording does not go back (`clock`). It is reported only if no other rule is broken.
 
+Of a file, `backends.ledger.verify` also checks that every call has an id of its own (`twice`).
+
 Only the end of each session's chain is kept in memory, so a ledger of any size can be verified.
 
     outcome = verify(reader.entries(), reader.checkpoints(), key="ed25519:…", check=check_signature)
@@ -63,6 +65,7 @@ FindingKind = Literal[
     "signature",
     "checkpoint",
     "unsigned",
+    "twice",
     "clock",
 ]
 
@@ -95,6 +98,7 @@ class Outcome(Struct, frozen=True):
     recorded: str = ""
     ends: Mapping[tuple[str, str], Tail] = {}  # the last entry of each agent and session
     tagged: bool = False  # whether the MAC over the entries that are not signed yet was checked with the private key
+    unknown: tuple[str, ...] = ()  # the ids of calls that began and have no receipt, the newest first
 
     @property
     def ok(self) -> bool:

@@ -15,7 +15,7 @@ from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.held_paths import held_paths
 from licet.guard.meter import Exceeded
-from licet.guard.ports import Escaped, Files, Held, Stat, TooLarge, Waiting
+from licet.guard.ports import Escaped, Files, GivenUp, Held, Stat, TooLarge, Waiting
 
 READ_LIMIT = 10 << 20
 _INLINE = 1 << 20  # bytes; a thread costs more than reading or writing these
@@ -98,11 +98,14 @@ class ScopedFiles:
             self._fail(wrong, use, sent)
 
     async def _write_in_thread(self, use: Use, content: bytes) -> None:
-        turn = Waiting()
+        turn = Waiting(lambda: self._grant.over)
         try:
             await asyncio.to_thread(self._backend(use).write, use.target, content, self._held, turn)
         except asyncio.CancelledError:
             turn.give_up()  # the thread continues, but must not replace the file
+            raise
+        except GivenUp:  # the call has ended meanwhile, and this task of its tool was not cancelled with it
+            self._grant.check(use)
             raise
 
     async def exists(self, path: Path) -> bool:

@@ -10,7 +10,7 @@ from licet.core.algebra.use import InvalidUse, Use
 from licet.core.policy.tool import storage_scope_id
 from licet.declare.plain_json import is_heavy
 from licet.guard.grant import Grant
-from licet.guard.ports import Kv, TooLarge, Unavailable
+from licet.guard.ports import Ended, Kv, TooLarge, Unavailable
 
 LARGEST_VALUE = 1 << 20  # bytes of JSON
 MOST_UNITS = 125_000  # of parsing work, see `is_heavy`; less than for a result, because the parser of stores is slower
@@ -72,6 +72,8 @@ class ScopedKv:
             await store.set(self._scope, key, value, self._ttl if ttl_seconds is None else ttl_seconds)
         except TooLarge as wrong:
             self._grant.refuse("LIMIT_SIZE", str(wrong), self._write)
+        except Ended:
+            self._grant.refuse("SESSION_ENDED", "this session has ended, and its store with it", self._write)
         except Unavailable as wrong:
             self._unavailable(self._write, wrong)
 

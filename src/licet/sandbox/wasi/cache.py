@@ -19,7 +19,7 @@ from licet.declare.wasm import MOST_BYTES, WasmModule
 from licet.guard.execution import SandboxUnavailable
 from licet.regular_files import read_regular
 from licet.sandbox.wasi.compiled import Compiled, Described, wasmtime_version
-from licet.sandbox.wasi.kept_files import Note, checked, keep, locked, private_directory, unfinished
+from licet.sandbox.wasi.kept_files import Note, Turn, checked, keep, locked, private_directory, unfinished
 from licet.sandbox.wasi.sealed import Changed, sealed
 from licet.sandbox.workers.errand import ErrandFailed, run_errand
 
@@ -61,9 +61,12 @@ class InvalidModule(Exception):
         super().__init__(text)
 
 
-def compiled(module: WasmModule, walls: Mapping[str, Any], limits: CompileLimits = STRANGERS) -> Compiled:
+def compiled(
+    module: WasmModule, walls: Mapping[str, Any], limits: CompileLimits = STRANGERS, turn: Turn = contextlib.nullcontext
+) -> Compiled:
     """The compiled form of a module: from the cache, or compiled now in a worker with these walls. Blocks.
 
+    `turn` is entered once no other process compiles the module, for as long as there is something to do.
     Raises `InvalidModule`, or `SandboxUnavailable` if wasmtime or a place for the file is missing.
     """
     version = wasmtime_version()
@@ -73,7 +76,7 @@ def compiled(module: WasmModule, walls: Mapping[str, Any], limits: CompileLimits
     name = digest({"module": module.sha256, "by": made_by}).removeprefix("sha256:")
     target = directory / f"{name}.cwasm"
     try:
-        with locked(target):
+        with locked(target), turn():
             note = checked(target, _Note, _FORMAT)
             if note is None:
                 note = _compile(module, target, walls, limits)

@@ -36,6 +36,7 @@ class Note(Struct, frozen=True):
 
 
 N = TypeVar("N", bound=Note)
+Turn = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 def private_directory(name: str, what: str, *, make: bool = True) -> Path:

@@ -8,18 +8,23 @@ process.
 import asyncio
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 from licet.declare.wasm import PYTHON, WasmModule
-from licet.guard.execution import SandboxUnavailable
+from licet.guard.deadline import GIVE_UP_EARLY
+from licet.guard.execution import Pausable, SandboxUnavailable, Stopped
 from licet.sandbox.wasi.cache import OWN, STRANGERS, InvalidModule, compiled
 from licet.sandbox.wasi.compiled import Compiled
 from licet.sandbox.wasi.imports import asked_for
+from licet.sandbox.wasi.kept_files import Turn
 from licet.sandbox.wasi.python.build import BuildFailed
 from licet.sandbox.wasi.python.kept import runner
 
+_LOOK = 0.05  # seconds between two looks at whether something is done
 _AT_ONCE = 2  # modules that are compiled
 _MOST_INVALID = 512  # modules that are remembered
 
@@ -34,28 +39,43 @@ class ReadyModules:
         """Forget everything: in a fork of the host, the threads of its parent do not exist."""
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
-        self._under_way: dict[str, Future[Compiled]] = {}
+        self._under_way: dict[str, _Making] = {}
         self._invalid: dict[str, str] = {}
 
-    async def compiled(self, module: WasmModule, walls: Mapping[str, Any]) -> Compiled:
-        """The compiled module, all of whose imports can be given. Raises `InvalidModule` or `SandboxUnavailable`."""
+    async def compiled(
+        self, module: WasmModule, walls: Mapping[str, Any], seconds: float, deadline: Pausable | None
+    ) -> Compiled:
+        """The compiled module, all of whose imports can be given. Raises `InvalidModule` or `SandboxUnavailable`.
+
+        The deadline of the call is paused while the module is built or compiled, which happens once. It is not while
+        another process does that, or other modules come first: `Stopped` after this many seconds.
+        """
         key = module.sha256 or module.file
         with self._lock:
             if key in self._invalid:
                 raise InvalidModule(self._invalid[key])
             found = self._under_way.get(key)
             if found is None:
-                found = self._under_way[key] = Future()
+                found = self._under_way[key] = _Making()
                 # A daemon: a program that ends does not wait for it.
                 threading.Thread(target=self._make, args=(key, module, walls, found), daemon=True).start()
-        return await asyncio.shield(asyncio.wrap_future(found))
+        return await _waited(found, seconds, deadline)
 
-    def _make(self, key: str, module: WasmModule, walls: Mapping[str, Any], found: "Future[Compiled]") -> None:
+    @contextmanager
+    def _turn(self, making: "_Making") -> Iterator[None]:
+        with self._slots:
+            making.working = True
+            try:
+                yield
+            finally:
+                making.working = False
+
+    def _make(self, key: str, module: WasmModule, walls: Mapping[str, Any], making: "_Making") -> None:
         made: Compiled | None = None
         wrong: BaseException | None = None
+        found = making.compiled
         try:
-            with self._slots:
-                made = _made(module, walls)
+            made = _made(module, walls, lambda: self._turn(making))
         except BaseException as error:
             wrong = error
         with self._lock:
@@ -68,15 +88,45 @@ class ReadyModules:
             found.set_exception(wrong)
 
 
-def _made(module: WasmModule, walls: Mapping[str, Any]) -> Compiled:
+class _Making:
+    """A module that is being made ready."""
+
+    __slots__ = ("compiled", "working")
+
+    def __init__(self) -> None:
+        self.compiled: Future[Compiled] = Future()
+        self.working = False  # and not waiting for another process, or for its turn
+
+
+async def _waited(making: _Making, seconds: float, deadline: Pausable | None) -> Compiled:
+    """Wait until a module is ready. Only the time in which nothing is done counts."""
+    found, paused, waited, last = asyncio.wrap_future(making.compiled), False, 0.0, monotonic()
+    found.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to look at it
+    try:
+        while not found.done():
+            waited, last = waited + (0.0 if paused else monotonic() - last), monotonic()
+            if waited > max(0.0, seconds - GIVE_UP_EARLY):
+                text = f"waited {waited:.1f} seconds for another process that builds or compiles it"
+                raise Stopped("LIMIT_TIME", text, ran=False)
+            if making.working != paused and deadline is not None:
+                deadline.pause() if making.working else deadline.resume()
+            paused = making.working
+            await asyncio.wait([found], timeout=_LOOK)
+        return found.result()
+    finally:
+        if paused and deadline is not None:
+            deadline.resume()
+
+
+def _made(module: WasmModule, walls: Mapping[str, Any], turn: Turn) -> Compiled:
     limits = STRANGERS
     if module.file == PYTHON:
         limits = OWN
         try:
-            module = runner().module
+            module = runner(turn=turn).module
         except BuildFailed as failed:
             raise SandboxUnavailable(str(failed)) from None
-    made = compiled(module, walls, limits)
+    made = compiled(module, walls, limits, turn)
     if refusal := asked_for(made.module.kind, made.module.imports).refusal():
         raise InvalidModule(f"{os.path.basename(module.file)} cannot run: {refusal}")
     return made

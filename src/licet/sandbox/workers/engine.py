@@ -24,6 +24,7 @@ from licet.declare import Tool
 from licet.declare.wasm import WasmTool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
+from licet.guard.fork_locks import free_after_fork
 from licet.guard.gate import BareGate
 from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
@@ -31,7 +32,7 @@ from licet.sandbox.programs.walls import ProgramWalls
 from licet.sandbox.wasi.cache import InvalidModule
 from licet.sandbox.wasi.layers import walls_in_spec, wasm_layers
 from licet.sandbox.wasi.ready_modules import modules
-from licet.sandbox.workers.pool import GuestFiles, Prepared, _in_a_fork, close_workers, pool, prepare, start_of
+from licet.sandbox.workers.pool import GuestFiles, Prepared, close_workers, pool, prepare, start_of
 from licet.sandbox.workers.wire import BrokenWire, Closed, FrameTooLarge, Overrun
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.workers.zygote_client import WorkerProcess, Zygote
@@ -121,7 +122,7 @@ _Key = tuple[ref[BareGate], Tool, CapabilitySet, frozenset[tuple[str, int]], Lev
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_a_fork)
+    os.register_at_fork(after_in_child=pool.start_afresh)
 atexit.register(close_workers)
 
 
@@ -138,7 +139,7 @@ class Workers:
         self._support = support or (lambda: probe.support())
         self._programs = programs
         self._prepared: dict[_Key, Prepared] = {}
-        self._preparing = threading.Lock()  # `forget` and a new entry exclude each other
+        self._preparing = free_after_fork(threading.Lock())  # `forget` and a new entry exclude each other
 
     def load_code(self) -> None:
         """Import what programs need; what workers need is imported with this module."""
@@ -231,20 +232,15 @@ class Workers:
         return found
 
     async def _guest_files(self, level: Level, call: ToolCall, context: BoundContext) -> GuestFiles:
-        """The compiled module of a WASM tool. The deadline is paused while it is compiled, which happens once."""
+        """The compiled module of a WASM tool."""
         tool, support = call.tool, self._support()
         assert isinstance(tool, WasmTool)  # noqa: S101
         degraded = context._grant.reach.manifest.allow_degraded
         missing = wasm_layers(support, level, allow_degraded=degraded).missing
-        if call.deadline is not None:
-            call.deadline.pause()
         try:
-            made = await modules.compiled(tool.module, walls_in_spec(support, missing))
+            made = await modules.compiled(tool.module, walls_in_spec(support, missing), call.seconds, call.deadline)
         except InvalidModule as wrong:
             raise Stopped("TOOL_FAILED", str(wrong), ran=False) from None
-        finally:
-            if call.deadline is not None:
-                call.deadline.resume()
         return GuestFiles(made, missing)
 
 

@@ -201,8 +201,15 @@ class _Pool:
     """The parked workers of this process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._zygote: Zygote | None = None
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        """In a fork of the host: leave the zygote to the parent. The lock may be held by a thread of the parent."""
+        if self._zygote is not None:
+            self._zygote.abandon()
+        self._lock = threading.Lock()
+        self._zygote = None
         self._parked: OrderedDict[Prepared, deque[WorkerProcess]] = OrderedDict()
 
     def take(self, prepared: Prepared) -> tuple[Zygote, WorkerProcess]:
@@ -310,11 +317,6 @@ class _Pool:
         with self._lock:
             self._drop()
 
-    def abandon(self) -> None:
-        """In a fork of the host: leave the zygote to the parent."""
-        if self._zygote is not None:
-            self._zygote.abandon()
-
 
 def _spawned(zygote: Zygote, prepared: Prepared) -> WorkerProcess:
     """Start a worker; the caller holds the lock of the pool."""
@@ -324,12 +326,6 @@ def _spawned(zygote: Zygote, prepared: Prepared) -> WorkerProcess:
 
 
 pool = _Pool()
-
-
-def _in_a_fork() -> None:
-    global pool
-    pool.abandon()
-    pool = _Pool()
 
 
 def close_workers() -> None:

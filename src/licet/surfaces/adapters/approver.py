@@ -23,6 +23,7 @@ from licet.declare.received import exact
 from licet.errors import Refused
 from licet.guard.argument_check import arguments_digest
 from licet.guard.call import Call, look_up_usage, resolve, validate
+from licet.guard.fork_locks import free_after_fork
 from licet.guard.gate import BareGate
 from licet.guard.people import Answer, Answered, Approver, ApproverFunction, Question, answer_of
 from licet.guard.ports import Clock, Kv
@@ -213,7 +214,7 @@ def _with_note(answered: Answered, note: str) -> Answered:
     return replace(answered, note=f"{answered.note}; {note}" if answered.note else note)
 
 
-_installing = threading.Lock()
+_installing = free_after_fork(threading.Lock())
 
 
 def installed_in(gate: BareGate) -> FrameworkApprover:

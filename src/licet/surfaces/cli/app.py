@@ -167,6 +167,8 @@ def _reported() -> Iterator[None]:
             _end(NO_OUTPUT, f"cannot write its output: {error.strerror or error}")
         if os.environ.get("LICET_DEBUG") == "1":
             raise
+        if isinstance(error, FileNotFoundError) and _is_nowhere():
+            _end(USAGE, "the current directory was removed: go to one that is there")
         from licet.core.algebra.scope import visible
         from licet.errors import LicetError
 
@@ -189,6 +191,15 @@ def _spelled_out() -> Iterator[None]:
         # Only this part can contain what was typed. click may add lines of its own, such as a list of choices.
         vars(error)["message"] = visible(error.message)
         raise
+
+
+def _is_nowhere() -> bool:
+    """Whether the current directory was removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _let_go_of_output() -> None:

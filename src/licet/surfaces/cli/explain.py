@@ -165,20 +165,21 @@ def command(
 
 def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None, as_json: bool) -> NoReturn:
     """Print why a call ended as it did, from its receipt."""
-    from licet.surfaces.cli.receipts import call_of
+    from licet.surfaces.cli.receipts import calls_of
     from licet.surfaces.cli.receipts_text import explanation
 
-    decision, ended = call_of(receipt, state, as_json)
-    entry = ended or decision
-    assert entry is not None  # noqa: S101 - `call_of` has ended the command otherwise
+    entries = [entry for pair in calls_of(receipt, state, as_json) if (entry := pair[1] or pair[0]) is not None]
     if as_json:
-        show_json({"verdict": entry["verdict"], "reason": entry["reason"], "receipt": entry})
+        first, *others = ({"verdict": one["verdict"], "reason": one["reason"], "receipt": one} for one in entries)
+        show_json({**first, **({"others": others} if others else {})})
     else:
-        first, *rest = explanation(entry, _policy_of(entry["manifest"], ctx.meta.get(MANIFEST), is_here=state is None))
-        show(first, colour=COLOURS[entry["verdict"]])
-        for line in rest:
-            show(line)
-    ctx.exit(0 if entry["verdict"] == "allow" else 1)
+        for entry in entries:
+            manifest = _policy_of(entry["manifest"], ctx.meta.get(MANIFEST), is_here=state is None)
+            heading, *rest = explanation(entry, manifest)
+            show(heading, colour=COLOURS[entry["verdict"]])
+            for line in rest:
+                show(line)
+    ctx.exit(0 if all(entry["verdict"] == "allow" for entry in entries) else 1)
 
 
 def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:

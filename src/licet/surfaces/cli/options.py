@@ -49,7 +49,12 @@ class _File(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Convert an argument to a path."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
+        if not path.is_absolute():
+            return path
+        try:
+            return path.relative_to(Path.cwd())
+        except (FileNotFoundError, ValueError):  # the current directory was removed, or the path is not below it
+            return path
 
 
 FILE = _File(path_type=Path)

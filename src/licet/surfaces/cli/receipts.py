@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -172,14 +173,18 @@ def show_command(receipt: str, state: Path | None, as_json: bool) -> None:
     The result, the rules that decided with file and line, who approved it, the budget before and after, the walls in
     force, and each check in order.
     """
-    decision, ended = call_of(receipt, state, as_json)
+    calls = calls_of(receipt, state, as_json)
     if as_json:
-        show_json({"decision": decision, "receipt": ended})
+        first, *others = ({"decision": decision, "receipt": ended} for decision, ended in calls)
+        show_json({**first, **({"others": others} if others else {})})
         return
-    first, *rest = story(decision, ended)
-    show(first, colour=COLOURS[(ended or decision or {})["verdict"]])
-    for line in rest:
-        show(line)
+    for decision, ended in calls:
+        heading, *rest = story(decision, ended)
+        show(heading, colour=COLOURS[(ended or decision or {})["verdict"]])
+        for line in rest:
+            show(line)
+    if len(calls) > 1:
+        show(f"{len(calls)} calls have this id: processes that were forked from one host made them", err=True)
 
 
 @command.command(name="verify")
@@ -209,14 +214,13 @@ def verify_command(
     process that writes signs within a second, and when it ends. If the private key is next to the ledger and can be
     read, a MAC proves that a holder of the key wrote those entries.
     """
-    ledger = ledger_in(state)
     if file is not None:
         file = file / "ledger.sqlite" if os.path.isdir(file) else file
-    path = ledger if file is None else file
+    path = ledger_in(state) if file is None else file
     try:
         # A file named like a ledger that is no database was overwritten; it is not a pack.
         database = is_ledger(path) or file is None or path.suffix == ".sqlite"
-        public = public_key(key, path if database else ledger)
+        public = public_key(key, path if database or key is not None else ledger_in(state))
         checkpoints = [checkpoint for one in kept for checkpoint in checkpoints_in(one)]
         if not database:
             if checkpoints:
@@ -338,12 +342,19 @@ def _elsewhere(path: Path, state: Path | None) -> str:
     return ""
 
 
-def call_of(receipt: str, state: Path | None, as_json: bool) -> tuple[Entry | None, Entry | None]:
-    """Return the decision and the receipt of one call; exits with 1 if there are none, or if they were changed."""
+def calls_of(receipt: str, state: Path | None, as_json: bool) -> list[tuple[Entry | None, Entry | None]]:
+    """Return the decision and the receipt of a call; exits with 1 if there are none, or if they were changed.
+
+    In an older ledger, several calls may have the same id. They differ in their session, tool or time.
+    """
     with _reading(state, as_json) as reader:
         rows = reader.show(receipt) or _unknown(receipt, ledger_in(state), as_json)
-        found = {entry["kind"]: entry for entry in (_entry(row, reader, as_json) for row in rows)}
-    return found.get("decision"), found.get("receipt")
+        found = [_entry(row, reader, as_json) for row in rows]
+    calls: dict[tuple[object, ...], tuple[list[Entry], list[Entry]]] = {}
+    for entry in found:
+        key = tuple(entry[name] for name in ("agent", "session", "tool", "time", "arguments"))
+        calls.setdefault(key, ([], []))[entry["kind"] == "receipt"].append(entry)
+    return [pair for same in calls.values() for pair in zip_longest(*same)]
 
 
 def _entry(row: Row, reader: LedgerReader, as_json: bool) -> Entry:

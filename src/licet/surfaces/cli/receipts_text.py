@@ -46,6 +46,7 @@ _HAPPENED = {
     "SessionEnded": "session ended",
 }
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which
+_MOST_UNKNOWN = 20  # calls that `verify` names
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
 _LISTED = ("time", "agent", "tool", "verdict", "reason", "id")
 
@@ -260,7 +261,7 @@ def _may(entry: Entry, what: str, ended: bool) -> str:
 def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool, as_json: bool) -> NoReturn:
     """Print the result of verifying a ledger, and exit."""
     finding, signed_by = outcome.finding, counted(outcome.checkpoints, "checkpoint")
-    notes = [*_notes(outcome, given, held), *_refusal_note(path, outcome)]
+    notes = list(_notes(outcome, given, held))
     if as_json:
         show_json(
             {
@@ -272,6 +273,7 @@ def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, hel
                 "signed": outcome.signed,
                 "root": outcome.root or None,
                 "key": key,
+                "unknown": list(outcome.unknown),
                 "finding": _finding_document(finding),
                 "notes": notes,
             }
@@ -289,9 +291,18 @@ def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, hel
             ("key", key),
         ):
             show(f"  {title:<10}{text}")
+        for text in _unknown(outcome.unknown):
+            show(f"  {'unknown':<10}{text}")
         for note in notes:
             show(f"  {'note':<10}{note}")
     click.get_current_context().exit(0 if outcome.ok else 1)
+
+
+def _unknown(calls: Sequence[str]) -> Iterator[str]:
+    """The calls whose end the ledger does not know."""
+    yield from (f"{visible(call)} began, and has no receipt: {_WHY_UNENDED}" for call in calls[:_MOST_UNKNOWN])
+    if len(calls) > _MOST_UNKNOWN:
+        yield f"and {counted(len(calls) - _MOST_UNKNOWN, 'more call')}: see `licet receipts list`"
 
 
 def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
@@ -299,6 +310,8 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
     if outcome.finding is not None:
         if outcome.finding.kind == "clock":
             yield "everything else is right: the clock of that machine was set back, or the entry was dated back"
+        if outcome.finding.kind == "twice":
+            yield "everything else is right: an older licet gave the calls of processes that were forked the same ids"
         return
     if late := outcome.entries - outcome.signed:
         text = f"{entries(late)} after the last checkpoint: linked, and not signed yet"
@@ -310,13 +323,6 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
         yield "the key was next to the ledger: only `--key` from elsewhere reveals a ledger that was replaced"
     if not held:
         yield "without `--head` from elsewhere an older copy of the whole ledger looks the same"
-
-
-def _refusal_note(path: Path, outcome: Outcome) -> Iterator[str]:
-    """Report why calls are refused although the ledger is right. A copy without its key needs no such note."""
-    head = path.with_suffix(".head")
-    if outcome.ok and outcome.entries and path.with_suffix(".key").exists() and not head.exists():
-        yield f"{head} is missing, which has the last checkpoint: calls are refused until it is put back"
 
 
 def report_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoReturn:

@@ -6,12 +6,13 @@ how it is kept.
 
 import importlib.metadata
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from msgspec import Struct
 
 from licet.declare.wasm import WasmModule
-from licet.sandbox.wasi.kept_files import Note, checked, keep, locked, private_directory, unfinished
+from licet.sandbox.wasi.kept_files import Note, Turn, checked, keep, locked, private_directory, unfinished
 from licet.sandbox.wasi.python.build import BuildFailed, Report, build, inputs_digest
 
 Builder = Callable[[Path, Report], None]
@@ -45,14 +46,17 @@ def build_here(target: Path, report: Report) -> None:
     build(target, report)
 
 
-def runner(report: Report = lambda phase, part: None, builder: Builder = build_here) -> Runner:
+def runner(
+    report: Report = lambda phase, part: None, builder: Builder = build_here, turn: Turn = nullcontext
+) -> Runner:
     """The component: the kept one, or else one that is built now, which takes about 15 seconds. Blocks.
 
+    `turn` is entered once no other process builds it, for as long as there is something to do.
     Raises `BuildFailed`, or `SandboxUnavailable` if there is no place for it. Of a build that fails, nothing is left.
     """
     target, inputs = _place()
     try:
-        with locked(target, lambda: report("waiting for another process that builds it", 0.0)):
+        with locked(target, lambda: report("waiting for another process that builds it", 0.0)), turn():
             note = checked(target, Note, _FORMAT)
             if note is None:
                 with unfinished(target) as directory:
