@@ -110,3 +110,9 @@ def test_a_name_as_a_value_weighs_by_the_level(level: str, severity: str) -> Non
     [finding] = linted("import os\nT = [os.remove]", "pass", level).findings
     assert (finding.severity, finding.code, finding.rule) == (severity, "LIC101", "fs:delete:*")
     assert "`os.remove` as a value, which deletes files" in str(finding)
+
+
+def test_a_raw_request_to_a_host_that_the_source_does_not_show_is_compared() -> None:
+    declared = '{"network": {"allowed_hosts": ["a.example.com"]}}'
+    assert said(linted("import requests", "requests.get(p)", "isolated", declared)) == []
+    assert "error LIC102" in said(linted("import requests", "requests.get(p)", "isolated"))

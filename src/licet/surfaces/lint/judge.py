@@ -166,7 +166,7 @@ def _wanted(use: Use, level: Level | None) -> list[Capability]:
             return [rule]
     if use.kind == "network" and use.is_raw:
         # The host sees a raw connection as tcp, whatever a library sends on it.
-        host = rule.scope.rpartition("@")[2]
+        host = split_text(use.rule)[2].rpartition("@")[2]
         name = "tcp" if level == "isolated" else "*"
         return [Capability(f"network:{name}:*@{host}" if name == "*" else f"network:tcp:{host}")]
     return [rule]
