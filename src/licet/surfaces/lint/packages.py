@@ -18,6 +18,7 @@ from licet.core.origin import Problem
 from licet.modules.imports import library_directories
 from licet.policy_files.source.text import parse, read_bytes
 from licet.policy_files.user_directories import cache_root
+from licet.regular_files import read_regular
 from licet.surfaces.lint import table
 from licet.surfaces.lint.scopes import Function, Scope
 from licet.surfaces.lint.source_file import Code, Finder, SourceFile
@@ -106,8 +107,7 @@ def _distribution(directory: str, name: str) -> tuple[str, str]:
     folders.sort(key=lambda entry: re.sub(r"[-_.]+", "-", entry.partition("-")[0]).lower() != wanted)
     for folder in folders:
         with suppress(OSError, UnicodeDecodeError):
-            with open(os.path.join(directory, folder, "RECORD"), encoding="utf-8") as file:
-                record = f"\n{file.read()}"
+            record = f"\n{read_regular(os.path.join(directory, folder, 'RECORD'), _MOST_BYTES).decode()}"
             if f"\n{name}/" in record or f"\n{name}.py," in record or f"\n{name}." in record:
                 distribution, _, version = folder.removesuffix(".dist-info").rpartition("-")
                 return distribution, version
