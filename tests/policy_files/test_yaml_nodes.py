@@ -11,7 +11,7 @@ import yaml
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from licet.policy_files.nodes import Mapping, Node, Scalar, Sequence, read_nodes
+from licet.policy_files.nodes import MOST_VALUES, Mapping, Node, Scalar, Sequence, read_nodes
 from policy_files.messages import message
 
 HAS_LIBYAML = hasattr(yaml, "CBaseLoader")
@@ -632,3 +632,14 @@ def test_json_is_read_at_least_as_strictly_as_by_the_standard_library(text: str)
     if problems:
         return
     assert plain(root) == json.loads(text, parse_float=Decimal)
+
+
+@pytest.mark.parametrize(("file", "text"), [("a.yaml", "[{}]"), ("a.json", "[{}]")])
+def test_a_file_has_a_limited_number_of_values(file: str, text: str) -> None:
+    """Each takes memory, however short it is: a file of a mebibyte could have half a million."""
+    root, problems = read_nodes(text.format(",".join("1" * (MOST_VALUES - 10))).encode(), file)
+    assert isinstance(root, Sequence)
+    assert problems == ()
+    root, [problem] = read_nodes(text.format(",".join("1" * (MOST_VALUES + 10))).encode(), file)
+    assert root is None
+    assert problem.found == f"more than {MOST_VALUES} keys and values"

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import inside
 from licet.guard.held_paths import HeldPaths
+from licet.regular_files import open_regular, read_most
 
 WritableImports = Literal["refuse", "drop", "accept"]
 UNCHECKED = "unchecked imports"  # a layer in receipts: the risk was accepted
@@ -263,7 +264,8 @@ def pth_entries() -> Mapping[str, str]:
 
 def _lines(file: str) -> list[str]:
     try:
-        with open(file, encoding="utf-8", errors="replace") as text:
-            return [line.strip() for line in text.read(1 << 20).splitlines()]
+        with open_regular(file) as fd:
+            text = read_most(fd, 1 << 20).decode(errors="replace")
+        return [line.strip() for line in text.splitlines()]
     except OSError:
         return []

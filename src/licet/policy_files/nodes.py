@@ -73,6 +73,7 @@ def _fraction(text: str) -> Decimal:
 DEEPEST = 32
 MOST_ALIASED = 1000
 MOST_PROBLEMS = 1000
+MOST_VALUES = 200_000  # keys, values and collections in one file: each takes half a kilobyte, however short it is
 
 _MEANT_AS_TEXT = "quote it if you mean the text"
 
@@ -189,9 +190,12 @@ class _Builder:
         file, documents = self.file, 0
         top = bottom = _Open(Origin(file, 1, 1), None, mapping=False)
         stack = [bottom]
-        for event in events:
+        for number, event in enumerate(events):
             kind = type(event)
             mark = event.start_mark
+            if number > MOST_VALUES:
+                origin = Origin(file, mark.line + 1, mark.column + 1)
+                raise Unreadable(Problem(origin, f"more than {MOST_VALUES} keys and values", "fewer, in several files"))
             if kind is scalar:
                 node: Node | None = self.scalar(event, Origin(file, mark.line + 1, mark.column + 1))
             elif kind in starts:

@@ -353,3 +353,53 @@ def test_the_order_of_lines_does_not_matter(touched: list[Touch], chance: random
     chance.shuffle(shuffled)
     around = Surroundings(WHERE, is_suffix=SUFFIXES.__contains__)
     assert learn(recorded(shuffled), around) == learn(recorded(touched), around)
+
+
+@pytest.mark.parametrize(
+    ("uses", "allowed", "commented"),
+    [
+        (f"write:{WORKDIR}/out/pytest-cache-files-6fdmhwza", f"write:{WORKDIR}/out", ""),
+        (f"write:{WORKDIR}/out/pytest-cache-files-6fdmhwza/CACHEDIR.TAG", f"write:{WORKDIR}/out", ""),
+        (f"read:{WORKDIR}/logs/3f0c5b52-8d1f-4d41-9d8e-07a2c0d6f8ab.log", f"read:{WORKDIR}/logs", ""),
+        (f"write:{WORKDIR}/c/{'9f86d081884c7d65' * 4}", f"write:{WORKDIR}/c", ""),
+        (f"write:{WORKDIR}/c/tmpq7x_1b2z", f"write:{WORKDIR}/c", ""),
+        (f"write:{WORKDIR}/c/run-1763456789123.json", f"write:{WORKDIR}/c", ""),
+        # The directory holds something that a person must decide on.
+        (
+            f"write:{WORKDIR}/.envrc write:{WORKDIR}/pytest-cache-files-6fdmhwza",
+            "",
+            f"write:{WORKDIR}/.envrc write:{WORKDIR}/pytest-cache-files-6fdmhwza",
+        ),
+        ("write:/home/me/tmpq7x_1b2z", "", "write:/home/me/tmpq7x_1b2z"),
+        # Names that mean something, and names of what is installed.
+        (f"read:{WORKDIR}/sha256sums.txt", f"read:{WORKDIR}/sha256sums.txt", ""),
+        (f"read:{WORKDIR}/report-20240101.csv", f"read:{WORKDIR}/report-20240101.csv", ""),
+        (f"read:{WORKDIR}/manylinux2014_x86_64", f"read:{WORKDIR}/manylinux2014_x86_64", ""),
+        (f"read:{WORKDIR}/tmp_results", f"read:{WORKDIR}/tmp_results", ""),
+        ("read:/srv/store/9f86d081884c7d65-x/lib", "read:/srv/store/9f86d081884c7d65-x/lib", ""),
+    ],
+)
+def test_a_name_that_is_different_each_time_becomes_its_directory_or_a_comment(
+    uses: str, allowed: str, commented: str
+) -> None:
+    found = learned(*(f"fs:{use}" for use in uses.split()))
+    assert rules(found) == sorted(f"fs:{use}" for use in allowed.split())
+    assert [str(line.rule) for line in found.lines if line.kind == "sensitive"] == [
+        f"fs:{use}" for use in sorted(commented.split())
+    ]
+
+
+def test_random_names_in_the_path_of_the_working_directory_do_not_matter() -> None:
+    where = Whereabouts("/builds/9f86d081884c7d65/w", "/home/me")
+    found = learned("fs:read:/builds/9f86d081884c7d65/w/a", around=Surroundings(where))
+    assert rules(found) == ["fs:read:/builds/9f86d081884c7d65/w/a"]
+
+
+def test_what_others_trust_is_denied_in_a_directory_that_may_be_written() -> None:
+    trusted = frozenset({f"{WORKDIR}/.vscode", f"{WORKDIR}/x/.mcp.json"})
+    around = Surroundings(WHERE, trusted_files=trusted)
+    found = learned(*(f"fs:write:{WORKDIR}/{name}" for name in "abc"), around=around)
+    assert rules(found) == [f"fs:write:{WORKDIR}"]
+    denied = [(str(line.rule), line.why) for line in found.lines if line.kind == "deny"]
+    assert [rule for rule, _ in denied] == [f"fs:write:{path}" for path in sorted(trusted)]
+    assert all(why for _, why in denied)

@@ -14,6 +14,65 @@ CODE_VARIABLES = (
     *("LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "NODE_OPTIONS", "PERL5OPT", "RUBYOPT", "BASH_ENV"),
     *("GIT_SSH_COMMAND", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "CORECLR_PROFILER_PATH", "EDITOR", "LESSOPEN"),
 )
+# What other programs run or trust, and a part of the reason.
+TRUSTED_WRITES = {
+    ".claude/settings.json": "an agent",
+    ".vscode/tasks.json": "your editor",
+    ".envrc": "your shell",
+    ".mcp.json": "your clients",
+    ".husky/pre-commit": "each commit",
+    ".hg/hgrc": "version control",
+    ".github/workflows/ci.yml": "your CI",
+    "sub/.vscode/settings.json": "your editor",
+    ".VSCode/tasks.json": "your editor",
+    ".venv/bin/python": "programs from there",
+    "node_modules/.bin/eslint": "programs from there",
+    ".cursor/mcp.json": "your editor",
+    ".idea/workspace.xml": "your editor",
+    ".devcontainer/devcontainer.json": "your editor",
+    ".pre-commit-config.yaml": "each commit",
+    ".gitlab-ci.yml": "your CI",
+    "Jenkinsfile": "your CI",
+    ".circleci/config.yml": "your CI",
+    ".cargo/config.toml": "build tool",
+    "AGENTS.md": "instructions",
+}
+ORDINARY_WRITES = (
+    "src/a.py",
+    ".github/ISSUE_TEMPLATE.md",
+    "claude/x",
+    "workflows/ci.yml",
+    "vscode",
+    "docs/agents/a.md",
+)
+SECRET_FILES = (
+    *(
+        "prod.env",
+        "secrets.env",
+        "a.tfvars",
+        "terraform.tfstate",
+        "terraform.tfstate.backup",
+        "kubeconfig",
+        "home.ovpn",
+    ),
+    *("service-account.json", "service-account-prod.json", "my-service_account.json", "backup.gpg", "wp-config.php"),
+    *("token.txt", ".npmrc", ".pypirc", ".netrc", "a.pem", "id_ed25519", "id_work", "credentials.csv", "credentials"),
+    *("client_secret_12.json", "secrets.yaml", "passwords.txt", "github-token", "api_key.txt", "deploy_rsa", "x.p8"),
+    *("cluster.kubeconfig", ".vault_pass.txt", "prod.auto.tfvars.json", "SECRETS.ENV", "cookies.txt", "db.secret"),
+)
+NO_SECRETS = (
+    *("example.env", ".env.sample", "a.tfvars.example", "token.py", "tokenizer.json", "secrets.md", "credentials.ts"),
+    *(
+        "environment.yml",
+        "tokens.css",
+        "passwords.go",
+        "notes.txt",
+        "idea.txt",
+        "wp-content.php",
+        "monkey.txt",
+        "id.txt",
+    ),
+)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +125,11 @@ CODE_VARIABLES = (
         ("fs:write:/home/me/w/.GIT/hooks/pre-commit", GIT),
         ("fs:write:/home/me/w/sub/.git", GIT),
         ("fs:write:/home/me/w/.gitignore", ""),
+        *((f"fs:write:/home/me/w/{name}", "") for name in ORDINARY_WRITES),
+        *((f"fs:write:/home/me/w/{name}", why) for name, why in TRUSTED_WRITES.items()),
+        *((f"fs:read:/home/me/w/{name}", "") for name in TRUSTED_WRITES),
+        *((f"fs:read:/home/me/w/{name}", FILE) for name in SECRET_FILES),
+        *((f"fs:read:/home/me/w/{name}", "") for name in NO_SECRETS),
         ("fs:write:/home/me/w/a", ""),
         ("fs:delete:/home/me/w/a", "a delete"),
         ("network:https:get@example.com:443", ""),

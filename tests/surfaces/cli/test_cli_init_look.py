@@ -121,7 +121,7 @@ def test_only_what_exists_is_denied(here: Path) -> None:
     (here / ".env").touch()
     denied = init_preset.coding_policy("coder", "x.json", (), here)
     assert '    - "fs:*:${workdir}/.env"' in denied
-    assert "# Not here yet: `.git`," in denied
+    assert "# Not here yet, and to be denied once they are there: `.git`," in denied
 
 
 PLANTED = (

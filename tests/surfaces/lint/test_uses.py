@@ -12,7 +12,7 @@ import yaml
 from licet.surfaces.lint import table
 from licet.surfaces.lint.files import Project
 from licet.surfaces.lint.follow import Follower
-from licet.surfaces.lint.meaning import SourceFile
+from licet.surfaces.lint.source_file import SourceFile
 
 CASES = yaml.safe_load((Path(__file__).parent / "uses.yaml").read_text("utf-8"))
 

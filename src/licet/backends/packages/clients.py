@@ -14,6 +14,7 @@ from pathlib import Path
 
 from licet.backends.packages.store import PackageError
 from licet.core.algebra.scope import visible
+from licet.regular_files import open_regular, read_most
 
 __all__ = ["client_environment", "find_on_path", "has_module", "is_native", "native_program", "run_client"]
 
@@ -80,8 +81,8 @@ def native_program(name: str) -> str | None:
 def is_native(path: str) -> bool:
     """Whether a file is a program for the machine itself and no script."""
     try:
-        with open(path, "rb") as file:
-            return file.read(4).startswith(_NATIVE)
+        with open_regular(path) as fd:
+            return read_most(fd, 4).startswith(_NATIVE)
     except OSError:
         return False
 

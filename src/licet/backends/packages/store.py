@@ -27,6 +27,7 @@ from licet.core.algebra.scope import visible
 from licet.core.canonical import digest
 from licet.core.policy.lock import Resolved
 from licet.errors import LicetError
+from licet.regular_files import open_regular
 
 __all__ = [
     "Files",
@@ -199,7 +200,7 @@ def _changed(target: Path, difference: str) -> str:
 
 def file_digest(path: str | os.PathLike[str]) -> str:
     """The hash of a file in the form that a lock has: `sha256:` and 64 hexadecimal digits."""
-    with open(path, "rb") as file:
+    with open_regular(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 

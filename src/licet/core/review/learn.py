@@ -20,6 +20,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path
 from licet.core.policy.effects import EffectClass
 from licet.core.review.generalise import widened_hosts, widened_paths
+from licet.core.review.random_names import steady
 from licet.core.review.recording import BadRecording, Touch
 from licet.core.review.sensitive import (
     GIT,
@@ -32,10 +33,12 @@ from licet.core.review.sensitive import (
     why_sensitive,
     why_written,
 )
+from licet.core.review.trusted import why_trusted
 
 _LONGEST = 60  # characters of a name in a line
 _NOTHING = CapabilitySet()
 _REDACTED = "[redacted"
+_RANDOM = "a name that is different each time, in a directory that no rule may cover"
 
 Kind = Literal["allow", "sensitive", "deny"]
 
@@ -124,6 +127,7 @@ class Surroundings(Struct, frozen=True):
     scratch: tuple[str, ...] = ()  # directories in whose place a program has one of its own
     created: frozenset[str] = frozenset()  # files that were written and are gone, in directories that are there
     secret_files: frozenset[str] = frozenset()  # files that are there and may hold secrets
+    trusted_files: frozenset[str] = frozenset()  # files and directories that are there and that others run or trust
     denied: CapabilitySet = _NOTHING  # what the policy denies by name
     is_suffix: Callable[[str], bool] | None = None  # set if host names are generalised
     reaches_git: Callable[[str], bool] = (
@@ -193,9 +197,11 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         "read": above_each(use.target for use in kept if use not in only_writes),
         "write": above_each(use.target for use in kept),
     }
+    for use in [use for use in ordinary if _is_random_and_alone(use, closed, around)]:
+        sensitive[use] = ordinary.pop(use), _RANDOM
     lines = [*_lines_of(ordinary, closed, refused, around), *_sensitive_lines(sensitive, around)]
     lines += _denies(lines, sensitive)
-    lines += _unused_secrets(lines, around)
+    lines += _unused_and_closed(lines, around)
     return Learned(
         tuple(sorted(lines, key=lambda line: (line.kind, line.rule))),
         _effect(ordinary),
@@ -269,22 +275,32 @@ def _noun(use: Use) -> str:
 def _lines_of(
     uses: Mapping[Use, Calls], closed: Mapping[str, set[str]], refused: set[Use], around: Surroundings
 ) -> Iterator[Line]:
-    where = around.where
-
     def may_cover(action: str, directory: str) -> bool:
-        return (
-            directory not in closed[action]
-            and not is_wide_directory(directory, where)
-            and not why_path(directory, where, (directory,))
-            and _nameable(directory)
-            and not (action == "write" and why_written(directory, where, around.reaches_git))
-        )
+        return _may_cover(action, directory, closed, around)
 
     merged: dict[tuple[Capability, str], Calls] = {}
     for use, rule in _widened(uses, may_cover, around, refused):
         merged.setdefault((rule, _noun(use)), Calls()).merge(uses[use])
     for (rule, noun), calls in merged.items():
         yield Line(rule, calls.text(noun))
+
+
+def _may_cover(action: str, directory: str, closed: Mapping[str, set[str]], around: Surroundings) -> bool:
+    """Whether a rule may be about a whole directory, in which nothing is known that a person must decide on."""
+    where = around.where
+    return (
+        directory not in closed.get(action, ())
+        and not is_wide_directory(directory, where)
+        and not why_path(directory, where, (directory,))
+        and _nameable(directory)
+        and not (action == "write" and why_written(directory, where, around.reaches_git))
+    )
+
+
+def _is_random_and_alone(use: Use, closed: Mapping[str, set[str]], around: Surroundings) -> bool:
+    """Whether a path has a name that is different each time, and no rule may be about the directory that it is in."""
+    place = steady(use.target, around.where.worked_in) if use.domain == "fs" else use.target
+    return place != use.target and not _may_cover(use.action, place, closed, around)
 
 
 def _widened(
@@ -305,7 +321,7 @@ def _widened(
     for action, named in paths.items():
         created = around.created if action == "write" else frozenset()
         covers = partial(may_cover, action)
-        placed = {path: _place(path, created, covers) for path in named}
+        placed = {path: _place(path, created, covers, around.where) for path in named}
         covering = widened_paths(placed.values(), covers, around.where.has_workdir)
         rule_of = {path: Capability(f"fs:{action}:{path}") for path in set(covering.values())}
         yield from ((use, rule_of[covering[placed[path]]]) for path, use in named.items())
@@ -317,10 +333,15 @@ def _widened(
                 yield use, Capability(text if pattern == host else text.replace(host, pattern))
 
 
-def _place(path: str, created: frozenset[str], may_cover: Callable[[str], bool]) -> str:
-    """The path that a rule must name: the kernel lets a program create files only in a directory that it may write."""
-    above = path.rpartition("/")[0]
-    return above if path in created and may_cover(above) else path
+def _place(path: str, created: frozenset[str], may_cover: Callable[[str], bool], where: Whereabouts) -> str:
+    """The path that a rule must name: the kernel lets a program create files only in a directory that it may write.
+
+    For a name that is different each time it is the directory too.
+    """
+    above = steady(path, where.worked_in)
+    if above == path and path in created:
+        above = path.rpartition("/")[0]
+    return above if above == path or may_cover(above) else path
 
 
 def _nameable(path: str) -> bool:
@@ -344,21 +365,27 @@ def _sensitive_lines(uses: Mapping[Use, tuple[Calls, str]], around: Surroundings
     alone = Surroundings(around.where)
     for why, group in by_reason.items():
         merged: dict[tuple[Capability, str], Calls] = {}
-        for use, rule in _widened(group, may_cover, alone, ()):
+        # The directory of a random name holds something else that a person must decide on: the line is not about it.
+        for use, rule in _widened(group, _never if why == _RANDOM else may_cover, alone, ()):
             merged.setdefault((rule, _noun(use)), Calls()).merge(group[use])
         for (rule, noun), calls in merged.items():
             yield Line(rule, calls.text(noun), "sensitive", why)
 
 
-def _unused_secrets(lines: Iterable[Line], around: Surroundings) -> list[Line]:
-    """A deny for each file that may hold secrets, was not used, and is in a directory that a line allows."""
+def _never(action: str, directory: str) -> bool:
+    return False
+
+
+def _unused_and_closed(lines: Iterable[Line], around: Surroundings) -> list[Line]:
+    """A deny for each file that may hold secrets or that others trust, in a directory that a line allows."""
     known = CapabilitySet(line.rule for line in lines if line.rule.domain == "fs" and line.kind != "allow")
     allowed = CapabilitySet(line.rule for line in lines if line.kind == "allow" and line.rule.domain == "fs")
-    rules = (Capability(f"fs:*:{path}") for path in sorted(around.secret_files) if _nameable(path))
+    closed = [("*", "read", path, "a file that may hold secrets") for path in sorted(around.secret_files)]
+    closed += [("write", "write", path, why_trusted(path)) for path in sorted(around.trusted_files)]
     return [
-        Line(rule, "never used", "deny", "a file that may hold secrets")
-        for rule in rules
-        if allowed.has(Use(f"fs:read:{rule.key}")) and not known.has(Use(f"fs:read:{rule.key}"))
+        Line(Capability(f"fs:{actions}:{path}"), "never used", "deny", why)
+        for actions, action, path, why in closed
+        if _nameable(path) and allowed.has(use := use_of_path(action, path)) and not known.has(use)
     ]
 
 

@@ -12,6 +12,7 @@ from licet.core.algebra.scope import inside, is_address
 from licet.core.algebra.use import Use
 from licet.core.decision.foreseen import has_no_public_address
 from licet.core.policy.addresses import address_kind
+from licet.core.review.trusted import why_trusted
 
 # Directories of keys and credentials, wherever they are.
 _KEY_DIRECTORIES = frozenset(
@@ -19,9 +20,18 @@ _KEY_DIRECTORIES = frozenset(
 )
 # Files that hold secrets by custom, wherever they are. Lower case is compared.
 _SECRET_FILE = re.compile(
-    r"\.env(?:\..+)?|\.netrc|_netrc|\.pgpass|\.my\.cnf|\.npmrc|\.pypirc|\.git-credentials|\.htpasswd|\.vault-token"
-    r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|.+\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)"
-    r"|credentials(?:\.json|\.toml|\.db)?|secrets?\.(?:ya?ml|json|toml)"
+    r".*\.env(?:\..+)?|\.netrc|_netrc|\.?pgpass(?:\.conf)?|\.my(?:login)?\.cnf|\.npmrc|\.pypirc|\.git-credentials|\.htpasswd"
+    r"|\.vault[-_](?:token|pass.*)|\.authinfo|\.dockercfg|\.dockerconfigjson|\.boto|\.s3cfg|\.?rclone\.conf|\.terraformrc"
+    r"|id_[a-z0-9_]+|.+_(?:rsa|dsa|ecdsa|ed25519)"
+    r"|.+\.(?:pem|key|p8|p12|pfx|jks|jceks|keystore|keytab|kdbx?|ppk|agekey|gpg|pgp|ovpn|tfvars|tfstate|kubeconfig|secrets?)"
+    r"|.+\.tfvars\.json|.+\.tfstate\..+|\.?kubeconfig(?:[-_.].+)?|.+\.keychain(?:-db)?|key[34]\.db|logins\.json"
+    r"|(?:.*[-_.])?service[-_]?account.*\.json|.*firebase-adminsdk.*\.json|local\.settings\.json|auth\.json"
+    r"|(?:.*[-_.])?(?:credentials?|secrets?|passwords?|tokens?|api[-_]?keys?)(?:[-_.].*)?|cookies(?:\.txt|\.sqlite)?"
+    r"|wp-config(?:[-_.].*)?\.php|localsettings\.php"
+)
+# Files of source and of pages, whatever they are called: `token.py` is about tokens.
+_SOURCE = re.compile(
+    r".+\.(?:py[ciwx]?|pyi|[cm]?[jt]sx?|go|rs|java|kt|rb|c|h|cc|cpp|hpp|cs|swift|php|sh|so|md|rst|html?|css|svg|map|d|lock|snap)"
 )
 _SECRET_OF_SYSTEM = re.compile(
     r"/etc/g?shadow-?|/etc/sudoers|/etc/krb5\.keytab|/etc/ssh/ssh_host_.*key|/proc/[^/]+/(?:environ|mem)"
@@ -41,6 +51,7 @@ _OF_SYSTEM = (
     *("/etc", "/var/spool", "/usr", "/opt", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
     *("/Library", "/System", "/Applications"),
 )
+_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108
 _WORKED_IN = ("/usr", "/opt")  # a project may be there, as in containers
 # The working directory may be a top-level directory, as `/app` in a container, but none of these.
 _SYSTEM_DIRECTORIES = frozenset(
@@ -73,7 +84,9 @@ GIT = "git runs programs that files here name"
 # Where git keeps data and names no programs.
 GIT_DATA = re.compile(r".*/\.git/(?:objects|refs|logs|lfs)(?:/.*)?", re.IGNORECASE | re.DOTALL)
 # Examples, and the public certificates that every TLS client reads.
-_HARMLESS = frozenset({".env.example", ".env.sample", ".env.template", "cacert.pem", "ca-bundle.pem", "roots.pem"})
+_HARMLESS = re.compile(
+    r"cacert\.pem|ca-bundle\.pem|roots\.pem|(?:.*[-_.])?(?:example|sample|template|dist)s?(?:[-_.].*)?(?<!\.pem)(?<!\.key)"
+)
 
 
 class Whereabouts(Struct, frozen=True):
@@ -87,6 +100,11 @@ class Whereabouts(Struct, frozen=True):
     def homes(self) -> tuple[str, ...]:
         """The homes that are known by name."""
         return tuple(home for home in (self.home, self.recorded_home) if home)
+
+    @property
+    def worked_in(self) -> tuple[str, ...]:
+        """Where programs make files of their own, the working directory first. Elsewhere is what was installed."""
+        return (self.workdir, *self.homes, *_TEMPORARY)
 
     def has_workdir(self, path: str) -> bool:
         """Whether a path is the working directory or inside it."""
@@ -201,6 +219,8 @@ def why_written(path: str, where: Whereabouts, reaches_git: Callable[[str], bool
     """Why a person must decide on a write to a path that may be read; empty if it is ordinary."""
     if ".git" in path.lower().split("/") or reaches_git(path):
         return GIT
+    if why := why_trusted(path):
+        return why
     usual = _usual(path)
     is_worked_in = where.is_project and where.has_workdir(path) and inside(usual, _WORKED_IN)
     if inside(usual, _OF_SYSTEM) and not is_worked_in:
@@ -213,7 +233,9 @@ def _why_keys(path: str, directories: Container[str] = ()) -> str:
     if not _KEY_DIRECTORIES.isdisjoint(parts):
         return "keys or credentials"
     name = parts[-1].lower()
-    is_named_so = _SECRET_FILE.fullmatch(name) and name not in _HARMLESS and path not in directories
+    is_named_so = _SECRET_FILE.fullmatch(name) and not _HARMLESS.fullmatch(name) and path not in directories
+    if is_named_so and _SOURCE.fullmatch(name):
+        is_named_so = name.startswith(("wp-config", "localsettings"))
     usual = _usual(path)
     if is_named_so or _SECRET_OF_SYSTEM.fullmatch(usual) or inside(usual, _SECRET_PLACES):
         return "a file that may hold secrets"

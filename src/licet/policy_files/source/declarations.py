@@ -36,6 +36,9 @@ from licet.policy_files.source.wasm_declarations import WasmCall, WasmFile, read
 
 MOST_PROBLEMS = 1000  # then reading stops, so that a hostile file cannot use much time
 UNREAD = "what follows was not read"
+# Every node of a file is compared with these; a tuple is faster than a union.
+_DECORATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_NAMES = (ast.Name, ast.Attribute)
 _EXPECTED = {TOOL: "`@tool(…)` above a function", WASM: "`NAME = Tool.wasm(…)` at the top level of a module"}
 _WASM_WORD = b".wasm"
 _CONTEXTS = ("Context", "SyncContext")
@@ -158,7 +161,7 @@ def _declarations(text: SourceText, names: Names) -> list[tuple[Function | ast.C
     marked: list[tuple[Function | ast.ClassDef | WasmCall, list[ast.expr]]] = [
         (node, [mark for mark in node.decorator_list if TOOL in names.dotted(_called(mark))])
         for node in text.nodes
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if isinstance(node, _DECORATED)
     ]
     marked += ((one, [one.call]) for one in wasm_calls(names))
     return sorted((one for one in marked if one[1]), key=lambda one: one[0].lineno)
@@ -267,7 +270,7 @@ def _other_uses(text: SourceText, names: Names, read: set[ast.AST]) -> Iterator[
     """Warn about other uses of `tool` and `Tool.wasm`, which may declare tools that the source does not show."""
     of_licet = names.of_licet()
     for node in text.nodes:
-        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        if not isinstance(node, _NAMES) or not isinstance(node.ctx, ast.Load):
             continue
         start = node.value if isinstance(node, ast.Attribute) else node
         while isinstance(start, ast.Attribute):

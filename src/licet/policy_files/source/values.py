@@ -5,17 +5,13 @@ Work is bounded: names are followed for a few steps only, each name is evaluated
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 
 from msgspec import Struct
-
-from licet.policy_files.source.names import LONGEST_CHAIN, Function
-from licet.policy_files.source.text import SourceText
 
 _HOPS = 8  # names and operators from an expression to a literal
 _LONGEST = 1000  # characters of a text
 _PLACES = {"pathlib.Path.home": "~", "pathlib.Path.cwd": "${workdir}", "os.getcwd": "${workdir}"}
-_SAME_TEXT = ("str", "os.path.expanduser", "os.path.abspath", "os.fspath")
+_SAME_TEXT = ("str", "os.path.expanduser", "os.path.abspath", "os.fspath", "urllib.request.Request")
 _JOINING = ("pathlib.Path", "pathlib.PurePath", "os.path.join")
 
 
@@ -24,36 +20,6 @@ class TextPrefix(Struct, frozen=True):
 
     text: str
     complete: bool
-
-    @property
-    def is_url(self) -> bool:
-        return self.text.startswith(("http://", "https://"))
-
-
-class SourceNames:
-    """The imported names and the constants of a module."""
-
-    def __init__(self, text: SourceText) -> None:
-        self.imported: dict[str, str] = {}
-        for node in text.nodes:
-            match node:
-                case ast.Import(names=names):
-                    for alias in names:
-                        top = alias.name if alias.asname else alias.name.partition(".")[0]
-                        self.imported[alias.asname or top] = top
-                case ast.ImportFrom(module=str(module), names=names, level=0):
-                    self.imported |= {alias.asname or alias.name: f"{module}.{alias.name}" for alias in names}
-        self.constants = _assigned(text.tree.body)
-
-    def dotted(self, node: ast.AST) -> str:
-        """The full name of an expression such as `sp.run`; empty if it has none."""
-        tail: list[str] = []
-        while isinstance(node, ast.Attribute) and len(tail) < LONGEST_CHAIN:
-            tail.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return ""
-        return ".".join([self.imported.get(node.id, node.id), *reversed(tail)])
 
 
 class ExpressionValues:
@@ -73,10 +39,6 @@ class ExpressionValues:
                 break
             node = self._names[node.id]
         return node
-
-    def is_text(self, node: ast.expr) -> bool:
-        """Whether an expression is a string literal, and not a path made from one."""
-        return isinstance(self.followed(node), ast.Constant | ast.JoinedStr)
 
     def prefix_of(self, node: ast.expr | None, hops: int = _HOPS) -> TextPrefix | None:
         """The text that the value of an expression begins with; None if nothing is known about it."""
@@ -122,26 +84,6 @@ class ExpressionValues:
         return TextPrefix(text, True)
 
 
-class FunctionValues(ExpressionValues):
-    """The values of expressions in one function."""
-
-    def __init__(self, function: Function, module: SourceNames) -> None:
-        self.module = module
-        nodes = list(ast.walk(function))
-        self._calls = [node for node in nodes if isinstance(node, ast.Call)]
-        names = {**module.constants, **_assigned(nodes)}
-        arguments = function.args
-        for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-            names.pop(one.arg, None)
-        super().__init__(names, module.dotted)
-
-    @cached_property
-    def has_urls(self) -> bool:
-        """Whether a call in the function has a URL that begins with a literal."""
-        given = (self.prefix_of(argument) for call in self._calls for argument in call.args[:2])
-        return any(found is not None and found.is_url for found in given)
-
-
 def _operands(node: ast.BinOp, kind: type[ast.operator]) -> list[ast.expr]:
     """The operands of a chain such as `a + b + c`, without recursion: its syntax tree is as deep as it is long."""
     right: list[ast.expr] = []
@@ -150,16 +92,3 @@ def _operands(node: ast.BinOp, kind: type[ast.operator]) -> list[ast.expr]:
         right.append(left.right)
         left = left.left
     return [left, *reversed(right)]
-
-
-def _assigned(body: Sequence[ast.AST]) -> dict[str, ast.expr]:
-    """The names that are bound exactly once, with their expressions."""
-    found: dict[str, list[ast.expr]] = {}
-    for node in body:
-        match node:
-            case (
-                ast.Assign(targets=[ast.Name(id=name)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-            ):
-                found.setdefault(name, []).append(value)
-    return {name: values[0] for name, values in found.items() if len(values) == 1}

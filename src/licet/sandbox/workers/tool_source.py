@@ -8,7 +8,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -39,11 +39,12 @@ class ToolSource(Struct, frozen=True):
     qualname: str
     modules: dict[str, ModulePlace]
     cell: CellSource | None = None  # of a tool that has no file
+    declared: tuple[str, ...] = ()  # the WebAssembly modules that these modules declare, and hash when they are loaded
 
     @property
     def files(self) -> list[str]:
         """Every file that is read to load it, and the compiled file of each."""
-        return [*self._sources, *self.compiled]
+        return [*self._sources, *self.compiled, *self.declared]
 
     @property
     def compiled(self) -> list[str]:
@@ -82,7 +83,16 @@ def source_of(tool: Tool) -> ToolSource:
     place = ModulePlace(os.path.realpath(file), None)
     if os.path.basename(file) == "__init__.py":
         place = ModulePlace(place.file, os.path.dirname(place.file or ""))
-    return ToolSource(name, qualname, _reached(name, place))
+    reached = _reached(name, place)
+    loaded = [fn.__globals__, *(vars(sys.modules[one]) for one in reached if one in sys.modules)]
+    return ToolSource(name, qualname, reached, declared=_declared_modules(loaded))
+
+
+def _declared_modules(loaded: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The files of the WASM tools in loaded modules."""
+    tools = (value for names in loaded for value in [*names.values()] if isinstance(value, WasmTool))
+    files = dict.fromkeys(tool.module.file for tool in tools if tool.module.file != PYTHON)
+    return tuple(dict.fromkeys(path for file in files for path in (file, os.path.realpath(file))))
 
 
 def project_files(tools: Iterable[Tool]) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 from msgspec import Struct
 
+from licet.core.review.trusted import TRUSTED
 from licet.policy_files.policy_paths import policy_root
 from licet.policy_files.schema import FORMAT
 from licet.surfaces.cli.init_manifest import SCHEMA_LINE
@@ -96,32 +98,17 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
 
 
 _CHANGES = ("write", "delete")
-# What a program outside of the walls acts on: git, editors, shells and agents start what these files name.
-_CLOSED = (
-    (".env", ("*",), "it often holds passwords"),
-    (".git", _CHANGES, "git starts programs that files here name; commit yourself, or see the how-to page"),
-    (".envrc", _CHANGES, "direnv runs it"),
-    (".venv", _CHANGES, "you run programs from there"),
-    (".vscode", _CHANGES, "your editor starts what its tasks and settings name"),
-    (".idea", _CHANGES, "your editor starts what its settings name"),
-    (".claude", _CHANGES, "hooks and commands of an agent that you start elsewhere"),
-    (".cursor", _CHANGES, "servers and commands that your editor starts"),
-    (".codex", _CHANGES, "servers that an agent starts elsewhere"),
-    (".gemini", _CHANGES, "servers that an agent starts elsewhere"),
-    (".opencode", _CHANGES, "servers and commands of an agent that you start elsewhere"),
-    (".aider.conf.yml", _CHANGES, "it names commands"),
-    (".mcp.json", _CHANGES, "servers that your clients start"),
-)
+_CLOSED = ((".env", ("*",), "it often holds passwords"), *((one.path, _CHANGES, one.why) for one in TRUSTED))
 
 
 def _denied(project: Path) -> Iterator[str]:
     """What the agent may not read, or not change. Only what exists is denied here."""
     there = [entry for entry in _CLOSED if os.path.lexists(project / entry[0])]
-    missing = [f"`{path}`" for path, _, _ in _CLOSED if not os.path.lexists(project / path)]
+    missing = [path for path, _, _ in _CLOSED if not os.path.lexists(project / path)]
     yield "  # What the agent may not read, or not change. Add what is here and not for a model."
     if missing:
-        yield f"  # Not here yet: {', '.join(missing)}. Deny each once it is there:"
-        yield "  # as long as a denied file does not exist, programs can make no new names in its directory."
+        yield from _wrapped("Not here yet, and to be denied once they are there:", missing)
+        yield "  # As long as a denied file does not exist, programs can make no new names in its directory."
     if not there:
         yield "  deny: []"
         return
@@ -129,6 +116,11 @@ def _denied(project: Path) -> Iterator[str]:
     for path, actions, why in there:
         for action in actions:
             yield f'    - "fs:{action}:${{workdir}}/{path}"  # {why}'
+
+
+def _wrapped(opening: str, names: Iterable[str]) -> Iterator[str]:
+    text = f"{opening} {', '.join(f'`{name}`' for name in names)}."
+    yield from textwrap.wrap(text, 116, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False)
 
 
 def _settings(agents: list[CodingAgent]) -> Iterator[str]:

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import visible
 from licet.core.origin import Problem
-from licet.policy_files.source.guess import Category, Guess, guess_tools
-from licet.policy_files.source.scopes import ANY
-from licet.policy_files.source.text import SourceText, parse, read_bytes
+from licet.policy_files.source.text import SourceText, read_bytes
+from licet.surfaces.cli.init_guess import Guess, guess_tools
+from licet.surfaces.lint.files import Project
 
 _HEADER = "guessed by `licet init` from what the source does: review every line, then delete this comment"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -48,12 +48,15 @@ def propose(file: Path) -> Proposal | None:
     data = read_bytes(file, str(file))
     if isinstance(data, Problem):
         return None
-    text = parse(data, str(file))
-    guesses = guess_tools(text) if isinstance(text, SourceText) else ()
-    if isinstance(text, Problem) or not guesses:
+    source = Project(texts={str(file): data}).read(str(file))
+    try:
+        guesses = () if isinstance(source, Problem) else guess_tools(source)
+    except RecursionError:
+        return None
+    if isinstance(source, Problem) or not guesses:
         return None
     before = data.decode("utf-8-sig")
-    return Proposal(file, guesses, before, _declared(before, text, guesses))
+    return Proposal(file, guesses, before, _declared(before, source.text, guesses))
 
 
 def _lines(text: str) -> list[str]:
@@ -99,26 +102,17 @@ def decorator(guess: Guess, word: str = "tool") -> Iterator[str]:
     else:
         yield "    capabilities={},  # nothing outside was seen in this file"
     yield f"    effect={json.dumps(guess.effect)},"
-    yield f"    sandbox={json.dumps(guess.sandbox)},"
+    if guess.sandbox is not None:
+        yield f"    sandbox={json.dumps(guess.sandbox)},"
+    else:
+        yield "    # no `sandbox=`: some of this fails behind walls until it goes through `ctx`, see `licet lint`"
     yield ")"
 
 
 def _keys(guess: Guess) -> Iterator[tuple[str, Any, str]]:
-    if hosts := guess.scopes("network"):
-        yield "network", {"allowed_hosts": hosts}, guess.seen("network")
-    if secrets := guess.scopes("secrets"):
-        yield "secrets", secrets, f"{guess.seen('secrets')}: better read with `ctx.secrets.get`"
-    both: tuple[Category, Category] = ("fs_reach.read", "fs_reach.write")
-    reach: dict[str, Any] = {}
-    for category in both:
-        if paths := guess.scopes(category):
-            reach[category.partition(".")[2]] = "from-personality" if paths == [ANY] else paths
-    if reach:
-        yield "fs_reach", reach, ", ".join(filter(None, map(guess.seen, both)))
-    if programs := guess.scopes("process"):
-        yield "process", {"allowed_binaries": programs}, guess.seen("process")
-    if variables := guess.scopes("env"):
-        yield "env", variables, guess.seen("env")
+    for key, value in guess.capabilities.items():
+        seen = guess.seen("fs_reach.read", "fs_reach.write") if key == "fs_reach" else guess.seen(key)
+        yield key, value, f"{seen}: better read with `ctx.secrets.get`" if key == "secrets" else seen
 
 
 def _literal(value: Any) -> str:

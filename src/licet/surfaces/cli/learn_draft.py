@@ -22,6 +22,7 @@ from licet.core.review.learn import Learned, Line, Surroundings, learn
 from licet.core.review.learn_policy import SEEN, Unused, denied_by, lacking, unused_rules, with_tools
 from licet.core.review.sensitive import Whereabouts, why_path
 from licet.core.review.surface import surface
+from licet.core.review.trusted import TRUSTED
 from licet.policy_files.learned_text import Entry, NotKept, class_is_learned, commented_out, new_policy, with_entries
 from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 from licet.policy_files.public_suffix import is_shared_domain
@@ -96,6 +97,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
         scratch=_SCRATCH if found.is_program else (),
         created=_created(found) if found.is_program else frozenset(),
         secret_files=frozenset(_secret_files(where)),
+        trusted_files=frozenset(_trusted_files(where)),
         denied=denied_by(closed_to_grants(policy, where.workdir)),
         is_suffix=is_shared_domain if generalise_hosts else None,
         reaches_git=Repositories().reached_by,
@@ -148,6 +150,12 @@ def _secret_files(where: Whereabouts) -> Iterator[str]:
             names.clear()
         names[:] = [name for name in names if name not in _NOT_LOOKED_INTO]
         yield from (path for name in files if why_path(path := os.path.join(folder, name), where))
+
+
+def _trusted_files(where: Whereabouts) -> Iterator[str]:
+    """What is at the top of the project and others run or trust. Repositories of git are searched on their own."""
+    paths = (os.path.join(where.workdir, one.path) for one in TRUSTED if one.path != ".git")
+    return (path for path in paths if os.path.lexists(path))
 
 
 def _created(found: Found) -> frozenset[str]:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from licet.core.algebra.scope import visible
 from licet.core.review.learn import Recorded
 from licet.core.review.recording import BadRecording, RecordingStart, recording_start, touch
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
+from licet.regular_files import open_regular, size_text
 from licet.surfaces.cli.discovery import find_policy
 from licet.surfaces.cli.output import fail, show
 
+_LONGEST_LINE = 1 << 20
 _STEP = 20_000  # lines between two changes of the progress bar
 
 
@@ -48,8 +51,8 @@ def read_recordings(paths: Sequence[Path], manifest: Path | None, as_json: bool)
     with _progress(paths) as tell:
         for path in paths:
             try:
-                with path.open("rb") as file:
-                    _read(path, file, manifest, found, tell)
+                with open_regular(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
+                    _read(path, iter(partial(file.readline, _LONGEST_LINE + 1), b""), manifest, found, tell)
             except OSError as wrong:
                 fail(f"{path} cannot be read: {wrong.strerror}", as_json)
             except BadRecording as wrong:
@@ -60,6 +63,8 @@ def read_recordings(paths: Sequence[Path], manifest: Path | None, as_json: bool)
 def _read(path: Path, lines: Iterable[bytes], manifest: Path | None, found: dict[str, Found], tell: Any) -> None:
     number, size = 0, 0
     for number, line in enumerate(lines, 1):
+        if len(line) > _LONGEST_LINE:
+            raise BadRecording(f"{visible(str(path))}:{number}: a line of more than {size_text(_LONGEST_LINE)}")
         try:
             if number == 1:
                 start = recording_start(line)

@@ -9,7 +9,7 @@ from licet.modules.imports import token_count
 from licet.policy_files.policy_paths import shown_path
 from licet.policy_files.source.text import parse, read_bytes
 from licet.regular_files import read_regular
-from licet.surfaces.lint.meaning import Finder, SourceFile
+from licet.surfaces.lint.source_file import Finder, SourceFile
 
 MOST_TOKENS = 500_000  # of all files that are parsed in one run, which takes about 450 MB: some 45,000 lines
 _MOST_SEARCHED = 1 << 20  # of one file; a longer one is not parsed

@@ -35,6 +35,12 @@ RULES = {
         LintRule("LIC301", "dynamic-import", "A module is imported whose name the source does not show."),
         LintRule("LIC302", "dynamic-code", "Text is run as code."),
         LintRule("LIC303", "foreign-code", "Code that is not Python is called."),
+        LintRule(
+            "LIC304", "hidden-name", "A module is used as a value, so the source does not show what is used of it."
+        ),
+        LintRule(
+            "LIC305", "direct-import", "At `native`, a module is imported that does nothing but input and output."
+        ),
         LintRule("LIC401", "unused-declaration", "Something is declared that no line seems to use."),
         LintRule("LIC501", "package-touches", "An imported package touches something by itself."),
         LintRule("LIC502", "package-unknown", "An imported package could not be read."),

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from licet.core.origin import Origin
-from licet.surfaces.lint.meaning import Class, Code, SourceFile, meaning
+from licet.surfaces.lint.meaning import meaning
 from licet.surfaces.lint.scopes import Function
+from licet.surfaces.lint.source_file import Class, Code, SourceFile
 from licet.surfaces.lint.touched import Imported, Touched, touched_by
 from licet.surfaces.lint.use import Use
 

@@ -7,6 +7,8 @@
 | a declared variable, raw  | error: it is not there | error: it is not there | warning: nobody checks | warning   |
 | files in scratch, raw     | fine                   | fine                  | as any other file      | warning    |
 | eval, imports, ctypes     | warning: walls hold    | warning: walls hold   | error: nothing holds   | warning    |
+| a name that is not called | warning                | warning               | as if it was called    | warning    |
+| an import only for I/O    | fine                   | fine                  | as if it was used      | fine       |
 
 Where the level is not stated, a manifest states it: what not all levels agree on is a warning.
 """
@@ -23,13 +25,14 @@ from licet.core.origin import Origin
 from licet.core.policy.effects import Level, permits
 from licet.core.policy.tool import ToolSpec
 from licet.surfaces.lint.findings import Finding, Severity
-from licet.surfaces.lint.follow import Reached
+from licet.surfaces.lint.follow import Piece, Reached
 from licet.surfaces.lint.use import Use
 
 _UNDECLARED = {"fs": "101", "network": "102", "process": "103", "env": "104", "secret": "105", "storage": "106"}
 _RAW = {"fs": "201", "network": "202", "process": "203", "env": "204"}
-_CODE = {"import": ("301", "imports a module by a computed name"), "eval": ("302", "runs text as code")}
-_CODE["foreign"] = ("303", "calls code that is not Python")
+CODE = {"import": ("301", "imports a module by a computed name"), "eval": ("302", "runs text as code")}
+CODE["hidden"] = ("304", "hides which of its names are used")
+CODE["foreign"] = ("303", "calls code that is not Python")
 DOES = {
     "fs:read": "reads files",
     "fs:write": "writes files",
@@ -75,20 +78,36 @@ def judge(spec: ToolSpec, level: Level | None, reached: Reached) -> Iterator[Fin
     held = tool.held.allow
     known: dict[tuple[object, ...], Finding | None] = {}  # equal uses are judged once
     for piece in reached.pieces:
+        if level == "native":
+            found = ((use, _imported(use, tool)) for use in piece.does.modules)
+            yield from (_placed(finding, use, piece, reached) for use, finding in found)
         for use in piece.does.uses:
-            kind = (use.kind, use.rule, use.exact, use.what)
+            kind = (use.kind, use.rule, use.exact, use.what, use.called)
             if kind not in known:
                 known[kind] = _compared(use, tool, held) if use.rule else _code(use, tool)
             finding = known[kind]
             if finding is not None:
-                place, way = piece.file.text.place_at(use.line, use.offset), reached.way_to(piece)
-                if use.rule and (piece.is_module or way[0].is_import):
+                finding = _placed(finding, use, piece, reached)
+                if use.rule and (piece.is_module or finding.way[0].is_import):
                     finding = replace(finding, expected=_NOT_AT_IMPORT, hint=_BELOW_MAIN)
-                yield replace(finding, origin=place, way=way, end_line=use.end_line)
+                yield finding
+
+
+def _placed(finding: Finding, use: Use, piece: Piece, reached: Reached) -> Finding:
+    place = piece.file.text.place_at(use.line, use.offset)
+    return replace(finding, origin=place, way=reached.way_to(piece), end_line=use.end_line)
+
+
+def _imported(use: Use, tool: Judged) -> Finding:
+    """The import of a module that only does input and output. If the tool declares some of that, nothing checks it."""
+    domain = use.rule.partition(":")[0]
+    declares = any(rule.domain == domain for rule in tool.held.allow)
+    found, hint = f"`import {use.what}`, which {DOES[use.kind]}", "at `native` nothing checks what is done with it"
+    return _finding(use, tool, "LIC305", found, _HANDLE[domain], hint, "warning" if declares else "error")
 
 
 def _code(use: Use, tool: Judged) -> Finding:
-    number, does = _CODE[use.kind]
+    number, does = CODE[use.kind]
     severity: Severity = "error" if tool.level == "native" else "warning"
     hint = "nothing checks what it does then" if tool.level == "native" else "only the walls limit what it does then"
     expected = "code that the source shows"
@@ -106,8 +125,9 @@ def _compared(use: Use, tool: Judged, held: Iterable[Capability]) -> Finding | N
     wanted = _wanted(use, tool.level)
     does = DOES[use.kind]
     if not any(_declares(rule, one, use.exact) for one in wanted for rule in held):
-        severity: Severity = "warning" if is_scratch and tool.level is None else "error"
-        what = f"`{use.what}`, which {does}{_target(use)}"
+        is_certain = (use.called and not (is_scratch and tool.level is None)) or tool.level == "native"
+        severity: Severity = "error" if is_certain else "warning"
+        what = f"`{use.what}`{_as_value(use)}, which {does}{_target(use)}"
         if any(_declares(rule, one, use.exact) for one in wanted for rule in tool.spec.touches.allow):
             expected = f"a use that the class `{tool.spec.effect}` permits"
             return _finding(use, tool, "LIC205", what, expected, _class_hint(use), severity)
@@ -118,7 +138,7 @@ def _compared(use: Use, tool: Judged, held: Iterable[Capability]) -> Finding | N
     stopped = tool.level == "isolated" and (domain == "env" or use.what.startswith(_STOPPED))
     if tool.level == "isolated" and not stopped:
         return None
-    what = f"`{use.what}`, which {does}{_target(use)} without a handle"
+    what = f"`{use.what}`{_as_value(use)}, which {does}{_target(use)} without a handle"
     if walled:
         if domain == "env":
             hint = "behind walls the environment of the host is not there"
@@ -126,7 +146,9 @@ def _compared(use: Use, tool: Judged, held: Iterable[Capability]) -> Finding | N
             hint = "it does not work behind walls"
         else:
             hint = 'the walls stop it; at `sandbox="isolated"` it works within the grant'
-        return _finding(use, tool, f"LIC{_RAW[domain]}", what, _HANDLE[domain], hint, "error")
+        return _finding(
+            use, tool, f"LIC{_RAW[domain]}", what, _HANDLE[domain], hint, "error" if use.called else "warning"
+        )
     if tool.level == "native":
         hint = "no rule is checked for it and no receipt shows it"
     else:
@@ -144,7 +166,7 @@ def _wanted(use: Use, level: Level | None) -> list[Capability]:
             return [rule]
     if use.kind == "network" and use.is_raw:
         # The host sees a raw connection as tcp, whatever a library sends on it.
-        host = rule.scope.rpartition("@")[2]
+        host = split_text(use.rule)[2].rpartition("@")[2]
         name = "tcp" if level == "isolated" else "*"
         return [Capability(f"network:{name}:*@{host}" if name == "*" else f"network:tcp:{host}")]
     return [rule]
@@ -165,6 +187,10 @@ def _declares(rule: Capability, wanted: Capability, exact: bool) -> bool:
 def _root(rule: Capability) -> str:
     scope = rule.scope
     return "" if scope == "*" else scope[:1]
+
+
+def _as_value(use: Use) -> str:
+    return "" if use.called else " as a value"
 
 
 def _target(use: Use) -> str:
@@ -205,7 +231,7 @@ def unused(spec: ToolSpec, origin: Origin, reached: Reached, touched_by_packages
     """
     kinds = {use.kind for use in reached.uses()}
     unknown = {_DOMAINS_OF_HANDLE.get(handle, "*") for handle in reached.escaped()} | touched_by_packages
-    if "*" in unknown or kinds & _CODE.keys():
+    if "*" in unknown or kinds & CODE.keys():
         return
     if "process" in kinds:
         unknown |= _OF_PROGRAMS

@@ -18,9 +18,10 @@ from licet.core.origin import Problem
 from licet.modules.imports import library_directories
 from licet.policy_files.source.text import parse, read_bytes
 from licet.policy_files.user_directories import cache_root
+from licet.regular_files import read_regular
 from licet.surfaces.lint import table
-from licet.surfaces.lint.meaning import Code, Finder, SourceFile
 from licet.surfaces.lint.scopes import Function, Scope
+from licet.surfaces.lint.source_file import Code, Finder, SourceFile
 from licet.surfaces.lint.touched import touched_by
 
 _MOST_FILES = 3000  # of one package
@@ -106,8 +107,7 @@ def _distribution(directory: str, name: str) -> tuple[str, str]:
     folders.sort(key=lambda entry: re.sub(r"[-_.]+", "-", entry.partition("-")[0]).lower() != wanted)
     for folder in folders:
         with suppress(OSError, UnicodeDecodeError):
-            with open(os.path.join(directory, folder, "RECORD"), encoding="utf-8") as file:
-                record = f"\n{file.read()}"
+            record = f"\n{read_regular(os.path.join(directory, folder, 'RECORD'), _MOST_BYTES).decode()}"
             if f"\n{name}/" in record or f"\n{name}.py," in record or f"\n{name}." in record:
                 distribution, _, version = folder.removesuffix(".dist-info").rpartition("-")
                 return distribution, version
@@ -161,6 +161,8 @@ def _touches(file: SourceFile) -> Iterator[tuple[str, str, int]]:
             scopes += [file.scope_of(Code(file, what, owner)) for _, what, _ in bindings if isinstance(what, Function)]
     for scope in scopes:
         for use in touched_by(scope, file).uses:
+            if not use.called:
+                continue
             yield use.kind.partition(":")[0].replace("scratch", "fs"), f"`{use.what}`", use.line
         for imported in scope.imports:
             for kind, module in _libraries(imported):

@@ -12,10 +12,10 @@ from licet.policy_files.source.declarations import module_in
 from licet.surfaces.lint.files import Project
 from licet.surfaces.lint.findings import Finding, Severity, place
 from licet.surfaces.lint.follow import Follower, FoundImport, Reached
-from licet.surfaces.lint.judge import DOES, judge, merged, unused
-from licet.surfaces.lint.meaning import SourceFile
+from licet.surfaces.lint.judge import CODE, DOES, judge, merged, unused
 from licet.surfaces.lint.packages import Packages, Scanned
 from licet.surfaces.lint.scopes import FUNCTION, Function
+from licet.surfaces.lint.source_file import SourceFile
 from licet.surfaces.lint.suppressions import Suppressing
 
 _DOMAIN_WORDS = {
@@ -163,7 +163,8 @@ def _problem(problem: Problem) -> Finding:
 
 def _uses_without_tool(file: SourceFile, reached: Reached) -> Iterator[Finding]:
     for use in (use for piece in reached.pieces if piece.file is file for use in piece.does.uses):
-        does = DOES.get("fs:write" if use.kind == "scratch" else use.kind, "")
+        kind = "fs:write" if use.kind == "scratch" else use.kind
+        does = DOES[kind] if kind in DOES else CODE[kind][1]
         hint = f"a tool that calls it declares `{use.rule}`" if use.rule else ""
         origin = file.text.place_at(use.line, use.offset)
         yield Finding(

@@ -9,6 +9,7 @@ Python). `eval` is the third.
 """
 
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 
@@ -19,13 +20,14 @@ OPEN = "open"  # the effect of `open`: what it does depends on the mode, in the 
 USES = """
 open@0          builtins.open io.open codecs.open gzip.open bz2.open lzma.open io.FileIO gzip.GzipFile bz2.BZ2File
 open@0          lzma.LZMAFile zipfile.ZipFile tarfile.open tarfile.TarFile wave.open aiofiles.open anyio.open_file
-open@0          tarfile.TarFile.open
+open@0          tarfile.TarFile.open os.open
 open@self       pathlib.Path.open anyio.Path.open
 fs:read@0       os.listdir os.scandir os.stat os.lstat os.walk os.fwalk os.readlink os.access os.statvfs os.getxattr
 fs:read@0       os.listxattr os.path.exists os.path.lexists os.path.isfile os.path.isdir os.path.islink
 fs:read@0       os.path.ismount
 fs:read@0       os.path.getsize os.path.getmtime os.path.getatime os.path.getctime os.path.samefile shutil.disk_usage
 fs:read@0       glob.glob glob.iglob linecache.getline linecache.getlines fileinput.input filecmp.cmp filecmp.dircmp
+fs:read@0       io.open_code
 fs:read@0       mimetypes.read_mime_types runpy.run_path tokenize.open zipfile.is_zipfile tarfile.is_tarfile
 fs:read@0       configparser.ConfigParser.read configparser.RawConfigParser.read netrc.netrc
 fs:read@0       os.path.sameopenfile aiofiles.os.stat aiofiles.os.listdir aiofiles.os.scandir aiofiles.os.path.exists
@@ -91,6 +93,10 @@ network@0=host  socket.gethostbyaddr socket.getfqdn asyncio.open_connection smtp
 network@0=host  ftplib.FTP_TLS imaplib.IMAP4 imaplib.IMAP4_SSL poplib.POP3 poplib.POP3_SSL telnetlib.Telnet
 network@0=host  nntplib.NNTP
 network@0=host  ssl.get_server_certificate anyio.connect_tcp trio.open_tcp_stream
+network         asyncio.AbstractEventLoop.create_connection asyncio.AbstractEventLoop.create_server
+network         asyncio.AbstractEventLoop.create_datagram_endpoint asyncio.AbstractEventLoop.sock_connect
+network         asyncio.AbstractEventLoop.create_unix_connection asyncio.AbstractEventLoop.create_unix_server
+network         socket.SocketType socket.fromfd socketserver.UnixStreamServer socketserver.ThreadingTCPServer
 network         asyncpg.connect asyncpg.create_pool psycopg.connect psycopg2.connect pymysql.connect pg8000.connect
 network         paramiko.SSHClient.connect
 
@@ -98,10 +104,13 @@ process@0       subprocess.run subprocess.call subprocess.check_call subprocess.
 process@0       asyncio.create_subprocess_exec os.execl os.execle os.execlp os.execlpe os.execv os.execve os.execvp
 process@0       os.execvpe os.posix_spawn os.posix_spawnp anyio.run_process anyio.open_process trio.run_process
 process@0       pty.spawn
+process@1       asyncio.AbstractEventLoop.subprocess_exec
+process=/bin/sh asyncio.AbstractEventLoop.subprocess_shell
 process@1       os.spawnl os.spawnle os.spawnlp os.spawnlpe os.spawnv os.spawnve os.spawnvp os.spawnvpe
 process=/bin/sh os.system os.popen subprocess.getoutput subprocess.getstatusoutput asyncio.create_subprocess_shell
 process         os.fork os.forkpty os.kill os.killpg os.startfile pty.fork webbrowser.open webbrowser.open_new
 process         webbrowser.open_new_tab
+process         _posixsubprocess.fork_exec
 process         multiprocessing.Pool multiprocessing.Manager multiprocessing.pool.Pool
 process         multiprocessing.Process.start concurrent.futures.ProcessPoolExecutor.submit
 process         concurrent.futures.ProcessPoolExecutor.map
@@ -112,8 +121,9 @@ env             os.environ os.environb dotenv.load_dotenv dotenv.dotenv_values o
 
 import          importlib.reload importlib.util.spec_from_file_location importlib.machinery.SourceFileLoader
 import          importlib.machinery.ExtensionFileLoader importlib.machinery.SourcelessFileLoader
+import          importlib.util.module_from_spec
 import          imp.load_module imp.load_source imp.load_dynamic zipimport.zipimporter
-import@0        importlib.import_module builtins.__import__ runpy.run_module pkgutil.resolve_name
+import@0        importlib.__import__ importlib.import_module builtins.__import__ runpy.run_module pkgutil.resolve_name
 eval            builtins.eval builtins.exec builtins.compile runpy.run_path code.interact code.InteractiveInterpreter
 eval            code.InteractiveConsole builtins.breakpoint pdb.set_trace
 foreign         ctypes.CDLL ctypes.PyDLL ctypes.WinDLL ctypes.OleDLL ctypes.cdll.LoadLibrary ctypes.pydll.LoadLibrary
@@ -140,6 +150,8 @@ configparser.ConfigParser   configparser.ConfigParser configparser.RawConfigPars
 multiprocessing.Process     multiprocessing.Process multiprocessing.context.Process
 concurrent.futures.ProcessPoolExecutor concurrent.futures.ProcessPoolExecutor
 concurrent.futures.ProcessPoolExecutor concurrent.futures.process.ProcessPoolExecutor
+asyncio.AbstractEventLoop                asyncio.get_running_loop asyncio.get_event_loop asyncio.new_event_loop
+asyncio.AbstractEventLoop                asyncio.AbstractEventLoop
 zipfile.ZipFile             zipfile.ZipFile
 tarfile.TarFile             tarfile.open tarfile.TarFile tarfile.TarFile.open
 cffi.FFI                    cffi.FFI
@@ -191,7 +203,10 @@ _SAME = {
     "posixpath": "os.path",
     "ntpath": "os.path",
     "posix": "os",
+    "nt": "os",
     "_io": "io",
+    "asyncio.subprocess": "asyncio",
+    "_socket": "socket",
     "logging.handlers.FileHandler": "logging.FileHandler",
     "licet.SyncContext": "licet.Context",
     "licet.handles.SyncFetch": "licet.Fetch",
@@ -213,6 +228,20 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "process": ("subprocess", "multiprocessing", "pty", "pexpect"),
     "foreign": ("ctypes", "cffi"),
 }  # fmt: skip
+
+# Modules that do nothing but input and output, by what they touch. There is no other reason to import one.
+_ONLY_TOUCHES: Mapping[str, tuple[str, ...]] = {
+    "fs:write": ("shutil", "fileinput", "shelve", "dbm", "aiofiles"),
+    "fs:read": ("glob", "linecache"),
+    "network": (
+        *(name for name in LIBRARIES["network"] if name != "ssl"), "xmlrpc.server", "telnetlib", "nntplib", "websocket",
+        "asyncssh", "boto3", "pymongo", "aiosqlite", "pg8000",
+    ),
+    "process": (*LIBRARIES["process"], "webbrowser", "_posixsubprocess"),
+}  # fmt: skip
+# The rule that covers everything of a kind.
+EVERYTHING = {"fs:read": "fs:read:*", "fs:write": "fs:write:*", "network": "network:*:*", "process": "process:exec:*"}
+_ALL_NAMES = frozenset({"__dict__", "__getattribute__", "__getattr__", "__builtins__", "__loader__"})  # of a module
 
 
 class Effect(Struct, frozen=True):
@@ -278,6 +307,45 @@ def roots() -> frozenset[str]:
 
 
 @cache
+def function_in(name: str) -> str:
+    """The callable of the table that a name is, or is an attribute of; empty if there is none."""
+    while name and name not in uses():
+        name = name.rpartition(".")[0]
+        if name in values():  # an attribute of a type may be anything
+            return ""
+    return name
+
+
+@cache
+def _modules() -> frozenset[str]:
+    """The modules whose callables are in the table, and the tables of all modules and of all names."""
+    found = {name.rpartition(".")[0] for name in uses()} - uses().keys() - values().keys() - set(values().values())
+    return frozenset(name for name in found if _is_standard(name) or only_touches(name)) | {"sys.modules"}
+
+
+def _is_standard(name: str) -> bool:
+    return name.partition(".")[0] in sys.stdlib_module_names
+
+
+@cache
+def hides(name: str) -> bool:
+    """Whether a value hides which callable of the table is used: a module, or the names in it."""
+    parent, _, last = name.rpartition(".")
+    if parent in _modules():
+        return name in _modules() or parent == "sys.modules" or last in _ALL_NAMES
+    return name in _modules() or (parent.endswith(".__dict__") and hides(parent))
+
+
+@cache
+def only_touches(module: str) -> str:
+    """What a module touches that does nothing but input and output, such as `network`; empty for any other module."""
+    for kind, names in _ONLY_TOUCHES.items():
+        if any(module == name or module.startswith(f"{name}.") for name in names):
+            return kind
+    return ""
+
+
+@cache
 def same(dotted: str) -> str:
     """The name in this table of a name that has several."""
     for other, name in _SAME.items():
@@ -286,11 +354,31 @@ def same(dotted: str) -> str:
     for private in ("licet.declare.", "licet.handles."):
         if dotted.startswith(private):
             return f"licet.{dotted[len(private) :]}"
+    return _through_another(dotted)
+
+
+def _through_another(dotted: str) -> str:
+    """The name of something that was reached through a module that imports it, such as `shutil.os.remove`."""
+    parts = dotted.split(".")
+    if not _is_standard(parts[0]):
+        return dotted
+    for number in range(len(parts) - 1, 0, -1):
+        inner = ".".join(parts[number:])
+        top = parts[number].lstrip("_") if _is_standard(parts[number].lstrip("_")) else parts[number]
+        if top in roots() and _is_standard(top) and not _is_submodule(".".join(parts[: number + 1])):
+            return same(top + inner[len(parts[number]) :])
     return dotted
+
+
+@cache
+def _is_submodule(dotted: str) -> bool:
+    """Whether a name is the beginning of a name in the table, so that it means what it says."""
+    known = (*uses(), *values(), *_SAME)
+    return any(name == dotted or name.startswith(f"{dotted}.") for name in known)
 
 
 @cache
 def digest() -> str:
     """Changes with the table, and with it everything that was found by it."""
-    every = (USES, VALUES, HANDLES, repr(sorted(FORWARDING.items())), repr(LIBRARIES), "1")
+    every = (USES, VALUES, HANDLES, repr(sorted(FORWARDING.items())), repr(LIBRARIES), "2")
     return hashlib.sha256("\0".join(every).encode()).hexdigest()[:16]

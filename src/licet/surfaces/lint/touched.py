@@ -2,29 +2,37 @@
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.policy_files.source.values import ExpressionValues
 from licet.surfaces.lint import table
 from licet.surfaces.lint.meaning import (
+    LOOKUPS,
+    NAMESPACES,
+    REFLECTING,
+    held_by,
+    meaning,
+    type_of,
+    values_in,
+)
+from licet.surfaces.lint.scopes import VALUE, Scope
+from licet.surfaces.lint.source_file import (
     Class,
     Code,
+    Held,
     Instance,
     Meaning,
     Named,
     Package,
     SourceFile,
     Value,
-    meaning,
-    type_of,
 )
-from licet.surfaces.lint.scopes import VALUE, Scope
 from licet.surfaces.lint.use import Use, argument_of, rules_of, shown_name
 
 _WHOLE = frozenset({"os.environ", "os.environb", "ctypes.cdll", "ctypes.windll", "ctypes.pythonapi"})
+_ASKS_FOR_TYPES = {"builtins.isinstance": 1, "builtins.issubclass": 1, "typing.cast": 0, "builtins.hasattr": 0}
 
 
 class Step(Struct, frozen=True, eq=False):
@@ -47,6 +55,7 @@ class Touched(Struct, frozen=True):
     """What the code of one function or module does by itself."""
 
     uses: tuple[Use, ...]
+    modules: tuple[Use, ...]  # imports of modules that do nothing but input and output
     steps: tuple[Step, ...]
     imports: tuple[Imported, ...]
     attributes: frozenset[str]  # all attributes that are named, which may be methods of classes
@@ -65,35 +74,12 @@ def touched_by(scope: Scope, file: SourceFile) -> Touched:
     uses = sorted(reader.uses, key=lambda use: (use.line, use.offset, use.kind))
     return Touched(
         tuple(dict.fromkeys(uses)),
+        tuple(reader.modules),
         tuple(reader.steps),
         tuple(reader.imports),
         frozenset(reader.attributes),
         frozenset(reader.escaped),
     )
-
-
-class _Names(Mapping[str, ast.expr]):
-    """The expressions of names that are bound once, in a scope and those around it."""
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-
-    def __getitem__(self, name: str) -> ast.expr:
-        at: Scope | None = self._scope
-        while at is not None:
-            if name in at.bindings:
-                (how, what, _), *more = at.bindings[name]
-                if how != VALUE or more or not isinstance(what, ast.expr):
-                    break
-                return what
-            at = at.parent
-        raise KeyError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._scope.bindings)
-
-    def __len__(self) -> int:
-        return len(self._scope.bindings)
 
 
 class _Reader:
@@ -102,6 +88,7 @@ class _Reader:
     def __init__(self, file: SourceFile) -> None:
         self._file = file
         self.uses: list[Use] = []
+        self.modules: list[Use] = []
         self.steps: list[Step] = []
         self.imports: list[Imported] = []
         self.attributes: set[str] = set()
@@ -110,19 +97,19 @@ class _Reader:
     def read(self, scope: Scope) -> None:
         file = self._file
         self.attributes |= scope.attributes
-        accounted: set[ast.AST] = set()
+        accounted: set[ast.AST] = set(scope.bases)  # expressions that stand for nothing by themselves
+        at_module = isinstance(scope.node, ast.Module)
         for node in scope.imports:
             self._import(node)
-        for call in scope.calls:
-            self._call(call, meaning(call.func, scope, file), scope, accounted)
+        for mark in scope.decorators:
+            self._decorator(mark, meaning(mark, scope, file))
+        for made in scope.classes:
+            self._metaclass(made, scope)
         for subscript in scope.subscripts:
-            found = meaning(subscript.value, scope, file)
-            if isinstance(found, Named) and found.name in _WHOLE:
-                effects = tuple(replace(effect, argument=0) for effect in table.uses()[found.name])
-                self._use(found.name, effects, subscript, scope, [subscript.slice])
-            elif isinstance(found, Value) and found.kind.startswith("licet."):
-                self.escaped.add(found.kind.removeprefix("licet."))
-        at_module = isinstance(scope.node, ast.Module)
+            self._subscript(subscript, scope, at_module, accounted)
+        for call in scope.calls:
+            self._call(call, meaning(call.func, scope, file), scope, at_module, accounted)
+        aliased = _aliased(scope)
         meaningless: set[str] = set()  # most names are of local values; each is looked up once
         for load in scope.loads:
             if isinstance(load, ast.Name) and load.id in meaningless:
@@ -130,27 +117,95 @@ class _Reader:
             found = meaning(load, scope, file)
             if found is None and isinstance(load, ast.Name):
                 meaningless.add(load.id)
-            elif found is not None and load not in accounted:
+            elif found is not None and load not in accounted and not (load in aliased and _is_followed(found)):
                 self._mention(load, found, scope, at_module)
+
+    def _metaclass(self, node: ast.ClassDef, scope: Scope) -> None:
+        """The methods of a metaclass run when the class is made."""
+        for keyword in node.keywords:
+            found = meaning(keyword.value, scope, self._file) if keyword.arg == "metaclass" else None
+            if isinstance(found, Class | Code):
+                self.steps.append(Step(found, node.lineno, True))
+
+    def _decorator(self, mark: ast.expr, found: Meaning) -> None:
+        if isinstance(found, Code | Class):
+            self.steps.append(Step(found, mark.lineno, True))
+
+    def _subscript(self, node: ast.Subscript, scope: Scope, at_module: bool, accounted: set[ast.AST]) -> None:
+        file = self._file
+        found = meaning(node.value, scope, file)
+        match found:
+            case Named(name) if name in _WHOLE:
+                effects = tuple(replace(effect, argument=0) for effect in table.uses()[name])
+                return self._use(name, effects, node, scope, [node.slice])
+            case Value(kind) if kind.startswith("licet."):
+                self.escaped.add(kind.removeprefix("licet."))
+                return None
+            case Held() if not at_module:
+                return self._held(found, node.lineno)
+            case Named(name):
+                if not (name == "builtins" or table.hides(name)):
+                    return None
+            case _:
+                called = node.value.func if isinstance(node.value, ast.Call) else None
+                space = meaning(called, scope, file) if called is not None else None
+                if not (isinstance(space, Named) and space.name in NAMESPACES):
+                    return None
+        if not isinstance(node.ctx, ast.Load):
+            accounted.update((node.value, *getattr(node.value, "args", ())))
+            return None
+        result = meaning(node, scope, file)
+        if result is not None:
+            accounted.update((node.value, *getattr(node.value, "args", ())))
+            if node not in accounted:
+                self._mention(node, result, scope, at_module)
+        elif isinstance(found, Named):
+            self._hidden(found.name, node)
+        return None
 
     def _mention(self, node: ast.expr, found: Meaning, scope: Scope, at_module: bool) -> None:
         match found:
-            case Named(name) if name in _WHOLE or name.rpartition(".")[0] in _WHOLE:
-                whole = name if name in _WHOLE else name.rpartition(".")[0]
-                self._use(whole, table.uses()[whole], node, scope, [])
-            case Named(name) if name in table.handles():  # a method that is passed on: it may be called with anything
-                self._use(name, table.handles()[name], node, scope, [])
+            case Named(name):
+                self._named_value(name, node, scope)
             case Value(kind) if kind.startswith("licet."):
                 self.escaped.add(kind.removeprefix("licet."))
             case Code() | Class() if not at_module:  # a list of functions at module level calls none of them
                 self.steps.append(Step(found, node.lineno, False))
+            case Held() if not at_module:
+                self._held(found, node.lineno)
             case Package(file):
                 self.steps.append(Step(file, node.lineno, False))
 
-    def _call(self, call: ast.Call, found: Meaning, scope: Scope, accounted: set[ast.AST]) -> None:
+    def _named_value(self, name: str, node: ast.expr, scope: Scope) -> None:
+        """A full name that stands as a value: whoever gets it may call it with anything."""
+        whole = name if name in _WHOLE else name.rpartition(".")[0]
+        if whole in _WHOLE:
+            self._use(whole, table.uses()[whole], node, scope, [])
+        elif name in table.handles():
+            self._use(name, table.handles()[name], node, scope, [])
+        elif function := table.function_in(name):
+            self._use(function, table.uses()[function], node, scope, [], called=False)
+        elif table.hides(name):
+            self._hidden(name, node)
+
+    def _hidden(self, name: str, node: ast.expr) -> None:
+        end = node.end_lineno or node.lineno
+        self.uses.append(Use("hidden", "", False, shown_name(name), node.lineno, node.col_offset, end, True, False))
+
+    def _held(self, held: Held, line: int) -> None:
+        """A table of functions is used: any of them may be called."""
+        self.steps += (Step(one, line, False) for one in held_by(held))
+
+    def _call(self, call: ast.Call, found: Meaning, scope: Scope, at_module: bool, accounted: set[ast.AST]) -> None:
         match found:
             case Named(name):
                 self._named_call(name, call, scope, accounted)
+                if name in REFLECTING or name.rpartition(".")[2] in LOOKUPS:
+                    self._looks_up(call, scope, at_module, accounted)
+            case Held() if not at_module:
+                self._held(found, call.lineno)
+            case None if isinstance(call.func, ast.Attribute) and call.func.attr in LOOKUPS:
+                self._looks_up(call, scope, at_module, accounted)
             case Value(kind) if kind in table.handles():
                 self._use(kind, table.handles()[kind], call, scope, call.args)
             case Code() | Class():
@@ -160,13 +215,36 @@ class _Reader:
             case Instance(of):
                 self.steps.append(Step(of, call.lineno, True))
 
+    def _looks_up(self, call: ast.Call, scope: Scope, at_module: bool, accounted: set[ast.AST]) -> None:
+        """A call such as `getattr(os, "remove")`, whose result is something that a text names."""
+        result = meaning(call, scope, self._file)
+        if result is None:
+            return
+        accounted.update(call.args[:1])
+        if isinstance(call.func, ast.Attribute):
+            accounted.update((call.func, call.func.value, *getattr(call.func.value, "args", ())))
+        if call not in accounted and not (call in _aliased(scope) and _is_followed(result)):
+            self._mention(call, result, scope, at_module)
+
     def _named_call(self, name: str, call: ast.Call, scope: Scope, accounted: set[ast.AST]) -> None:
         effects = table.uses().get(name) or table.handles().get(name)
         if effects:
             if name.startswith("pathlib.Path.") and _is_bare_class(call, scope, self._file):
                 return self._use(name, effects, call, scope, call.args[1:], call.args[:1])
             return self._use(name, effects, call, scope, call.args)
+        if name in NAMESPACES and not call.args and call not in accounted:
+            if name == "builtins.globals" or isinstance(scope.node, ast.Module):
+                self._hidden(name, call)
+            return None
+        if name in _ASKS_FOR_TYPES:
+            accounted.update(part for one in call.args[_ASKS_FOR_TYPES[name] :][:1] for part in _types_in(one))
+            return None
         parent, _, last = name.rpartition(".")
+        if table.hides(name):
+            accounted.add(call.func)
+            if not (last in LOOKUPS and meaning(call, scope, self._file) is not None):
+                self._hidden(name, call)
+            return None
         if parent in _WHOLE and not (parent.startswith("os.") and last.startswith("__")):
             return self._use(name, table.uses()[parent], call, scope, [])
         place = table.FORWARDING.get(name, 1 if last == "run_in_executor" else 0 if last == "submit" else None)
@@ -190,6 +268,7 @@ class _Reader:
                 accounted.add(func)
                 self._use(kind, table.handles()[kind], call, scope, given)
             case Code() as code:
+                self.steps.append(Step(code, call.lineno, True))
                 self._arguments(given, [], code, scope, accounted)
 
     def _pass_handles(self, call: ast.Call, code: Code, scope: Scope, accounted: set[ast.AST]) -> None:
@@ -219,12 +298,21 @@ class _Reader:
             modules = [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")] if base else []
         for number, module in enumerate(modules):
             top = module.partition(".")[0]
+            self._module(module, node)
             if top in sys.stdlib_module_names:
                 continue
             is_first = number == 0 or isinstance(node, ast.Import)
             is_ours = self.enter(module, node.lineno) or top in ("licet", self._file.module.partition(".")[0])
             if is_first and not is_ours and not self._file.project.has(top):
                 self.imports.append(Imported(top, node.lineno, node.col_offset))
+
+    def _module(self, module: str, node: ast.stmt | ast.expr) -> None:
+        """Note the import of a module that does nothing but input and output."""
+        kind = table.only_touches(module)
+        if kind and not self._file.project.has(module.partition(".")[0]):
+            end = node.end_lineno or node.lineno
+            rule = table.EVERYTHING[kind]
+            self.modules.append(Use(kind, rule, False, module, node.lineno, node.col_offset, end, True, False))
 
     def enter(self, module: str, line: int) -> bool:
         """Add the steps into a module of the project, and the packages around it; False if it is none."""
@@ -245,20 +333,23 @@ class _Reader:
         scope: Scope,
         given: list[ast.expr],
         of: list[ast.expr] | None = None,
+        called: bool = True,
     ) -> None:
-        call = node if isinstance(node, ast.Call) else None
-        values = ExpressionValues(_Names(scope), lambda part: _dotted(meaning(part, scope, self._file)))
+        call = node if called and isinstance(node, ast.Call) else None
+        values = values_in(scope, self._file)
         is_raw = not what.startswith("licet.")
         for effect in effects:
             argument = argument_of(effect, call, given, of)
             for kind, rule, exact in rules_of(effect, what, argument, call, given, values):
                 shown = shown_name(what)
                 end = node.end_lineno or node.lineno
-                self.uses.append(Use(kind, rule, exact, shown, node.lineno, node.col_offset, end, is_raw))
+                self.uses.append(Use(kind, rule, exact, shown, node.lineno, node.col_offset, end, is_raw, called))
                 if kind == "import" and exact:  # the module is known, so it is an import like any other
                     self.uses.pop()
                     prefix = values.prefix_of(argument)
                     top = prefix.text.partition(".")[0] if prefix else ""
+                    if prefix:
+                        self._module(prefix.text, node)
                     if prefix and not self.enter(prefix.text, node.lineno) and top not in sys.stdlib_module_names:
                         self.imports.append(Imported(top, node.lineno, node.col_offset))
 
@@ -268,5 +359,26 @@ def _is_bare_class(call: ast.Call, scope: Scope, file: SourceFile) -> bool:
     return isinstance(call.func, ast.Attribute) and isinstance(meaning(call.func.value, scope, file), Named)
 
 
-def _dotted(found: Meaning) -> str:
-    return found.name.removeprefix("builtins.") if isinstance(found, Named) else ""
+def _aliased(scope: Scope) -> set[ast.AST]:
+    """The expressions that are bound to a name, and found again where the name is used."""
+    bound = (binding for bindings in scope.bindings.values() for binding in bindings)
+    return {what for how, what, _ in bound if how == VALUE and isinstance(what, ast.expr)}
+
+
+def _is_followed(found: Meaning) -> bool:
+    """Whether another name for something is enough to find its uses: it is a module or a table, and not a function."""
+    if isinstance(found, Named):
+        return found.name in _WHOLE or not table.function_in(found.name)
+    return isinstance(found, Package | Class | Code)
+
+
+def _types_in(node: ast.expr) -> Iterator[ast.expr]:
+    """The types in the argument of `isinstance`."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        if isinstance(one, ast.Tuple):
+            waiting += one.elts
+        elif isinstance(one, ast.BinOp):
+            waiting += (one.left, one.right)

@@ -22,6 +22,9 @@ _NAMED_ARGUMENTS = {
     "secret": ("reference",),
     "import": ("name", "mod_name"),
 }
+_READING = frozenset(
+    f"O_{name}" for name in ("RDONLY", "CLOEXEC", "DIRECTORY", "NOFOLLOW", "NONBLOCK", "NOATIME", "NOCTTY", "BINARY")
+)
 _METHODS = ("get", "head", "options", "post", "put", "patch", "delete")
 
 
@@ -36,6 +39,7 @@ class Use(Struct, frozen=True):
     offset: int
     end_line: int
     is_raw: bool  # not through a handle
+    called: bool = True  # False if it only stands as a value, which somebody else may call
 
 
 def shown_name(what: str) -> str:
@@ -85,7 +89,7 @@ def rules_of(
     domain = effect.kind.partition(":")[0]
     prefix = values.prefix_of(argument) if argument is not None else None
     if domain == table.OPEN:
-        yield from _opened(effect, call, given, prefix, argument, values)
+        yield from _opened(effect, what, call, given, prefix, argument, values)
     elif domain == "fs":
         if not (_in_memory(what, prefix) or _is_descriptor(argument)):
             yield _file_rule(effect.kind, prefix)
@@ -115,6 +119,7 @@ def rules_of(
 
 def _opened(
     effect: table.Effect,
+    what: str,
     call: ast.Call | None,
     given: list[ast.expr],
     prefix: TextPrefix | None,
@@ -127,10 +132,20 @@ def _opened(
     mode: Any = given[place] if len(given) > place else _keyword(call, "mode")
     stated = values.prefix_of(mode) if mode is not None else None
     letters = stated.text.partition(":")[0] if stated and stated.complete else "r" if mode is None else "r+"
+    if call is None or what == "os.open":
+        letters = "r" if call is not None and mode is not None and _only_reads(mode) else "r+"
     if set(letters) & set("wax+"):
         yield _file_rule("fs:write", prefix)
     if "r" in letters or not set(letters) & set("wax"):
         yield _file_rule("fs:read", prefix)
+
+
+def _only_reads(flags: ast.expr) -> bool:
+    """Whether the flags of `os.open` are names, and none of them lets it write."""
+    names = [
+        getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(flags) if not isinstance(part, ast.BinOp)
+    ]
+    return "O_RDONLY" in names and not any(name.startswith("O_") and name not in _READING for name in names)
 
 
 def _is_descriptor(argument: ast.expr | None) -> bool:
