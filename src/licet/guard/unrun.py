@@ -15,8 +15,9 @@ from licet.declare.patience import patiently
 from licet.declare.plain_json import plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.argument_check import arguments_digest
-from licet.guard.call import Call, check_session, declare, deny_misfit, make_grant, resolve
+from licet.guard.call import Call, declare, deny_misfit, make_grant, resolve
 from licet.guard.close import close, outcome
+from licet.guard.ending import check_session
 from licet.guard.observing import Observed
 from licet.guard.result import Result, ResultParts
 
