@@ -28,6 +28,7 @@ from licet.assemble.servers import (
     started,
 )
 from licet.backends.packages import (
+    Disagrees,
     LaunchError,
     PackageError,
     Resolved,
@@ -160,9 +161,12 @@ def _resolved(server: Server, setup: Setup, before: LockedServer | None, *, newe
                 progress(warning)
             return Resolved("docker", launch.package, program=launch.program)
         pinned = before.resolved if before is not None and before.command == server.command and not newest else None
-        if pinned is None or launch.kind not in ("npm", "pypi"):
-            return resolve(launch, store, progress=progress, directory=directory)
-        return install_missing(launch, pinned, store, progress=progress, directory=directory)
+        if pinned is not None and launch.kind in ("npm", "pypi"):
+            try:
+                return install_missing(launch, pinned, store, progress=progress, directory=directory)
+            except Disagrees as wrong:
+                progress(f"it is resolved again: {str(wrong).removesuffix(': run `licet lock`')}")
+        return resolve(launch, store, progress=progress, directory=directory)
     except (LaunchError, PackageError) as wrong:
         first, *more = str(wrong).splitlines()
         raise NotTaken(first, (line.strip() for line in more)) from None
