@@ -135,7 +135,7 @@ def register(
     installed, owners = packages(manifest, tools)
     manifest = replace(manifest, installed=installed, loaded=manifest.loaded or manifest)
     specs = [_as_declared(tool, manifest) if narrow else tool.spec for tool in tools]
-    specs = [replace(spec, package=owners[spec.name]) if spec.name in owners else spec for spec in specs]
+    specs = [replace(spec, package=spec.package or owners.get(spec.name)) for spec in specs]
     ceiling = manifest.declare(specs, narrow=narrow).expand(workdir, home)
     closed = (*kept_private(ports.state), *protect(manifest, tools))
     ceiling = replace(ceiling, layers=(*ceiling.layers, protection_layer(closed, ceiling.origin)))

@@ -5,6 +5,7 @@ told apart (two tools of one name, a cursor that comes again) is an error.
 """
 
 import asyncio
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ MOST_BYTES = 16 << 20
 MOST_CURSOR = 10_000  # characters
 SETTLE_SECONDS = 0.3  # in which a server may say that its lists changed after all
 MOST_TIMES = 5  # that the lists are read
+
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,63}")
 
 
 class BadListing(Exception):
@@ -48,6 +51,12 @@ def as_locked(found: Definitions, places: NamedPlaces) -> LockedServer:
         templates=named(found.templates),
         prompts=named(found.prompts),
     )
+
+
+def claimed_version(opened: Opened) -> str:
+    """The version that a server says of itself; empty if that is no version."""
+    version = opened.server.get("version")
+    return version if isinstance(version, str) and _VERSION.fullmatch(version) else ""
 
 
 class _List(NamedTuple):
