@@ -11,6 +11,7 @@ MOST_OF_FILE = {
     "attacks/test_hijacked_agent.py": 3,
     "attacks/test_never_writable.py": 6,
     "attacks/test_planted_modules.py": 1,
+    "attacks/test_pulled_lock.py": 4,
     "attacks/test_remote_mcp_server.py": 10,
     "attacks/test_runaway_schemas.py": 25,
     "attacks/test_wall_program_files.py": 6,

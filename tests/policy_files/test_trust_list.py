@@ -15,6 +15,7 @@ from licet.policy_files.trust_list import (
     accept,
     accepted,
     accepted_files,
+    accepted_lock,
     forget,
     is_trusted,
     trusted_paths,
@@ -67,6 +68,34 @@ def test_a_copy_of_what_was_accepted_is_kept(tmp_path: Path) -> None:
     assert accepted_files(policy) == {}
 
 
+def test_a_policy_is_trusted_with_the_lock_that_it_was_accepted_with(tmp_path: Path) -> None:
+    policy = tmp_path / "licet.yaml"
+    accept(policy, ONE, {}, NOW, lock=TWO, lock_text="{}\n")
+    assert is_trusted(policy, ONE, TWO)
+    assert not is_trusted(policy, ONE, ONE)
+    assert not is_trusted(policy, ONE)  # without a lock
+    assert accepted_lock(policy) == "{}\n"
+    accept(policy, ONE, {}, NOW)
+    assert (is_trusted(policy, ONE), is_trusted(policy, ONE, TWO), accepted_lock(policy)) == (True, False, "")
+
+
+@pytest.mark.parametrize("lock", ["", ONE])
+def test_an_entry_of_an_older_licet_trusts_nothing_and_stays_on_the_list(
+    lock: str, tmp_path: Path, state: Path
+) -> None:
+    policy = tmp_path / "licet.yaml"
+    put(tmp_path / "other")
+    older = {"format": 1, "accepted": {str(policy): {"digest": ONE, "when": "2026-01-31T12:00:00+00:00"}}}
+    (state / "trust").write_text(json.dumps(older))
+    assert not is_trusted(policy, ONE, lock)
+    assert accepted()[str(policy)].lock is None
+    put(tmp_path / "other")
+    assert not is_trusted(policy, ONE, lock)
+    assert accepted()[str(policy)].lock is None  # also once the list is written in the new format
+    accept(policy, ONE, {}, NOW, lock=lock)
+    assert is_trusted(policy, ONE, lock)
+
+
 def test_the_files_are_canonical_json_and_private_to_the_user(tmp_path: Path, state: Path) -> None:
     os.umask(0o000)
     try:
@@ -74,8 +103,8 @@ def test_the_files_are_canonical_json_and_private_to_the_user(tmp_path: Path, st
         put(tmp_path / "a")
     finally:
         os.umask(0o022)
-    entry = {"digest": ONE, "when": "2026-01-31T12:00:00+00:00"}
-    content = {"accepted": {str(tmp_path / name): entry for name in "ab"}, "format": 1}
+    entry = {"digest": ONE, "lock": "", "when": "2026-01-31T12:00:00+00:00"}
+    content = {"accepted": {str(tmp_path / name): entry for name in "ab"}, "format": 2}
     assert (state / "trust").read_text() == json.dumps(content, separators=(",", ":"))
     for path in (state, *state.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
@@ -88,7 +117,9 @@ DAMAGED = {
     "no UTF-8": b'{"format": 1, "accepted": {"\xff": 1}}',
     "a list": b"[]",
     "no format": b'{"accepted": {}}',
-    "another format": b'{"format": 2, "accepted": {}}',
+    "another format": b'{"format": 3, "accepted": {}}',
+    "a format that is no number": b'{"format": true, "accepted": {}}',
+    "a lock that is no text": b'{"format": 2, "accepted": {"/a": {"digest": "sha256:1", "when": "", "lock": 1}}}',
     "no entries": b'{"format": 1}',
     "an entry that is none": b'{"format": 1, "accepted": {"/a": "sha256:1"}}',
     "an entry without a digest": b'{"format": 1, "accepted": {"/a": {"when": "now"}}}',

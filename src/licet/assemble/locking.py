@@ -21,7 +21,9 @@ from licet.assemble.review import Places, declared, straight
 from licet.assemble.server_code import LockedCode, code_now
 from licet.assemble.servers import ServerError, packages_directory
 from licet.backends.http import HttpClient
+from licet.backends.packages import LaunchError, disagreement, launch_of
 from licet.core.origin import Origin, Problem
+from licet.core.policy.digest import command_text
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.lock import (
     FORMAT,
@@ -158,7 +160,24 @@ def lock_problems(file: Path, places: Places | None = None) -> list[Problem]:
         return [Problem(origin, f"a difference: {wrong}", "the files that were locked")]
     changes = lock_changes(lock, with_definitions(now.lock, lock, code))
     hint = "review it, then take it with `licet lock --update`"
-    return [Problem(origin, f"a difference: {line}", "the policy and the sources of today", hint) for line in changes]
+    found = [Problem(origin, f"a difference: {line}", "the policy and the sources of today", hint) for line in changes]
+    return found + [
+        Problem(origin, f"the server `{name}`, of which {differs}", "what the command starts", "run `licet lock`")
+        for name, server in now.servers.items()
+        if name in lock.servers and (differs := _disagreement(server, lock.servers[name]))
+    ]
+
+
+def _disagreement(server: Server, locked: LockedServer) -> str:
+    """In which words the command of a server and the lock differ about what is started; empty if they agree."""
+    if server.url:
+        return ""
+    if locked.resolved is None:
+        return f"the command says {command_text(server.command)}, and licet.lock says nothing"
+    try:
+        return disagreement(launch_of(server.command), locked.resolved)
+    except LaunchError as wrong:
+        return f"the command cannot be started: {wrong}"
 
 
 def with_definitions(now: Lock, locked: Lock, code: Mapping[str, LockedCode]) -> Lock:

@@ -14,7 +14,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.backends.packages import Installed, Launch, LaunchError, PackageError, install, installed, launch_of
+from licet.backends.packages import (
+    Installed,
+    Launch,
+    LaunchError,
+    PackageError,
+    check_agreement,
+    install,
+    installed,
+    launch_of,
+)
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.decision.reach import Reach
@@ -85,6 +94,7 @@ def locked_program(server: Server, resolved: Resolved, workdir: str, home: str) 
     try:
         launch = server_launch(server, workdir, home)
         if launch.kind == "docker" and server.kind == "native":
+            check_agreement(launch, resolved)
             return Installed(expanded_command(server, workdir, home), ())
         found = installed(resolved, store, launch=launch, directory=Path(workdir))
         if found is None:

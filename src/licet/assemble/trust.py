@@ -1,4 +1,4 @@
-"""Puts policies on the trust list of this user, and finds what changed since a policy was accepted.
+"""Puts policies and their locks on the trust list of this user, and finds what changed since they were accepted.
 
 Asking the user, and showing the policy, is done by the surfaces.
 """
@@ -10,16 +10,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.assemble.review import Places
 from licet.core.algebra.scope import Malformed
 from licet.core.policy.digest import document
 from licet.core.policy.layer import meet_written_layers
+from licet.core.policy.lock import FORMAT, BadLock, Lock, lock_digest, read_lock, write_lock
 from licet.core.policy.manifest import Manifest
 from licet.errors import LicetError
 from licet.policy_files.load import load_manifest
+from licet.policy_files.pins import lock_state
+from licet.policy_files.policy_paths import LOCK_FILE
 from licet.policy_files.syntax import MOST_BYTES
-from licet.policy_files.trust_list import Accepted, accept, accepted, accepted_files
+from licet.policy_files.trust_list import Accepted, accept, accepted, accepted_files, accepted_lock
 from licet.regular_files import read_regular
 
 # Keys of a digest's document whose name differs from the word in policy files.
@@ -46,12 +50,39 @@ class Before(Struct, frozen=True):
 
 
 def accept_policy(path: Path, manifest: Manifest) -> Accepted:
-    """Put a reviewed policy on the trust list; raises `PolicyMoved` if its files have changed meanwhile."""
+    """Put a reviewed policy and its lock on the trust list; raises `PolicyMoved` if its files have changed meanwhile.
+
+    The lock is the one that was loaded with the policy: that is what was shown, whatever is in the file now.
+    """
     texts = _texts(manifest)
     with tempfile.TemporaryDirectory() as folder:
         if _load(texts, path.name, folder).digest != manifest.digest:
             raise PolicyMoved(f"{path} changed while it was read: try again")
-    return accept(path, manifest.digest, texts, datetime.now(UTC))
+    text = "" if manifest.lock is None else write_lock(manifest.lock).decode()
+    return accept(path, manifest.digest, texts, datetime.now(UTC), lock=lock_state(manifest), lock_text=text)
+
+
+def accept_written_lock(path: Path, manifest: Manifest, old: Lock | None, new: Lock, *, shown_whole: bool) -> bool:
+    """Put the lock that `licet lock` wrote on the trust list; False if the policy is not on it as it was until now.
+
+    Only what the user has seen is accepted: a policy that was accepted, and a change of the lock that was. So the lock
+    before this one must be the accepted one, unless the new one was `shown_whole`.
+    """
+    entry = accepted().get(os.path.realpath(path))
+    if entry is None or entry.digest != manifest.digest or entry.lock is None:
+        return False
+    if entry.lock != lock_digest(old) and not shown_whole:
+        return False
+    accept_policy(path, replace(manifest, lock=new, lock_problem=None))
+    return True
+
+
+def lock_before(path: Path) -> Lock:
+    """The lock that was accepted last at a path; an empty one if there was none, or it cannot be read any more."""
+    try:
+        return read_lock(accepted_lock(path).encode())
+    except BadLock:
+        return Lock(format=FORMAT)
 
 
 def accepted_before(path: Path, current: Manifest, places: Places) -> Before | None:
@@ -60,6 +91,8 @@ def accepted_before(path: Path, current: Manifest, places: Places) -> Before | N
     if entry is None or path.name not in texts:
         return None
     with tempfile.TemporaryDirectory() as folder:
+        if lock := accepted_lock(path):  # it declares the tools of servers
+            Path(folder, LOCK_FILE).write_bytes(lock.encode())
         try:
             manifest = _load(texts, path.name, folder)
             # A tool from other code is compared by its code of today: `further_changes` reports a changed `from`.

@@ -136,7 +136,8 @@ def register(
     installed, owners = packages(manifest, tools)
     manifest = replace(manifest, installed=installed, loaded=manifest.loaded or manifest)
     specs = [_as_declared(tool, manifest) if narrow else tool.spec for tool in tools]
-    specs = [replace(spec, package=owners[spec.name]) if spec.name in owners else spec for spec in specs]
+    # A server's tool has the version of its server; the module of its function is one of licet.
+    specs = [replace(one, package=owners[one.name]) if one.name in owners and not one.package else one for one in specs]
     ceiling = manifest.declare(specs, narrow=narrow).expand(workdir, home)
     closed = (*kept_private(ports.state), *protect(manifest, tools))
     ceiling = replace(ceiling, layers=(*ceiling.layers, protection_layer(closed, ceiling.origin)))

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.scope import NAME_PATTERN
 from licet.core.origin import Origin
+from licet.core.policy.connector import Installed
 from licet.core.policy.lock import Definition, LockedServer
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import (
@@ -51,8 +52,9 @@ def with_server_tools(manifest: Manifest) -> Manifest:
         locked = manifest.lock.servers.get(server.name)
         if locked is None or is_other_server(server, locked):
             continue
+        version = running_version(server, locked)
         for spec, entry in _specs(server, locked, manifest):
-            specs[spec.name] = spec
+            specs[spec.name] = replace(spec, package=version)
             natives |= {spec.name} if server.kind == "native" else set()
             if spec.name in admissions:
                 admissions[spec.name] = (*admissions[spec.name], _terms(entry, spec.origin or manifest.origin))
@@ -95,6 +97,14 @@ def _why_withheld(server: Server, tool: str, locked: LockedServer | None) -> str
 def is_other_server(server: Server, locked: LockedServer) -> bool:
     """Whether the lock is about another command or address than the workspace now has."""
     return tuple(server.command) != locked.command or server.url != locked.url
+
+
+def running_version(server: Server, locked: LockedServer) -> Installed:
+    """The version of a server that connector lists are about: of the locked package, or what it claims of itself."""
+    resolved = locked.resolved if not server.url else None
+    if resolved is not None and resolved.kind in ("npm", "pypi", "distribution"):
+        return Installed(f"{resolved.kind} {resolved.name}", resolved.version, "locked")
+    return Installed(server.name, locked.claimed_version, "claimed")
 
 
 def _specs(server: Server, locked: LockedServer, manifest: Manifest) -> Iterator[tuple[ToolSpec, ServerToolEntry]]:

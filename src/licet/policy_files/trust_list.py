@@ -1,7 +1,7 @@
-"""The trust list: the policies that this user has accepted, by real path and digest. One file for all workspaces.
+"""The trust list: the policies that this user has accepted, by real path, with the digests of policy and lock.
 
-A command that found a policy by itself uses it only if it is on this list. Next to the list there is a copy of each
-accepted policy, so that a new version can be compared with it.
+One file for all workspaces. A command that found a policy by itself uses it only if it is on this list. Next to the
+list there is a copy of each accepted policy and its lock, so that a new version can be compared with it.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ from licet.errors import LicetError
 from licet.policy_files.user_directories import NoHome, state_root
 from licet.regular_files import open_regular, read_most
 
-_FORMAT = 1
+_FORMAT = 2  # 1 had no digests of locks
 _LIST, _LOCK, _COPIES = "trust", "trust.lock", "trusted"
-_MOST_BYTES = 16 << 20
+_MOST_BYTES = 64 << 20  # a copy has a lock of up to 16 MiB as text in JSON
 
 
 class TrustListError(LicetError):
@@ -32,17 +32,18 @@ class TrustListError(LicetError):
 
 
 class Accepted(Struct, frozen=True):
-    """A policy on the list: its real path, its digest, and when it was accepted."""
+    """A policy on the list: its real path, its digest, that of its lock, and when both were accepted."""
 
     path: str
     digest: str
     when: str
+    lock: str | None = ""  # empty: there was no lock; None: it was accepted by an older licet, which did not look
 
 
-def is_trusted(path: str | Path, digest: str) -> bool:
-    """Whether this user has accepted a policy at this path with this digest; `TrustListError` if it is unknown."""
+def is_trusted(path: str | Path, digest: str, lock: str = "") -> bool:
+    """Whether this user has accepted a policy at this path with these digests; `TrustListError` if it is unknown."""
     found = accepted().get(os.path.realpath(path))
-    return found is not None and found.digest == digest
+    return found is not None and (found.digest, found.lock) == (digest, lock)
 
 
 def accepted() -> dict[str, Accepted]:
@@ -61,12 +62,17 @@ def trusted_paths() -> tuple[str, ...]:
         return ()
 
 
-def accept(path: str | Path, digest: str, files: Mapping[str, str], now: datetime) -> Accepted:
-    """Add a policy to the list, or replace its entry, and store a copy of its files (name -> text)."""
-    entry = Accepted(os.path.realpath(path), digest, now.isoformat(timespec="seconds"))
+def accept(
+    path: str | Path, digest: str, files: Mapping[str, str], now: datetime, *, lock: str = "", lock_text: str = ""
+) -> Accepted:
+    """Add a policy to the list, or replace its entry, and store a copy of its files (name -> text) and its lock.
+
+    `lock` is the digest of the lock, empty if there is none.
+    """
+    entry = Accepted(os.path.realpath(path), digest, now.isoformat(timespec="seconds"), lock)
     with _locked_list() as entries:
         # The copy is written first, since an entry without a copy could not be compared.
-        copy = {"format": _FORMAT, "path": entry.path, "digest": digest, "files": dict(files)}
+        copy = {"format": _FORMAT, "path": entry.path, "digest": digest, "files": dict(files), "lock": lock_text}
         (folder := _root() / _COPIES).mkdir(mode=0o700, exist_ok=True)
         _write(folder / _copy_name(entry.path), copy)
         entries[entry.path] = entry
@@ -84,17 +90,26 @@ def forget(path: str | Path) -> bool:
 
 def accepted_files(path: str | Path) -> Mapping[str, str]:
     """The files (name -> text) of the policy that was last accepted at a path; empty if there is no readable copy."""
+    files = _accepted_copy(path).get("files")
+    if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+        return {}
+    return files
+
+
+def accepted_lock(path: str | Path) -> str:
+    """The text of the lock that was last accepted at a path; empty if there was none, or there is no readable copy."""
+    text = _accepted_copy(path).get("lock")
+    return text if isinstance(text, str) else ""
+
+
+def _accepted_copy(path: str | Path) -> dict[str, Any]:
     real = os.path.realpath(path)
     entry = accepted().get(real)
     try:
         copy = _json(_root() / _COPIES / _copy_name(real)) if entry is not None else {}
     except (OSError, TrustListError):
         return {}
-    files = copy.get("files")
-    sound = entry is not None and copy.get("path") == real and copy.get("digest") == entry.digest
-    if not sound or not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
-        return {}
-    return files
+    return copy if entry is not None and (copy.get("path"), copy.get("digest")) == (real, entry.digest) else {}
 
 
 @contextmanager
@@ -110,7 +125,11 @@ def _locked_list() -> Iterator[dict[str, Accepted]]:
             fcntl.flock(number, fcntl.LOCK_EX)
             entries = accepted()
             yield entries
-            content = {entry.path: {"digest": entry.digest, "when": entry.when} for entry in entries.values()}
+            content = {
+                entry.path: {"digest": entry.digest, "when": entry.when}
+                | ({} if entry.lock is None else {"lock": entry.lock})
+                for entry in entries.values()
+            }
             _write(folder / _LIST, {"format": _FORMAT, "accepted": content})
         finally:
             os.close(number)
@@ -125,14 +144,16 @@ def _read(path: Path) -> dict[str, Accepted]:
     if isinstance(number, int) and number > _FORMAT:
         raise TrustListError(f"the list of trusted policies {path} has format {number}: upgrade licet, or {fix}")
     entries = found.get("accepted")
-    if number != _FORMAT or not isinstance(entries, dict):
+    if number not in (1, _FORMAT) or isinstance(number, bool) or not isinstance(entries, dict):
         raise TrustListError(f"{path} is not a list of trusted policies: {fix}")
     read = {}
     for name, entry in entries.items():
         texts = [entry.get(key) for key in ("digest", "when")] if isinstance(entry, dict) else []
-        if not name.startswith("/") or not texts or not all(isinstance(text, str) for text in texts):
+        lock = entry.get("lock") if isinstance(entry, dict) else None
+        sound = texts and all(isinstance(text, str) for text in texts) and isinstance(lock, str | None)
+        if not name.startswith("/") or not sound:
             raise TrustListError(f"{path} is not a list of trusted policies: {fix}")
-        read[name] = Accepted(name, *map(str, texts))
+        read[name] = Accepted(name, str(texts[0]), str(texts[1]), lock)
     return read
 
 

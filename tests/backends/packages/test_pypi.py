@@ -205,13 +205,16 @@ def test_a_lock_of_another_platform_gives_the_versions(
     ids=["url", "flag", "hash", "line"],
 )
 def test_a_lock_cannot_give_pip_other_words(pins: Mapping[str, str], tmp_path: Path) -> None:
-    resolved = Resolved("pypi", "demo", "1.0", "demo", {platform_tag(): pins})
-    with pytest.raises(PackageError, match="is no wheel of PyPI"):
+    good = {"demo==1.0": f"sha256:{'0' * 64}"}  # otherwise the lock would not be about the command
+    resolved = Resolved("pypi", "demo", "1.0", "demo", {platform_tag(): {**good, **pins}})
+    with pytest.raises(PackageError, match=r"is no wheel of PyPI|licet\.lock says pypi demo 1\.0 with the files of"):
         install(launch_of(["uvx", "demo"]), resolved, tmp_path, progress=silent)
 
 
 def test_a_lock_of_another_package_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PackageError, match="the lock has other"):
+    with pytest.raises(
+        PackageError, match=r"the command says pypi demo, and licet\.lock says pypi other 1\.0: run `licet lock`"
+    ):
         install(launch_of(["uvx", "demo"]), Resolved("pypi", "other", "1.0"), tmp_path, progress=silent)
 
 

@@ -96,8 +96,6 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("a weaker wall", {"allow_degraded": True}),
     ("what is recorded", {"record": "full"}),
     ("a server", {"servers": {"s": {"command": ["x"]}}}),
-    ("an example", {"examples": (Example("t", "env:read:A", True, HERE),)}),
-    ("an example of the opposite", {"examples": (Example("t", "env:read:A", False, HERE),)}),
     ("where a tool is declared", {"sources": {"t": ("m:t", HERE)}}),
 ]
 
@@ -119,6 +117,8 @@ SAME: list[tuple[str, dict[str, Any]]] = [
     ("money in other digits", {"budget": Budget(5, Decimal("1.5"), None)}),
     ("the policy's own protection", {"layers": (*BASE.layers, layer(denies=["fs:write:/a"], kind="protected paths"))}),
     ("the files it came from", {"files": ("a.yaml", "b.yaml")}),
+    ("an example", {"examples": (Example("t", "env:read:A", True, HERE),)}),
+    ("an example of the opposite", {"examples": (Example("t", "env:read:A", False, HERE),)}),
 ]
 
 

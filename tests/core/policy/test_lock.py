@@ -1,6 +1,7 @@
 """`licet.lock` as values: how it is read, what may change by itself, what a reviewer is shown, and what is hidden."""
 
 import json
+import re
 import sys
 import unicodedata
 from typing import Any
@@ -14,6 +15,7 @@ from licet.core.policy import lock as locks
 from licet.core.policy.lock import (
     BadLock,
     Lock,
+    LockedDistribution,
     LockedServer,
     LockedTool,
     NamedPlaces,
@@ -22,6 +24,7 @@ from licet.core.policy.lock import (
     fixed_differences,
     hidden_in,
     local,
+    lock_digest,
     portable,
     read_lock,
     shown,
@@ -267,17 +270,80 @@ def test_every_word_of_a_new_description_is_shown() -> None:
 
 
 def test_all_descriptions_of_something_new_are_shown() -> None:
+    also = (
+        '{"annotations":{"readOnlyHint":true},"inputSchema":{"properties":{"path":{"default":{},"type":"string"},'
+        '"title":{"type":"string"}},"type":"object"}}'
+    )
     found = lines(server(), server(tools=(TOOL,), prompts=({"name": "p", "arguments": [{"description": "one\ntwo"}]},)))
     assert found == [
         "+ tool files.read",
-        "    description: Reads a file.",
-        "    annotations/title: Read",
-        "    inputSchema/properties/path/description: Which file",
-        "    inputSchema/properties/path/default/title: a",
+        '    description: "Reads a file."',
+        '    annotations/title: "Read"',
+        '    inputSchema/properties/path/description: "Which file"',
+        '    inputSchema/properties/path/default/title: "a"',
+        f"    says also: {also}",
         "+ prompt p of files",
-        "    arguments/0/description: one",
-        "      two",
+        "    arguments/0/description:",
+        "      | one",
+        "      | two",
+        '    says also: {"arguments":[{}]}',
     ]
+
+
+FORGED = 'read\n~ manifest a: fine\x1b[2K" or not'
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        server(tools=({"name": FORGED},)),
+        server(tools=({"name": "a", "description": FORGED, FORGED: {FORGED: [FORGED]}},)),
+        server(resources=({"uri": FORGED, "name": FORGED},)),
+        server(command=(FORGED,), url=FORGED, version=FORGED, announced=(FORGED,), instructions=FORGED),
+        server(claimed_version=FORGED, hidden=(FORGED,), refused={FORGED: FORGED}, volatile={FORGED: (FORGED,)}),
+        server(resolved=Resolved("npm", FORGED, FORGED, FORGED, {FORGED: {FORGED: FORGED}}, FORGED)),
+        server(resolved=Resolved("file", program=FORGED, digest=FORGED)),
+        Lock(
+            format=1,
+            manifests={FORGED: ONE},
+            tools={FORGED: LockedTool(ONE, {FORGED: ONE})},
+            servers={FORGED: LockedServer()},
+        ),
+        Lock(format=1, distributions={FORGED: LockedDistribution(FORGED, {FORGED: ONE})}),
+    ],
+)
+def test_no_text_of_a_server_or_a_lock_passes_for_a_line_of_ours(forged: Lock) -> None:
+    changed = Lock(
+        format=1,
+        tools={name: LockedTool(TWO) for name in forged.tools},
+        distributions={name: LockedDistribution("1", {}) for name in forged.distributions},
+        servers={
+            name: LockedServer(
+                tools=tuple({**one, "description": "x"} for one in entry.tools),
+                refused=dict.fromkeys(entry.refused, "no"),
+                volatile=dict.fromkeys(entry.volatile, ()),
+            )
+            for name, entry in forged.servers.items()
+        },
+    )
+    for old, new in ((Lock(format=1), forged), (forged, Lock(format=1)), (changed, forged), (forged, changed)):
+        for line in lines(old, new):
+            assert "\n" not in line
+            assert not re.match(r"[-+~] manifest a: fine", line)
+            assert re.match(r"[-+~] (manifest|tool|distribution|server|resource) |    ", line), line
+
+
+def test_the_version_that_a_server_claims_is_shown_as_its_claim() -> None:
+    assert lines(server(claimed_version="2.1"), server(claimed_version="1.9")) == [
+        '~ server files: the version that it claims: "2.1" -> "1.9"'
+    ]
+
+
+def test_the_digest_of_a_lock_is_of_what_it_says() -> None:
+    lock = server(tools=(TOOL,))
+    spaced = json.dumps(json.loads(write_lock(lock)), indent=2).encode()
+    assert lock_digest(read_lock(spaced)) == lock_digest(lock) != lock_digest(server(tools=({**TOOL, "x": 1},)))
+    assert lock_digest(None) == ""
 
 
 SHOWN: dict[str, tuple[Lock, Lock, list[str]]] = {
@@ -338,7 +404,7 @@ SHOWN: dict[str, tuple[Lock, Lock, list[str]]] = {
         [
             "~ server files: texts of tools/read that change by themselves: none -> description",
             "~ server files: hidden characters accepted in: none -> tools/read",
-            "~ server files: `tools/x` is refused: no",
+            '~ server files: tools/x is refused: "no"',
         ],
     ),
 }

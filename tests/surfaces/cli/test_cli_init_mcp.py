@@ -13,9 +13,12 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from licet.assemble.trust import accept_policy
 from licet.backends.secrets import FileSecrets
 from licet.policy_files.load import load_manifest
+from licet.policy_files.trust_list import is_trusted
 from licet.surfaces.cli.app import licet
+from licet.surfaces.cli.init_mcp_plan import servers_without_gateway, surroundings, this_licet
 from licet.surfaces.cli.init_servers import DraftedServer, NotWritten, server_name, with_servers
 from licet.surfaces.clients.jsonc import Jsonc
 from surfaces.terminals import read_all
@@ -137,7 +140,7 @@ def test_clients_get_the_gateway_and_the_policy_their_servers(home: Path, client
         "db": {"command": ("uvx", "db-server"), "secrets": {"DB_PASSWORD": "mcp/db/DB_PASSWORD"}},
         "git": {"command": ("uvx", "git-server", "${workdir}"), "secrets": {"GH": "GH_TOKEN"}},
     }
-    args = ["gateway", str(manifest), "--workdir", str(here), "--secrets", str(secrets_file(home))]
+    args = ["gateway", str(manifest), "--workdir", str(here), "--secrets", str(secrets_file(home)), "--accepted"]
     cursor = Jsonc().read((home / ".cursor" / "mcp.json").read_text())["mcpServers"]
     assert list(cursor) == ["licet", "off"]
     assert cursor["licet"]["args"] == args
@@ -149,6 +152,156 @@ def test_clients_get_the_gateway_and_the_policy_their_servers(home: Path, client
     assert "// my servers" in (home / ".cursor" / "mcp.json").read_text()
     assert "these clients had different servers" in result.output
     assert f"licet lock --init --secrets {secrets_file(home)}: starts the servers" in result.output
+
+
+# Acceptance -----------------------------------------------------------------------------------------------------------
+
+
+def is_on_the_list(file: str) -> bool:
+    return is_trusted(file, load_manifest(file).digest)
+
+
+def test_a_new_policy_is_accepted(home: Path, clients: dict[Path, bytes]) -> None:
+    result = json.loads(run("--yes", "--json").output)
+    assert result["accepted"] is True
+    assert is_on_the_list(".licet/licet.yaml")
+    assert "licet trust: accepts what the policy says then" in result["next"]
+
+
+def test_servers_that_were_agreed_to_are_accepted_with_an_accepted_policy(
+    home: Path, clients: dict[Path, bytes]
+) -> None:
+    write(Path("licet.yaml"), EXISTING)
+    accept_policy(Path("licet.yaml"), load_manifest("licet.yaml"))
+    result = run("--yes")
+    assert is_on_the_list("licet.yaml")
+    assert "the most that it allows" not in result.output  # nothing else is new
+
+
+def test_a_policy_that_was_not_accepted_is_shown_as_a_whole(home: Path, clients: dict[Path, bytes]) -> None:
+    """A cloned project may have a policy of its own, which nobody here has looked at."""
+    write(Path("licet.yaml"), EXISTING.replace("{tools: []}", "{tools: [], fs_reach: {read: [/srv/precious]}}"))
+    shown = run()
+    assert not is_on_the_list("licet.yaml")
+    assert "/srv/precious" not in shown.output
+    result = run("--yes")
+    assert "the most that it allows, whatever its tools declare:" in result.output
+    assert "fs:read:/srv/precious" in result.output
+    assert is_on_the_list("licet.yaml")
+
+
+def test_a_person_who_does_not_accept_it_is_told_what_is_left(home: Path) -> None:
+    write(home / ".cursor" / "mcp.json", json.dumps({"mcpServers": {"a": {"command": "a-server"}}}))
+    write(Path("licet.yaml"), "agent: me\ncapabilities: {}\n")
+    ours, theirs = pty.openpty()
+    os.write(ours, b"y\ny\nn\n")  # Cursor: yes; the policy: yes; accepting it: no.
+    command = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "init", "--mcp"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    said = read_all(ours)
+    assert process.wait(300) == 0, said
+    os.close(ours)
+    assert "accept licet.yaml, so that clients may start it?" in said
+    assert "licet trust: shows the policy; the clients start nothing before it is accepted" in said
+    assert not is_on_the_list("licet.yaml")
+
+
+def test_a_list_that_cannot_be_written_is_reported(home: Path, clients: dict[Path, bytes]) -> None:
+    write(Path("licet.yaml"), EXISTING)
+    write(home / "state" / "licet" / "trust", "{")
+    result = run("--yes", "--json")
+    assert json.loads(result.stdout)["accepted"] is False
+    assert "the policy could not be accepted: " in result.stderr
+
+
+# Gateways that are there ----------------------------------------------------------------------------------------------
+
+
+def cursor_entry(home: Path) -> dict[str, Any]:
+    entry: dict[str, Any] = Jsonc().read((home / ".cursor" / "mcp.json").read_text())["mcpServers"]["licet"]
+    return entry
+
+
+OLDER: dict[str, dict[str, Any]] = {
+    "without the option": {},
+    "of another licet": {"command": "/opt/older/bin/licet"},
+    "of a program in the project": {"command": "./licet"},
+    "with code of its own": {"env": {"PYTHONPATH": "/srv/evil", "GH_TOKEN": "${GH_TOKEN}"}},
+}
+
+
+@pytest.mark.parametrize("more", OLDER.values(), ids=OLDER)
+def test_an_older_entry_is_written_anew_and_can_be_undone(home: Path, more: dict[str, Any]) -> None:
+    cursor = home / ".cursor" / "mcp.json"
+    write(cursor, json.dumps({"mcpServers": {"a": {"command": "a-server"}}}))
+    run("--yes")
+    now = cursor_entry(home)
+    older = {**now, "args": now["args"][:-1], "timeout": 5, **more}
+    write(cursor, json.dumps({"mcpServers": {"licet": older}}))
+    result = run("--yes")
+    assert result.exit_code == 0, result.output
+    kept = {"env": {"GH_TOKEN": "${GH_TOKEN}"}} if "env" in more else {}
+    assert cursor_entry(home) == {**now, "timeout": 5, **kept}
+    assert "restart the clients" in result.output
+    assert (run("--yes").exit_code, cursor_entry(home)["args"]) == (1, now["args"])  # nothing is left to do
+    run("--undo", "--yes")
+    left = json.loads(cursor.read_text())["mcpServers"]
+    # An entry whose program somebody changed is not taken out: it is no longer the one that was written.
+    assert left == ({"licet": older} if "command" in more else {}) | {"a": {"command": "a-server"}}
+
+
+def test_an_older_entry_of_a_changed_file_is_put_back_by_undo(home: Path) -> None:
+    cursor = home / ".cursor" / "mcp.json"
+    write(cursor, json.dumps({"mcpServers": {"a": {"command": "a-server"}}}))
+    run("--yes")
+    now = cursor_entry(home)
+    write(cursor, json.dumps({"mcpServers": {"licet": {**now, "args": now["args"][:-1]}}}))
+    run("--yes")
+    write(cursor, json.dumps({**json.loads(cursor.read_text()), "theme": "dark"}))
+    run("--undo", "--yes")
+    assert json.loads(cursor.read_text()) == {"mcpServers": {"a": {"command": "a-server"}}, "theme": "dark"}
+
+
+def test_a_second_entry_of_the_gateway_is_taken_out(home: Path) -> None:
+    """It may lack the option, and a client starts both."""
+    cursor = write(home / ".cursor" / "mcp.json", json.dumps({"mcpServers": {"a": {"command": "a-server"}}}))
+    run("--yes")
+    now = cursor_entry(home)
+    before = json.dumps({"mcpServers": {"licet": now, "two": {**now, "args": now["args"][:-1]}}})
+    write(cursor, before)
+    assert run("--yes").exit_code == 0
+    assert json.loads(cursor.read_text())["mcpServers"] == {"licet": now}
+
+
+def test_a_gateway_written_by_hand_stays_with_advice(home: Path) -> None:
+    run_by_hand = {"command": this_licet(), "args": ["gateway", "/srv/agent.yaml"]}
+    write(home / ".cursor" / "mcp.json", json.dumps({"mcpServers": {"mine": run_by_hand}}))
+    assert '"mine" stays: it is a gateway already, for another policy or with other options; with `--accepted`' in (
+        run().output
+    )
+
+
+def test_a_program_called_licet_is_a_server_like_any_other(home: Path) -> None:
+    """A project's configuration could name a program of the project, which would then run without any wall."""
+    entries = {"licet": {"command": "./licet", "args": ["gateway", "x.yaml"]}, "other": {"command": "o"}}
+    write(Path.cwd() / ".mcp.json", json.dumps({"mcpServers": entries}))
+    assert sum(number for _, number in servers_without_gateway(surroundings(Path.cwd()))) == 2
+    assert run("--yes").exit_code == 0
+    left = json.loads((Path.cwd() / ".mcp.json").read_text())["mcpServers"]
+    assert list(left) == ["licet-2"]
+    assert load_manifest(".licet/licet.yaml").servers["licet"] == {"command": ("./licet", "gateway", "x.yaml")}
+    assert sum(number for _, number in servers_without_gateway(surroundings(Path.cwd()))) == 0
+
+
+def test_variables_of_new_servers_reach_a_gateway_that_is_there(home: Path) -> None:
+    path = Path.cwd() / ".vscode" / "mcp.json"
+    write(path, json.dumps({"servers": {"a": {"command": "a", "env": {"A": "${env:A}"}}}}))
+    run("--yes")
+    data = json.loads(path.read_text())
+    write(path, json.dumps({"servers": {**data["servers"], "b": {"command": "b", "env": {"B": "${env:B}"}}}}))
+    run("--yes")
+    servers = json.loads(path.read_text())["servers"]
+    assert (list(servers), servers["licet"]["env"]) == (["licet"], {"A": "${env:A}", "B": "${env:B}"})
 
 
 def test_secrets_are_in_the_secrets_file_and_nowhere_else(home: Path, clients: dict[Path, bytes]) -> None:

@@ -384,3 +384,109 @@ def test_a_person_at_a_terminal_is_asked(answer: str, code: int) -> None:
     assert process.wait(300) == code
     os.close(ours)
     assert run("call", "hello").exit_code == code
+
+
+# The lock -------------------------------------------------------------------------------------------------------------
+
+
+def accepted_and_locked() -> None:
+    write(POLICY)
+    assert run("trust", "--yes").exit_code == 0
+    locked = run("lock")
+    assert locked.stdout.endswith(f"accepted {INSIDE} with this lock\n"), locked.output
+
+
+def pull_lock(**changes: object) -> None:
+    file = Path(".licet/licet.lock")
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), **changes}))
+
+
+USES = [["call", "hello"], ["run", "--", "echo", "x"], ["serve"], ["gateway"]]
+
+
+@pytest.mark.parametrize("words", USES, ids=" ".join)
+def test_a_lock_that_was_changed_is_used_by_no_command(words: list[str]) -> None:
+    accepted_and_locked()
+    assert run("call", "hello").exit_code == 0
+    pull_lock(tools={})  # a lock without tools says nothing about their code
+    Path("found_tools.py").write_text(TOOLS.replace("hello {name}", "evil {name}"))
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (125 if words[0] == "run" else 1, "")
+    assert f"{INSIDE[:-10]}licet.lock has changed since it was accepted: review and accept" in result.stderr
+    said = run("trust", "--yes").stdout
+    assert "- tool hello\n" in said
+    assert f"accepted {INSIDE}\n" in said
+
+
+def test_a_lock_that_says_the_same_in_other_spelling_is_the_same() -> None:
+    accepted_and_locked()
+    pull_lock()
+    assert run("call", "hello").exit_code == 0
+    assert run("trust", "--yes").stdout == f"{INSIDE} is already accepted\n"
+
+
+def test_all_that_a_lock_says_is_shown_before_it_is_accepted_first() -> None:
+    write(POLICY)
+    assert run("lock", INSIDE).stdout.count("\n") == 1  # an unaccepted policy is not accepted by locking it
+    assert run("call", "hello").exit_code == 1
+    said = run("trust", "--yes").stdout
+    assert "licet.lock next to it, all that it says:\n+ manifest licet.yaml\n+ tool hello\n" in said
+
+
+def test_a_changed_policy_is_not_accepted_by_locking_it() -> None:
+    accepted_and_locked()
+    write(WIDER)
+    result = run("lock", "--update", INSIDE)
+    assert result.exit_code == 0
+    assert f"{INSIDE}: it is not accepted as it is now: review and accept it with `licet trust`" in result.stderr
+    assert "has changed since it was accepted" in run("call", "hello").stderr
+
+
+def test_an_update_of_the_lock_by_its_user_needs_no_further_question() -> None:
+    accepted_and_locked()
+    Path("found_tools.py").write_text(TOOLS + "\n# more\n")
+    result = run("lock", "--update")
+    assert f"accepted {INSIDE} with this lock" in result.stdout
+    assert run("call", "hello").exit_code == 0
+    Path("found_tools.py").write_text(TOOLS)
+    data = json.loads(run("lock", "--update", "--json").stdout)
+    assert (data["written"], data["accepted"]) == (True, [INSIDE])
+
+
+def test_a_lock_that_cannot_be_read_is_written_and_accepted_again() -> None:
+    accepted_and_locked()
+    Path(".licet/licet.lock").write_text("<<<<<<< ours\n")
+    assert run("call", "hello").exit_code == 1
+    result = run("lock", "--update")
+    assert "+ tool hello" in result.stdout  # all of it is shown
+    assert f"accepted {INSIDE} with this lock" in result.stdout
+    assert run("call", "hello").exit_code == 0
+
+
+def test_what_an_older_licet_accepted_is_asked_about_again(tmp_path: Path) -> None:
+    accepted_and_locked()
+    file = tmp_path / "state" / "licet" / "trust"
+    entries = json.loads(file.read_text())["accepted"]
+    for entry in entries.values():
+        del entry["lock"]
+    file.write_text(json.dumps({"format": 1, "accepted": entries}))
+    result = run("call", "hello")
+    assert result.exit_code == 1
+    assert f"{INSIDE} was accepted by an older licet, which did not look at licet.lock: review and" in result.stderr
+    assert "not with its lock" in run("trust", "--list").stdout
+    assert run("trust", "--yes").exit_code == 0
+    assert run("call", "hello").exit_code == 0
+
+
+def test_a_demand_for_acceptance_takes_no_other_files() -> None:
+    accepted_and_locked()
+    result = run("serve", INSIDE, "--accepted", "--workspace", "other.yaml")
+    assert result.exit_code == 2
+    assert "--workspace and --personality need a named manifest without --accepted" in result.stderr
+
+
+def test_examples_can_be_added_without_locking_or_accepting_again() -> None:
+    accepted_and_locked()
+    write(POLICY + "examples:\n  match: [{tool: hello, use: 'env:read:A'}]\n")
+    assert run("check", "--locked").exit_code == 0
+    assert run("call", "hello").exit_code == 0

@@ -1,13 +1,15 @@
 """What entries of clients say, and which of them stay where they are."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from licet.surfaces.clients.entries import Entry, Stays, read_entry
+from licet.surfaces.clients.entries import Entry, Stays, read_entry, starts_gateway
 from licet.surfaces.clients.known import CLAUDE_CODE, CODEX, CURSOR, GEMINI, VS_CODE, ZED, Client
 from licet.surfaces.clients.tokens import looks_random, looks_secret, secret_word
 
+PROGRAM = "/opt/venv/bin/licet"
 GITHUB = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 MOVES: dict[str, tuple[Client, dict[str, Any], dict[str, Any]]] = {
     "a command": (CURSOR, {"command": "npx", "args": ["-y", "x"]}, {"command": ("npx", "-y", "x")}),
@@ -65,14 +67,18 @@ MOVES: dict[str, tuple[Client, dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("client", "data", "expected"), MOVES.values(), ids=MOVES)
 def test_an_entry_is_read(client: Client, data: dict[str, Any], expected: dict[str, Any]) -> None:
-    entry = read_entry("a", data, client, "/p")
+    entry = read_entry("a", data, client, "/p", PROGRAM)
     assert isinstance(entry, Entry)
     assert {key: getattr(entry, key) for key in expected} == expected
 
 
 STAYS: dict[str, tuple[Client, Any, str]] = {
     "no table": (CURSOR, [], "it is no table"),
-    "a gateway": (CURSOR, {"command": "/usr/bin/licet", "args": ["gateway", "m"]}, "it is a gateway already"),
+    "a gateway": (
+        CURSOR,
+        {"command": PROGRAM, "args": ["gateway", "m"]},
+        "it is a gateway already, for another policy",
+    ),
     "off": (CURSOR, {"command": "x", "disabled": True}, "it is switched off"),
     "not on": (CODEX, {"command": "x", "enabled": False}, "it is switched off"),
     "an extension": (ZED, {"source": "extension", "settings": {}}, "an extension of the client starts it"),
@@ -125,15 +131,53 @@ STAYS: dict[str, tuple[Client, Any, str]] = {
 
 @pytest.mark.parametrize(("client", "data", "reason"), STAYS.values(), ids=STAYS)
 def test_an_entry_that_cannot_be_kept_whole_stays(client: Client, data: Any, reason: str) -> None:
-    entry = read_entry("a", data, client, "/p")
+    entry = read_entry("a", data, client, "/p", PROGRAM)
     assert isinstance(entry, Stays)
     assert entry.reason.startswith(reason)
     assert GITHUB not in entry.reason
 
 
+GATEWAYS: dict[str, tuple[dict[str, Any], bool]] = {
+    "its path": ({"command": PROGRAM, "args": ["gateway", "m"]}, True),
+    "what a client adds": ({"command": PROGRAM, "args": ["gateway", "m"], "timeout": 3, "type": "stdio"}, True),
+    "variables that are passed on": ({"command": PROGRAM, "args": ["gateway"], "env": {"A": "${env:B}"}}, True),
+    "another path": ({"command": "/usr/bin/licet", "args": ["gateway", "m"]}, False),
+    "a relative path": ({"command": "./licet", "args": ["gateway", "m"]}, False),
+    "a path with a way up": ({"command": "/opt/venv/bin/../../../tmp/licet", "args": ["gateway", "m"]}, False),
+    "a name that is not on PATH": ({"command": "licet-of-nobody", "args": ["gateway", "m"]}, False),
+    "another command": ({"command": PROGRAM, "args": ["run", "--", "x"]}, False),
+    "a variable of its own": ({"command": PROGRAM, "args": ["gateway"], "env": {"PYTHONPATH": "/srv/evil"}}, False),
+    "a directory of its own": ({"command": PROGRAM, "args": ["gateway"], "cwd": "/srv"}, False),
+    "an unknown key": ({"command": PROGRAM, "args": ["gateway"], "envFile": ".env"}, False),
+    "no words": ({"command": PROGRAM}, False),
+    "no text": ({"command": [PROGRAM], "args": ["gateway"]}, False),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), GATEWAYS.values(), ids=GATEWAYS)
+def test_only_this_licet_is_taken_for_the_gateway(data: dict[str, Any], expected: bool) -> None:
+    assert starts_gateway(data, PROGRAM) is expected
+
+
+def test_a_program_is_known_by_the_file_that_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    program, fake = tmp_path / "licet", tmp_path / "bin" / "licet"
+    for path in (program, fake):
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(fake.parent))
+    entry = {"command": "licet", "args": ["gateway", "m"]}
+    assert not starts_gateway(entry, str(program))
+    fake.unlink()
+    fake.symlink_to(program)
+    assert starts_gateway(entry, str(program))
+    monkeypatch.chdir(tmp_path)
+    assert not starts_gateway({**entry, "command": "./licet"}, str(program))  # the client may start it elsewhere
+
+
 def test_the_project_is_only_known_where_the_gateway_works_there() -> None:
     data = {"command": "x", "args": ["${workspaceFolder}"]}
-    assert isinstance(read_entry("a", data, VS_CODE, ""), Stays)
+    assert isinstance(read_entry("a", data, VS_CODE, "", PROGRAM), Stays)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,35 @@ def test_a_server_that_does_not_start_had_no_effect_and_its_details_are_for_the_
     assert any("no such file: /srv/private/key" in line for line in workspace.reports)
 
 
+@pytest.mark.parametrize(("claimed", "answer"), [("1", "runs"), ("2.1", "refused"), ("", "refused")])
+def test_a_server_that_claims_another_version_than_it_did_is_not_used(
+    tmp_path: Path, store_path: Path, claimed: str, answer: str
+) -> None:
+    """Every scripted server claims version 1 of itself. The lists of connectors were applied to what is locked."""
+    needs_walls()
+    server = {
+        "script": {},
+        "locked": {"claimed_version": claimed},
+        "connector": "github",
+        "tools": {"echo": {"effect": "read_only"}},
+    }
+    given = {"tools": ["s.echo"], "connectors": ["github"]}
+    shared = {"connectors": {"tenant_allowlist": [{"connector": "github"}]}}
+    workspace = Workspace(tmp_path / "policy", store_path / "state", {"s": server}, given, **shared)
+
+    async def steps() -> str:
+        async with workspace.gateway("2025") as client:
+            return text_of(await client.call("echo"))
+
+    said = asyncio.run(steps())
+    if answer == "runs":
+        assert "TOOL_NOT_AVAILABLE" not in said
+    else:
+        assert said == "TOOL_NOT_AVAILABLE: the server `s` is not running"
+        text = f"it claims version 1 of itself, and {claimed or 'none'} in licet.lock: review it with `licet lock"
+        assert any(text in line for line in workspace.reports)
+
+
 # The servers with what was locked of each, and what the client is told. Every scripted server says "be kind".
 INSTRUCTIONS: list[tuple[dict[str, str], str | None]] = [
     ({"s": "Look in ${workdir}."}, "The MCP server `s` says:\n> Look in {place}."),

@@ -68,6 +68,34 @@ def test_hidden_characters_in_instructions_are_refused_unless_they_are_accepted(
     assert "U+E0041" in refusal(*[started(READ, instructions=f"Be mean.{TAG}")] * 3, before=found)
 
 
+CLAIMS: dict[str, tuple[str | None, Resolved | None, str, str]] = {
+    "a file": ("github@2.1", RESOLVED, "2.1", "2.1"),
+    "an address": ("github", None, "2.1.0-beta+7", "2.1.0-beta+7"),
+    "no connector": (None, RESOLVED, "2.1", ""),
+    "a package": ("github", Resolved("npm", "x", "1.0.0"), "2.1", ""),
+    "no version": ("github", RESOLVED, "", ""),
+    "a text that is no version": ("github", RESOLVED, "2.1\n~ all is well", ""),
+    "a very long version": ("github", RESOLVED, "1" * 65, ""),
+}
+
+
+@pytest.mark.parametrize(("connector", "resolved", "said", "locked"), CLAIMS.values(), ids=CLAIMS)
+def test_the_version_that_a_server_claims_is_locked_where_connector_lists_need_it(
+    connector: str | None, resolved: Resolved | None, said: str, locked: str
+) -> None:
+    take = Taken(Opened("2025", "2025-11-25", {"name": "x", "version": said}, {}, ""), Definitions(tools=(READ,)))
+    server = replace(SERVER, connector=connector)
+    assert agreed(server, resolved, [take] * 3, {}, LockedServer(), frozenset()).claimed_version == locked
+
+
+def test_a_claim_that_differs_from_start_to_start_is_refused() -> None:
+    takes = [Taken(Opened("2025", "2025-11-25", {"version": one}, {}, ""), Definitions(tools=(READ,))) for one in "121"]
+    with pytest.raises(NotTaken) as refused:
+        agreed(replace(SERVER, connector="github"), RESOLVED, takes, {}, LockedServer(), frozenset())
+    assert "it claims another version of itself from start to start" in refused.value.lines[0]
+    assert agreed(SERVER, RESOLVED, takes, {}, LockedServer(), frozenset()).claimed_version == ""
+
+
 DIFFERENT: dict[str, tuple[Taken, str]] = {
     "a schema": (started({**READ, "inputSchema": {"type": "array"}}), "`read` has another inputSchema/type"),
     "an annotation": (started({**READ, "annotations": {"readOnlyHint": True}}), "`read` has another annotations"),

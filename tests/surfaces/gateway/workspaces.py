@@ -72,6 +72,7 @@ class Workspace:
             version=script.get("version", LEGACY[0]) if script.get("era") == "2025" else MODERN,
             volatile=script.get("volatile", {}),
             instructions=script.get("instructions", ""),
+            claimed_version=script.get("claimed_version", ""),
             **_portable(lists, places),
         )
 

@@ -6,6 +6,7 @@
 
 from pathlib import Path
 
+from licet.backends.packages.agreement import Disagrees, check_agreement, disagreement
 from licet.backends.packages.launchers import Launch, LaunchError, image_warning, launch_of
 from licet.backends.packages.npm import install_npm, installed_npm, npm_pins_here, resolve_npm
 from licet.backends.packages.programs import find_program, same_program
@@ -13,11 +14,14 @@ from licet.backends.packages.pypi import install_pypi, installed_pypi, platform_
 from licet.backends.packages.store import Installed, PackageChanged, PackageError, Progress, Resolved
 
 __all__ = [
+    "Disagrees",
     "Installed",
     "Launch",
     "LaunchError",
     "PackageError",
     "Resolved",
+    "check_agreement",
+    "disagreement",
     "image_warning",
     "install",
     "install_missing",
@@ -57,11 +61,7 @@ def install(
     Used when the store lacks the package, or it was changed there. Raises `PackageError` if the registry does not have
     it.
     """
-    expected = launch.package.partition("[")[0]
-    if launch.kind in ("npm", "pypi") and (launch.kind, expected) != (resolved.kind, resolved.name):
-        raise PackageError(
-            f"the command starts {expected}, and the lock has {resolved.name}: `licet lock` pins it again"
-        )
+    check_agreement(launch, resolved)
     match launch.kind:
         case "npm":
             return install_npm(launch, resolved, store, progress)
@@ -93,15 +93,18 @@ def installed(
 ) -> Installed | None:
     """Return how to start what a lock pins; `None` if it is not in the store, and `licet lock` would install it.
 
-    Nothing is asked of a network. `launch` is needed for files and distributions, because a lock has no paths. Raises
-    `PackageError` if the package, the version or the file was changed. `verify` reads every file of a package, and not
+    Nothing is asked of a network. `launch` is needed for files and distributions, because a lock has no paths; if it is
+    given, what the lock says must agree with it. Raises `PackageError` if the package, the version or the file was
+    changed. `verify` reads every file of a package, and not
     only its size and times.
     """
+    if launch is not None:
+        check_agreement(launch, resolved)
     match resolved.kind:
         case "npm":
-            return installed_npm(resolved, store, verify=verify)
+            return installed_npm(resolved, store, verify=verify, launch=launch)
         case "pypi":
-            return installed_pypi(resolved, store, verify=verify)
+            return installed_pypi(resolved, store, verify=verify, launch=launch)
         case "file" | "distribution":
             if launch is None:
                 raise TypeError("a file or a distribution is found by its command: pass `launch`")

@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from licet.backends.packages.agreement import check_default_program
 from licet.backends.packages.clients import client_environment, find_on_path, native_program, run_client
 from licet.backends.packages.launchers import Launch, npm_package
 from licet.backends.packages.store import (
@@ -85,8 +86,8 @@ def install_npm(launch: Launch, resolved: Resolved, store: Path, progress: Progr
         return _install(launch, resolved.version, resolved.integrity, store, new, progress)
 
 
-def installed_npm(resolved: Resolved, store: Path, *, verify: bool) -> Installed | None:
-    """How to start a package that is in the store."""
+def installed_npm(resolved: Resolved, store: Path, *, verify: bool, launch: Launch | None = None) -> Installed | None:
+    """How to start a package that is in the store. A command that names no program must mean the one of the lock."""
     here = _of_this_machine(resolved.integrity)
     target = place(store, "npm", resolved.name, resolved.version, _platform(), here)
     listed = kept(store, target, here, verify=verify)
@@ -94,6 +95,8 @@ def installed_npm(resolved: Resolved, store: Path, *, verify: bool) -> Installed
         return None
     if resolved.program not in listed.programs:
         raise PackageError(f"{resolved.name} {resolved.version} has no program `{visible(resolved.program)}`")
+    if launch is not None and not launch.program:
+        check_default_program(_default_program(_bins(target, resolved.name), resolved.name), resolved)
     node = native_program("node")
     if node is None:
         raise PackageError(f"`node` is not on PATH: {resolved.name} needs it")

@@ -20,6 +20,7 @@ from pathlib import Path
 from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from licet.backends.packages.agreement import check_default_program
 from licet.backends.packages.clients import client_environment, has_module, is_native, run_client
 from licet.backends.packages.launchers import Launch, pip_requirement, pypi_requirement
 from licet.backends.packages.store import (
@@ -76,8 +77,11 @@ def install_pypi(launch: Launch, resolved: Resolved, store: Path, progress: Prog
         return _install(launch, resolved.integrity, store, new, progress)
 
 
-def installed_pypi(resolved: Resolved, store: Path, *, verify: bool) -> Installed | None:
-    """How to start a package that is in the store; `None` also if it was installed for another Python."""
+def installed_pypi(resolved: Resolved, store: Path, *, verify: bool, launch: Launch | None = None) -> Installed | None:
+    """How to start a package that is in the store; `None` also if it was installed for another Python.
+
+    A command that names no program must mean the one of the lock.
+    """
     tag = platform_tag()
     if tag not in resolved.integrity:
         return None
@@ -89,6 +93,8 @@ def installed_pypi(resolved: Resolved, store: Path, *, verify: bool) -> Installe
         return None
     if resolved.program not in listed.programs:
         raise PackageError(f"{resolved.name} {resolved.version} has no program `{visible(resolved.program)}`")
+    if launch is not None and not launch.program and canonicalize_name(resolved.program) != resolved.name:
+        check_default_program(_default_program(_scripts(target, resolved.name), resolved.name), resolved)
     starter, program = listed.programs[resolved.program]
     # -I: nothing of the environment or the current directory is imported. -B: nothing is written next to the sources.
     argv = (str(python), "-I", "-B", str(target / program)) if starter == "python" else (str(target / program),)

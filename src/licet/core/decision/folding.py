@@ -192,10 +192,12 @@ def _unexpanded_grounds(layers: tuple[Layer, ...]) -> tuple[Ground, ...]:
 
 
 def connector_ref(manifest: Manifest, spec: ToolSpec | None, name: str) -> ConnectorRef:
-    """A connector with the version that counts: that of the installed distribution, or else the declared one."""
+    """A connector with the version that counts: that of the server or distribution, or else the declared one."""
     definition = manifest.definitions.get(name)
     own = spec.connector if spec is not None and spec.connector and spec.connector.name == name else None
     stated = own.version if own else ""
+    if spec is not None and spec.package is not None and spec.package.source != "installed":
+        return ConnectorRef(name, stated, spec.package)  # a server brings its own, whatever is installed here
     if definition is not None and definition.distribution:
         running = Installed(definition.distribution, manifest.installed.get(definition.distribution, ""))
         return ConnectorRef(name, stated, running)

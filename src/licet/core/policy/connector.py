@@ -1,10 +1,12 @@
 """Connectors: which ones a tool may use, in which versions.
 
 Every allowlist must have the connector: that of the workspace (tenant), of the app, and of each manifest, personality
-and bundle (profiles). The version that is checked is the installed one or, if none is known, the declared one.
+and bundle (profiles). The version that is checked is the one that runs: of a tool, the installed one or, if none is
+known, the declared one; of a server, the one that its lock resolved, or else what the server says of itself.
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,10 +16,14 @@ from licet.core.origin import Origin
 
 
 class Installed(Struct, frozen=True, order=True):
-    """A distribution on this machine and its version. An empty version is unknown and is in no range."""
+    """A distribution on this machine and its version. An empty version is unknown and is in no range.
+
+    Of a server it is the package that `licet.lock` resolved, or what the server claimed of itself when it was locked.
+    """
 
     distribution: str
     version: str
+    source: Literal["installed", "locked", "claimed"] = "installed"
 
 
 class ConnectorRef(Struct, frozen=True):
@@ -37,8 +43,16 @@ class ConnectorRef(Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.running is not None and self.counted:
-            return f"{self.name}@{self.counted} ({self.running.distribution} {self.counted})"
+            claim = "the server's own claim"
+            why = claim if self.running.source == "claimed" else f"{self.running.distribution} {self.counted}"
+            return f"{self.name}@{self.counted} ({why})"
         return f"{self.name}@{self.version}" if self.version else self.name
+
+    def unknown(self, example: str = "2.1") -> tuple[str, str]:
+        """What to say if no version is known: the fact, and the fix."""
+        if self.running is not None and self.running.source != "installed":
+            return "has no version: its server claims none", f"allow `{self.name}` without a version, or not at all"
+        return "states no version", f"state its version on the tool, such as `{self.name}@{example}`"
 
     @classmethod
     def parse(cls, text: str) -> "ConnectorRef":
@@ -100,8 +114,8 @@ class Connectors(Struct, frozen=True):
                         f"widen its version under {_place(key, file)}",
                     )
                 if rule.name == ref.name:
-                    fix = f"state its version on the tool, such as `{ref.name}@2.1`"
-                    return rule.origin, f"states no version, and {rule.versions} is required", fix
+                    text, fix = ref.unknown()
+                    return rule.origin, f"{text}, and {rule.versions} is required", fix
             return place, f"is not listed under `{key}`", f"add `{ref.name}` under {_place(key, file)}"
         return None
 
@@ -149,17 +163,19 @@ class Versions(Struct, frozen=True):
         if self.versions and not in_range(ref.counted, self.versions):
             key = _place(f"connectors.definitions.{self.name}.version", self.origin.file)
             if not ref.counted:
-                fix = f"state its version on the tool, such as `{self.name}@{self.version or '2.1'}`"
-                return self.origin, f"states no version, and is defined as {self.versions}", fix
+                text, fix = ref.unknown(self.version or "2.1")
+                return self.origin, f"{text}, and is defined as {self.versions}", fix
             return self.origin, f"is defined as {self.versions}", f"use a version in that range, or change {key}"
         return None
 
 
 def stated_obstacle(ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
-    """Why the installed distribution does not agree with the version that the tool states, or is not installed."""
+    """Why the version that runs does not agree with the one that is stated, or is not known."""
     if ref.running is None:
         return None
     name, version = ref.running.distribution, ref.running.version
+    if ref.running.source != "installed":
+        return _server_obstacle(ref, version)
     if not version:
         return (
             None,
@@ -170,6 +186,17 @@ def stated_obstacle(ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
         fix = f"install `{name}` {declared_range(ref.version)}, or declare `{ref.name}@{version}` on the tool"
         return None, f"is installed, but the tool declares {ref.version}", fix
     return None
+
+
+def _server_obstacle(ref: ConnectorRef, version: str) -> tuple[Origin | None, str, str] | None:
+    if not ref.version or in_range(version, declared_range(ref.version)):
+        return None
+    if not version:
+        text, fix = ref.unknown()
+        return None, f"{text}, but the policy states {ref.version}", fix
+    runs = "is what its server claims" if ref.running and ref.running.source == "claimed" else "is what is locked"
+    fix = f"state `{ref.name}@{version}` on the server, or start another version of it and run `licet lock --update`"
+    return None, f"{runs}, but the policy states {ref.version}", fix
 
 
 def in_range(version: str, versions: str) -> bool:

@@ -9,6 +9,7 @@ Clients are shown the locked definitions, never the live ones. A description or 
 *volatile*: it is not compared. Names, schemas and annotations are always compared.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -63,6 +64,7 @@ class LockedServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     url: str = ""
     resolved: Resolved | None = None
     version: str = ""  # of the protocol, as `2025-11-25`
+    claimed_version: str = ""  # of a server that names a connector and is no package: what it says of itself
     announced: tuple[str, ...] = ()  # the client capabilities that the server was shown
     instructions: str = ""  # what it tells models; clients are shown this text, whatever it says later
     tools: tuple[Definition, ...] = ()
@@ -153,6 +155,11 @@ def with_other_platforms(now: Lock, locked: Lock) -> Lock:
 def write_lock(lock: Lock) -> bytes:
     """The bytes of a lock: canonical JSON and a newline. Definitions may hold floats, which RFC 8785 writes."""
     return data_json(msgspec.to_builtins(lock)) + b"\n"
+
+
+def lock_digest(lock: Lock | None) -> str:
+    """The digest of what a lock says, however it is written; empty if there is none."""
+    return "" if lock is None else f"sha256:{hashlib.sha256(write_lock(lock)).hexdigest()}"
 
 
 def _decoded(data: bytes) -> Any:

@@ -1,6 +1,7 @@
 """What a new lock changes, as lines for a reviewer. Descriptions are shown word for word.
 
-The lines hold texts of servers unchanged. Make them safe for a terminal before you print them.
+Texts of servers are quoted, or have a sign or a bar before each line, so that none passes for a line of licet. Hidden
+and control characters are in them unchanged: make the lines safe for a terminal before you print them.
 """
 
 import difflib
@@ -8,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from licet.core.canonical import data_json
+from licet.core.policy.digest import command_text
 from licet.core.policy.lock import (
     KINDS,
     Definition,
@@ -21,22 +23,25 @@ from licet.core.policy.lock import (
 )
 
 _TITLES = {"tools": "tool", "resources": "resource", "templates": "resource template", "prompts": "prompt"}
+_TEXTS = ("description", "title")
+_NAMES = ("name", "uri", "uriTemplate")  # one of them is in the title
 _LONG = 100  # characters of two texts together, from which on they are shown line by line
-_MOST_NAMED = 10  # packages that one line names
 
 
 def lock_changes(old: Lock, new: Lock) -> Iterator[str]:
     """What a new lock would change: `+` is added, `-` removed, `~` changed; indented lines belong to the one above."""
     for name, was, now in _pairs(old.manifests, new.manifests):
-        yield _sign(was, now, f"manifest {name}", f"{_short(was)} -> {_short(now)}")
+        yield _sign(was, now, f"manifest {_one(name)}", f"{_short(was)} -> {_short(now)}")
     for name, was, now in _pairs(old.tools, new.tools):
-        yield _sign(was, now, f"tool {name}", tool_difference(was, now) if now is not None else "")
+        yield _sign(was, now, f"tool {_one(name)}", tool_difference(was, now) if now is not None else "")
     for name, was, now in _pairs(old.distributions, new.distributions):
-        yield _sign(was, now, f"distribution {name} {(now or was).version}", distribution_difference(was, now))
+        yield _sign(
+            was, now, f"distribution {_one(name)} {_one((now or was).version)}", distribution_difference(was, now)
+        )
     for name, before, after in _pairs(old.servers, new.servers):
         if before is None or after is None:
-            yield f"{'+' if before is None else '-'} server {name}"
-        yield from _server_changes(name, before or LockedServer(), after or LockedServer())
+            yield f"{'+' if before is None else '-'} server {_one(name)}"
+        yield from _server_changes(_one(name), before or LockedServer(), after or LockedServer())
 
 
 def tool_difference(locked: LockedTool | None, now: LockedTool) -> str:
@@ -46,7 +51,7 @@ def tool_difference(locked: LockedTool | None, now: LockedTool) -> str:
     parts = ["declares something else"] if locked.digest != now.digest else []
     for file, was, is_now in _pairs(locked.sources, now.sources):
         parts.append(
-            f"{'no longer loads' if is_now is None else 'also loads' if was is None else 'has another'} {file}"
+            f"{'no longer loads' if is_now is None else 'also loads' if was is None else 'has another'} {_one(file)}"
         )
     return " and ".join(parts)
 
@@ -56,8 +61,8 @@ def distribution_difference(locked: LockedDistribution | None, now: LockedDistri
     if locked is None or now is None:
         return ""
     if locked.version != now.version:
-        return f"version {locked.version} -> {now.version}"
-    platforms = [platform for platform, _, _ in _pairs(locked.files, now.files)]
+        return f"version {_one(locked.version)} -> {_one(now.version)}"
+    platforms = [_one(platform) for platform, _, _ in _pairs(locked.files, now.files)]
     return f"other files on {', '.join(platforms)}"
 
 
@@ -84,31 +89,41 @@ def _server_changes(name: str, old: LockedServer, new: LockedServer) -> Iterator
         was, now = getattr(old, field), getattr(new, field)
         if was != now:
             yield f"~ server {name}: {field}: {_words(was)} -> {_words(now)}"
+    if old.claimed_version != new.claimed_version:
+        claims = (_quoted(one.claimed_version) if one.claimed_version else "none" for one in (old, new))
+        yield f"~ server {name}: the version that it claims: {' -> '.join(claims)}"
     if old.instructions != new.instructions:
         yield f"~ server {name}: its instructions for models"
         yield from _value_changes("instructions", old.instructions, new.instructions)
     yield from _resolved_changes(name, old.resolved, new.resolved)
     for place, files, files_now in _pairs(old.code, new.code):
-        yield f"~ server {name}: its code in {place}"
+        yield f"~ server {name}: its code in {_one(place)}"
         yield from _hash_changes(files or {}, files_now or {})
     for kind in KINDS:
         before, after = old.listed(kind), new.listed(kind)
         for one in sorted(before.keys() | after.keys()):
-            title = f"{_TITLES[kind]} {name}.{one}" if kind == "tools" else f"{_TITLES[kind]} {one} of {name}"
-            yield from _definition_changes(title, before.get(one), after.get(one))
+            shown = _one(one)
+            title = f"{_TITLES[kind]} {name}.{shown}" if kind == "tools" else f"{_TITLES[kind]} {shown} of {name}"
+            yield from _definition_changes(title, one, before.get(one), after.get(one))
         if before.keys() == after.keys() and list(before) != list(after):
             yield f"~ server {name}: its {kind} are in another order"
     for one, *texts in _pairs(old.volatile, new.volatile):
         listed = " -> ".join(_words(paths or ()) for paths in texts)
-        yield f"~ server {name}: texts of {one} that change by themselves: {listed}"
+        yield f"~ server {name}: texts of {_one(one)} that change by themselves: {listed}"
     if old.hidden != new.hidden:
         yield f"~ server {name}: hidden characters accepted in: {_words(old.hidden)} -> {_words(new.hidden)}"
     for tool, was, why in _pairs(old.refused, new.refused):
-        yield f"~ server {name}: `{tool}` {'is refused: ' + why if why else 'is no longer refused: ' + was}"
+        state = f"is refused: {_quoted(why)}" if why else f"is no longer refused: {_quoted(was)}"
+        yield f"~ server {name}: {_one(tool)} {state}"
 
 
 def _words(value: str | tuple[str, ...]) -> str:
-    return (value if isinstance(value, str) else " ".join(value)) or "none"
+    return _one(value) if value and isinstance(value, str) else command_text(value) or "none"
+
+
+def _one(text: str) -> str:
+    """A word from a lock: quoted if it is more than one plain word."""
+    return command_text((text,))
 
 
 def _resolved_changes(name: str, old: Resolved | None, new: Resolved | None) -> Iterator[str]:
@@ -116,7 +131,7 @@ def _resolved_changes(name: str, old: Resolved | None, new: Resolved | None) -> 
         return
     yield f"~ server {name}: starts: {_resolved(old)} -> {_resolved(new)}"
     for platform, was, now in _pairs(old.integrity if old else {}, new.integrity if new else {}):
-        yield from _hash_changes(was or {}, now or {}, f"{platform}: ")
+        yield from _hash_changes(was or {}, now or {}, f"{_one(platform)}: ")
 
 
 def _hash_changes(before: Mapping[str, str], after: Mapping[str, str], title: str = "") -> Iterator[str]:
@@ -127,32 +142,53 @@ def _hash_changes(before: Mapping[str, str], after: Mapping[str, str], title: st
         ("~", sorted(one for one in before.keys() & after.keys() if before[one] != after[one])),
     ):
         if found:
-            more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-            yield f"    {sign} {title}{', '.join(found[:_MOST_NAMED])}{more}"
+            yield f"    {sign} {title}{', '.join(map(_one, found))}"
 
 
 def _resolved(one: Resolved | None) -> str:
     if one is None:
         return "nothing"
     if one.kind == "file":
-        return f"the file {one.program} ({_short(one.digest)})"
-    program = f" ({one.program})" if one.program else ""
-    return f"{one.kind} {one.name} {one.version}{program}".replace("  ", " ").rstrip()
+        return f"the file {_one(one.program)} ({_one(_short(one.digest))})"
+    program = f" ({_one(one.program)})" if one.program else ""
+    return " ".join((one.kind, *(_one(word) for word in (one.name, one.version) if word))) + program
 
 
-def _definition_changes(title: str, old: Definition | None, new: Definition | None) -> Iterator[str]:
+def _definition_changes(title: str, name: str, old: Definition | None, new: Definition | None) -> Iterator[str]:
     if new is None:
         yield f"- {title}"
     elif old is None:
         yield f"+ {title}"
         for place, text in _described(new):
-            lines = text.splitlines() or [""]
-            yield f"    {place}: {lines[0]}"
-            yield from (f"      {line}" for line in lines[1:])
+            yield from _text_lines(place, text)
+        if rest := _without_texts({key: value for key, value in new.items() if key not in _NAMES or value != name}):
+            yield f"    says also: {data_json(rest).decode()}"
     elif old != new:
         yield f"~ {title}"
         for path, was, now in differences(old, new):
             yield from _value_changes(path_text(path), was, now)
+
+
+def _text_lines(place: str, text: str) -> Iterator[str]:
+    """A text of a server, quoted; if it has several lines, each has a bar before it."""
+    lines = text.splitlines()
+    if len(lines) < 2:
+        yield f"    {_one(place)}: {_quoted(text)}"
+        return
+    yield f"    {_one(place)}:"
+    yield from (f"      | {line}" for line in lines)
+
+
+def _quoted(text: str) -> str:
+    return data_json(text).decode()
+
+
+def _without_texts(value: Any) -> Any:
+    """A value without the descriptions and titles in it; models read the rest too, such as names and defaults."""
+    if isinstance(value, dict):
+        kept = ((key, item) for key, item in value.items() if not (key in _TEXTS and isinstance(item, str)))
+        return {key: _without_texts(item) for key, item in kept}
+    return [_without_texts(item) for item in value] if isinstance(value, list) else value
 
 
 def _described(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
@@ -162,7 +198,7 @@ def _described(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, st
         items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items:
         here = (*path, str(key))
-        if isinstance(item, str) and key in ("description", "title"):
+        if isinstance(item, str) and key in _TEXTS:
             yield "/".join(here), item
         else:
             yield from _described(item, here)
@@ -170,10 +206,10 @@ def _described(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, st
 
 def _value_changes(path: str, old: Any, new: Any) -> Iterator[str]:
     if isinstance(old, str) and isinstance(new, str) and ("\n" in old or "\n" in new or len(old) + len(new) > _LONG):
-        yield f"    {path}:"
+        yield f"    {_one(path)}:"
         lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1))
         # The first two lines are a header. Lines of the texts begin with their sign, so only marks begin with `@@`.
         yield from (f"      {line}" for line in lines[2:] if not line.startswith("@@"))
     else:
         texts = ("none" if one is None else data_json(one).decode() for one in (old, new))
-        yield f"    {path}: {' -> '.join(texts)}"
+        yield f"    {_one(path)}: {' -> '.join(texts)}"

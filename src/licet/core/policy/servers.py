@@ -99,6 +99,14 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return "remote" if self.url else self.sandbox
 
     @property
+    def uses_connectors(self) -> bool:
+        """Whether allowlists of connectors are about it, so that its version counts."""
+        needs = (
+            need for tool in self.tools.values() if tool.needs is not UNSET for need in (*tool.needs, *tool.optional)
+        )
+        return self.connector is not None or any(need.startswith("connector:") for need in (*needs, *self.grants))
+
+    @property
     def holds(self) -> CapabilitySet:
         """All that its process may touch: grants, variables and secrets; of a remote server, its host and secrets."""
         secrets = (*self.secrets.values(), *self.headers.values())

@@ -43,7 +43,7 @@ class ToolSpec(Compared, frozen=True, dict=True):
     optional: CapabilitySet = CapabilitySet()  # held if the ceiling allows it, never a misfit
     parameters: tuple[str, ...] | None = None  # None if the source does not show them with certainty
     by_keys: bool = False  # written with `capabilities=`, not as rules with `needs=`
-    package: Installed | None = None  # the distribution that its module belongs to
+    package: Installed | None = None  # the distribution that its module belongs to; of a server's tool, what is locked
     signature: str = ""  # its arguments with their types, as written in the source
     reuse: bool = False  # one worker may serve many calls, which can see what earlier ones left in memory
     source: str = ""  # the hash of its text, if it was defined in a notebook cell

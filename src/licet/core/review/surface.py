@@ -18,6 +18,7 @@ from licet.core.compared import Compared
 from licet.core.decision.admission import call_denials
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
+from licet.core.decision.folding import connector_ref
 from licet.core.decision.foreseen import never_dialled, unfit_grounds, unreachable
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Request
@@ -210,7 +211,7 @@ class _Tools:
             bundles=tuple(sorted({admission.bundle for admission in admissions if admission.bundle})),
             effect=reach.effect if reach else None,
             level=level,
-            connector=str(spec.connector or "") if spec else "",
+            connector=_connector(manifest, spec),
             cost_usd=spec.cost_usd if spec else None,
             asks=asks,
             asks_writes=asks is not None and not approved_by,
@@ -276,6 +277,15 @@ class _Tools:
         if key not in self._deletes:
             self._deletes[key] = not (grant & _DELETES) <= free
         return self._deletes[key]
+
+
+def _connector(manifest: Manifest, spec: ToolSpec | None) -> str:
+    """The connector of a tool; of a server's tool, with the version that is locked, or that the server claims."""
+    if spec is None or spec.connector is None:
+        return ""
+    if spec.package is None or spec.package.source == "installed":
+        return str(spec.connector)
+    return str(connector_ref(manifest, spec, spec.connector.name))
 
 
 def _takes(spec: ToolSpec) -> str:

@@ -64,8 +64,8 @@ def command(
     and often how to fix it. Tools are read from source and never imported. A tool that declares more than its agent
     is allowed is a problem too, and so is an error that `licet lint` finds in its source; one about a declared use
     that fails at the level of the tool is a warning here, since the policy is right. With --locked, so is a
-    difference from the licet.lock next to the file: of a manifest, a tool, its source, or the command or code of a
-    server. No server is started.
+    difference from the licet.lock next to the file: of a manifest, a tool, its source, the command of a server, what
+    that command asks for, or the code of a server. No server is started.
 
     \b
     Exit codes:

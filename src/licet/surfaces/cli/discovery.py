@@ -1,9 +1,11 @@
 """The policy that a command uses if none is named: the one in the current directory, if this user has accepted it.
 
-No other directory is searched, and `.licet/licet.yaml` comes before `licet.yaml`.
+Its lock must be accepted too: it has the definitions that models read, and the packages that are started. No other
+directory is searched, and `.licet/licet.yaml` comes before `licet.yaml`.
 """
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
+from licet.policy_files.policy_paths import LOCK_FILE
 from licet.surfaces.cli.options import FILE, Setting
 
 # A bad command line is reported before the library is loaded.
@@ -32,6 +35,12 @@ class Named(Struct, frozen=True):
 
     path: Path
     by_hand: bool = True
+    demanded: bool = False  # whether it must be accepted although it was named
+
+    @property
+    def must_be_accepted(self) -> bool:
+        """Whether it is used only if this user has accepted it and its lock."""
+        return self.demanded or not self.by_hand
 
 
 def find_policy() -> Path | None:
@@ -72,31 +81,58 @@ def named_first(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     return FILE.convert(first, None, click.get_current_context(silent=True)), rest
 
 
-def require_trust(named: Named, manifest: "Manifest", as_json: bool) -> None:
-    """Exit with 1 if the policy was found, not named, and this user has not accepted its present content."""
-    if named.by_hand:
+def require_trust(named: Named, manifest: "Manifest", as_json: bool, *, lock: bool = True) -> None:
+    """Exit with 1 if the policy must be accepted, and this user has not accepted it and its lock as they are now.
+
+    Without `lock` only the policy counts: for a command that does not use its lock.
+    """
+    if not named.must_be_accepted:
         return
     from licet.policy_files.trust_list import TrustListError, accepted
     from licet.surfaces.cli.output import fail
 
     path, real = named.path, os.path.realpath(named.path)
+    how = "`licet trust`" if not named.by_hand else f"`licet trust {shlex.quote(str(path))}`"
     if real != os.path.abspath(path):
         # Otherwise the author of the link could apply a policy to a directory for which it was not accepted.
-        fail(f"{path} is reached through a link, to {real}: such a policy is used only if you name it", as_json)
+        instead = "such a policy is used only if you name it" if not named.by_hand else "--accepted needs the real path"
+        fail(f"{path} is reached through a link, to {real}: {instead}", as_json)
     try:
         entry = accepted().get(real)
     except TrustListError as wrong:
-        fail(f"{path} was found, not named, and {wrong}", as_json)
+        fail(f"{path} {'must be accepted' if named.by_hand else 'was found, not named'}, and {wrong}", as_json)
     if entry is None:
-        fail(f"{path} has not been accepted: review and accept it with `licet trust`, or name it", as_json)
+        or_name_it = "" if named.by_hand else ", or name it"
+        fail(f"{path} has not been accepted: review and accept it with {how}{or_name_it}", as_json)
     if entry.digest != manifest.digest:
-        fail(f"{path} has changed since it was accepted: review and accept the change with `licet trust`", as_json)
+        fail(f"{path} has changed since it was accepted: review and accept the change with {how}", as_json)
+    if lock:
+        _require_same_lock(path, entry.lock, manifest, how, as_json)
+
+
+def _require_same_lock(path: Path, accepted: str | None, manifest: "Manifest", how: str, as_json: bool) -> None:
+    from licet.policy_files.pins import lock_state
+    from licet.surfaces.cli.output import fail
+
+    now, lock = lock_state(manifest), path.with_name(LOCK_FILE)
+    if accepted == now:
+        return
+    if accepted is None:
+        text = f"{path} was accepted by an older licet, which did not look at {LOCK_FILE}"
+    elif not now:
+        text = f"{lock} was accepted together with {path.name}, and is not there any more"
+    elif not accepted:
+        text = f"{lock} was not there when {path.name} was accepted"
+    else:
+        text = f"{lock} has changed since it was accepted"
+    fail(f"{text}: review and accept what it says now with {how}", as_json)
 
 
 def check_setting(named: Named, setting: Setting) -> None:
-    """Refuse to combine a policy that was found with files that were not accepted together with it."""
-    if not named.by_hand and (setting.workspace or setting.personality):
-        text = f"--workspace and --personality need a named manifest, such as {named.path}"
+    """Refuse to combine a policy that must be accepted with files that were not accepted together with it."""
+    if named.must_be_accepted and (setting.workspace or setting.personality):
+        without = " without --accepted" if named.demanded else ""
+        text = f"--workspace and --personality need a named manifest{without}, such as {named.path}"
         raise click.UsageError(text, click.get_current_context())
 
 

@@ -53,6 +53,11 @@ def serving_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--state", type=click.Path(path_type=Path, file_okay=False), help="Keep state in this directory."
             ),
+            click.option(
+                "--accepted",
+                is_flag=True,
+                help="Refuse unless this policy and its lock were accepted with `licet trust`, although it is named.",
+            ),
             secrets_option,
             setting_options,
             json_option,
@@ -92,6 +97,7 @@ def command(
     manifest: Path | None,
     session: str | None,
     state: Path | None,
+    accepted: bool,
     secrets: Path | None,
     setting: Setting,
     as_json: bool,
@@ -114,14 +120,14 @@ def command(
     \b
     In the configuration of a client:
       {"mcpServers": {"governed":
-        {"command": "licet", "args": ["gateway", "/path/to/research.yaml"]}}}
+        {"command": "licet", "args": ["gateway", "/path/to/research.yaml", "--accepted"]}}}
     """
     if observe and observe_for is None:
         raise click.UsageError("--observe needs --for DURATION, such as `--for 30m`: it does not enforce the policy")
     if not observe and (observe_for is not None or is_open):
         raise click.UsageError("--for and --open are options of --observe")
     ready = click.get_current_context().with_resource(supervisor_ahead())
-    policy, place, setting = served_policy(manifest, state, setting, as_json, observe=observe)
+    policy, place, setting = served_policy(manifest, state, setting, as_json, observe=observe, accepted=accepted)
     if not policy.servers:
         hint = other_workspace(policy, tools_without_server(policy)) or "`licet serve` offers tools"
         fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; {hint}", as_json)
@@ -178,14 +184,21 @@ def _plain(policy: Manifest) -> Any:
 
 
 def served_policy(
-    manifest: Path | None, state: Path | None, setting: Setting, as_json: bool, *, observe: bool = False
+    manifest: Path | None,
+    state: Path | None,
+    setting: Setting,
+    as_json: bool,
+    *,
+    observe: bool = False,
+    accepted: bool = False,
 ) -> tuple[Manifest, Path, Setting]:
     """The manifest to serve under, the state directory, and the working directory; exits if it cannot be used.
 
     Clients start their servers anywhere, often in `/`. So `${workdir}` is the directory of the policy if none is named,
-    and not the one that this process happens to be in. With `observe` the policy need not be as it was locked.
+    and not the one that this process happens to be in. With `observe` the policy need not be as it was locked. With
+    `accepted` a policy that was named must be on the trust list too.
     """
-    named = named_or_found(manifest, "MANIFEST")
+    named = replace(named_or_found(manifest, "MANIFEST"), demanded=accepted)
     workdir = setting.workdir or straight(policy_root(named.path))
     if not workdir.is_dir():
         fail(f"--workdir {workdir}: there is no such directory", as_json)

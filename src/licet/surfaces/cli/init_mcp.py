@@ -6,7 +6,6 @@ Every change is shown before it is made. `--undo` takes the gateway out again. N
 import json
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.assemble.review import straight
 from licet.assemble.state import state_directory
@@ -22,8 +22,9 @@ from licet.policy_files.load import read_policy
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.syntax import MOST_BYTES
 from licet.regular_files import read_regular
-from licet.surfaces.cli.discovery import PLACES, find_policy
-from licet.surfaces.cli.init_mcp_plan import FilePlan, Plan, Policy, notes, plan_setup, surroundings
+from licet.surfaces.cli.discovery import find_policy
+from licet.surfaces.cli.init_mcp_accept import accept_edited, is_accepted
+from licet.surfaces.cli.init_mcp_plan import FilePlan, Plan, Policy, next_steps, notes, plan_setup, surroundings
 from licet.surfaces.cli.init_servers import DraftedServer, NotWritten, new_policy, server_lines, with_servers
 from licet.surfaces.cli.init_target import agent_name, obstacles, schema_path, write_policy
 from licet.surfaces.cli.options import refuse
@@ -69,7 +70,7 @@ def set_up_clients(output: Path | None, agent: str | None, asking: Asking) -> No
         plan = plan_setup(here, policy)
     except Unusable as wrong:
         fail(str(wrong), asking.as_json)
-    if not any(file.moves for file in plan.files):
+    if not any(file.changes for file in plan.files):
         _nothing_moves(plan, [str(place.path) for place in places(here)], asking.as_json)
     if not asking.as_json:
         _show_refused(plan)
@@ -82,8 +83,8 @@ def set_up_clients(output: Path | None, agent: str | None, asking: Asking) -> No
     if not agreed or (text != policy.text and not asking.agrees(f"write {policy.file}?")):
         _report_nothing(plan, policy, servers, asking)
         return
-    failed = _write(policy, text, servers, agreed, asking)
-    _report(plan, policy, servers, agreed, failed, asking)
+    failed, accepted = _write(policy, text, servers, agreed, asking)
+    _report(plan, policy, servers, agreed, failed, asking, accepted=accepted)
 
 
 # The policy -----------------------------------------------------------------------------------------------------------
@@ -92,6 +93,7 @@ def set_up_clients(output: Path | None, agent: str | None, asking: Asking) -> No
 def _policy(output: Path | None, as_json: bool) -> Policy:
     """The policy to write to, and what it has already; exits if it cannot be used."""
     path = straight(output or find_policy() or Path(POLICY_DIRECTORY, WORKSPACE_FILE))
+    path = Path(os.path.realpath(path.parent), path.name)  # a policy is accepted by its real path
     root = policy_root(path)
     secrets = state_directory(root) / SECRETS_FILE
     known = known_secrets(secrets)
@@ -108,13 +110,14 @@ def _policy(output: Path | None, as_json: bool) -> Policy:
     file = straight(shared[0]) if shared else path
     if file.suffix == ".json":
         fail(f"{file} is JSON: write the servers by hand, or use a policy in YAML", as_json)
-    if file.is_symlink():
-        fail(f"{file} is a link: name the policy itself with -o", as_json)
+    if link := next((one for one in (path, file) if one.is_symlink()), None):
+        fail(f"{link} is a link: name the policy itself with -o", as_json)
     try:
         text = read_regular(file, MOST_BYTES, links=False).decode("utf-8")
     except (OSError, ValueError) as wrong:
         fail(f"{file} cannot be read: {wrong}", as_json)
-    return Policy(path, file, root, False, text, servers_of(found.manifest.servers), secrets, known)
+    made = Policy(path, file, root, False, text, servers_of(found.manifest.servers), secrets, known)
+    return replace(made, accepted=is_accepted(found.manifest, made))
 
 
 def _policy_text(policy: Policy, agent: str | None, new: Sequence[DraftedServer], as_json: bool) -> str:
@@ -140,7 +143,7 @@ def _show_and_ask(file: FilePlan, asking: Asking) -> bool:
     """Show the change of one file, and ask whether to make it."""
     if not asking.as_json:
         _show_file(file)
-    return bool(file.moves) and asking.agrees(f"change {file.place.path}?")
+    return file.changes and asking.agrees(f"change {file.place.path}?")
 
 
 def _show_file(file: FilePlan) -> None:
@@ -150,7 +153,9 @@ def _show_file(file: FilePlan) -> None:
             show(f"  - {_member(move.name, masked(move.original))}", colour="red")
             for note in notes(move):
                 show(f"      {note}")
-        if table.moves:
+        for name, older in table.older.items():
+            show(f"  - {_member(name, masked(older))}", colour="red")
+        if table.moves or table.older:
             show(f"  + {_member(table.gateway, table.entry)}", colour="green")
         for one in table.stays:
             show(f"    {json.dumps(one.name, ensure_ascii=False)} stays: {one.reason}")
@@ -213,7 +218,7 @@ def _found(plan: Plan) -> dict[str, Any]:
             "path": str(file.place.path),
             "moves": [{"name": move.name, "server": move.server.name, "notes": [*notes(move)]} for move in file.moves],
             "stays": [{"name": one.name, "reason": one.reason} for one in file.stays],
-            "gateways": [{"name": one.gateway, "entry": one.entry} for one in file.tables if one.moves],
+            "gateways": [{"name": one.gateway, "entry": one.entry} for one in file.tables if one.moves or one.older],
         }
         for file in plan.files
     ]
@@ -226,8 +231,11 @@ def _found(plan: Plan) -> dict[str, Any]:
 
 def _write(
     policy: Policy, text: str, servers: Sequence[DraftedServer], agreed: Sequence[FilePlan], asking: Asking
-) -> dict[str, str]:
-    """Write secrets, policy and configurations, in this order: each needs those before. Returns what failed."""
+) -> tuple[dict[str, str], bool]:
+    """Write secrets, policy and configurations, in this order: each needs those before.
+
+    Returns what failed, and whether the policy is accepted.
+    """
     values = {name: value for server in servers for name, value in server.values.items()}
     try:
         if values and not all(name in policy.known_secrets for name in values):
@@ -248,6 +256,7 @@ def _write(
         if read_regular(policy.file, MOST_BYTES, links=False).decode("utf-8") != policy.text:
             fail(f"{policy.file} changed meanwhile: try again", asking.as_json)
         write_file(policy.file, text, replace=True)
+    accepted = accept_edited(policy, text, asking.agrees, quiet=asking.as_json)
     keeper, failed = Keeper(state_directory(policy.root)), {}
     for file in agreed:
         try:
@@ -259,55 +268,25 @@ def _write(
                 raise
         except Unusable as wrong:
             failed[str(file.place.path)] = str(wrong)
-    return failed
-
-
-def _steps(policy: Policy, servers: Sequence[DraftedServer]) -> list[str]:
-    """What is left to do, in order."""
-    named = os.path.relpath(policy.manifest) if policy.manifest.is_relative_to(Path.cwd()) else str(policy.manifest)
-    which = "" if Path(named) in PLACES else f" {shlex.quote(named)}"
-    # A server that is given secrets does not start without them, not even to be locked.
-    which += f" --secrets {shlex.quote(str(policy.secrets_file))}" if any(one.secrets for one in servers) else ""
-    lacking = [] if policy.is_new else _lacking(policy, servers)
-    return [
-        *lacking,
-        f"licet lock --init{which}: starts the servers behind walls, and drafts their `grants` and `tools`",
-        "list the tools that the agent may call under `capabilities.tools`, and what they need",
-        f"licet lock{which}: pins what the servers offer",
-        f"licet gateway{which}: what the clients now start; restart them",
-    ]
-
-
-def _lacking(policy: Policy, servers: Sequence[DraftedServer]) -> list[str]:
-    """What an existing manifest has to allow for the new servers."""
-    wanted: dict[str, list[str]] = {"secrets": [], "env": [], "destinations.allow": []}
-    for server in servers:
-        if server.name not in policy.servers:
-            wanted["secrets"] += server.secrets
-            wanted["env"] += server.data.get("env", ())
-            wanted["destinations.allow"] += [server.host] if server.host else []
-    return [
-        f"allow in {policy.manifest}, under `capabilities.{key}`: {', '.join(dict.fromkeys(items))}"
-        for key, items in wanted.items()
-        if items
-    ]
+    return failed, accepted
 
 
 def _report_nothing(plan: Plan, policy: Policy, servers: Sequence[DraftedServer], asking: Asking) -> None:
     if asking.as_json:
-        show_json({**_found(plan), **_outcome(policy, servers), "written": [], "failed": {}})
+        show_json({**_found(plan), **_outcome(policy, servers, accepted=policy.accepted), "written": [], "failed": {}})
     elif asking.only_shows:
         show("nothing was changed: add --yes, or run it at a terminal, which asks for each file", err=True)
     else:
         show("nothing was changed", err=True)
 
 
-def _outcome(policy: Policy, servers: Sequence[DraftedServer]) -> dict[str, Any]:
+def _outcome(policy: Policy, servers: Sequence[DraftedServer], *, accepted: bool) -> dict[str, Any]:
     return {
         "manifest": str(policy.manifest),
         "servers": {server.name: server.data for server in servers},
         "secrets": {"file": str(policy.secrets_file), "names": [name for one in servers for name in one.values]},
-        "next": _steps(policy, servers),
+        "accepted": accepted,
+        "next": next_steps(policy, servers, accepted=accepted),
     }
 
 
@@ -318,10 +297,13 @@ def _report(
     agreed: Sequence[FilePlan],
     failed: Mapping[str, str],
     asking: Asking,
+    *,
+    accepted: bool,
 ) -> None:
     written = [str(file.place.path) for file in agreed if str(file.place.path) not in failed]
     if asking.as_json:
-        show_json({**_found(plan), **_outcome(policy, servers), "written": written, "failed": dict(failed)})
+        outcome = _outcome(policy, servers, accepted=accepted)
+        show_json({**_found(plan), **outcome, "written": written, "failed": dict(failed)})
     else:
         for path in written:
             show(f"changed {path}")
@@ -331,7 +313,9 @@ def _report(
             show("these clients had different servers, and now all see those that one manifest admits")
         show("undo it with: licet init --mcp --undo")
         show("next:")
-        _show_lines(*(f"  {number}. {step}" for number, step in enumerate(_steps(policy, servers), 1)))
+        _show_lines(
+            *(f"  {number}. {step}" for number, step in enumerate(next_steps(policy, servers, accepted=accepted), 1))
+        )
     if failed:
         click.get_current_context().exit(1)
 

@@ -5,9 +5,10 @@ Nothing is written here.
 
 import os
 import platform
+import shlex
 import shutil
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from licet.assemble import draft
 from licet.backends.packages import LaunchError, launch_of
 from licet.core.policy.servers import Server
 from licet.policy_files.user_directories import NoHome, home_directory
+from licet.surfaces.cli.discovery import PLACES
 from licet.surfaces.cli.init_servers import DraftedServer, drafted, server_lines, server_name
-from licet.surfaces.clients.entries import Entry, Stays, is_gateway, read_entry
+from licet.surfaces.clients.entries import OF_THE_CLIENT, Entry, Stays, passed_on, read_entry, starts_gateway
 from licet.surfaces.clients.files import Seen, Unusable, read_own
 from licet.surfaces.clients.kept import EditedTable
 from licet.surfaces.clients.known import Client, Place, Surroundings, System, places
@@ -27,6 +29,7 @@ from licet.surfaces.clients.spans import BadConfig, KeyPath, checked, swapped, t
 from licet.surfaces.clients.tokens import looks_secret
 
 GATEWAY = "licet"
+ACCEPTED = "--accepted"
 _SYSTEMS: dict[str, System] = {"Darwin": "darwin", "Windows": "windows"}
 
 
@@ -41,6 +44,7 @@ class Policy(Struct, frozen=True):
     servers: Mapping[str, Server]
     secrets_file: Path
     known_secrets: Mapping[str, str]
+    accepted: bool = False  # whether this user has accepted it and its lock as they are
 
 
 class Move(Struct, frozen=True):
@@ -60,6 +64,7 @@ class TablePlan(Struct, frozen=True):
     stays: tuple[Stays, ...]
     gateway: str
     entry: Mapping[str, Any]
+    older: Mapping[str, Any] = {}  # entries of this gateway that are written anew, or are there once too often
 
 
 class FilePlan(Struct, frozen=True):
@@ -81,6 +86,11 @@ class FilePlan(Struct, frozen=True):
         """All entries that stay."""
         return tuple(one for table in self.tables for one in table.stays)
 
+    @property
+    def changes(self) -> bool:
+        """Whether anything of it is to be written."""
+        return bool(self.edited)
+
 
 class Plan(Struct):
     """Everything that was found."""
@@ -99,6 +109,7 @@ def surroundings(project: Path) -> Surroundings:
 
 def servers_without_gateway(here: Surroundings) -> Iterator[tuple[Place, int]]:
     """The configurations that can be read, each with the number of its servers that are not behind a gateway."""
+    program = this_licet()
     for place in places(here):
         try:
             seen = read_own(Path(place.path), Path(place.base))
@@ -106,7 +117,7 @@ def servers_without_gateway(here: Surroundings) -> Iterator[tuple[Place, int]]:
             tables = [] if data is None else [table_of(data, table) for table in place.tables]
         except (Unusable, BadConfig):
             continue
-        yield place, sum(not is_gateway(entry) for table in tables for entry in table.values())
+        yield place, sum(not starts_gateway(entry, program) for table in tables for entry in table.values())
 
 
 def plan_setup(here: Surroundings, policy: Policy) -> Plan:
@@ -130,29 +141,52 @@ def _file_plan(place: Place, seen: Seen, policy: Policy, names: "_Names") -> Fil
     tables, edited = [], []
     for table in place.tables:
         entries = table_of(data, table)
-        found = [names.decide(name, one, place) for name, one in entries.items()]
+        own = _own_gateways(entries, policy, place.client)
+        found = [names.decide(name, one, place) for name, one in entries.items() if name not in own]
         moves = tuple(one for one in found if isinstance(one, Move))
         stays = tuple(one for one in found if isinstance(one, Stays))
-        if not found:
+        if not entries:
             continue
-        entry = gateway_entry(policy, place.client, moves)
-        gateway = _gateway_name(entries, entry)
-        tables.append(TablePlan(table, moves, stays, gateway, entry))
-        if not moves:
+        gateway = own[0] if own else _free_name(entries)
+        entry = _rewritten(entries.get(gateway, {}), gateway_entry(policy, place.client, moves))
+        may_differ = bool(moves) or not policy.is_new  # without a policy there is nothing to accept
+        older = {name: entries[name] for name in own if may_differ and (name != gateway or entries[name] != entry)}
+        stays = (*stays, *(Stays(name, "it is a gateway already") for name in own if name not in older))
+        tables.append(TablePlan(table, moves, stays, gateway, entry, older))
+        if not moves and not older:
             continue
-        moved = [move.name for move in moves]
-        originals = form.originals(text, table, moved)
-        spans = form.swap(text, table, moved, gateway, entry)
-        text = checked(form, text, spans, table, swapped(entries, moved, gateway, entry))
-        edited.append(EditedTable(table, "" if gateway in entries else gateway, entry, originals))
+        gone = [name for name in entries if name in older or any(move.name == name for move in moves)]
+        originals = form.originals(text, table, gone)
+        spans = form.swap(text, table, gone, gateway, entry)
+        text = checked(form, text, spans, table, swapped(entries, gone, gateway, entry))
+        stays_there = gateway in entries and gateway not in older
+        edited.append(EditedTable(table, "" if stays_there else gateway, entry, originals))
     return FilePlan(place, seen, tuple(tables), text.encode("utf-8"), tuple(edited)) if tables else None
 
 
-def _gateway_name(entries: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
-    """The name of the gateway's entry: of the one that is there already, or one that is free."""
-    for name, found in entries.items():
-        if is_gateway(found) and found["args"] == entry["args"]:
-            return name
+def _own_gateways(entries: Mapping[str, Any], policy: Policy, client: Client) -> list[str]:
+    """The names of the entries that start a gateway with this policy.
+
+    Only the words count, since the entry is written anew if anything else of it differs: an older one has another path
+    of licet, or does not demand acceptance.
+    """
+    words = gateway_entry(policy, client, ())["args"]
+    older = [word for word in words if word != ACCEPTED]
+    said = ((name, one.get("args")) for name, one in entries.items() if isinstance(one, dict))
+    return [name for name, args in said if args in (words, older)]
+
+
+def _rewritten(found: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of the gateway with what one that is there already passes on, and with keys for the client alone."""
+    env = passed_on(found) | entry.get("env", {})
+    listed = found.get("env_vars", [])
+    known = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    names = list(dict.fromkeys((*known, *entry.get("env_vars", ()))))
+    of_the_client = {key: value for key, value in found.items() if key in (*OF_THE_CLIENT, "enabled", "disabled")}
+    return {**entry, **of_the_client} | ({"env": env} if env else {}) | ({"env_vars": names} if names else {})
+
+
+def _free_name(entries: Mapping[str, Any]) -> str:
     free = (f"{GATEWAY}-{number}" if number > 1 else GATEWAY for number in range(1, len(entries) + 2))
     return next(name for name in free if name not in entries)
 
@@ -161,16 +195,17 @@ def gateway_entry(policy: Policy, client: Client, moves: Iterable[Move]) -> dict
     """The entry that starts the gateway.
 
     It names the working directory, since many clients start servers in `/`, and `${workdir}` would then be everything.
+    It demands that policy and lock are accepted: it names them, so a pull that changes both would be used otherwise.
     """
     moves = list(moves)
     args = ["gateway", str(policy.manifest), "--workdir", str(policy.root), "--secrets", str(policy.secrets_file)]
-    entry: dict[str, Any] = {**client.gateway_keys, "command": _program(), "args": args}
+    entry: dict[str, Any] = {**client.gateway_keys, "command": this_licet(), "args": [*args, ACCEPTED]}
     carried = {name: text for move in moves for name, text in move.entry.carried.items()}
     listed = list(dict.fromkeys(name for move in moves for name in move.entry.listed))
     return entry | ({"env": carried} if carried else {}) | ({"env_vars": listed} if listed else {})
 
 
-def _program() -> str:
+def this_licet() -> str:
     """The path of this licet: a client that was not started from a shell often has a shorter PATH."""
     installed = Path(sysconfig.get_path("scripts"), "licet")
     return str(installed) if installed.is_file() else shutil.which("licet") or "licet"
@@ -187,7 +222,7 @@ class _Names:
         """An entry as a server of the policy, or why it stays."""
         policy = self._policy
         is_here = place.scope == "project" and Path(place.base) == policy.root
-        entry = read_entry(name, data, place.client, str(policy.root) if is_here else "")
+        entry = read_entry(name, data, place.client, str(policy.root) if is_here else "", this_licet())
         if isinstance(entry, Stays):
             return entry
         server = self._named(entry)
@@ -250,3 +285,40 @@ def notes(move: Move) -> Iterator[str]:
                 yield "`docker run` needs `sandbox: native` on it, and its name under `native`: it has no walls then"
         except LaunchError as wrong:
             yield f"`licet lock` will refuse it: {wrong}"
+
+
+def next_steps(policy: Policy, servers: Sequence[DraftedServer], *, accepted: bool = True) -> list[str]:
+    """What is left to do, in order."""
+    named = os.path.relpath(policy.manifest) if policy.manifest.is_relative_to(Path.cwd()) else str(policy.manifest)
+    file = "" if Path(named) in PLACES else f" {shlex.quote(named)}"
+    # A server that is given secrets does not start without them, not even to be locked.
+    which = f"{file} --secrets {shlex.quote(str(policy.secrets_file))}" if any(one.secrets for one in servers) else file
+    first = (
+        [] if accepted else [f"licet trust{file}: shows the policy; the clients start nothing before it is accepted"]
+    )
+    if not servers:
+        return [*first, "restart the clients"]
+    return [
+        *first,
+        *([] if policy.is_new else _lacking(policy, servers)),
+        f"licet lock --init{which}: starts the servers behind walls, and drafts their `grants` and `tools`",
+        "list the tools that the agent may call under `capabilities.tools`, and what they need",
+        f"licet trust{file}: accepts what the policy says then",
+        f"licet lock{which}: pins what the servers offer, and accepts that",
+        f"licet gateway{which} {ACCEPTED}: what the clients now start; restart them",
+    ]
+
+
+def _lacking(policy: Policy, servers: Sequence[DraftedServer]) -> list[str]:
+    """What an existing manifest has to allow for the new servers."""
+    wanted: dict[str, list[str]] = {"secrets": [], "env": [], "destinations.allow": []}
+    for server in servers:
+        if server.name not in policy.servers:
+            wanted["secrets"] += server.secrets
+            wanted["env"] += server.data.get("env", ())
+            wanted["destinations.allow"] += [server.host] if server.host else []
+    return [
+        f"allow in {policy.manifest}, under `capabilities.{key}`: {', '.join(dict.fromkeys(items))}"
+        for key, items in wanted.items()
+        if items
+    ]

@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from licet.assemble.gate import secrets_file_problem
 from licet.assemble.locking import LockedPolicy, existing_lock, lock_place, locked_policy
+from licet.assemble.trust import PolicyMoved, accept_written_lock
 from licet.core.origin import Origin, Problem
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, write_lock
 from licet.core.policy.lock_changes import lock_changes
 from licet.policy_files.policy_paths import WORKSPACE_FILE, shown_path
+from licet.policy_files.trust_list import TrustListError, trusted_paths
 from licet.surfaces.cli.discovery import Named, named_or_found, require_trust
 from licet.surfaces.cli.lock_servers import (
     Options,
@@ -28,7 +30,7 @@ from licet.surfaces.cli.lock_servers import (
 )
 from licet.surfaces.cli.missing_servers import missing_server_problems
 from licet.surfaces.cli.options import FILE, json_option, refuse, secrets_option
-from licet.surfaces.cli.output import counted, fail, show, show_json, write_file
+from licet.surfaces.cli.output import counted, fail, show, show_json, show_lock_changes, write_file
 from licet.surfaces.gateway.locked_names import renamed, without_clashes
 from licet.surfaces.gateway.names import Naming
 from licet.surfaces.gateway.taking import NotTaken
@@ -88,7 +90,7 @@ def command(
     every definition that the server offers. To take these, each server is started three times behind walls made of its
     own `grants`, without writing; one with a `url` is connected to three times. MANIFEST is the policy in this
     directory if left out; if it has servers, you must have accepted it with `licet trust`. A lock that exists is never
-    replaced without --update.
+    replaced without --update. If you have accepted the policy and the lock that was there, the new one is accepted too.
 
     \b
       licet lock research.yaml
@@ -131,7 +133,8 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     missing = [one for manifest in policy.manifests.values() for one in missing_server_problems(manifest, "error")]
     if missing:
         refuse(missing, options.as_json)
-    _require_trust(files, policy, options)
+    # A lock that cannot be read is not used, and what takes its place is shown as a whole.
+    _require_trust(files, policy, options, lock=old is not None or not os.path.lexists(place))
     degraded = any(manifest.allow_degraded for manifest in policy.manifests.values())
     before = old.servers if old is not None else {}
     private = (text for manifest in policy.manifests.values() for text in common_ranges(manifest.private))
@@ -151,7 +154,7 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     changes += renamed(old.servers, new.servers, how) if old is not None else ()
     failed = Failed(policy.origins, wrong, frozenset(kept))
     failed.show(options)
-    _finish(place, old, new, changes, options, failed)
+    _finish(place, policy, old, new, changes, options, failed)
 
 
 class Failed(Struct, frozen=True):
@@ -204,13 +207,16 @@ def _is_workspace(path: Path) -> bool:
     return path.name == WORKSPACE_FILE and read_policy(path).kind == "workspace"
 
 
-def _require_trust(files: Iterable[Named], policy: LockedPolicy, options: Options) -> None:
-    """Start servers only for a policy that was named, or that this user has accepted: its grants are its own choice."""
+def _require_trust(files: Iterable[Named], policy: LockedPolicy, options: Options, *, lock: bool) -> None:
+    """Start servers only for a policy that was named, or that this user has accepted: its grants are its own choice.
+
+    Its lock too: what that pins is what is installed and started.
+    """
     known: set[str] = set()
     for one in sorted(files, key=lambda file: not file.by_hand):
         manifest = policy.manifests[os.path.basename(os.path.realpath(one.path))]
         if manifest.servers.keys() - known:
-            require_trust(one, manifest, options.as_json)
+            require_trust(one, manifest, options.as_json, lock=lock)
         known |= manifest.servers.keys()
 
 
@@ -226,16 +232,19 @@ def _notes(lock: Lock) -> Iterable[str]:
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def _finish(place: Path, old: Lock | None, new: Lock, changes: list[str], options: Options, failed: Failed) -> None:
+def _finish(
+    place: Path, policy: LockedPolicy, old: Lock | None, new: Lock, changes: list[str], options: Options, failed: Failed
+) -> None:
     ctx = click.get_current_context()
     shown = shown_path(place)
     if old == new:
         text = f"{shown} is as it should be: {_counts(new)}"
         _report(shown, new, changes, options, failed, written=False, text=text)
         ctx.exit(1 if failed.wrong else 0)
-    if old is not None or os.path.lexists(place):
+    is_broken = old is None and os.path.lexists(place)
+    if old is not None or is_broken:
         if not options.as_json:
-            _show_changes(changes)
+            show_lock_changes(changes, _MOST_CHANGES)
         if not options.update:
             text = f"{shown} differs: nothing was written; `licet lock --update` takes what is shown"
             _report(shown, new, changes, options, failed, written=False, text=text, err=True)
@@ -245,21 +254,36 @@ def _finish(place: Path, old: Lock | None, new: Lock, changes: list[str], option
             show("nothing was written", err=True)
             ctx.exit(1)
     write_file(place, write_lock(new).decode(), replace=True)
-    _report(shown, new, changes, options, failed, written=True, text=f"wrote {shown}: {_counts(new)}")
+    entered = _enter(place, policy, old, new, shown_whole=is_broken)
+    text = f"wrote {shown}: {_counts(new)}"
+    _report(shown, new, changes, options, failed, written=True, text=text, entered=entered)
     ctx.exit(1 if failed.wrong else 0)
+
+
+def _enter(place: Path, policy: LockedPolicy, old: Lock | None, new: Lock, *, shown_whole: bool) -> list[str]:
+    """Accept the written lock together with each policy that is on the trust list; returns the files of these.
+
+    Where a policy or the lock before was not accepted, accepting is left to `licet trust`, which shows all of it.
+    """
+    entered = []
+    for name, manifest in policy.manifests.items():
+        path = place.with_name(name)
+        try:
+            if os.path.realpath(path) not in trusted_paths():
+                continue
+            if accept_written_lock(path, manifest, old, new, shown_whole=shown_whole):
+                entered.append(shown_path(path))
+                continue
+            why = "it is not accepted as it is now"
+        except (TrustListError, PolicyMoved) as wrong:
+            why = str(wrong)
+        show(f"{shown_path(path)}: {why}: review and accept it with `licet trust`", err=True, colour="yellow")
+    return entered
 
 
 def is_terminal() -> bool:
     """Whether there is a person to ask."""
     return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _show_changes(changes: list[str]) -> None:
-    colours = {"+": "green", "-": "red", "~": "yellow", "!": "yellow"}
-    for line in changes[:_MOST_CHANGES]:
-        show(line, colour=colours.get(line[:1]))
-    if len(changes) > _MOST_CHANGES:
-        show(f"{len(changes) - _MOST_CHANGES} more lines are not shown: `--json` has all of them")
 
 
 def _report(
@@ -272,9 +296,12 @@ def _report(
     written: bool,
     text: str,
     err: bool = False,
+    entered: Sequence[str] = (),
 ) -> None:
     if not options.as_json:
         show(text, err=err)
+        for file in entered:
+            show(f"accepted {file} with this lock")
         return
     servers: dict[str, Any] = {
         name: {"tools": list(server.listed("tools")), "refused": dict(server.refused)}
@@ -283,7 +310,7 @@ def _report(
     manifests, tools = dict(lock.manifests), sorted(lock.tools)
     about = {"file": shown, "written": written, "manifests": manifests, "tools": tools, "servers": servers}
     problems = {"problems": server_problems(failed.origins, failed.wrong)} if failed.wrong else {}
-    show_json({**about, "changes": changes, **problems})
+    show_json({**about, "accepted": list(entered), "changes": changes, **problems})
 
 
 def _counts(lock: Lock) -> str:

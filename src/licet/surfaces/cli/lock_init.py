@@ -148,7 +148,7 @@ def _require_trust(named: Named, options: Options) -> None:
     manifest = read_policy(named.path).manifest
     if manifest is None:
         fail(f"{named.path} was found, not named, and has no agent to accept: name it", options.as_json)
-    require_trust(named, manifest, options.as_json)
+    require_trust(named, manifest, options.as_json, lock=False)  # drafts are made without it
 
 
 def _servers(

@@ -70,6 +70,15 @@ def show_lines(lines: Iterable[str], *, err: bool = False, colour: str | None = 
         show(line, err=err, colour=colour)
 
 
+def show_lock_changes(changes: Sequence[str], most: int | None = None) -> None:
+    """Print what a lock changes. The lines hold texts of servers, so they are made visible, as all lines are."""
+    colours = {"+": "green", "-": "red", "~": "yellow", "!": "yellow"}
+    for line in changes[:most]:
+        show(line, colour=colours.get(line[:1]))
+    if most is not None and len(changes) > most:
+        show(f"{len(changes) - most} more lines are not shown: `--json` has all of them")
+
+
 def first_problems(problems: Sequence[Problem]) -> tuple[list[Problem], str]:
     """The first problems, errors before warnings, and a line about the rest."""
     if len(problems) <= MOST_PROBLEMS:

@@ -15,6 +15,7 @@ def command(
     manifest: Path | None,
     session: str | None,
     state: Path | None,
+    accepted: bool,
     secrets: Path | None,
     setting: Setting,
     as_json: bool,
@@ -28,7 +29,7 @@ def command(
     \b
       licet serve research.yaml
     """
-    policy, place, setting = served_policy(manifest, state, setting, as_json)
+    policy, place, setting = served_policy(manifest, state, setting, as_json, accepted=accepted)
     from licet.assemble.importing import imported_tools
 
     tools = imported_tools(policy)

@@ -1,4 +1,4 @@
-"""`licet trust`: accept the policy of a directory, so that `licet run` and `licet call` use it when none is named."""
+"""`licet trust`: accept the policy of a directory and its lock, so that commands use them when none is named."""
 
 import os
 import sys
@@ -7,21 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from licet.assemble import Places
-from licet.assemble.trust import PolicyMoved, accept_policy, accepted_before, further_changes
+from licet.assemble.trust import PolicyMoved, accept_policy, accepted_before, further_changes, lock_before
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.layer import OWN_STORAGE, meet_written_layers
+from licet.core.policy.lock import FORMAT, Lock
+from licet.core.policy.lock_changes import lock_changes
 from licet.core.policy.manifest import Manifest
+from licet.core.review.changes import Changes
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
+from licet.policy_files.pins import lock_state
+from licet.policy_files.policy_paths import LOCK_FILE
 from licet.policy_files.trust_list import TrustListError, accepted, forget
 from licet.policy_files.user_directories import NoHome
 from licet.surfaces.cli.diff import show_changes
 from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
-from licet.surfaces.cli.output import fail, shortened, show, show_json
+from licet.surfaces.cli.output import fail, shortened, show, show_json, show_lock_changes
 
 
 @click.command(name="trust")
@@ -32,11 +38,13 @@ from licet.surfaces.cli.output import fail, shortened, show, show_json
 @json_option
 @click.pass_context
 def command(ctx: click.Context, file: Path | None, yes: bool, listing: bool, remove: bool, as_json: bool) -> None:
-    """Accept a policy, so that commands use it when you name none.
+    """Accept a policy and its licet.lock, so that commands use them when you name none.
 
     FILE is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. The command shows everything
-    that it allows, or what changed since you accepted it last. After any change of its meaning, and in any other
-    directory, you are asked again. The code of its tools is not part of a policy.
+    that it allows, and what its lock says about servers: the packages that are started, and the texts that models
+    read. If you accepted it before, it shows what changed. After any change of its meaning or of the lock, and in any
+    other directory, you are asked again; a change that `licet lock` makes is accepted by running it. The code of its
+    tools is not part of a policy.
 
     \b
       licet trust
@@ -68,7 +76,8 @@ def _list(as_json: bool) -> None:
         show_json({"accepted": [asdict(entry) for entry in entries]})
         return
     for entry in entries:
-        show(f"{entry.path}  {entry.digest}  {entry.when}")
+        lock = {None: "not with its lock", "": "without a lock"}.get(entry.lock, f"lock {entry.lock}")
+        show(f"{entry.path}  {entry.digest}  {lock}  {entry.when}")
     if not entries:
         show("no policy has been accepted", err=True)
 
@@ -90,27 +99,63 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> 
     path = named_or_found(file, "FILE").path
     manifest = read_sound(path, Setting(), as_json)
     entry = accepted().get(os.path.realpath(path))
-    if entry is not None and entry.digest == manifest.digest:
+    if entry is not None and (entry.digest, entry.lock) == (manifest.digest, lock_state(manifest)):
         _report(path, manifest, as_json, f"{path} is already accepted")
         return
-    before = accepted_before(path, manifest, Places.here())
-    changes = diff(before.manifest, manifest) if before is not None else None
-    further = further_changes(before.manifest, manifest) if before is not None else []
+    found = review_of(path, manifest)
     if not as_json:
-        short = shortened(None)
-        if before is None or changes is None:
-            _show_all(manifest, short)
-        else:
-            show(f"{path}, since it was accepted:")
-            show_changes(changes, lambda text: short(text.replace(before.prefix, "before: ")))
-            for line in further:
-                show(short(line))
+        show_review(path, manifest, found)
     if asks and not click.confirm("accept it?", err=True):
         show("nothing was accepted", err=True)
         ctx.exit(1)
     accept_policy(path, manifest)
-    document = None if changes is None else {**changes.document(), "further": further}
-    _report(path, manifest, as_json, f"accepted {path}", {"changes": document})
+    _report(path, manifest, as_json, f"accepted {path}", found.document())
+
+
+class Review(Struct, frozen=True):
+    """What a user is shown before a policy is accepted: what changed since the last time, or all of it."""
+
+    changes: Changes | None  # None: it was not accepted before, so all of it is shown
+    further: tuple[str, ...]
+    prefix: str  # of file names in the accepted policy
+    is_same: bool  # whether the policy itself is as it was accepted
+    lock: tuple[str, ...]  # what the lock says now and did not when it was accepted
+
+    def document(self) -> dict[str, Any]:
+        """The same as JSON data."""
+        changes = None if self.changes is None else {**self.changes.document(), "further": list(self.further)}
+        return {"changes": changes, "lock_changes": list(self.lock)}
+
+
+def review_of(path: Path, manifest: Manifest) -> Review:
+    """What is new about a policy and its lock since they were accepted."""
+    before = accepted_before(path, manifest, Places.here())
+    lock = tuple(lock_changes(lock_before(path), manifest.lock or Lock(format=FORMAT)))
+    if before is None:
+        return Review(None, (), "", False, lock)
+    is_same = before.manifest.digest == manifest.digest
+    further = () if is_same else tuple(further_changes(before.manifest, manifest))
+    return Review(diff(before.manifest, manifest), further, before.prefix, is_same, lock)
+
+
+def show_review(path: Path, manifest: Manifest, found: Review) -> None:
+    """Print what is to be accepted."""
+    short = shortened(None)
+    if found.changes is None:
+        _show_all(manifest, short)
+    elif not found.is_same:
+        show(f"{path}, since it was accepted:")
+        show_changes(found.changes, lambda text: short(text.replace(found.prefix, "before: ")))
+        for line in found.further:
+            show(short(line))
+    else:
+        show(f"{path} is as it was accepted")
+    if found.lock:
+        show("")
+        show(f"{LOCK_FILE} next to it, {'since it was accepted' if found.changes is not None else 'all that it says'}:")
+        show_lock_changes(found.lock)
+    if manifest.lock_problem is not None:
+        show(str(manifest.lock_problem), err=True, colour="yellow")
 
 
 def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
@@ -132,6 +177,7 @@ def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
 
 def _report(path: Path, manifest: Manifest, as_json: bool, text: str, more: dict[str, Any] | None = None) -> None:
     if as_json:
-        show_json({"file": os.path.realpath(path), "digest": manifest.digest, "accepted": True, **(more or {})})
+        about = {"file": os.path.realpath(path), "digest": manifest.digest, "lock": lock_state(manifest)}
+        show_json({**about, "accepted": True, **(more or {})})
     else:
         show(text)

@@ -5,6 +5,7 @@ An entry that licet could not start in the same way stays where it is, with the 
 
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from licet.surfaces.clients.tokens import looks_random, secret_word
 _URLS = ("url", "httpUrl", "serverUrl")
 _STREAMS = ("http", "streamable-http", "streamableHttp", "streamable_http")
 # Keys about how the client treats a server. The gateway has its own way for each.
-_OF_THE_CLIENT = frozenset(
+OF_THE_CLIENT = frozenset(
     (
         "timeout",
         "description",
@@ -48,8 +49,10 @@ _READ = frozenset(
     ("type", "transport", "source", "command", "args", "env", "cwd", "headers", "enabled", "disabled", *_URLS)
     + ("http_headers", "env_http_headers", "env_vars")
 )
+_OF_A_GATEWAY = frozenset(("type", "command", "args", "env", "env_vars", "enabled", "disabled")) | OF_THE_CLIENT
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _BARE_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_REFERENCE = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
 _FROM_ENVIRONMENT = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -82,30 +85,51 @@ class _Unfit(Exception):
     """The reason why an entry stays."""
 
 
-def read_entry(name: str, data: Any, client: Client, workdir: str) -> Entry | Stays:
-    """What an entry says, or why it stays. `workdir` is the project if that is where the gateway works, else empty."""
+def read_entry(name: str, data: Any, client: Client, workdir: str, program: str) -> Entry | Stays:
+    """What an entry says, or why it stays. `workdir` is the project if that is where the gateway works, else empty.
+
+    `program` is the path of this licet.
+    """
+    if starts_gateway(data, program):
+        fix = "" if "--accepted" in data["args"] else "; with `--accepted` it would start only what you have accepted"
+        return Stays(name, f"it is a gateway already, for another policy or with other options{fix}")
     try:
         return _read(name, data, client, workdir)
     except _Unfit as why:
         return Stays(name, str(why))
 
 
-def is_gateway(data: Any) -> bool:
-    """Whether an entry starts a gateway of licet."""
-    if not isinstance(data, dict):
+def starts_gateway(data: Any, program: str) -> bool:
+    """Whether an entry starts the gateway of this licet, whose program is at a path, and nothing else.
+
+    A program of this name elsewhere, such as `./licet`, is a server like any other. So is this licet with a variable
+    of the entry's own, which could make Python load other code.
+    """
+    if not isinstance(data, dict) or not data.keys() <= _OF_A_GATEWAY:
         return False
     command, args = data.get("command"), data.get("args")
-    if not isinstance(command, str) or not isinstance(args, list):
+    if not isinstance(command, str) or not isinstance(args, list) or args[:1] != ["gateway"]:
         return False
-    program = re.split(r"[/\\]", command)[-1].removesuffix(".exe")
-    return program == "licet" and args[:1] == ["gateway"]
+    return _is_program(command, program) and passed_on(data) == data.get("env", {})
+
+
+def _is_program(command: str, program: str) -> bool:
+    found = (
+        command if os.path.isabs(command) else shutil.which(command) if os.path.basename(command) == command else None
+    )
+    return found is not None and os.path.realpath(found) == os.path.realpath(shutil.which(program) or program)
+
+
+def passed_on(data: Mapping[str, Any]) -> dict[str, str]:
+    """The variables of an entry whose value is a variable of the client's environment."""
+    env = data.get("env")
+    given = env.items() if isinstance(env, dict) else ()
+    return {name: value for name, value in given if isinstance(value, str) and _REFERENCE.fullmatch(value)}
 
 
 def _read(name: str, data: Any, client: Client, workdir: str) -> Entry:
     if not isinstance(data, dict):
         raise _Unfit("it is no table")
-    if is_gateway(data):
-        raise _Unfit("it is a gateway already")
     if data.get("disabled") is True or data.get("enabled") is False:
         raise _Unfit("it is switched off")
     if data.get("source", "custom") != "custom":
@@ -113,9 +137,9 @@ def _read(name: str, data: Any, client: Client, workdir: str) -> Entry:
     if isinstance(data.get("command"), dict):  # an older form of Zed
         inner = data["command"]
         data = {**data, "command": inner.get("path"), **{key: one for key, one in inner.items() if key != "path"}}
-    if unknown := sorted(data.keys() - _READ - _OF_THE_CLIENT):
+    if unknown := sorted(data.keys() - _READ - OF_THE_CLIENT):
         raise _Unfit(f"it has the key `{unknown[0]}`, which the gateway has nothing for")
-    dropped = tuple(sorted(data.keys() & _OF_THE_CLIENT))
+    dropped = tuple(sorted(data.keys() & OF_THE_CLIENT))
     urls = [key for key in _URLS if key in data]
     if bool(urls) == ("command" in data) or len(urls) > 1:
         raise _Unfit("it has to have either one `command` or one address")

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from licet.surfaces.clients.entries import is_gateway
 from licet.surfaces.clients.files import Seen, Unusable, digest, own_directory, read_own, replace_own, write_own
 from licet.surfaces.clients.known import CLIENTS, Client
 from licet.surfaces.clients.spans import BadConfig, KeyPath, Original, checked, table_of
@@ -131,8 +130,9 @@ def _with_entries(edit: Edit, text: str) -> tuple[str, tuple[str, ...], tuple[st
     for one in edit.tables:
         try:
             found = table_of(form.read(text), one.table)
-            wanted = {name: was for name, was in one.originals.items() if name not in found}
             is_there = one.gateway != "" and _is_same_gateway(found.get(one.gateway), one.entry)
+            left = found.keys() - ({one.gateway} if is_there else set())  # an older gateway may have had its name
+            wanted = {name: was for name, was in one.originals.items() if name not in left}
             spans = form.put_back(text, one.table, one.gateway if is_there else "", wanted)
             expected = {name: value for name, value in found.items() if not (is_there and name == one.gateway)}
             expected |= {name: was.data for name, was in wanted.items()}
@@ -146,4 +146,6 @@ def _with_entries(edit: Edit, text: str) -> tuple[str, tuple[str, ...], tuple[st
 
 def _is_same_gateway(found: Any, entry: Mapping[str, Any]) -> bool:
     """Whether an entry still starts the gateway with the same manifest; clients may have added keys of their own."""
-    return is_gateway(found) and found["args"][:2] == entry["args"][:2]
+    if not isinstance(found, dict) or not isinstance(args := found.get("args"), list):
+        return False
+    return (found.get("command"), args[:2]) == (entry["command"], entry["args"][:2])

@@ -6,6 +6,7 @@ several have its name. A list that does not end is an error.
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -28,6 +29,8 @@ MOST_LEFT_OUT = 100  # definitions with a reason of their own; more are counted
 MOST_CURSOR = 10_000  # characters
 SETTLE_SECONDS = 0.3  # in which a server may say that its lists changed after all
 MOST_TIMES = 5  # that the lists are read
+
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,63}")
 
 
 class BadListing(Exception):
@@ -58,6 +61,12 @@ def as_locked(found: Definitions, places: NamedPlaces) -> LockedServer:
         prompts=named(found.prompts),
         refused=found.left_out,
     )
+
+
+def claimed_version(opened: Opened) -> str:
+    """The version that a server says of itself; empty if that is no version."""
+    version = opened.server.get("version")
+    return version if isinstance(version, str) and _VERSION.fullmatch(version) else ""
 
 
 class _List(NamedTuple):

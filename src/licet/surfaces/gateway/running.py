@@ -13,9 +13,10 @@ from typing import Any
 
 from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, shortened
 from licet.core.policy.servers import Server
+from licet.policy_files.server_tools import running_version
 from licet.surfaces.gateway.exchange import TimedOut, UpstreamError
 from licet.surfaces.gateway.link import Gone, Link
-from licet.surfaces.gateway.listing import BadListing, Definitions, as_locked, definitions
+from licet.surfaces.gateway.listing import BadListing, Definitions, as_locked, claimed_version, definitions
 from licet.surfaces.gateway.upstream import Opened, Peer, Upstream, era_of
 
 START_SECONDS = 60.0  # for a server to say what it offers
@@ -157,6 +158,7 @@ class RunningServer:
             try:
                 version = self.locked.version if self.locked is not None else ""
                 self.opened = await upstream.open(era_of(version), seconds=START_SECONDS)
+                self._check_claim(self.opened)
                 await self._look(upstream)
                 for uri in self._subscribed:
                     with suppress(UpstreamError):
@@ -172,6 +174,17 @@ class RunningServer:
             finally:
                 self._upstream = None
                 await upstream.close()
+
+    def _check_claim(self, opened: Opened) -> None:
+        """Refuse a server that claims another version than it did when connector lists were applied to it."""
+        if self.locked is None or not self.server.uses_connectors:
+            return
+        if running_version(self.server, self.locked).source != "claimed":
+            return
+        now, locked = (one or "none" for one in (claimed_version(opened), self.locked.claimed_version))
+        if now != locked:
+            text = f"it claims version {now} of itself, and {locked} in licet.lock"
+            raise BadListing(f"{text}: review it with `licet lock --update`")
 
     async def _watch(self, upstream: Upstream) -> None:
         """Compare its definitions again whenever it says that they changed. Its calls wait for that."""

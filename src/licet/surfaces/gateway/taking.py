@@ -29,6 +29,7 @@ from licet.assemble.servers import (
     started,
 )
 from licet.backends.packages import (
+    Disagrees,
     LaunchError,
     PackageError,
     Resolved,
@@ -61,7 +62,7 @@ from licet.guard.ports import Ports
 from licet.policy_files.server_tools import refusal_of_name
 from licet.surfaces.gateway.jsonrpc import METHOD_NOT_FOUND, Id, Notification, Request
 from licet.surfaces.gateway.link import Flood, Gone, Link, PipeLink
-from licet.surfaces.gateway.listing import BadListing, Definitions, as_locked, definitions
+from licet.surfaces.gateway.listing import BadListing, Definitions, as_locked, claimed_version, definitions
 from licet.surfaces.gateway.remote import remote_link
 from licet.surfaces.gateway.start_failures import likely_causes, missing_code, server_wrote
 from licet.surfaces.gateway.upstream import AskRefused, Opened, TimedOut, Upstream, UpstreamError
@@ -165,9 +166,12 @@ def _resolved(server: Server, setup: Setup, before: LockedServer | None, *, newe
                 progress(warning)
             return Resolved("docker", launch.package, program=launch.program)
         pinned = before.resolved if before is not None and before.command == server.command and not newest else None
-        if pinned is None or launch.kind not in ("npm", "pypi"):
-            return resolve(launch, store, progress=progress, directory=directory)
-        return install_missing(launch, pinned, store, progress=progress, directory=directory)
+        if pinned is not None and launch.kind in ("npm", "pypi"):
+            try:
+                return install_missing(launch, pinned, store, progress=progress, directory=directory)
+            except Disagrees as wrong:
+                progress(f"it is resolved again: {str(wrong).removesuffix(': run `licet lock`')}")
+        return resolve(launch, store, progress=progress, directory=directory)
     except (LaunchError, PackageError) as wrong:
         first, *more = str(wrong).splitlines()
         raise NotTaken(first, (line.strip() for line in more)) from None
@@ -303,6 +307,9 @@ def agreed(
     wrong: list[str] = []
     if len({one.opened.version for one in takes}) > 1:
         wrong.append("it wants another protocol version from start to start")
+    claims = {claimed_version(one.opened) for one in takes} if _claims_count(server, resolved) else {""}
+    if len(claims) > 1:
+        wrong.append("it claims another version of itself from start to start, so no connector list can be about it")
     volatile: dict[str, tuple[str, ...]] = {}
     for kind in KINDS:
         for start, other in zip(_STARTS[1:], others, strict=False):
@@ -318,6 +325,7 @@ def agreed(
         url=server.url,
         resolved=resolved,
         version=takes[0].opened.version,
+        claimed_version=min(claims),
         announced=tuple(sorted(server.client.capabilities)),
         **{kind: _in_order(kind, [first, *others]) for kind in KINDS},
         volatile=volatile,
@@ -327,6 +335,11 @@ def agreed(
             **{f"tools/{name}": why for name in tools if (why := refusal_of_name(server.name, name))},
         },
     )
+
+
+def _claims_count(server: Server, resolved: Resolved | None) -> bool:
+    """Whether what a server says of its version counts: connector lists are about it, and no package has a version."""
+    return server.uses_connectors and (resolved is None or not resolved.version)
 
 
 def _differences(
