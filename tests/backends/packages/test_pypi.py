@@ -191,7 +191,9 @@ def test_a_lock_of_another_platform_gives_the_versions(
     pins = resolved.integrity[platform_tag()]
     foreign = replace(resolved, integrity={"macos-arm64-cp311": pins})
     launch, store = launch_of(["uvx", "--with", "more", "demo"]), tmp_path / "elsewhere"
-    with pytest.raises(PackageError, match=r"has no wheels of demo 1\.0 for this platform, .*: run `licet lock`"):
+    with pytest.raises(
+        PackageError, match=r"has no wheels of demo 1\.0 for this platform, .*: run `licet lock --update`"
+    ):
         install(launch, foreign, store, progress=silent)
     both = install_missing(launch, foreign, store, progress=silent)
     assert both == replace(resolved, integrity={"macos-arm64-cp311": pins, platform_tag(): pins})

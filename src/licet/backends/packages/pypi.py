@@ -70,7 +70,7 @@ def install_pypi(launch: Launch, resolved: Resolved, store: Path, progress: Prog
     if pins is None:
         raise PackageError(
             f"the lock has no wheels of {resolved.name} {resolved.version} for this platform, {platform_tag()}: run "
-            "`licet lock`, which adds them"
+            "`licet lock --update`, which adds them"
         )
     with building(store, "pypi", _name(launch)) as new:
         progress(f"asking pip for the {len(pins)} wheels of {resolved.name} {resolved.version} in the lock")
