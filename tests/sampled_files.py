@@ -25,6 +25,7 @@ MOST_OF_FILE = {
     "backends/ledger/test_ledger_file.py": 28,
     "backends/packages/test_npm.py": 1,
     "backends/packages/test_pypi.py": 1,
+    "backends/packages/test_resolving.py": 5,
     "backends/test_http_contract.py": 56,
     "core/ledger/test_receipt.py": 400,
     "core/review/test_diff.py": 49,

@@ -1,5 +1,6 @@
 """A pull changes `licet.lock`: its descriptions, the package that is started, or policy and lock together."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -217,7 +218,7 @@ def test_a_lock_that_names_another_package_of_the_store(here: Path) -> None:
     )
     server = servers_of(load_manifest("licet.yaml").servers)["s"]
     store = packages_directory()
-    assert locked_program(server, good, str(here), "").argv[-1].endswith("demo/a.js")
+    assert asyncio.run(locked_program(server, good, str(here), "")).argv[-1].endswith("demo/a.js")
     for pulled, locked in (
         (evil, "npm evil 2.0.0"),
         (older, "npm demo 1.9.0"),
@@ -229,7 +230,7 @@ def test_a_lock_that_names_another_package_of_the_store(here: Path) -> None:
         with pytest.raises(Disagrees, match="the command says"):
             installed(pulled, store, launch=launch_of(command))
         with pytest.raises(ServerError, match=r"cannot be started: the command says .*: run `licet lock`") as refusal:
-            locked_program(server, pulled, str(here), "")
+            asyncio.run(locked_program(server, pulled, str(here), ""))
         assert f"licet.lock says {locked}: run `licet lock`" in str(refusal.value)
         data = {
             "format": 1,

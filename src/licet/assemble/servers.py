@@ -20,6 +20,7 @@ from licet.backends.packages import (
     LaunchError,
     PackageError,
     check_agreement,
+    in_thread,
     install,
     installed,
     launch_of,
@@ -39,6 +40,7 @@ from licet.guard.ports import Ports, Unavailable
 from licet.guard.redaction.redact import Redactor
 from licet.policy_files.user_directories import data_root
 
+FETCH_SECONDS = 300.0  # for what a lock pins to come from its registry
 _FOREVER = 10 * 365 * 86400.0  # seconds: a server ends with its gateway, not by a clock
 _OUTPUT = 1 << 20
 _SHORTEST_LINE = 8  # characters of a secret's line that is redacted by itself
@@ -88,8 +90,16 @@ def server_launch(server: Server, workdir: str, home: str) -> Launch:
     return replace(launch, code=expanded_code(server, workdir, home))
 
 
-def locked_program(server: Server, resolved: Resolved, workdir: str, home: str) -> Installed:
-    """How to start what the lock pins. A package that this machine does not have yet is installed."""
+async def locked_program(server: Server, resolved: Resolved, workdir: str, home: str) -> Installed:
+    """How to start what the lock pins. A package that this machine does not have yet is fetched and installed.
+
+    Nothing is chosen: a lock that does not pin it for this platform raises `ServerError`, and so does a registry that
+    takes too long.
+    """
+    return await in_thread(FETCH_SECONDS, lambda: _locked_program(server, resolved, workdir, home))
+
+
+def _locked_program(server: Server, resolved: Resolved, workdir: str, home: str) -> Installed:
     store = packages_directory()
     try:
         launch = server_launch(server, workdir, home)

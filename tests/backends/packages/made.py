@@ -1,5 +1,6 @@
-"""Packages that a test makes itself: wheels, and a registry of npm on a loopback address."""
+"""Packages that a test makes itself: wheels, and an index and a registry of npm on a loopback address."""
 
+import asyncio
 import base64
 import hashlib
 import io
@@ -10,6 +11,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,7 +19,7 @@ import pytest
 
 from licet.backends.http_memory import Answer
 from licet.guard.ports import Exchange
-from loopback import serving
+from loopback import serving, talking
 
 needs_node = pytest.mark.skipif(not (shutil.which("npm") and shutil.which("node")), reason="there is no Node here")
 
@@ -31,6 +33,7 @@ def wheel(
     *,
     files: Mapping[str, str] | None = None,
     requires: Sequence[str] = (),
+    python: str = "",
     scripts: Mapping[str, str] | None = None,
     tag: str = "py3-none-any",
 ) -> Path:
@@ -40,6 +43,7 @@ def wheel(
     contents = {f"{module}.py": GREET} if files is None else dict(files)
     entries = {name: f"{module}:main"} if scripts is None else scripts
     metadata = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {one}" for one in requires)]
+    metadata += [f"Requires-Python: {python}"] if python else []
     contents |= {
         f"{info}/METADATA": "\n".join(("Metadata-Version: 2.1", *metadata, "")),
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: made\nRoot-Is-Purelib: true\nTag: {tag}\n",
@@ -66,6 +70,49 @@ def sdist(directory: Path, name: str, evidence: Path) -> Path:
     return path
 
 
+class Index:
+    """Serves the files of a directory as an index of PyPI does, and others only to who asks for them by address."""
+
+    def __init__(self, directory: Path) -> None:
+        self.origin = ""
+        self.directory = directory
+        self.elsewhere: dict[str, bytes] = {}
+        self.links: dict[str, str] = {}  # name -> further text of its page
+        self.yanked: set[str] = set()  # names of files
+        self.asked: list[str] = []
+
+    def answer(self, exchange: Exchange) -> Answer:
+        path = unquote(urlsplit(exchange.url).path)
+        self.asked.append(path)
+        if path in self.elsewhere:
+            return Answer(body=self.elsewhere[path])
+        if path.startswith("/files/") and (file := self.directory / path.removeprefix("/files/")).is_file():
+            return Answer(body=file.read_bytes())
+        name = path.removeprefix("/simple/").rstrip("/")
+        own = [one.name for one in self.directory.iterdir() if one.name.startswith(f"{name.replace('-', '_')}-")]
+        if not own and name not in self.links:
+            return Answer.text("not found", status=404)
+        yanked = {one: ' data-yanked=""' if one in self.yanked else "" for one in own}
+        lines = (f'<a href="/files/{one}"{yanked[one]}>{one}</a>' for one in own)
+        page = f"<!DOCTYPE html><html><body>{''.join(lines)}{self.links.get(name, '')}</body></html>"
+        return Answer(headers=(("content-type", "text/html"),), body=page.encode())
+
+
+@contextmanager
+def index(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+    """Run an index of the wheels in a directory, and let pip ask it alone."""
+    made = Index(directory)
+    with serving(made.answer) as server:
+        made.origin = f"http://{server.host}:{server.port}"
+        monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+        monkeypatch.delenv("PIP_NO_INDEX", raising=False)
+        monkeypatch.setenv("PIP_INDEX_URL", f"{made.origin}/simple")
+        monkeypatch.setenv("PIP_RETRIES", "0")
+        monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+        monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+        yield made
+
+
 def archived(files: Mapping[str, str], root: str) -> bytes:
     """A compressed tar archive with all files in one directory."""
     data = io.BytesIO()
@@ -78,6 +125,42 @@ def archived(files: Mapping[str, str], root: str) -> bytes:
     return data.getvalue()
 
 
+class Silent:
+    """An index and a registry that takes connections, and never says anything."""
+
+    def __init__(self) -> None:
+        self.origin = ""
+        self.opened, self.ended = Event(), Event()
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.opened.set()
+        while await reader.read(4096):
+            pass
+        self.ended.set()
+
+
+@contextmanager
+def silent_registry(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silent]:
+    """Run a silent registry, and let pip and npm ask it alone. They would wait for a minute."""
+    made = Silent()
+    with talking(made.talk) as server:
+        made.origin = f"http://{server.host}:{server.port}"
+        for name, value in {
+            "PIP_INDEX_URL": f"{made.origin}/simple",
+            "PIP_TIMEOUT": "60",
+            "PIP_DEFAULT_TIMEOUT": "60",
+            "PIP_CONFIG_FILE": "/dev/null",
+            "NPM_CONFIG_REGISTRY": f"{made.origin}/",
+            "NPM_CONFIG_FETCH_TIMEOUT": "60000",
+            "NPM_CONFIG_USERCONFIG": str(directory / "none"),
+            "NPM_CONFIG_GLOBALCONFIG": str(directory / "none either"),
+            "NPM_CONFIG_CACHE": str(directory / "cache"),
+        }.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+        yield made
+
+
 class Registry:
     """Packages of npm by name and version, as a registry describes them."""
 
@@ -85,6 +168,7 @@ class Registry:
         self.origin = ""
         self.tarballs: dict[str, bytes] = {}
         self.described: dict[str, dict[str, dict[str, Any]]] = {}
+        self.places: dict[str, str] = {}  # names whose archives are said to be elsewhere
         self.asked: list[str] = []
 
     def add(self, name: str, version: str = "1.0.0", files: Mapping[str, str] | None = None, **described: Any) -> None:
@@ -113,8 +197,9 @@ class Registry:
         versions = self.described.get(path.removeprefix("/"))
         if versions is None:
             return Answer.json({"error": "not found"}, status=404)
+        place = self.places.get(path[1:])
         whole = {
-            version: {**one, "dist": {**one["dist"], "tarball": self.origin + one["dist"]["tarball"]}}
+            version: {**one, "dist": {**one["dist"], "tarball": place or self.origin + one["dist"]["tarball"]}}
             for version, one in versions.items()
         }
         latest = list(versions)[-1]

@@ -1,6 +1,8 @@
 """Packages of npm: installed by the real npm from a registry on a loopback address, if Node is here."""
 
 import json
+import os
+import random
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from licet.backends.packages import Launch, PackageError, Resolved, install, installed, launch_of, resolve
-from licet.backends.packages.npm import run_npm
+from licet.backends.packages.npm_client import run_npm
 from licet.errors import LicetError
 
 from .made import Registry, needs_node, registry
@@ -114,7 +116,7 @@ def test_a_registry_that_changed_a_version_is_noticed(npm: Registry, tmp_path: P
     npm.add("demo", files={"index.js": "#!/usr/bin/env node\nconsole.log('evil')\n"}, bin="index.js")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NPM_CONFIG_CACHE", str(tmp_path / "another cache"))
-        with pytest.raises(PackageError, match="EINTEGRITY"):
+        with pytest.raises(PackageError, match=r"has another demo@1\.0\.0 than the lock pins"):
             install(launch, resolved, tmp_path / "elsewhere", progress=silent)
 
 
@@ -161,21 +163,118 @@ def test_an_install_script_runs_with_plain_npm_only(
     assert (tmp_path / "ran").exists()
 
 
-UNPINNED = [
-    ("git+https://127.0.0.1:1/x.git", 'of type "git" have been disabled'),
-    ("file:../../..", "have been disabled"),
-    ("ORIGIN/inner/-/1.0.0.tgz", "demo needs inner 1.0.0, which is no package of the registry with a sha512"),
-]
+UNPINNED = {
+    "git": "git+https://127.0.0.1:1/x.git",
+    "git file": "git+file://PROJECT",
+    "GitHub": "someone/inner",
+    "file": "file:../../..",
+    "directory": "file:PROJECT",
+    "link": "link:PROJECT",
+    "path": "PROJECT",
+    "workspace": "workspace:*",
+    "URL": "ORIGIN/inner/-/1.0.0.tgz",
+    "alias of a URL": "npm:inner@ORIGIN/inner/-/1.0.0.tgz",
+}
 
 
-@pytest.mark.parametrize(("source", "reason"), UNPINNED, ids=["git", "file", "URL"])
-@pytest.mark.sampled(1)
-def test_a_dependency_that_is_not_in_the_registry_is_refused(
-    npm: Registry, tmp_path: Path, source: str, reason: str
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository on this machine whose scripts leave a file, and programs for repositories that do."""
+    made, programs, evidence = tmp_path / "project", tmp_path / "programs", tmp_path / "ran"
+    made.mkdir()
+    programs.mkdir()
+    described = {"name": "inner", "version": "1.0.0", "scripts": dict.fromkeys(SCRIPTS, f"touch {evidence}")}
+    (made / "package.json").write_text(json.dumps(described))
+    (made / "binding.gyp").write_text("{}")
+    subprocess.run(["git", "init", "-q", str(made)], check=True)
+    for name in ("git", "ssh", "node-gyp", "make", "python", "python3"):
+        (programs / name).write_text(f"#!/bin/sh\ntouch {evidence}\nexit 1\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return made
+
+
+SCRIPTS = ("preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare", "prepack")
+
+
+@pytest.mark.parametrize("kind", ["dependencies", "optionalDependencies", "peerDependencies"])
+@pytest.mark.parametrize("source", UNPINNED.values(), ids=UNPINNED)
+@pytest.mark.sampled(2)
+def test_a_dependency_that_is_not_in_the_registry_runs_nothing_and_is_not_installed(
+    npm: Registry, tmp_path: Path, project: Path, source: str, kind: str
 ) -> None:
-    npm.add("inner")
-    npm.add("demo", dependencies={"inner": source.replace("ORIGIN", npm.origin)})
-    assert reason in refused(launch_of(["npx", "demo"]), tmp_path / "store")
+    npm.add("inner", scripts={"install": f"touch {tmp_path / 'ran'}"}, hide_scripts=True)
+    needs: dict[str, Any] = {kind: {"inner": source.replace("ORIGIN", npm.origin).replace("PROJECT", str(project))}}
+    npm.add("demo", **needs)
+    store = tmp_path / "store"
+    try:
+        resolved = resolve(launch_of(["npx", "demo"]), store, progress=silent)
+    except PackageError:
+        assert {path.name for path in store.glob("npm/*/*")} == {".lock"}
+    else:  # npm left it out: it is optional
+        assert kind == "optionalDependencies"
+        assert list(resolved.integrity["any"]) == ["demo@1.0.0"]
+        assert not [*store.rglob("inner")]
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("place", ["git+file://PROJECT", "file:PROJECT", "PROJECT", "github:someone/inner"])
+@pytest.mark.sampled(1)
+def test_a_registry_that_names_another_place_for_an_archive_runs_nothing(
+    npm: Registry, tmp_path: Path, project: Path, place: str
+) -> None:
+    npm.add("demo")
+    npm.places["demo"] = place.replace("PROJECT", str(project))
+    refused(launch_of(["npx", "demo"]), tmp_path / "store")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_node_gyp_would_build_is_not_built(npm: Registry, tmp_path: Path, project: Path) -> None:
+    files = {"index.js": "#!/usr/bin/env node\n", "binding.gyp": "{}"}
+    npm.add("demo", files=files, bin="index.js")
+    assert "demo@1.0.0 has `binding.gyp`, which would run code" in refused(
+        launch_of(["npx", "demo"]), tmp_path / "store"
+    )
+    assert not (tmp_path / "ran").exists()
+
+
+def test_scripts_of_what_is_inside_of_an_archive_do_not_run(npm: Registry, tmp_path: Path, project: Path) -> None:
+    inside = (project / "package.json").read_text()
+    files = {
+        "index.js": "#!/usr/bin/env node\nconsole.log('hello')\n",
+        "node_modules/inner/package.json": inside,
+        "node_modules/inner/binding.gyp": "{}",
+        "node_modules/stray/package.json": inside,
+    }
+    scripts = dict.fromkeys(("prepare", "prepack", "postpack", "test"), f"touch {tmp_path / 'ran'}")
+    npm.add(
+        "demo", files=files, bin="index.js", scripts=scripts, dependencies={"inner": "*"}, bundleDependencies=["inner"]
+    )
+    assert "inner 1.0.0 have install scripts; licet runs none" in refused(
+        launch_of(["npx", "demo"]), tmp_path / "store"
+    )
+    # A lock that somebody wrote does not run them either.
+    pins = {"demo@1.0.0": npm.described["demo"]["1.0.0"]["dist"]["integrity"]}
+    resolved = Resolved("npm", "demo", "1.0.0", "demo", {"any": pins})
+    install(launch_of(["npx", "demo"]), resolved, tmp_path / "elsewhere", progress=silent)
+    assert started(resolved, tmp_path / "elsewhere") == "hello"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_small_archive_of_much_is_not_unpacked(npm: Registry, tmp_path: Path) -> None:
+    some = random.Random(1).randbytes(40_000).hex()
+    files = {f"{number}.txt": f"{number}{some}{' ' * (10 << 20)}" for number in range(8)}
+    npm.add("demo", files={"index.js": "#!/usr/bin/env node\n", **files}, bin="index.js")
+    assert "unpacks to far more than its own size" in refused(launch_of(["npx", "demo"]), tmp_path / "store")
+
+
+def test_two_packages_with_the_same_name_for_their_archives_are_both_installed(npm: Registry, tmp_path: Path) -> None:
+    npm.add("@a/b", files={"index.js": "exports.name = 'scoped'\n"})
+    npm.add("a-b", files={"index.js": "exports.name = 'plain'\n"})
+    script = "#!/usr/bin/env node\nconsole.log(require('@a/b').name, require('a-b').name)\n"
+    npm.add("demo", files={"index.js": script}, bin="index.js", dependencies={"@a/b": "*", "a-b": "*"})
+    resolved = resolve(launch_of(["npx", "demo"]), tmp_path / "store", progress=silent)
+    assert started(resolved, tmp_path / "store") == "scoped plain"
 
 
 PROGRAMS = [

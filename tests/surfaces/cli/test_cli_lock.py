@@ -445,8 +445,8 @@ def test_a_server_reads_its_own_package_and_no_other(here: Path, monkeypatch: py
 def _with_runtime(find: Any, path: str) -> Any:
     """Find a program as if it was a package of the store: its whole directory belongs to it."""
 
-    def found(*given: Any) -> Any:
-        program = find(*given)
+    async def found(*given: Any) -> Any:
+        program = await find(*given)
         return replace(program, readable=(path, *(one for one in program.readable if not one.startswith(path))))
 
     return found

@@ -1,17 +1,20 @@
 """The packages that MCP servers run from: installed once without running their code, pinned, and started offline.
 
 `launch_of` reads a command, `resolve` installs and pins what it asks for, `install` installs what a lock pins, and
-`installed` finds it again at each start, without a network. `install_missing` installs what is not there as it was.
+`installed` finds it again at each start, without a network. `install_missing` installs what is not there as it was, and
+adds this platform to a lock. Whatever may ask a registry runs `in_thread`.
 """
 
 from pathlib import Path
 
 from licet.backends.packages.agreement import Disagrees, check_agreement, disagreement
+from licet.backends.packages.errors import PackageChanged, PackageError
 from licet.backends.packages.launchers import Launch, LaunchError, image_warning, launch_of
+from licet.backends.packages.limits import in_thread
 from licet.backends.packages.npm import install_npm, installed_npm, npm_pins_here, resolve_npm
 from licet.backends.packages.programs import find_program, same_program
 from licet.backends.packages.pypi import install_pypi, installed_pypi, platform_tag, resolve_pypi
-from licet.backends.packages.store import Installed, PackageChanged, PackageError, Progress, Resolved
+from licet.backends.packages.store import Installed, Progress, Resolved
 
 __all__ = [
     "Disagrees",
@@ -23,6 +26,7 @@ __all__ = [
     "check_agreement",
     "disagreement",
     "image_warning",
+    "in_thread",
     "install",
     "install_missing",
     "installed",
@@ -56,10 +60,10 @@ def resolve(launch: Launch, store: Path, *, progress: Progress, directory: Path 
 def install(
     launch: Launch, resolved: Resolved, store: Path, *, progress: Progress, directory: Path | None = None
 ) -> Resolved:
-    """Install exactly what a lock pins, and return it; a platform that the lock does not have yet is added.
+    """Install exactly what a lock pins, and return it. No version is chosen.
 
     Used when the store lacks the package, or it was changed there. Raises `PackageError` if the registry does not have
-    it.
+    it, or the lock does not pin it for this platform.
     """
     check_agreement(launch, resolved)
     match launch.kind:
@@ -74,12 +78,18 @@ def install(
 def install_missing(
     launch: Launch, resolved: Resolved, store: Path, *, progress: Progress, directory: Path | None = None
 ) -> Resolved:
-    """Install what a lock pins, if it is not in the store or was changed there; return what is pinned."""
+    """Install what a lock pins, if it is not in the store or was changed there; return what is pinned.
+
+    A platform that the lock does not have yet is added, with the same versions: only `licet lock` does that.
+    """
     try:
         if installed(resolved, store, launch=launch, directory=directory) is not None:
             return resolved
     except PackageChanged as changed:
         progress(str(changed))
+    if launch.kind == "pypi" and platform_tag() not in resolved.integrity:
+        check_agreement(launch, resolved)
+        return resolve_pypi(launch, store, progress, like=resolved)
     return install(launch, resolved, store, progress=progress, directory=directory)
 
 

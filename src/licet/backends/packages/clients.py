@@ -7,12 +7,15 @@ their own, so the `.npmrc` of a project is not read. Variables that load code in
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from licet.backends.packages.store import PackageError
+from licet.backends.packages.errors import PackageError
+from licet.backends.packages.limits import STEP_SECONDS, check_time
 from licet.core.algebra.scope import visible
 from licet.regular_files import open_regular, read_most
 
@@ -23,6 +26,8 @@ _LOADS_CODE = re.compile(
 )
 _NATIVE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
 _MOST_LINES = 12
+_LONGEST_FILE = 1 << 30
+_ASKING_SECONDS = 30.0
 _OWN_PATH = {"node": ("-p", "process.execPath"), "python": ("-I", "-S", "-c", "import sys; print(sys.executable)")}
 
 
@@ -32,19 +37,67 @@ def client_environment(without: str = "") -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not left_out.fullmatch(name)}
 
 
-def run_client(command: Sequence[str], directory: Path, environment: dict[str, str], doing: str) -> str:
-    """Run a client and return its output. Raises `PackageError` with its last lines if it fails."""
+def run_client(
+    command: Sequence[str], directory: Path, environment: dict[str, str], doing: str, *, most_written: int = 16 << 30
+) -> str:
+    """Run a client and return its output. Raises `PackageError` with its last lines if it fails.
+
+    It is ended, with all that it started, when there is no more time (`limits.py`), or when it has written too much.
+    """
+    check_time(doing)
     try:
-        done = subprocess.run(  # noqa: S603 - npm or pip, and checked names
-            command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        process = subprocess.Popen(  # noqa: S603 - npm or pip, and checked names
+            command,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
     except OSError as wrong:
         raise PackageError(f"{doing} failed: {command[0]} cannot be started: {wrong.strerror}") from wrong
-    if done.returncode:
-        lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-        text = "\n  ".join(visible(line) for line in lines[-_MOST_LINES:]) or f"it ended with {done.returncode}"
+    with process:
+        try:
+            _bound_files(process.pid)
+            output, errors = _output(process, doing, most_written)
+        finally:
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
+        text = "\n  ".join(visible(line) for line in lines[-_MOST_LINES:]) or f"it ended with {process.returncode}"
         raise PackageError(f"{doing} failed:\n  {text}")
-    return done.stdout.decode("utf-8", "replace")
+    return output.decode("utf-8", "replace")
+
+
+def _output(process: subprocess.Popen[bytes], doing: str, most_written: int) -> tuple[bytes, bytes]:
+    while True:
+        try:
+            return process.communicate(timeout=STEP_SECONDS)
+        except subprocess.TimeoutExpired:
+            check_time(doing)
+        if _written(process.pid) > most_written:
+            raise PackageError(f"{doing} failed: more than {most_written >> 20} MiB were written for it")
+
+
+def _written(pid: int) -> int:
+    """How many bytes a process has written, where the system tells."""
+    try:
+        stated = Path(f"/proc/{pid}/io").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return int(stated.partition("wchar: ")[2].split()[0])
+
+
+def _bound_files(pid: int) -> None:
+    """A registry may send without end: no file that a client writes gets longer than an ordinary package."""
+    import resource  # not on every platform
+
+    if hasattr(resource, "prlimit"):
+        with suppress(ProcessLookupError, PermissionError):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (_LONGEST_FILE, _LONGEST_FILE))
 
 
 def find_on_path(name: str) -> str | None:
@@ -71,8 +124,9 @@ def native_program(name: str) -> str | None:
             capture_output=True,
             text=True,
             check=True,
+            timeout=_ASKING_SECONDS,
         )
-    except (OSError, subprocess.CalledProcessError, UnicodeDecodeError):
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
     answer = asked.stdout.strip()
     return answer if os.path.isabs(answer) and is_native(answer) else None

@@ -1,9 +1,9 @@
 """Installs a package of npm into the store, without running any code of it, and pins its whole tree.
 
-1. `npm install --package-lock-only` chooses the versions; nothing is downloaded but metadata.
+1. `npm install --package-lock-only` chooses the versions, from metadata and from packages that bundle others.
 2. Packages with install scripts are refused, or left out if they are optional.
-3. From what is left, and from nothing else, a `package-lock.json` is written, and `npm ci` installs it: it compares the
-   sha512 of each package. A lock that came from elsewhere goes through this step alone.
+3. What is left is fetched with its sha512 (`npm_client.py`), and unpacked here (`tarballs.py`): npm installs nothing. A
+   lock that came from elsewhere goes through this step alone.
 
 In a lock, `a > b@1.0.0` is the package `b` inside of `a`, and `x=b@1.0.0` is `b` under the name `x`.
 """
@@ -11,15 +11,19 @@ In a lock, `a > b@1.0.0` is the package `b` inside of `a`, and `x=b@1.0.0` is `b
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from platform import libc_ver
 from typing import Any
 
 from msgspec import Struct
 
 from licet.backends.packages.agreement import check_default_program
-from licet.backends.packages.clients import client_environment, find_on_path, native_program, run_client
+from licet.backends.packages.archives import Bounds
+from licet.backends.packages.clients import native_program
 from licet.backends.packages.launchers import Launch, npm_package
+from licet.backends.packages.npm_client import fetch_tarballs, run_npm
 from licet.backends.packages.store import (
     Files,
     Installed,
@@ -32,23 +36,15 @@ from licet.backends.packages.store import (
     place,
     put,
 )
+from licet.backends.packages.tarballs import unpack_tarball
 from licet.core.algebra.scope import visible
 
-__all__ = ["install_npm", "installed_npm", "resolve_npm", "run_npm"]
+__all__ = ["install_npm", "installed_npm", "resolve_npm"]
 
 ANY = "any"
 _SCRIPTS = ("preinstall", "install", "postinstall")
 _SHA512 = re.compile(r"sha512-[A-Za-z0-9+/]{86}==")
 _KEY = re.compile(r"(?:(?P<alias>[^=@ ][^= ]*|@[^= ]+)=)?(?P<name>@?[^@ ]+)@(?P<version>[0-9][0-9A-Za-z.+-]*)")
-# Whatever the configuration of the user says: no scripts, the ordinary layout, and registries only.
-_FORCED = (
-    *("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error"),
-    *("--omit=dev", "--include=optional", "--include=peer", "--no-legacy-peer-deps", "--install-strategy=hoisted"),
-    *("--no-global", "--no-workspaces", "--package-lock", "--lockfile-version=3", "--no-dry-run", "--no-bin-links"),
-    *("--allow-git=none", "--allow-file=none", "--allow-directory=none", "--git=false"),
-    "--omit-lockfile-registry-resolved",  # so a package with an address is one that came from elsewhere
-    *("--prefix", "."),
-)
 
 
 class _Package(Struct, frozen=True):
@@ -123,11 +119,13 @@ def _install(
     if not any(one.path == (launch.package,) for one in packages):
         raise PackageError(f"{launch.package} {version} is not made for {_platform()}")
     progress(f"installing {launch.package} {version} and {len(packages) - 1} packages that it needs, without scripts")
-    _write_lock(new, packages)
-    run_npm(new, ["ci"], f"installing {launch.package} {version}")
-    for name in ("package.json", "package-lock.json", "node_modules/.package-lock.json"):
-        (new / name).unlink(missing_ok=True)
+    packages = _fitting(packages)
+    specs = {one.integrity: f"{one.name}@{one.version}" for one in packages}
+    _unpack(new, packages, fetch_tarballs(new, specs, f"fetching {launch.package} {version}"))
     _check_tree(new, packages)
+    for path in list(new.iterdir()):
+        if path.name != "node_modules":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     requested = [launch.package, *(npm_package(text)[0] for text in launch.extra)]
     programs = {name: path for package in reversed(requested) for name, path in _bins(new, package).items()}
     program = launch.program or _default_program(_bins(new, launch.package), launch.package)
@@ -258,18 +256,18 @@ def _packages(integrity: Mapping[str, Mapping[str, str]]) -> Iterator[_Package]:
 
 
 def _of_this_machine(integrity: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
-    """The parts that can be installed here; npm itself looks at `libc`."""
+    """The parts that can be installed here; of these, `_fitting` leaves out what is for another C library."""
     system, machine = _platform().split("-")
-
-    def fits(limits: Sequence[str], own: str) -> bool:
-        wanted = [limit for limit in limits if not limit.startswith("!")]
-        return f"!{own}" not in limits and (not wanted or own in wanted)
-
     return {
         platform: dict(pins)
         for platform, pins in integrity.items()
-        if fits(_limits_of(platform).get("os", ()), system) and fits(_limits_of(platform).get("cpu", ()), machine)
+        if _fits(_limits_of(platform).get("os", ()), system) and _fits(_limits_of(platform).get("cpu", ()), machine)
     }
+
+
+def _fits(limits: Sequence[str], own: str) -> bool:
+    wanted = [limit for limit in limits if not limit.startswith("!")]
+    return f"!{own}" not in limits and (not wanted or own in wanted)
 
 
 def _platform() -> str:
@@ -282,49 +280,34 @@ def _platform() -> str:
 # Installing -----------------------------------------------------------------------------------------------------------
 
 
-def run_npm(directory: Path, arguments: Sequence[str], doing: str) -> None:
-    """Run npm so that it starts no script, whatever packages and configuration say."""
-    npm = find_on_path("npm")
-    if npm is None:
-        raise PackageError(f"{doing} failed: `npm` is not on PATH; install Node with npm, and run `licet lock` again")
-    command, *rest = arguments
-    run_client([npm, command, *_FORCED, *rest], directory, client_environment(), doing)
-
-
-def _write_lock(new: Path, packages: Sequence[_Package]) -> None:
-    """Write a lock in which each package needs exactly those that lie directly inside of it.
-
-    The dependencies that the packages themselves state are not in it: npm would choose by them.
-    """
-    entries: dict[tuple[str, ...], dict[str, Any]] = {(): {"name": "licet-package", "version": "0.0.0"}}
+def _fitting(packages: Iterable[_Package]) -> list[_Package]:
+    """The packages for the C library of this machine, outer ones first, without those inside of one that is not."""
+    libc = "glibc" if libc_ver()[0] == "glibc" else "musl"
+    found: dict[tuple[str, ...], _Package] = {(): _Package((), "", "", "")}
     for one in sorted(packages, key=lambda one: one.path):
-        entry: dict[str, Any] = {"version": one.version, "integrity": one.integrity, **_limits_of(one.platform)}
-        if one.path[-1] != one.name:
-            entry["name"] = one.name
-        around = entries.get(one.path[:-1])
-        if around is None:  # what it lies in is for another platform
-            continue
-        limited = one.platform != ANY or around.get("optional", False)
-        if limited:
-            entry["optional"] = True
-        spec = one.version if one.path[-1] == one.name else f"npm:{one.name}@{one.version}"
-        around.setdefault("optionalDependencies" if limited else "dependencies", {})[one.path[-1]] = spec
-        entries[one.path] = entry
-    root = entries[()]
-    paths = {"/".join(f"node_modules/{name}" for name in path): entry for path, entry in entries.items()}
-    lock = {"name": root["name"], "version": root["version"], "lockfileVersion": 3, "requires": True, "packages": paths}
-    (new / "package.json").write_text(json.dumps(root), encoding="utf-8")
-    (new / "package-lock.json").write_text(json.dumps(lock), encoding="utf-8")
+        if one.path[:-1] in found and _fits(_limits_of(one.platform).get("libc", ()), libc):
+            found[one.path] = one
+    del found[()]
+    return list(found.values())
 
 
-def _check_tree(new: Path, packages: Sequence[_Package]) -> None:
-    """Refuse packages that have install scripts although the registry did not say so, and packages that are missing."""
-    limited = {one.path for one in packages if one.platform != ANY}
+def _unpack(new: Path, packages: Iterable[_Package], tarballs: Mapping[str, Path]) -> None:
+    bounds = Bounds()
     for one in packages:
-        directory = new.joinpath(*(part for name in one.path for part in ("node_modules", name)))
-        may_lack = any(one.path[: depth + 1] in limited for depth in range(len(one.path)))
-        if may_lack and not directory.is_dir():  # npm found that it does not fit this machine
-            continue
+        directory = _directory(new, one)
+        if directory.is_dir():  # the package around it has something else there
+            shutil.rmtree(directory)
+        unpack_tarball(tarballs[one.integrity], directory, one.key, bounds)
+
+
+def _directory(new: Path, package: _Package) -> Path:
+    return new.joinpath(*(part for name in package.path for part in ("node_modules", name)))
+
+
+def _check_tree(new: Path, packages: Iterable[_Package]) -> None:
+    """Refuse packages that have install scripts although the registry did not say so: they do not work without."""
+    for one in packages:
+        directory = _directory(new, one)
         described = _described(directory)
         scripts = described.get("scripts")
         scripted = [name for name in _SCRIPTS if isinstance(scripts, dict) and name in scripts]

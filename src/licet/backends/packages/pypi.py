@@ -1,28 +1,32 @@
 """Installs a package of PyPI into the store: a virtual environment of its own, from wheels alone.
 
-1. `pip download --only-binary :all:` chooses the versions and fetches the wheels. Nothing is built, so no code runs.
+1. The versions are chosen from the metadata of wheels (`resolving.py`), which pip fetches. Nothing is built, so no code
+   runs.
 2. The wheels are hashed and inspected (`wheels.py`).
 3. `pip install --no-index --no-deps --require-hashes` unpacks exactly those wheels into a new environment.
 
-A lock has the wheels of one platform each. On a platform that it has, step 1 fetches exactly those. On another one it
-chooses again, with the versions of the lock, and the platform is added.
+A lock has the wheels of one platform each. On a platform that it has, exactly those are fetched. `licet lock` adds
+another one, with the versions of the lock.
 """
 
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from packaging.tags import sys_tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
 from licet.backends.packages.agreement import check_default_program
-from licet.backends.packages.clients import client_environment, has_module, is_native, run_client
+from licet.backends.packages.archives import Bounds
+from licet.backends.packages.clients import client_environment, is_native, run_client
 from licet.backends.packages.launchers import Launch, pip_requirement, pypi_requirement
+from licet.backends.packages.pip import Pip, write_lines
+from licet.backends.packages.resolving import choose_wheels
 from licet.backends.packages.store import (
     Files,
     Installed,
@@ -44,37 +48,36 @@ __all__ = ["install_pypi", "installed_pypi", "platform_tag", "resolve_pypi"]
 _ENVIRONMENT = "environment"
 _PIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?==[0-9A-Za-z.!+]+")
 _SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
-# Which packages are fetched, and for which Python, is not left to the configuration.
-_WHAT = r"PIP_(REQUIREMENT|EDITABLE|NO_DEPS|PYTHON|PYTHON_VERSION|PLATFORM|ABI|IMPLEMENTATION|REQUIRE_VIRTUALENV|SRC)"
-_NOT_BUILT = "only wheels are installed, because building a package runs its code"
-_NO_CODE = ("--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--quiet")
 
 
-def resolve_pypi(launch: Launch, store: Path, progress: Progress) -> Resolved:
-    """Choose versions at the index, install them, and return what is pinned."""
-    wanted = [pip_requirement(launch.package, launch.version), *launch.extra]
+def resolve_pypi(launch: Launch, store: Path, progress: Progress, like: Resolved | None = None) -> Resolved:
+    """Choose versions at the index, install them, and return what is pinned.
+
+    With `like`, a lock of other platforms, the versions are those of it, and this platform is added to it.
+    """
+    version, others = (like.version, like.integrity) if like is not None else (launch.version, {})
+    _check_pins(others)
+    wanted = [pip_requirement(launch.package, version), *launch.extra]
     with building(store, "pypi", _name(launch)) as new:
         progress(f"asking pip for {' and '.join(wanted)}")
-        _download(new, ["--", *wanted], wanted[0])
-        return _install(launch, {}, store, new, progress)
+        pip = Pip(new)
+        return _install(launch, choose_wheels(wanted, pip, _same_versions(others)), others, store, pip, new, progress)
 
 
 def install_pypi(launch: Launch, resolved: Resolved, store: Path, progress: Progress) -> Resolved:
-    """Install what a lock pins, and add this platform to it if it is not there."""
+    """Install exactly the wheels that a lock pins for this platform."""
     _check_pins(resolved.integrity)
+    pins = resolved.integrity.get(platform_tag())
+    if pins is None:
+        raise PackageError(
+            f"the lock has no wheels of {resolved.name} {resolved.version} for this platform, {platform_tag()}: run "
+            "`licet lock --update`, which adds them"
+        )
     with building(store, "pypi", _name(launch)) as new:
-        pins = resolved.integrity.get(platform_tag())
-        if pins is not None:
-            progress(f"asking pip for the {len(pins)} wheels of {resolved.name} {resolved.version} in the lock")
-            lines = [f"{pin} --hash={sha256}" for pin, sha256 in pins.items()]
-            _write_lines(new / "requirements.txt", lines)
-            _download(new, ["--require-hashes", "--no-deps", "-r", "requirements.txt"], resolved.name)
-        else:
-            progress(f"asking pip for {resolved.name} {resolved.version} on {platform_tag()}")
-            _write_lines(new / "constraints.txt", _same_versions(resolved.integrity))
-            wanted = [pip_requirement(launch.package, resolved.version), *launch.extra]
-            _download(new, ["-c", "constraints.txt", "--", *wanted], wanted[0])
-        return _install(launch, resolved.integrity, store, new, progress)
+        progress(f"asking pip for the {len(pins)} wheels of {resolved.name} {resolved.version} in the lock")
+        pip = Pip(new)
+        wheels = pip.pinned(pins, f"fetching the wheels of {resolved.name}")
+        return _install(launch, wheels, resolved.integrity, store, pip, new, progress)
 
 
 def installed_pypi(resolved: Resolved, store: Path, *, verify: bool, launch: Launch | None = None) -> Installed | None:
@@ -119,37 +122,6 @@ def _name(launch: Launch) -> str:
 # Wheels ---------------------------------------------------------------------------------------------------------------
 
 
-def _download(new: Path, arguments: Sequence[str], wanted: str) -> None:
-    try:
-        command = [*_pip(new), "download", *_NO_CODE, "--dest", "wheels", *arguments]
-        run_client(command, new, client_environment(_WHAT), f"fetching the wheels of {wanted}")
-    except PackageError as wrong:
-        raise PackageError(f"{wrong}\n{_NOT_BUILT}") from None
-
-
-def _pip(new: Path) -> list[str]:
-    """The pip of this environment; or, where there is none, one that `ensurepip` puts into a temporary environment."""
-    own = [sys.executable, "-I", "-m", "pip"]
-    if has_module(sys.executable, "pip"):
-        return own
-    tools = new / "pip"
-    if not tools.exists():
-        run_client([sys.executable, "-I", "-m", "venv", str(tools)], new, client_environment("PIP_.*"), "finding pip")
-    return [str(tools / "bin" / "python"), "-I", "-m", "pip"]
-
-
-def _hashes(wheels: Path) -> dict[str, Path]:
-    """The pins of the wheels in a directory: `name==version`, each with its file."""
-    found = {}
-    for wheel in sorted(wheels.iterdir()):
-        try:
-            name, version, _, _ = parse_wheel_filename(wheel.name)
-        except InvalidWheelFilename:
-            raise PackageError(f"`{visible(wheel.name)}` is no wheel: {_NOT_BUILT}") from None
-        found[f"{name}=={version}"] = wheel
-    return found
-
-
 def _check_pins(integrity: Mapping[str, Mapping[str, str]]) -> None:
     """Refuse text from a lock that pip could take for something else than a version and a hash."""
     for pins in integrity.values():
@@ -158,27 +130,31 @@ def _check_pins(integrity: Mapping[str, Mapping[str, str]]) -> None:
                 raise PackageError(f"`{visible(pin)}` with `{visible(sha256)}` in the lock is no wheel of PyPI")
 
 
-def _same_versions(integrity: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The pins of all platforms, without the packages that have different versions on some."""
-    pins = {pin for each in integrity.values() for pin in each}
-    names = [pin.partition("==")[0] for pin in pins]
-    return sorted(pin for pin in pins if names.count(pin.partition("==")[0]) == 1)
-
-
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def _same_versions(integrity: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The versions of all platforms, without the packages that have different versions on some."""
+    found: dict[str, set[str]] = {}
+    for pins in integrity.values():
+        for name, _, version in (pin.partition("==") for pin in pins):
+            found.setdefault(name, set()).add(version)
+    return {name: versions.pop() for name, versions in found.items() if len(versions) == 1}
 
 
 # Environments ---------------------------------------------------------------------------------------------------------
 
 
 def _install(
-    launch: Launch, others: Mapping[str, Mapping[str, str]], store: Path, new: Path, progress: Progress
+    launch: Launch,
+    wheels: Mapping[str, Path],
+    others: Mapping[str, Mapping[str, str]],
+    store: Path,
+    pip: Pip,
+    new: Path,
+    progress: Progress,
 ) -> Resolved:
-    """Make the environment from the wheels that were downloaded. `others` is the integrity of the lock so far."""
-    wheels = _hashes(new / "wheels")
+    """Make the environment from wheels that were fetched. `others` is the integrity of the lock so far."""
+    bounds = Bounds()
     for wheel in wheels.values():
-        check_wheel(wheel)
+        check_wheel(wheel, bounds)
     pins = {pin: file_digest(wheel) for pin, wheel in wheels.items()}
     name = _name(launch)
     version = next((pin.partition("==")[2] for pin in pins if pin.startswith(f"{name}==")), None)
@@ -189,19 +165,7 @@ def _install(
     progress(f"installing {name} {version} and {len(pins) - 1} packages that it needs, from wheels")
     environment = new / _ENVIRONMENT
     python = _make_environment(new, environment)
-    _write_lines(new / "requirements.txt", (f"{pin} --hash={sha256}" for pin, sha256 in pins.items()))
-    exactly = (
-        "--no-index",
-        "--find-links",
-        "wheels",
-        "--no-deps",
-        "--require-hashes",
-        "--no-compile",
-        "--no-cache-dir",
-    )
-    command = [*_pip(new), "--python", str(python), "install", *_NO_CODE, *exactly, "--no-warn-script-location"]
-    unconfigured = client_environment("PIP_.*") | {"PIP_CONFIG_FILE": os.devnull}
-    run_client([*command, "-r", "requirements.txt"], new, unconfigured, f"installing {name} {version}")
+    pip.install(pins, wheels.values(), python, f"installing {name} {version}")
     _compile(new, environment, target / _ENVIRONMENT)
     _move_scripts(environment, target / _ENVIRONMENT)
     _clear(new)
@@ -228,7 +192,7 @@ def _make_environment(new: Path, environment: Path) -> Path:
         os.symlink("python", programs / name)
     version = ".".join(map(str, sys.version_info[:3]))
     stated = (f"home = {os.path.dirname(base)}", "include-system-site-packages = false", f"version = {version}")
-    _write_lines(environment / "pyvenv.cfg", stated)
+    write_lines(environment / "pyvenv.cfg", stated)
     return programs / "python"
 
 

@@ -14,6 +14,7 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,10 +24,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from licet.backends.packages.errors import PackageChanged, PackageError
+from licet.backends.packages.limits import STEP_SECONDS, check_time
 from licet.core.algebra.scope import visible
 from licet.core.canonical import digest
 from licet.core.policy.lock import Resolved
-from licet.errors import LicetError
 from licet.regular_files import open_regular
 
 __all__ = [
@@ -51,14 +53,6 @@ _NEW = ".new-"
 _LOCK = ".lock"
 _NAME = re.compile(r"(@[A-Za-z0-9~][A-Za-z0-9._~-]*/)?[A-Za-z0-9~][A-Za-z0-9._~-]*")
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.!+_-]*")
-
-
-class PackageError(LicetError):
-    """A package that is not installed, or not started. The text has the reason and the fix."""
-
-
-class PackageChanged(PackageError):
-    """A package in the store is not as it was installed. `licet lock` installs it again."""
 
 
 class Installed(Struct, frozen=True):
@@ -288,14 +282,24 @@ def _writable_by_others(store: Path, target: Path) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    import fcntl  # not on every platform
-
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        while not _flock(fd):  # another process may hold it for long
+            check_time("waiting for another process that installs the same package")
+            time.sleep(STEP_SECONDS)
         yield
     finally:
         os.close(fd)
+
+
+def _flock(fd: int) -> bool:
+    import fcntl  # not on every platform
+
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _hold(directory: Path) -> int:
@@ -308,19 +312,14 @@ def _hold(directory: Path) -> int:
 
 
 def _discard_if_dead(directory: Path) -> None:
-    import fcntl
-
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    finally:
-        os.close(fd)
-    _discard(directory)
+    is_dead = _flock(fd)
+    os.close(fd)
+    if is_dead:
+        _discard(directory)
 
 
 def _discard(directory: Path) -> None:

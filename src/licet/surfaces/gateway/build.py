@@ -241,7 +241,7 @@ def _links(
         if locked is None or locked.resolved is None:
             raise ServerError(f"the server `{server.name}` is not in licet.lock: run `licet lock`")
         await asyncio.to_thread(check_code, server, locked.code, places.workdir, places.home)
-        program = locked_program(server, locked.resolved, places.workdir, places.home)
+        program = await locked_program(server, locked.resolved, places.workdir, places.home)
         command = expanded_command(server, places.workdir, places.home)
         placed = await placed_secrets(server, reach, ports)
         plan = ServerPlan(replace(server, sandbox="native") if is_open else server, reach, program, command)

@@ -57,6 +57,7 @@ async def observation(
         report,
         manifest.allow_degraded,
         tuple(common_ranges(manifest.private)),
+        chooses=False,
     )
     locked: dict[str, LockedServer] = {}
     offered: dict[str, LockedServer] = {}

@@ -34,6 +34,7 @@ from licet.backends.packages import (
     PackageError,
     Resolved,
     image_warning,
+    in_thread,
     install_missing,
     resolve,
 )
@@ -68,6 +69,7 @@ from licet.surfaces.gateway.start_failures import likely_causes, missing_code, s
 from licet.surfaces.gateway.upstream import AskRefused, Opened, TimedOut, Upstream, UpstreamError
 
 TIMES = 3
+RESOLVE_SECONDS = 1800.0  # to choose the versions of a package, and to fetch it
 SECONDS = 60.0  # in which a server must open, and again in which it must list its definitions
 _LAST_LINES = 12  # of stderr, in messages
 _ENDING_SECONDS = 2.0
@@ -103,6 +105,7 @@ class Setup(Struct, frozen=True):
     progress: Progress
     degraded: bool = False  # whether a machine without namespaces may start servers
     private: tuple[str, ...] = ()  # addresses that are not public, at which a remote server may be
+    chooses: bool = True  # whether versions of packages are chosen that the lock does not have
 
 
 class Taken(Struct, frozen=True):
@@ -128,7 +131,9 @@ async def take(
     `accepted` are names of definitions whose hidden characters are accepted; so are those of a definition that is in
     `before` with them.
     """
-    resolved = _resolved(server, setup, before, newest=newest) if server.kind != "remote" else None
+    resolved = None
+    if server.kind != "remote":
+        resolved = await in_thread(RESOLVE_SECONDS, lambda: _resolved(server, setup, before, newest=newest))
     try:
         code = code_now(server, setup.workdir, setup.home)
         ceiling = ceiling_of_grants(
@@ -166,6 +171,12 @@ def _resolved(server: Server, setup: Setup, before: LockedServer | None, *, newe
                 progress(warning)
             return Resolved("docker", launch.package, program=launch.program)
         pinned = before.resolved if before is not None and before.command == server.command and not newest else None
+        if launch.kind in ("npm", "pypi") and not setup.chooses:
+            if pinned is None:
+                raise NotTaken(
+                    "it is not in licet.lock, and a gateway chooses no version of a package: run `licet lock`"
+                )
+            return pinned
         if pinned is not None and launch.kind in ("npm", "pypi"):
             try:
                 return install_missing(launch, pinned, store, progress=progress, directory=directory)
@@ -188,7 +199,7 @@ class Asking(Struct, frozen=True):
 
 
 async def _local(server: Server, reach: Reach, resolved: Resolved, setup: Setup) -> Asking:
-    program = locked_program(server, resolved, setup.workdir, setup.home)
+    program = await locked_program(server, resolved, setup.workdir, setup.home)
     secrets = await placed_secrets(server, reach, setup.ports)
     plan = ServerPlan(server, reach, program, expanded_command(server, setup.workdir, setup.home))
     grant = server_grant(server, reach)  # of all its starts, so that what its walls refused is known

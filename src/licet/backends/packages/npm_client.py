@@ -1,0 +1,67 @@
+"""Runs npm so that it starts no script, whatever packages and configuration say, and fetches archives with it."""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from licet.backends.packages.clients import client_environment, find_on_path, run_client
+from licet.backends.packages.errors import PackageError
+from licet.core.algebra.scope import visible
+
+__all__ = ["fetch_tarballs", "run_npm"]
+
+_MOST_WRITTEN = 2 << 30  # bytes of a single command: metadata, archives, and bundles
+
+# Whatever the configuration of the user says: no scripts, the ordinary layout, and registries only.
+_FORCED = (
+    *("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error"),
+    *("--omit=dev", "--include=optional", "--include=peer", "--no-legacy-peer-deps", "--install-strategy=hoisted"),
+    *("--no-global", "--no-workspaces", "--package-lock", "--lockfile-version=3", "--no-dry-run", "--no-bin-links"),
+    *("--allow-git=none", "--allow-file=none", "--allow-directory=none", "--git=false"),
+    "--omit-lockfile-registry-resolved",  # so a package with an address is one that came from elsewhere
+    *("--prefix", "."),
+)
+
+
+def run_npm(directory: Path, arguments: Sequence[str], doing: str) -> None:
+    """Run npm in a directory. To choose versions, it unpacks packages that bundle others, and bounds that badly."""
+    npm = find_on_path("npm")
+    if npm is None:
+        raise PackageError(f"{doing} failed: `npm` is not on PATH; install Node with npm, and run `licet lock` again")
+    command, *rest = arguments
+    command_line = [npm, command, *_FORCED, *rest]
+    run_client(command_line, directory, client_environment(), doing, most_written=_MOST_WRITTEN)
+
+
+def fetch_tarballs(directory: Path, wanted: Mapping[str, str], doing: str) -> Mapping[str, Path]:
+    """Fetch archives from the registry: `wanted` has each `name@version` by its sha512, and the result its file.
+
+    Raises `PackageError` if the registry has other ones. Nothing is unpacked.
+    """
+    missing, found = dict(wanted), dict[str, Path]()
+    # At first from what npm has in its cache. Two packages may have archives of the same name: then the other is next.
+    for number in range(len(wanted) + 2):
+        if not missing:
+            break
+        place = directory / f"tarballs-{number}"
+        place.mkdir()
+        flags = ("--prefer-offline",) if number == 0 else ()
+        try:
+            run_npm(directory, ["pack", *flags, "--pack-destination", place.name, "--", *missing.values()], doing)
+        except PackageError:
+            if flags:
+                continue
+            raise
+        fetched = {_sha512(tarball): tarball for tarball in place.iterdir()}
+        if not (flags or missing.keys() & fetched.keys()):
+            other = visible(next(iter(missing.values())))
+            raise PackageError(f"{doing} failed: the registry has another {other} than the lock pins")
+        found |= {integrity: tarball for integrity, tarball in fetched.items() if integrity in missing}
+        missing = {integrity: spec for integrity, spec in missing.items() if integrity not in found}
+    return found
+
+
+def _sha512(path: Path) -> str:
+    with open(path, "rb") as file:
+        return f"sha512-{base64.b64encode(hashlib.file_digest(file, 'sha512').digest()).decode()}"
