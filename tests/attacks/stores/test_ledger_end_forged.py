@@ -90,8 +90,9 @@ def append(db: sqlite3.Connection, path: Path) -> None:
 
 def to_the_first_head(db: sqlite3.Connection, path: Path) -> None:
     """Other calls since the first head, which `ledger.head` has again."""
-    first, *others = bodies(db)
-    entries = [first, *({**entry, "tool": FORGED, "recorded": first["recorded"]} for entry in others)]
+    first, ended, *others = bodies(db)  # a call whose receipt is about another tool than its decision is noticed
+    like = {"recorded": first["recorded"]}
+    entries = [first, ended | like, *(entry | like | {"tool": FORGED} for entry in others)]
     write_anew(db, entries)
     db.execute("DELETE FROM checkpoints WHERE size > 1")
     db.execute("UPDATE ledger SET signed = 1")

@@ -551,7 +551,8 @@ def test_a_tool_of_a_connector_that_is_denied_is_recorded_as_such(tmp_path: Path
             return text_of(await client.call("git__echo"))
 
     assert asyncio.run(scene()) == "UNKNOWN_TOOL: there is no tool `git__echo`"
-    [receipt] = workspace.receipts()
-    assert (receipt.tool, receipt.reason) == ("git.echo", "CONNECTOR_NOT_ALLOWED")
+    hidden, called = workspace.receipts()  # when the session began, the policy named a tool that it hides
+    for receipt in (hidden, called):
+        assert (receipt.tool, receipt.reason) == ("git.echo", "CONNECTOR_NOT_ALLOWED")
     found = CliRunner().invoke(licet, ["receipts", "list", "--state", str(store_path), "--denied-use", "connector:*"])
     assert "git.echo" in found.output
