@@ -12,6 +12,7 @@ version manager on PATH, which is asked where its interpreter is.
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from glob import escape, glob
 from importlib import metadata
 from pathlib import Path
@@ -24,10 +25,11 @@ from licet.backends.packages.launchers import Launch, LaunchError
 from licet.backends.packages.python_start import environment_of, python_argv
 from licet.backends.packages.store import Installed, PackageError, Resolved, file_digest
 from licet.core.algebra.scope import visible
-from licet.regular_files import open_regular, read_most
+from licet.regular_files import open_regular, read_most, read_regular
 
 __all__ = ["FoundProgram", "find_program", "interpreter_of", "runtime_of", "same_program"]
 
+_MOST_METADATA = 64 << 20  # bytes of one file of an installed distribution
 _SHEBANG = re.compile(rb"#![ \t]*(?:\S*/env[ \t]+(?:-S[ \t]+)?)?(\S+)[ \t]*([^\n]*)\n")
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _LINES = re.compile(rb"#!/bin/sh\n'''exec' \"?([^\"\n]+?)\"? \"\$0\" \"\$@\"\n")  # pip's form for long paths
@@ -231,7 +233,7 @@ def _owner(path: str, libraries: Sequence[str]) -> tuple[str, str] | None:
     """The distribution, and its version, that lists a file in its RECORD; `None` if not exactly one does."""
     name = os.path.basename(path)
     owners = set()
-    for distribution in metadata.distributions(path=list(libraries)):
+    for distribution in _distributions(libraries):
         record = distribution.read_text("RECORD")
         if record is None or name not in record:
             continue
@@ -241,3 +243,27 @@ def _owner(path: str, libraries: Sequence[str]) -> tuple[str, str] | None:
                 return None
             owners.add((str(canonicalize_name(stated["Name"])), stated["Version"]))
     return owners.pop() if len(owners) == 1 else None
+
+
+class _Distribution(metadata.Distribution):
+    """An installed distribution of somebody else's environment: its metadata may be a pipe, or never end."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def read_text(self, filename: str) -> str | None:
+        """One of its files; None if there is none, or it is no text."""
+        try:
+            return read_regular(os.path.join(self._folder, filename), _MOST_METADATA).decode()
+        except (OSError, ValueError):
+            return None
+
+    def locate_file(self, path: str | os.PathLike[str]) -> Path:
+        """Where a file of its RECORD is."""
+        return Path(os.path.dirname(self._folder), path)
+
+
+def _distributions(libraries: Sequence[str]) -> Iterator[_Distribution]:
+    for library in libraries:
+        with suppress(OSError), os.scandir(library) as entries:
+            yield from (_Distribution(entry.path) for entry in entries if entry.name.endswith(".dist-info"))

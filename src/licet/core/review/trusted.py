@@ -53,10 +53,10 @@ TRUSTED = tuple(
         "servers and commands that your editor starts": (".cursor",),
         _INSTRUCTIONS: (
             *(
-                "agents.md",
-                "claude.md",
-                "claude.local.md",
-                "gemini.md",
+                "AGENTS.md",
+                "CLAUDE.md",
+                "CLAUDE.local.md",
+                "GEMINI.md",
                 ".cursorrules",
                 ".windsurfrules",
                 ".clinerules",
@@ -90,7 +90,7 @@ TRUSTED = tuple(
                 ".travis.yml",
                 ".woodpecker",
                 ".woodpecker.yml",
-                "jenkinsfile",
+                "Jenkinsfile",
                 "azure-pipelines.yml",
                 ".azure-pipelines",
             ),
@@ -106,7 +106,7 @@ TRUSTED = tuple(
 )
 _BY_LAST: dict[str, list[tuple[tuple[str, ...], str]]] = {}
 for _one in TRUSTED:
-    _names = tuple(_one.path.split("/"))
+    _names = tuple(_one.path.lower().split("/"))
     _BY_LAST.setdefault(_names[-1], []).append((_names, _one.why))
 
 

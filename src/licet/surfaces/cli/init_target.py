@@ -11,6 +11,8 @@ from licet.core.origin import Origin, Problem
 from licet.errors import LicetError
 from licet.policy_files.load import load_manifest
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
+from licet.policy_files.syntax import MOST_BYTES
+from licet.regular_files import read_regular
 from licet.surfaces.cli.output import is_special, write_file
 from licet.surfaces.cli.schema import not_ours, write_schema
 
@@ -79,7 +81,7 @@ def _accept_written(target: Path, text: str) -> list[Problem]:
     """Accept the policy that was just written, since its author has seen it; warn if that cannot be stored."""
     try:
         manifest = load_manifest(target)
-        if target.read_text(encoding="utf-8") != text:
+        if read_regular(target, MOST_BYTES) != text.encode():
             raise PolicyMoved("it was changed at once")
         accept_policy(target, manifest)
     except (LicetError, OSError) as wrong:

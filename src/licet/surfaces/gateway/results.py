@@ -4,6 +4,7 @@ Links to resources that the agent may not read are removed, structured content m
 characters are noted, or written visibly. Everything else stays as it came.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -42,7 +43,7 @@ async def checked_result(
     if found := hidden_in(changed):
         note(f"hidden characters in the result: {', '.join(found[:20])}")
         if hidden == "show":
-            changed = shown(changed)
+            changed = await asyncio.to_thread(shown, changed)  # a megabyte takes a third of a second
     made = text if changed == data else msgspec.json.encode(changed)
     return FailedText(made) if method == "tools/call" and changed.get("isError") is True else JsonText(made)
 
