@@ -60,6 +60,29 @@ def test_without_the_reservation_on_the_disk_no_decision_is_kept(tmp_path: Path)
     ledger.close()
 
 
+def test_a_sync_that_failed_is_done_again_before_the_next_decision(
+    tmp_path: Path, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    budgets = SqliteBudgets(tmp_path / "budgets.sqlite", ledger)
+
+    def fails(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def go() -> None:
+        await reserved(budgets, claim())
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "fdatasync", fails)
+            with pytest.raises(LedgerUnavailable, match="cannot be written to the disk"):
+                await ledger.record(ENTRY)
+        await ledger.record(ENTRY)
+        assert synced == ["budgets.sqlite-wal"]
+
+    asyncio.run(go())
+    ledger.close()
+    budgets.close()
+
+
 def test_a_log_that_was_copied_and_removed_counts_as_flushed(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger.sqlite")
     budgets = SqliteBudgets(tmp_path / "budgets.sqlite", ledger)

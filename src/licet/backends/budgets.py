@@ -247,7 +247,11 @@ class SqliteBudgets:
         """Wait until every reservation is on the disk."""
         if self._unflushed:
             self._unflushed = False  # first: one that is made meanwhile is flushed with its own decision
-            self._durable.flush()
+            try:
+                self._durable.flush()
+            except BaseException:
+                self._unflushed = True
+                raise
 
     def _take(self, name: str, claim: Claim, db: sqlite3.Connection) -> Reservation | None:
         if self._searched_lost != os.getpid():

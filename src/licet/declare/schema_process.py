@@ -15,6 +15,7 @@ import threading
 from contextlib import suppress
 from importlib.util import find_spec
 from time import monotonic
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -81,6 +82,11 @@ def _end_all() -> None:
             checker = _kept.pop()
             if checker.owner == os.getpid():
                 checker.end()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    # The thread of the parent that holds it does not exist in a forked child.
+    os.register_at_fork(after_in_child=cast("Any", _lock)._at_fork_reinit)
 
 
 class _Checker:

@@ -28,8 +28,9 @@ def main() -> None:
 
     import jsonschema_rs  # noqa: F401 - before the limits, and before anybody waits for an answer
 
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform != "darwin":  # where the kernel has no limit of addresses
+        _lower(resource.RLIMIT_AS, _MOST_MEMORY)
+    _lower(resource.RLIMIT_CORE, 0)
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
     answers.write(READY)
     answers.flush()
@@ -40,6 +41,15 @@ def main() -> None:
             answers.write(line)
             answers.flush()
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _lower(kind: int, most: int) -> None:
+    """Lower a limit for good; a limit that is lower already stays."""
+    import resource
+
+    hard = resource.getrlimit(kind)[1]
+    limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (limit, limit))
 
 
 def _answer(options: bytes, schema: bytes, data: Any) -> Any:

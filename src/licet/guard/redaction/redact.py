@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Generator, Iterator
 from itertools import chain, islice
+from time import monotonic
 
 from licet.guard.redaction.forms import Forms, Spellings
 from licet.guard.redaction.spans import Span, merged, replaced, replaced_in_json
@@ -193,22 +194,24 @@ async def in_turn(work: Generator[None, None, bytes], seconds: float | None = No
     except StopIteration as done:
         result: bytes = done.value
         return result
-    ended = threading.Event()
+    ended, until = threading.Event(), None if seconds is None else monotonic() + seconds
     try:
-        async with asyncio.timeout(seconds):
-            return await asyncio.to_thread(_at_once, work, ended)
+        # The thread looks at the clock itself: a cancel by a timer would be ignored while a call ends.
+        return await asyncio.to_thread(_at_once, work, ended, until)
     finally:
         ended.set()
 
 
-def _at_once(work: Generator[None, None, bytes], ended: threading.Event | None = None) -> bytes:
-    while ended is None or not ended.is_set():
+def _at_once(
+    work: Generator[None, None, bytes], ended: threading.Event | None = None, until: float | None = None
+) -> bytes:
+    while (ended is None or not ended.is_set()) and (until is None or monotonic() < until):
         try:
             next(work)
         except StopIteration as done:
             result: bytes = done.value
             return result
-    raise TimeoutError("nobody waits for this any more")
+    raise TimeoutError("time is up, or nobody waits for this any more")
 
 
 class RedactedStream:
