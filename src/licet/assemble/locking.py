@@ -160,12 +160,25 @@ def lock_problems(file: Path, places: Places | None = None) -> list[Problem]:
         return [Problem(origin, f"a difference: {wrong}", "the files that were locked")]
     changes = lock_changes(lock, with_definitions(now.lock, lock, code))
     hint = "review it, then take it with `licet lock --update`"
-    found = [Problem(origin, f"a difference: {line}", "the policy and the sources of today", hint) for line in changes]
+    found = [
+        Problem(origin, f"a difference: {one}", "the policy and the sources of today", hint) for one in _joined(changes)
+    ]
     return found + [
         Problem(origin, f"the server `{name}`, of which {differs}", "what the command starts", "run `licet lock`")
         for name, server in now.servers.items()
         if name in lock.servers and (differs := _disagreement(server, lock.servers[name]))
     ]
+
+
+def _joined(changes: Iterable[str]) -> list[str]:
+    """Each difference in one line, with the indented lines that belong to it."""
+    found: list[str] = []
+    for line in changes:
+        if line.startswith(" ") and found:
+            found[-1] += f" {line.strip()}"
+        else:
+            found.append(line)
+    return found
 
 
 def _disagreement(server: Server, locked: LockedServer) -> str:

@@ -207,9 +207,12 @@ def _can_be_named(path: str) -> bool:
 
 
 def shown_path(path: str | Path) -> str:
-    """A path for messages: relative where it is below the current directory."""
+    """A path for messages: relative where it is below the current directory, unless that is `/`.
+
+    A client may start a gateway in `/`: who reads its messages is somewhere else.
+    """
     try:
-        below = os.path.relpath(path)
+        below = os.path.abspath(path) if os.getcwd() == "/" else os.path.relpath(path)
     except (OSError, ValueError):  # the current directory was removed, or another drive
         return str(path)
     return str(path) if below.startswith("..") else below

@@ -243,7 +243,7 @@ def test_a_source_distribution_is_built_elsewhere_and_not_here(wheels: Path, tmp
     sdist(wheels, "demo", evidence)
     wheel(wheels, "front", requires=["demo"])
     text = refused(["uvx", "front"], tmp_path)
-    assert "front 1.0 needs `demo`, of which there is no wheel that fits this machine" in text
+    assert "front 1.0 needs `demo`, of which the index has no wheel that fits this machine" in text
     assert "building a package runs its code" in text
     assert not evidence.exists()
     # Plain pip builds it to learn its version.

@@ -102,7 +102,9 @@ def test_a_name_without_a_wheel_is_refused_before_anything_of_it_is_fetched(serv
     source = sdist(served.directory, "evil", evidence)
     wheel(served.directory, "evil", "2.0", tag="cp27-none-win32")
     wheel(served.directory, "front", requires=["evil"])
-    assert "front 1.0 needs `evil`, of which there is no wheel that fits this machine" in refused(tmp_path, "front")
+    assert "front 1.0 needs `evil`, of which the index has no wheel that fits this machine" in refused(
+        tmp_path, "front"
+    )
     assert f"/files/{source.name}" not in served.asked
     assert not evidence.exists()
 

@@ -147,7 +147,9 @@ class _Index:
                 yield version
             left &= SpecifierSet(f"!={version}")
         if left == fit and len({want.by for want in wants}) == 1:
-            raise PackageError(f"{wants[0]}, of which there is no wheel that fits this machine; {NOT_BUILT}")
+            raise PackageError(
+                f"{wants[0]}, of which the index has no wheel that fits this machine: check the name; {NOT_BUILT}"
+            )
 
     def _newest(self, name: str, versions: SpecifierSet) -> Version | None:
         key = (name, str(versions))
