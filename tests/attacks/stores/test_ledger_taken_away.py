@@ -123,3 +123,18 @@ def test_nothing_is_written_to_a_store_that_acts_on_it(
     assert not result.ok
     assert is_refused(result), result.explain()
     assert "which licet does not make" in result.explain()
+
+
+def test_entries_after_the_log_was_taken_away_are_kept_where_others_read_them(tmp_path: Path) -> None:
+    """Writes to a removed write-ahead log would be acknowledged, and gone when the process is killed."""
+    at, ledger = opened(tmp_path)
+    try:
+        assert call(at, "keep").ok
+        for name in ("ledger.sqlite-wal", "ledger.sqlite-shm"):
+            (tmp_path / "state" / name).unlink()
+        acknowledged = 2 + sum(2 for _ in range(2) if call(at, "keep").ok)
+        with closing(sqlite3.connect(tmp_path / "state" / "ledger.sqlite")) as db:  # as after `kill -9`
+            [(kept,)] = db.execute("SELECT count(*) FROM entries")
+        assert kept >= acknowledged
+    finally:
+        ledger.close()

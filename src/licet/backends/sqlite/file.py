@@ -115,6 +115,7 @@ class SqliteFile:
         self._checkpoints = checkpoints
         self._flushes = 0
         self._opened: tuple[int, int] | None = None  # its device and inode
+        self._log: tuple[int, int] | None = None  # those of its write-ahead log, once it is there
         self._checked: int | None = None  # the schema version that was last found to be licet's
         self._abandoned: list[sqlite3.Connection] = []
         FORKS.add(self)
@@ -236,7 +237,7 @@ class SqliteFile:
                 "start processes with `spawn`"
             )
         if self._connection is not None:
-            if self._process == process and not (self._notices_removal and self._opened != _identity(self.path)):
+            if self._process == process and not (self._notices_removal and self._is_removed()):
                 return self._connection
             if self._process == process:
                 self._shut()
@@ -253,7 +254,15 @@ class SqliteFile:
             db.close()
             raise
         self._connection, self._process, self._checked, self._opened = db, process, None, _identity(self.path)
+        self._log = _identity(f"{self.path}-wal")
         return db
+
+    def _is_removed(self) -> bool:
+        """Whether the file or its log was removed or replaced: nobody else would see what is written."""
+        log = _identity(f"{self.path}-wal")
+        if self._log is None:  # SQLite makes it with the first write, and keeps it while the file is open
+            self._log = log
+        return self._opened != _identity(self.path) or self._log != log
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA trusted_schema = OFF")
