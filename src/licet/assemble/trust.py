@@ -65,8 +65,9 @@ def accept_policy(path: Path, manifest: Manifest) -> Accepted:
 def accept_written_lock(path: Path, manifest: Manifest, old: Lock | None, new: Lock, *, shown_whole: bool) -> bool:
     """Put the lock that `licet lock` wrote on the trust list; False if the policy is not on it as it was until now.
 
-    Only what the user has seen is accepted: a policy that was accepted, and a change of the lock that was. So the lock
-    before this one must be the accepted one, unless the new one was `shown_whole`.
+    Running `licet lock` on an accepted policy is the acceptance of what it wrote. A change of a lock was shown before
+    it was written; of a first lock only the counts are printed. What was pulled is never accepted by the way: the lock
+    before this one, or that there was none, must be accepted, unless the new one was `shown_whole`.
     """
     entry = accepted().get(os.path.realpath(path))
     if entry is None or entry.digest != manifest.digest or entry.lock is None:

@@ -34,6 +34,7 @@ _LARGEST = 8 << 20  # of one file; no policy and no source that licet reads is a
 _LARGEST_MODULE = 64 << 20  # of a WebAssembly module, as in a declaration
 _MOST_MODULE_BYTES = 256 << 20  # of all modules; the repository may have others than those of tools
 _SECONDS = 60
+_SECONDS_TO_FIND = 10  # for the name of a revision, which takes milliseconds
 # Variables that choose another repository, or make git run something.
 _LEFT_OUT = re.compile(r"GIT_(?!CONFIG_(GLOBAL|SYSTEM|NOSYSTEM|COUNT|KEY_\d+|VALUE_\d+)$|CEILING_DIRECTORIES$).*")
 _SAFE = {
@@ -49,6 +50,10 @@ _SAFE = {
 
 class GitError(Exception):
     """A revision that cannot be read; the text is for a person."""
+
+
+class OutOfTime(GitError):
+    """No answer of git in time."""
 
 
 class Revision(Struct, frozen=True):
@@ -79,14 +84,21 @@ _LARGE_MODULE = f"is larger than {_LARGEST_MODULE >> 20} MiB, or one of modules 
 
 
 def find_revision(name: str, directory: Path) -> Revision | None:
-    """The commit that a name means in the repository of a directory; None if there is no such commit or no git."""
+    """The commit that a name means in the repository of a directory; None if there is no such commit or no git.
+
+    Raises `GitError` if git does not answer: a file of the repository may be a named pipe.
+    """
     # A colon would name a file, or search; a leading dash would be an option.
     if not name or name.startswith("-") or ":" in name or "\0" in name or find_on_path("git") is None:
         return None
     try:
-        found = _git(("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"), directory)
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        found = _git(words, directory, seconds=_SECONDS_TO_FIND)
         places = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-prefix", "--show-toplevel")
-        objects, prefix, top = _git(places, directory).decode("utf-8", "surrogateescape").split("\n")[:3]
+        said = _git(places, directory, seconds=_SECONDS_TO_FIND)
+        objects, prefix, top = said.decode("utf-8", "surrogateescape").split("\n")[:3]
+    except OutOfTime:
+        raise
     except (GitError, ValueError):
         return None
     return Revision(name, found.decode("ascii").strip(), Path(objects), prefix, Path(top))
@@ -211,7 +223,9 @@ def _write(target: Path, path: str, data: bytes) -> None:
         file.write(data)
 
 
-def _git(words: Sequence[str], directory: Path, *, own: bool = False, text: str = "") -> bytes:
+def _git(
+    words: Sequence[str], directory: Path, *, own: bool = False, text: str = "", seconds: float = _SECONDS
+) -> bytes:
     """Run git in a directory; `own` says that it is the empty repository, for which no configuration counts."""
     command, environment = _command(words, directory, own=own)
     try:
@@ -222,9 +236,11 @@ def _git(words: Sequence[str], directory: Path, *, own: bool = False, text: str 
             input=text.encode("ascii"),
             capture_output=True,
             check=False,
-            timeout=_SECONDS,
+            timeout=seconds,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        raise OutOfTime(f"git took more than {seconds} s") from None
+    except OSError as error:
         raise GitError(f"git cannot be run: {error}") from None
     if done.returncode:
         raise GitError(_failure(done.stderr, done.returncode))

@@ -371,6 +371,12 @@ def test_the_order_of_lines_does_not_matter(touched: list[Touch], chance: random
             f"write:{WORKDIR}/.envrc write:{WORKDIR}/pytest-cache-files-6fdmhwza",
         ),
         ("write:/home/me/tmpq7x_1b2z", "", "write:/home/me/tmpq7x_1b2z"),
+        # One guess never opens the whole project, the home, or what all programs share.
+        (f"write:{WORKDIR}/tmpq7x_1b2z", "", f"write:{WORKDIR}/tmpq7x_1b2z"),
+        (f"read:{WORKDIR}/tmpq7x_1b2z/a read:{WORKDIR}/x", f"read:{WORKDIR}/x", f"read:{WORKDIR}/tmpq7x_1b2z/a"),
+        ("write:/var/tmp/tmpq7x_1b2z", "", "write:/var/tmp/tmpq7x_1b2z"),
+        # Other names have opened it already.
+        (" ".join(f"write:{WORKDIR}/{name}" for name in ("a", "b", "c", "tmpq7x_1b2z")), f"write:{WORKDIR}", ""),
         # Names that mean something, and names of what is installed.
         (f"read:{WORKDIR}/sha256sums.txt", f"read:{WORKDIR}/sha256sums.txt", ""),
         (f"read:{WORKDIR}/report-20240101.csv", f"read:{WORKDIR}/report-20240101.csv", ""),
@@ -387,6 +393,12 @@ def test_a_name_that_is_different_each_time_becomes_its_directory_or_a_comment(
     assert [str(line.rule) for line in found.lines if line.kind == "sensitive"] == [
         f"fs:{use}" for use in sorted(commented.split())
     ]
+
+
+def test_a_temporary_file_that_is_gone_does_not_open_the_whole_project() -> None:
+    path = f"{WORKDIR}/tmpq7x_1b2z"
+    found = learned(f"fs:write:{path}", around=Surroundings(WHERE, created=frozenset({path})))
+    assert [(line.kind, str(line.rule)) for line in found.lines] == [("sensitive", f"fs:write:{path}")]
 
 
 def test_random_names_in_the_path_of_the_working_directory_do_not_matter() -> None:

@@ -226,3 +226,23 @@ def test_the_home_that_a_recording_names_counts_as_well_as_the_real_one() -> Non
 )
 def test_short_paths(path: str, short: str) -> None:
     assert WHERE.short(path) == short
+
+
+@pytest.mark.parametrize(
+    ("workdir", "path", "why"),
+    [
+        ("/home/me/.claude/worktrees/x", "src/a.py", ""),
+        ("/home/me/.claude/worktrees/x", ".vscode/tasks.json", "your editor"),
+        ("/home/me/.claude/worktrees/x", ".claude/settings.json", "an agent"),
+        ("/home/me/.claude/worktrees/x", "/home/me/.claude/worktrees/y/a.py", "dot-file"),
+        ("/srv/.claude/worktrees/x", "/srv/.claude/settings.json", "an agent"),
+        ("/srv/venv/w", "a.py", ""),
+        # The working directory is itself one that others trust.
+        ("/srv/.claude", "settings.json", "an agent"),
+        ("/srv/.github", "workflows/ci.yml", "your CI"),
+    ],
+)
+def test_what_others_trust_is_judged_from_the_working_directory_on(workdir: str, path: str, why: str) -> None:
+    target = path if path.startswith("/") else f"{workdir}/{path}"
+    found = why_sensitive(Use(f"fs:write:{target}"), Whereabouts(workdir, "/home/me"))
+    assert why in found if why else not found

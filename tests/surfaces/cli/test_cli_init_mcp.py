@@ -1,23 +1,31 @@
 """`licet init --mcp`: clients get the gateway, the policy gets their servers, and `--undo` gives everything back."""
 
 import asyncio
+import contextlib
+import io
 import json
 import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from licet.assemble.trust import accept_policy
 from licet.backends.secrets import FileSecrets
+from licet.core.policy.lock import FORMAT, Lock, write_lock
 from licet.policy_files.load import load_manifest
+from licet.policy_files.pins import lock_state
 from licet.policy_files.trust_list import is_trusted
 from licet.surfaces.cli.app import licet
+from licet.surfaces.cli.init_mcp import _policy
+from licet.surfaces.cli.init_mcp_accept import accept_edited
 from licet.surfaces.cli.init_mcp_plan import servers_without_gateway, surroundings, this_licet
 from licet.surfaces.cli.init_servers import DraftedServer, NotWritten, server_name, with_servers
 from licet.surfaces.clients.jsonc import Jsonc
@@ -176,6 +184,45 @@ def test_servers_that_were_agreed_to_are_accepted_with_an_accepted_policy(
     result = run("--yes")
     assert is_on_the_list("licet.yaml")
     assert "the most that it allows" not in result.output  # nothing else is new
+
+
+def other_lock() -> None:
+    lock = Lock(format=FORMAT, manifests={"agent.yaml": f"sha256:{'0' * 64}"})
+    write(Path("licet.lock"), write_lock(lock).decode())
+
+
+CHANGED_MEANWHILE: dict[str, tuple[Callable[[], object], str]] = {
+    "a lock that came": (other_lock, "licet.lock changed meanwhile"),
+    "a lock that nobody can read": (lambda: write(Path("licet.lock"), "{"), "licet.lock changed meanwhile"),
+    "another file of the policy": (
+        lambda: write(Path("agent.yaml"), "agent: me\ncapabilities: {fs_reach: {read: [/srv/precious]}}\n"),
+        "another file of the policy changed meanwhile",
+    ),
+    "the file of the servers": (
+        lambda: write(Path("licet.yaml"), "servers: {evil: {command: [evil]}}\n"),
+        "licet.yaml changed meanwhile",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED_MEANWHILE)
+def test_what_changes_while_the_user_is_asked_is_not_accepted(what: str, home: Path) -> None:
+    change, said = CHANGED_MEANWHILE[what]
+    write(Path("licet.yaml"), "bundles: {}\n")
+    write(Path("agent.yaml"), "agent: me\ncapabilities: {}\n")
+    accept_policy(Path("agent.yaml"), load_manifest("agent.yaml"))
+    with click.Context(click.Command("init")):
+        policy = _policy(Path("agent.yaml"), as_json=True)
+    assert policy.accepted
+    text = "servers: {a: {command: [a-server]}}\n"
+    write(policy.file, text)
+    change()
+    heard = io.StringIO()
+    with contextlib.redirect_stderr(heard):
+        assert not accept_edited(policy, text, lambda _: True, quiet=True)
+    assert said in heard.getvalue()
+    found = load_manifest("agent.yaml")
+    assert not is_trusted("agent.yaml", found.digest, lock_state(found))
 
 
 def test_a_policy_that_was_not_accepted_is_shown_as_a_whole(home: Path, clients: dict[Path, bytes]) -> None:

@@ -473,3 +473,12 @@ def test_a_page_is_one_file_without_scripts_and_nothing_can_be_injected(words: t
     assert str(here) not in text
     again = run(*words, "--html", "one.yaml")
     assert (again.exit_code, Path("one.yaml").read_text()) == (2, agent)
+
+
+def test_a_repository_that_git_waits_for_is_refused_soon(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_tree, "_SECONDS_TO_FIND", 0.2)
+    (here / ".git" / "HEAD").unlink()
+    os.mkfifo(here / ".git" / "HEAD")
+    result = run("diff", "HEAD", "one.yaml")
+    said = "`HEAD` cannot be looked up in the repository here: git took more than 0.2 s"
+    assert (result.exit_code, said in result.stderr) == (1, True), result.output

@@ -174,6 +174,7 @@ def test_a_grant_that_would_be_taken_away_as_a_whole_is_refused(here: Path, stor
         Gate(load_manifest("a.yaml"), [], Backends.local(store_path))
     assert fix in str(refusal.value)
     assert fix in run("run", "a.yaml", "--state", str(store_path), "--", "true", code=None).output
+    assert fix in " ".join(run("call", "a.yaml", "desk.echo", "--state", str(store_path), code=1).output.split())
 
 
 FINE = {

@@ -198,3 +198,13 @@ def test_lint_accepts_what_init_writes_where_the_module_itself_does_something(tm
     lint = Lint(Project())
     lint.add_file(str(file))
     assert [str(one) for one in lint.report().findings if one.severity == "error"] == []
+
+
+@pytest.mark.parametrize("name", ["größe", "f" * 129, "名前"])
+def test_a_function_whose_name_no_tool_can_have_is_left_out(name: str) -> None:
+    source = f"def {name}():\n    pass\n\n\ndef plain():\n    pass\n"
+    assert list(guesses(source)) == ["plain"]
+
+
+def test_a_variable_that_no_secret_reference_can_name_is_no_secret() -> None:
+    assert touched("os.environ['A/../TOKEN']") == {"env": ["A/../TOKEN"]}

@@ -19,6 +19,7 @@ from licet.core.algebra.scope import Malformed, inside, path_key, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path
 from licet.core.policy.effects import EffectClass
+from licet.core.review.calls import Calls
 from licet.core.review.generalise import widened_hosts, widened_paths
 from licet.core.review.random_names import steady
 from licet.core.review.recording import BadRecording, Touch
@@ -35,58 +36,11 @@ from licet.core.review.sensitive import (
 )
 from licet.core.review.trusted import why_trusted
 
-_LONGEST = 60  # characters of a name in a line
 _NOTHING = CapabilitySet()
 _REDACTED = "[redacted"
-_RANDOM = "a name that is different each time, in a directory that no rule may cover"
+_RANDOM = "a name that is different each time, in a directory that a rule for it may not cover"
 
 Kind = Literal["allow", "sensitive", "deny"]
-
-
-class Calls:
-    """The calls that needed one thing: how often, by which tools, and the first of them."""
-
-    __slots__ = ("count", "first", "several", "tools")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.several = False  # more than one call
-        self.tools: set[str] = set()
-        self.first: tuple[int, str, str] | None = None
-
-    def add(self, touch: Touch) -> None:
-        """Count one line of a recording."""
-        self.count += touch.count
-        self.tools.add(touch.tool)
-        this = touch.time, touch.call, touch.tool
-        if self.first is None:
-            self.first = this
-            return
-        self.several = self.several or touch.call != self.first[1]
-        if this < self.first:
-            self.first = this
-
-    def merge(self, other: "Calls") -> None:
-        """Count all of another's calls."""
-        self.count += other.count
-        self.tools |= other.tools
-        if other.first is None:
-            return
-        self.several |= other.several or (self.first is not None and other.first[1] != self.first[1])
-        if self.first is None or other.first < self.first:
-            self.first = other.first
-
-    def text(self, noun: str) -> str:
-        """One line: `12 reads by git, process 3`."""
-        _, call, tool = self.first or (0, "", "")
-        others = len(self.tools) - 1
-        by = _short(tool) + (f" and {others} more" if others > 0 else "")
-        return f"{self.count} {noun}{'' if self.count == 1 else 's'} by {by}, {'first ' * self.several}{_short(call)}"
-
-
-def _short(text: str) -> str:
-    seen = visible(text)
-    return seen if len(seen) <= _LONGEST else f"{seen[:_LONGEST]}…"
 
 
 class Recorded:
@@ -197,7 +151,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         "read": above_each(use.target for use in kept if use not in only_writes),
         "write": above_each(use.target for use in kept),
     }
-    for use in [use for use in ordinary if _is_random_and_alone(use, closed, around)]:
+    for use in _random_and_alone(ordinary, closed, refused, around):
         sensitive[use] = ordinary.pop(use), _RANDOM
     lines = [*_lines_of(ordinary, closed, refused, around), *_sensitive_lines(sensitive, around)]
     lines += _denies(lines, sensitive)
@@ -297,10 +251,26 @@ def _may_cover(action: str, directory: str, closed: Mapping[str, set[str]], arou
     )
 
 
-def _is_random_and_alone(use: Use, closed: Mapping[str, set[str]], around: Surroundings) -> bool:
-    """Whether a path has a name that is different each time, and no rule may be about the directory that it is in."""
-    place = steady(use.target, around.where.worked_in) if use.domain == "fs" else use.target
-    return place != use.target and not _may_cover(use.action, place, closed, around)
+def _random_and_alone(
+    uses: Mapping[Use, Calls], closed: Mapping[str, set[str]], refused: set[Use], around: Surroundings
+) -> list[Use]:
+    """The paths with a name that is different each time, in a directory that no line may be about, or is about.
+
+    For such a name no line is about all of the working directory: one wrong guess would allow the whole project.
+    """
+    places = around.where.worked_in
+    found = [
+        use
+        for use in uses
+        if use.domain == "fs"
+        and (place := steady(use.target, places)) != use.target
+        and (place in places or not _may_cover(use.action, place, closed, around))
+    ]
+    if not found:
+        return []
+    others = {use: calls for use, calls in uses.items() if use not in set(found)}
+    allowed = CapabilitySet(line.rule for line in _lines_of(others, closed, refused, around))
+    return [use for use in found if not allowed.has(use)]
 
 
 def _widened(
@@ -339,6 +309,8 @@ def _place(path: str, created: frozenset[str], may_cover: Callable[[str], bool],
     For a name that is different each time it is the directory too.
     """
     above = steady(path, where.worked_in)
+    if above in where.worked_in:
+        return path
     if above == path and path in created:
         above = path.rpartition("/")[0]
     return above if above == path or may_cover(above) else path
@@ -381,7 +353,9 @@ def _unused_and_closed(lines: Iterable[Line], around: Surroundings) -> list[Line
     known = CapabilitySet(line.rule for line in lines if line.rule.domain == "fs" and line.kind != "allow")
     allowed = CapabilitySet(line.rule for line in lines if line.kind == "allow" and line.rule.domain == "fs")
     closed = [("*", "read", path, "a file that may hold secrets") for path in sorted(around.secret_files)]
-    closed += [("write", "write", path, why_trusted(path)) for path in sorted(around.trusted_files)]
+    closed += [
+        ("write", "write", path, why_trusted(path, around.where.workdir)) for path in sorted(around.trusted_files)
+    ]
     return [
         Line(Capability(f"fs:{actions}:{path}"), "never used", "deny", why)
         for actions, action, path, why in closed

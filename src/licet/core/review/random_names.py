@@ -1,23 +1,32 @@
 """Names that are different each time: of temporary files, of caches by hash, with times and UUIDs.
 
-A rule for such a name would never be used again. The name alone is judged, so a random name that reads like a word is
-not found.
+A rule for such a name would never be used again. The name alone is judged, and in doubt it is a fixed one: a random
+name that reads like a word is not found, since a rule for the directory of a fixed name would allow too much.
 """
 
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+_MIXED = r"(?=[A-Za-z_]*[0-9][0-9_]*[A-Za-z])"  # a digit before a letter: `q7x_1b2z`, but not `results1`
+_CASES = rf"{_MIXED}(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])"  # and letters of both cases
+# What each tool puts after its prefix, in length and alphabet.
 _KNOWN = re.compile(
-    r"pytest-cache-files-.+|tmp[a-z0-9][a-z0-9_]{7}|tmp[.-][A-Za-z0-9]{6,}|\.tmp[A-Za-z0-9]{6,10}|tmp_\w+_[A-Za-z0-9]{6,}"
-    r"|(?:rustc|cc|go-build|go-link-|jest_|npm-|pip-[a-z-]+-)[A-Za-z0-9_]{6,}(?:\.[a-z]{1,4})?",
+    r"pytest-cache-files-[a-z0-9_]{8}"
+    rf"|(?:tmp|pip-[a-z-]+-){_MIXED}[a-z0-9_]{{8}}"  # tempfile of Python
+    rf"|tmp\.{_CASES}(?:[A-Za-z0-9]{{8}}|[A-Za-z0-9]{{10}})"  # mktemp
+    rf"|tmp-[0-9]+-{_MIXED}[A-Za-z0-9]{{12}}"  # tmp of Node
+    rf"|(?:\.tmp|rustc){_CASES}[A-Za-z0-9]{{6}}"  # tempfile of Rust
+    rf"|tmp_(?:obj|pack|idx|rev|mtimes|bitmap)_{_MIXED}[A-Za-z0-9]{{6}}"  # git
+    rf"|cc{_CASES}[A-Za-z0-9]{{6}}(?:\.(?:s|o|res|ld|le))?"  # gcc
+    r"|go-(?:build|link-)[0-9]{9,10}",
     re.ASCII,
 )
 _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
-_HASH = re.compile(r"(?=.*[0-9])(?=.*[a-f])[0-9a-f]{8,}|[0-9a-f]{16,}", re.IGNORECASE)
+_HASH = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)
+_LONG = 16  # digits of a hash that need no further look
 _TIME = re.compile(r"[0-9]{9,}")  # seconds, or parts of them; dates are shorter
-_DIGIT_INSIDE = re.compile(r"[a-z][0-9]+[a-z]|^[0-9]+[a-z]{3}", re.IGNORECASE)
-_NO_VOWELS = re.compile(r"[bcdfghjklmnpqrstvwxz]{6,}", re.IGNORECASE)
+_CHANGE = re.compile(r"(?<=[0-9])(?=[a-z])|(?<=[a-z])(?=[0-9])", re.IGNORECASE)  # between letters and digits
 _WORDS = re.compile(r"[-.~+@=, ]")
 _SHORTEST = 8
 
@@ -31,15 +40,16 @@ def is_random(name: str) -> bool:
 
 
 def _is_random_word(word: str) -> bool:
-    if _HASH.fullmatch(word) or _TIME.fullmatch(word):
+    if _TIME.fullmatch(word):
         return True
     if len(word) < _SHORTEST or not word.isascii() or not word.isalnum():
         return False
-    if _NO_VOWELS.search(word):
-        return True
+    changes = len(_CHANGE.findall(word))
+    if _HASH.fullmatch(word):
+        return len(word) >= _LONG or changes >= 3  # `face2face` has two
     letters = sum(map(str.isalpha, word))
     vowels = sum(word.lower().count(vowel) for vowel in "aeiouy")
-    return bool(_DIGIT_INSIDE.search(word)) and vowels * 4 <= letters
+    return changes >= 4 and vowels * 4 <= letters  # `h264tomp4` has three
 
 
 def steady(path: str, places: Iterable[str]) -> str:

@@ -219,7 +219,7 @@ def why_written(path: str, where: Whereabouts, reaches_git: Callable[[str], bool
     """Why a person must decide on a write to a path that may be read; empty if it is ordinary."""
     if ".git" in path.lower().split("/") or reaches_git(path):
         return GIT
-    if why := why_trusted(path):
+    if why := why_trusted(path, where.workdir):
         return why
     usual = _usual(path)
     is_worked_in = where.is_project and where.has_workdir(path) and inside(usual, _WORKED_IN)

@@ -6,6 +6,8 @@ leaves such a write to a person, and `licet init --preset coding` denies it.
 
 from msgspec import Struct
 
+from licet.core.algebra.scope import inside
+
 _AGENT = "hooks, servers and commands of an agent that you start elsewhere"
 _INSTRUCTIONS = "instructions that an agent follows elsewhere"
 _EDITOR = "your editor starts what its settings name"
@@ -110,11 +112,16 @@ for _one in TRUSTED:
     _BY_LAST.setdefault(_names[-1], []).append((_names, _one.why))
 
 
-def why_trusted(path: str) -> str:
-    """Who acts on a path, or on a directory that it is in; empty if nobody does. Upper case does not matter."""
+def why_trusted(path: str, workdir: str) -> str:
+    """Who acts on a path, or on a directory that it is in; empty if nobody does. Upper case does not matter.
+
+    Directories around the working directory do not count, since a project may lie in `~/.claude/worktrees`; its own
+    name does.
+    """
     names = path.lower().split("/")
+    around = workdir.count("/") if inside(path, (workdir,)) else 0
     for number, name in enumerate(names):
-        for row, why in _BY_LAST.get(name, ()):
+        for row, why in _BY_LAST.get(name, ()) if number >= around else ():
             if tuple(names[number + 1 - len(row) : number + 1]) == row:
                 return why
     return ""

@@ -288,7 +288,8 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
         refuse(list(wrong.problems), as_json)
     except Refused as refused:  # the lock next to the policy differs: the call is refused, and leaves a receipt
         return RefusingGate(refused, policy, backends, workdir=workdir)
-    except RegistrationRefused as refused:  # the policy is too large to compute the grants of its tools
+    # The policy is too large to compute the grants of its tools, or one of them reaches the code of a server.
+    except RegistrationRefused as refused:
         if as_json:
             show_json({"misfits": [misfit_document(misfit) for misfit in refused.misfits]})
         else:

@@ -12,6 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.core.algebra.domains import split_text
+from licet.core.algebra.scope import Malformed
+from licet.core.algebra.scope import name as checked_name
 from licet.core.policy.effects import CLASSES, EffectClass, Level
 from licet.core.policy.tool import FROM_PERSONALITY, spec_of
 from licet.policy_files.source.scopes import ANY, is_secret
@@ -127,13 +129,18 @@ def _touch(use: Use) -> Touch | None:
     scope = split_text(use.rule)[2]
     if category == "network":
         scope = scope.rpartition("@")[2]
-    if category == "env" and scope != ANY and is_secret(scope):
+    # In a secret reference a `/` has a meaning of its own.
+    if category == "env" and scope != ANY and is_secret(scope) and "/" not in scope:
         category = "secrets"
     return Touch(category, scope, use.what, use.line)
 
 
 def _can_be_tool(function: Function) -> bool:
-    """Whether `@tool` accepts a function: only named arguments, no untyped context, and not a generator."""
+    """Whether `@tool` accepts a function: its name, only named arguments, no untyped context, and not a generator."""
+    try:
+        checked_name(function.name)
+    except Malformed:
+        return False
     given = function.args
     if given.posonlyargs or given.vararg or given.kwarg:
         return False

@@ -19,11 +19,12 @@ from licet.assemble.review import straight
 from licet.assemble.state import state_directory
 from licet.core.policy.servers import servers_of
 from licet.policy_files.load import read_policy
+from licet.policy_files.pins import lock_state
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.syntax import MOST_BYTES
 from licet.regular_files import read_regular
 from licet.surfaces.cli.discovery import find_policy
-from licet.surfaces.cli.init_mcp_accept import accept_edited, is_accepted
+from licet.surfaces.cli.init_mcp_accept import accept_edited, is_accepted, texts_besides
 from licet.surfaces.cli.init_mcp_plan import FilePlan, Plan, Policy, next_steps, notes, plan_setup, surroundings
 from licet.surfaces.cli.init_servers import DraftedServer, NotWritten, new_policy, server_lines, with_servers
 from licet.surfaces.cli.init_target import agent_name, obstacles, schema_path, write_policy
@@ -114,10 +115,12 @@ def _policy(output: Path | None, as_json: bool) -> Policy:
         fail(f"{link} is a link: name the policy itself with -o", as_json)
     try:
         text = read_regular(file, MOST_BYTES, links=False).decode("utf-8")
+        others = texts_besides(file, found.manifest)
     except (OSError, ValueError) as wrong:
         fail(f"{file} cannot be read: {wrong}", as_json)
     made = Policy(path, file, root, False, text, servers_of(found.manifest.servers), secrets, known)
-    return replace(made, accepted=is_accepted(found.manifest, made))
+    accepted, lock = is_accepted(found.manifest, made), lock_state(found.manifest)
+    return replace(made, accepted=accepted, others=others, lock=lock)
 
 
 def _policy_text(policy: Policy, agent: str | None, new: Sequence[DraftedServer], as_json: bool) -> str:

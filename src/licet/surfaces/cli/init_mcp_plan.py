@@ -45,6 +45,8 @@ class Policy(Struct, frozen=True):
     secrets_file: Path
     known_secrets: Mapping[str, str]
     accepted: bool = False  # whether this user has accepted it and its lock as they are
+    others: Mapping[str, str] = {}  # the texts of its other files
+    lock: str = ""  # the state of its lock
 
 
 class Move(Struct, frozen=True):

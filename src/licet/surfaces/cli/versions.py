@@ -88,7 +88,11 @@ def _sorted_words(words: Sequence[str]) -> tuple[list[Revision], list[Path]]:
         is_file = os.path.lexists(path)
         if is_file and path.suffix.lower() in SUFFIXES:
             break
-        found = find_revision(rest[0], Path.cwd())
+        try:
+            found = find_revision(rest[0], Path.cwd())
+        except GitError as wrong:
+            text = f"`{rest[0]}` cannot be looked up in the repository here: {wrong}"
+            raise click.ClickException(text) from None
         if found is None and not is_file and path.suffix.lower() not in SUFFIXES and "/" not in rest[0]:
             raise click.UsageError(f"`{rest[0]}` is neither a file nor a git revision here", context)
         if found is None:
