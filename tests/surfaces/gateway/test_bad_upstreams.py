@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from licet.surfaces.gateway import exchange
-from licet.surfaces.gateway.jsonrpc import INVALID_REQUEST, Notification
+from licet.surfaces.gateway.jsonrpc import INVALID_REQUEST, Notification, Request
 from licet.surfaces.gateway.link import Rate
 from licet.surfaces.gateway.upstream import Answer, Gone, TimedOut, UpstreamError
 
@@ -415,3 +415,19 @@ def test_a_malformed_request_is_answered_with_an_error() -> None:
         (71, INVALID_REQUEST),
         (72, INVALID_REQUEST),
     ]
+
+
+def test_one_request_too_many_is_answered_with_an_error() -> None:
+    async def never(request: Request) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    async def scene() -> list[dict[str, Any]]:
+        asks = line('"id":"q{n}","method":"roots/list"')
+        bad = [["repeat", exchange.MOST_ASKS + 1, asks], ["text", "ok"]]
+        script = {"era": "2025", "calls": {"bad": bad, "seen": [["seen"]]}}
+        async with serving(script, RecordingPeer(never), {"roots": {}}) as upstream:
+            assert text_of(await call(upstream, "bad")) == "ok"
+            return [message for message in await seen(upstream) if "method" not in message]
+
+    assert [answer["id"] for answer in asyncio.run(scene())] == [f"q{exchange.MOST_ASKS}"]
