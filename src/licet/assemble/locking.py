@@ -19,9 +19,9 @@ from licet.assemble.never_writable import closed_to_grants
 from licet.assemble.program import RunsPrograms
 from licet.assemble.review import Places, declared, straight
 from licet.assemble.server_code import LockedCode, code_now
-from licet.assemble.servers import ServerError, packages_directory
+from licet.assemble.servers import ServerError, packages_directory, server_launch
 from licet.backends.http import HttpClient
-from licet.backends.packages import LaunchError, disagreement, launch_of
+from licet.backends.packages import LaunchError, disagreement
 from licet.core.origin import Origin, Problem
 from licet.core.policy.digest import command_text
 from licet.core.policy.layer import Layer, Rule
@@ -166,7 +166,7 @@ def lock_problems(file: Path, places: Places | None = None) -> list[Problem]:
     return found + [
         Problem(origin, f"the server `{name}`, of which {differs}", "what the command starts", "run `licet lock`")
         for name, server in now.servers.items()
-        if name in lock.servers and (differs := _disagreement(server, lock.servers[name]))
+        if name in lock.servers and (differs := _disagreement(server, lock.servers[name], places))
     ]
 
 
@@ -181,14 +181,14 @@ def _joined(changes: Iterable[str]) -> list[str]:
     return found
 
 
-def _disagreement(server: Server, locked: LockedServer) -> str:
+def _disagreement(server: Server, locked: LockedServer, places: Places) -> str:
     """In which words the command of a server and the lock differ about what is started; empty if they agree."""
     if server.url:
         return ""
     if locked.resolved is None:
         return f"the command says {command_text(server.command)}, and licet.lock says nothing"
     try:
-        return disagreement(launch_of(server.command), locked.resolved)
+        return disagreement(server_launch(server, places.workdir, places.home), locked.resolved)
     except LaunchError as wrong:
         return f"the command cannot be started: {wrong}"
 

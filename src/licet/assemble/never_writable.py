@@ -77,7 +77,7 @@ def protect_in(workdir: str) -> Protect:
     """
 
     def protect(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[ProtectedPath]:
-        if manifest.servers:
+        if has_servers(manifest):
             from licet.assemble.server_code import conflict_misfits
 
             if misfits := conflict_misfits(manifest, workdir, home_directory()):
@@ -112,9 +112,14 @@ def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
         yield from _both_names(installed_paths(references), CODE)
 
 
+def has_servers(manifest: Manifest) -> bool:
+    """Whether a policy, or another agent in its lock, names servers."""
+    return bool(manifest.servers or (manifest.lock is not None and manifest.lock.servers))
+
+
 def _servers(manifest: Manifest, workdir: str) -> Iterator[ProtectedPath]:
     """What the servers of a policy are started from, and the paths where a planted file would be."""
-    if not manifest.servers and (manifest.lock is None or not manifest.lock.servers):
+    if not has_servers(manifest):
         return
     from licet.assemble.server_code import server_paths  # the code that reads commands is loaded only for servers
 

@@ -118,13 +118,14 @@ class Conflict(Struct, frozen=True):
 
 def conflicts(manifest: Manifest, workdir: str, home: str) -> Iterator[Conflict]:
     """Every grant of a policy that would be taken away as a whole: of an agent, or of a server's process."""
-    if not manifest.servers:
+    started = list(server_paths(manifest, workdir, home))
+    if not started:
         return
     ceiling = manifest.expand(workdir, home).ceiling
     sets = [ceiling]
     sets += [CapabilitySet(one.grants).expand(workdir, home) for one in servers_of(manifest.servers).values()]
     granted = dict.fromkeys(way for one in sets for path in held_paths(one).allowed("write") for way in ways(path))
-    for server, found in server_paths(manifest, workdir, home):
+    for server, found in started:
         yield from _inside(server.name, found.own, tuple(granted))
 
 

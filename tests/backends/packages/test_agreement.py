@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from licet.backends.packages import Disagrees, Resolved, check_agreement, disagreement, installed, launch_of
 from licet.backends.packages.npm_ranges import is_tag, satisfies
@@ -48,6 +49,15 @@ AGREE = [
 @pytest.mark.parametrize(("command", "resolved"), AGREE, ids=lambda one: str(one)[:40])
 def test_a_lock_that_may_be_about_the_command_agrees(command: str, resolved: Resolved) -> None:
     assert disagreement(launch_of(command.split()), resolved) == ""
+
+
+def test_a_module_in_code_is_pinned_as_a_file_and_one_elsewhere_by_its_distribution() -> None:
+    launch = launch_of(["python", "-m", "mcp_demo.server"])
+    file = Resolved("file", program="mcp_demo.server", digest="sha256:0")
+    with_code = replace(launch, code=("/srv/code",))
+    assert disagreement(launch, file)
+    assert disagreement(with_code, file) == disagreement(with_code, MODULE) == ""
+    assert disagreement(with_code, FILE)
 
 
 DIFFER = {

@@ -1,12 +1,18 @@
 """Clients that do not end, or write without end."""
 
+import asyncio
+import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from attacks.programs import alive, until
 from licet.backends.packages.clients import client_environment, run_client
 from licet.backends.packages.errors import PackageError
+from licet.backends.packages.limits import in_thread
 
 WRITES = """
 import itertools
@@ -40,3 +46,18 @@ def test_what_a_client_says_last_is_the_reason(tmp_path: Path) -> None:
         run_client([sys.executable, "-c", script], tmp_path, client_environment(), "asking")
     assert str(refusal.value).startswith("asking failed:\n  no")
     assert "\x1b" not in str(refusal.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_a_client_started_ends_with_it_though_the_client_has_ended(tmp_path: Path) -> None:
+    line = "sleep 600 & echo $! > pid; exit 0"  # it holds the output open
+    with pytest.raises(PackageError, match="took longer than"):
+        asyncio.run(
+            in_thread(0.5, lambda: run_client(["/bin/sh", "-c", line], tmp_path, client_environment(), "asking"))
+        )
+    left = int((tmp_path / "pid").read_text())
+    try:
+        until(lambda: not alive(left), 5)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)

@@ -80,6 +80,16 @@ def test_what_a_command_is_started_from(name: str, place: Path, monkeypatch: pyt
     assert {os.path.join(place, path) for path in expected} <= set(of(place, command).own)
 
 
+@pytest.mark.parametrize("folder", ["shims", "wrapped"])
+def test_a_script_in_place_of_an_interpreter_closes_what_that_would_load(
+    place: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    write(place, **{f"{folder}/node": "#!/bin/sh\n", f"{folder}/python3": "#!/bin/sh\n"})
+    monkeypatch.setenv("PATH", f"{place}/{folder}")
+    assert f"{place}/work/node_modules" in of(place, "node a/main.js").own
+    assert f"{place}/{folder}/python3" in of(place, "python3 server.py").own
+
+
 def test_a_script_in_the_project_closes_itself_and_not_the_project(place: Path) -> None:
     found = of(place, f"{sys.executable} server.py")
     assert not any(f"{place}/work/".startswith(f"{path}/") for path in (*found.own, *found.prefixes))

@@ -13,13 +13,16 @@ from click.testing import CliRunner, Result
 
 from attacks.walled_programs import needs_walls
 from licet import Backends, Gate, load_manifest
+from licet.assemble.never_writable import never_writable
 from licet.assemble.servers import ServerError
 from licet.backends.packages.store import file_digest
 from licet.core.policy.lock import read_lock
+from licet.core.policy.servers import Server
 from licet.errors import RegistrationRefused
 from licet.surfaces.cli.app import licet
 from licet.surfaces.gateway import taking
 from licet.surfaces.gateway.build import gateway_backend
+from licet.surfaces.gateway.start_failures import missing_code
 from surfaces.gateway.servers import SCRIPTED
 
 pytestmark = needs_walls
@@ -197,3 +200,85 @@ def test_code_is_for_a_command_that_starts_a_file(here: Path) -> None:
     assert "`code` on a server with a `url`" in run("check", "a.yaml", code=1).output
     policy({"command": ["npx", "left"], "code": ["${workdir}/server"]})
     assert "`code` is for a command that starts a file" in run("lock", "a.yaml", code=1).output
+
+
+# Modules --------------------------------------------------------------------------------------------------------------
+
+MODULES = {"a module": ("main", "main.py"), "a package": ("desk.run", "desk/run/__main__.py")}
+
+
+@pytest.mark.parametrize("sandbox", ["isolated", "native"])
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_in_code_is_locked_and_starts(here: Path, store_path: Path, name: str, sandbox: str) -> None:
+    module, file = MODULES[name]
+    (here / "server" / file).parent.mkdir(parents=True, exist_ok=True)
+    (here / "server" / "main.py").rename(here / "server" / file)
+    policy({"command": ["python3", "-m", module], "code": ["${workdir}/server"], "sandbox": sandbox})
+    run("lock", "a.yaml")
+    locked = read_lock(Path("licet.lock").read_bytes()).servers["desk"].resolved
+    assert locked is not None
+    assert (locked.kind, locked.program) == ("file", module)
+    run("check", "--locked", "a.yaml")
+    assert start(store_path) == ""
+    (here / "server" / file).write_text(f"{MAIN}#")
+    assert "is different" in start(store_path)
+
+
+# Servers of other agents ----------------------------------------------------------------------------------------------
+
+
+def test_a_grant_inside_the_code_of_another_agents_server_is_refused(here: Path, store_path: Path) -> None:
+    policy({**CODE, "sandbox": "native"})
+    other = {"fs_reach": {"write": ["${workdir}/server/data"]}, "max_side_effect_class": "write_limited"}
+    Path("b.yaml").write_text(json.dumps({"agent": "b", "capabilities": other}))
+    run("lock", "a.yaml", "b.yaml")
+    fix = f"move {here}/server/data out of {here}/server"
+    assert fix in " ".join(run("check", "b.yaml", code=1).output.split())
+    with pytest.raises(RegistrationRefused) as refusal:
+        Gate(load_manifest("b.yaml"), [], Backends.local(store_path))
+    assert fix in str(refusal.value)
+
+
+# Version managers -----------------------------------------------------------------------------------------------------
+
+SHIM = "#!/bin/sh\ntouch RAN\nexec sleep 600\n"
+
+
+@pytest.mark.parametrize("command", [["python3", "server/main.py"], ["server/by_env.py"]])
+def test_a_gate_starts_no_version_manager_and_closes_what_it_has_installed(
+    here: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    (here / "server" / "by_env.py").write_text("#!/usr/bin/env python3\n")
+    manager, ran = here / "pyenv", here / "ran"
+    editable = manager / "versions" / "3.12" / "lib" / "python3.12" / "site-packages" / "own.pth"
+    for folder in (manager / "shims", manager / "versions" / "3.12" / "bin", editable.parent):
+        folder.mkdir(parents=True)
+    editable.write_text(f"{here}/editable\n")
+    (manager / "shims" / "python3").write_text(SHIM.replace("RAN", str(ran)))
+    (manager / "shims" / "python3").chmod(0o755)
+    (manager / "versions" / "3.12" / "bin" / "python3").write_bytes(b"\x7fELF")
+    monkeypatch.setenv("PATH", f"{manager}/shims:{os.environ['PATH']}")
+    policy({"command": command, "sandbox": "native"})
+    manifest = load_manifest("a.yaml")
+    gate = Gate(manifest, [], Backends.local(store_path), unchecked_imports=True)
+    gate.reload(manifest)
+    assert not ran.exists()
+    closed = {one.path for one in never_writable(str(here), manifest)}
+    expected = ["pyenv/shims", "pyenv/versions", "editable", ".python-version", ".tool-versions"]
+    assert {str(here / path) for path in expected} <= closed
+    system = shutil.which("python3", path=os.environ["PATH"].partition(":")[2])
+    assert system is not None
+    assert any(f"{system}/".startswith(f"{path}/") for path in closed)  # a manager may leave it to the system's
+
+
+# Advice ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [["uvx", "pkg"], ["npx", "pkg"], ["docker", "run", "-i", "img"]])
+def test_code_is_not_advised_where_it_is_refused(here: Path, command: list[str]) -> None:
+    lines = ["ModuleNotFoundError: No module named 'own'"]
+    for folder in (here, here.parent):
+        (folder / "own.py").touch()
+    server = Server(name="desk", command=tuple(command))
+    assert list(missing_code(lines, server, command, str(here))) == []
+    assert list(missing_code(lines, server, ["python3", "-m", "x"], str(here)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from licet.surfaces.gateway import exchange
-from licet.surfaces.gateway.jsonrpc import Notification
+from licet.surfaces.gateway.jsonrpc import INVALID_REQUEST, Notification, Request
 from licet.surfaces.gateway.link import Rate
 from licet.surfaces.gateway.upstream import Answer, Gone, TimedOut, UpstreamError
 
@@ -376,3 +376,58 @@ def test_an_error_in_the_gateway_ends_the_connection_and_no_call_waits_in_vain()
             return await upstream.ended()
 
     assert asyncio.run(scene()) == "an error in the gateway: KeyError: 'a bug'"
+
+
+ASKED = {
+    "the id first": ('{"jsonrpc":"2.0","id":71,"method":"ping","params":{"a":"', '"}}', 71),
+    "the id last": ('{"method":"ping","params":{"a":"', '"},"jsonrpc":"2.0","id":71}', 71),
+    "a text": ('{"jsonrpc":"2.0","id":"a-7é","method":"ping","params":{"a":"', '"}}', "a-7é"),
+    "spaces": (' { "jsonrpc": "2.0", "id": -71, "method": "ping", "params": {"a": "', '"}}', -71),
+    "an id of another object": ('{"jsonrpc":"2.0","method":"x","params":{"a":"', '","id":71}}', None),
+    "no id": ('{"jsonrpc":"2.0","method":"x","params":{"a":"', '"}}', None),
+}
+
+
+@pytest.mark.parametrize("most", [exchange.MOST_ANSWER, 4 << 20], ids=["nobody waits for so much", "somebody does"])
+@pytest.mark.parametrize("name", ASKED)
+def test_a_request_that_is_too_long_is_answered_with_an_error(name: str, most: int) -> None:
+    first, last, asked = ASKED[name]
+
+    async def scene() -> list[dict[str, Any]]:
+        long = [["bytes", first, 1], ["bytes", "x", (1 << 20) + 1], ["line", last], ["text", "ok"]]
+        async with serving({"era": "2025", "calls": {"bad": long, "seen": [["seen"]]}}) as upstream:
+            assert text_of(await call(upstream, "bad", most=most)) == "ok"
+            return [message for message in await seen(upstream) if "method" not in message]
+
+    answers = asyncio.run(scene())
+    assert [answer["id"] for answer in answers] == ([] if asked is None else [asked])
+    assert all(answer["error"]["code"] == INVALID_REQUEST for answer in answers)
+
+
+def test_a_malformed_request_is_answered_with_an_error() -> None:
+    async def scene() -> list[dict[str, Any]]:
+        bad = [line('"id":71,"method":"ping","params":[]'), line('"id":72,"method":7'), ["text", "ok"]]
+        async with serving({"era": "2025", "calls": {"bad": bad, "seen": [["seen"]]}}) as upstream:
+            assert text_of(await call(upstream, "bad")) == "ok"
+            return [message for message in await seen(upstream) if "method" not in message]
+
+    assert [(answer["id"], answer["error"]["code"]) for answer in asyncio.run(scene())] == [
+        (71, INVALID_REQUEST),
+        (72, INVALID_REQUEST),
+    ]
+
+
+def test_one_request_too_many_is_answered_with_an_error() -> None:
+    async def never(request: Request) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    async def scene() -> list[dict[str, Any]]:
+        asks = line('"id":"q{n}","method":"roots/list"')
+        bad = [["repeat", exchange.MOST_ASKS + 1, asks], ["text", "ok"]]
+        script = {"era": "2025", "calls": {"bad": bad, "seen": [["seen"]]}}
+        async with serving(script, RecordingPeer(never), {"roots": {}}) as upstream:
+            assert text_of(await call(upstream, "bad")) == "ok"
+            return [message for message in await seen(upstream) if "method" not in message]
+
+    assert [answer["id"] for answer in asyncio.run(scene())] == [f"q{exchange.MOST_ASKS}"]

@@ -57,7 +57,9 @@ def _program(launch: Launch, resolved: Resolved) -> Iterator[tuple[str, str]]:
     if launch.interpreter:
         is_module = launch.interpreter[-1] == "-m"
         expected = launch.program if is_module else os.path.basename(launch.program)
-        if resolved.kind != ("distribution" if is_module else "file") or resolved.program != expected:
+        # A module in `code` is pinned as a file. Where a module is found now, a start compares.
+        kinds = {"distribution", *(("file",) if launch.code else ())} if is_module else {"file"}
+        if resolved.kind not in kinds or resolved.program != expected:
             yield _command(launch), _locked(resolved)
 
 

@@ -61,10 +61,12 @@ def run_client(
         try:
             _bound_files(process.pid)
             output, errors = _output(process, doing, most_written)
-        finally:
-            if process.poll() is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+        except BaseException:
+            # Also if it has ended itself: what it started may hold its output. Nobody has waited for it, so its id, and
+            # that of its group, are still its own.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
     if process.returncode:
         lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
         text = "\n  ".join(visible(line) for line in lines[-_MOST_LINES:]) or f"it ended with {process.returncode}"

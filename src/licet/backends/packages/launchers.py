@@ -14,6 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from licet.backends.packages.interpreters import interpreter
 from licet.core.algebra.scope import visible
 from licet.errors import LicetError
 
@@ -294,11 +295,14 @@ _STARTERS = {
 
 
 def _interpreter(name: str) -> _Flags | None:
-    if re.fullmatch(r"python(\d(\.\d+)?)?", name):
-        return _PYTHON
-    if name in ("node", "nodejs"):
-        return _NODE
-    return _Flags(name, refused=_SHELL) if name in ("sh", "bash", "dash", "zsh", "ruby", "perl") else None
+    match interpreter(name):
+        case "":
+            return None
+        case "python":
+            return _PYTHON
+        case "node":
+            return _NODE
+    return _Flags(name, refused=_SHELL)
 
 
 def _script(words: tuple[str, ...], name: str, flags: _Flags) -> Launch:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from licet.backends.packages.agreement import check_default_program
 from licet.backends.packages.archives import Bounds
 from licet.backends.packages.clients import native_program
-from licet.backends.packages.launchers import Launch, npm_package
+from licet.backends.packages.launchers import Launch, LaunchError, npm_package
 from licet.backends.packages.npm_client import fetch_tarballs, run_npm
 from licet.backends.packages.store import (
     Files,
@@ -251,7 +251,10 @@ def _packages(integrity: Mapping[str, Mapping[str, str]]) -> Iterator[_Package]:
                 raise PackageError(f"`{visible(key)}` with `{visible(value)}` in the lock is no package of npm")
             path = (*around, match["alias"] or match["name"])
             for name in (*path, match["name"]):
-                npm_package(name)
+                try:
+                    npm_package(name)
+                except LaunchError as wrong:
+                    raise PackageError(f"{wrong} (`{visible(key)}` in the lock)") from None
             yield _Package(path, match["name"], match["version"], value, platform)
 
 

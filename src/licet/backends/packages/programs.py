@@ -21,17 +21,17 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from licet.backends.packages.clients import find_on_path, is_native, native_program
+from licet.backends.packages.interpreters import interpreter, is_python
 from licet.backends.packages.launchers import Launch, LaunchError
 from licet.backends.packages.python_start import environment_of, python_argv
 from licet.backends.packages.store import Installed, PackageError, Resolved, file_digest
 from licet.core.algebra.scope import visible
 from licet.regular_files import open_regular, read_most, read_regular
 
-__all__ = ["FoundProgram", "find_program", "interpreter_of", "runtime_of", "same_program"]
+__all__ = ["FoundProgram", "find_program", "first_line", "interpreter_of", "runtime_of", "same_program"]
 
 _MOST_METADATA = 64 << 20  # bytes of one file of an installed distribution
 _SHEBANG = re.compile(rb"#![ \t]*(?:\S*/env[ \t]+(?:-S[ \t]+)?)?(\S+)[ \t]*([^\n]*)\n")
-_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _LINES = re.compile(rb"#!/bin/sh\n'''exec' \"?([^\"\n]+?)\"? \"\$0\" \"\$@\"\n")  # pip's form for long paths
 
 
@@ -102,7 +102,7 @@ def _script(launch: Launch, directory: Path) -> FoundProgram:
 
 
 def _argv(starter: str, flags: Sequence[str], script: str, code: Sequence[str]) -> tuple[str, ...]:
-    if _PYTHON.fullmatch(os.path.basename(starter)):
+    if is_python(os.path.basename(starter)):
         return python_argv(starter, flags, script, code)
     return starter, *flags, script
 
@@ -115,13 +115,15 @@ def _program(launch: Launch, directory: Path) -> FoundProgram:
     if os.path.basename(os.path.dirname(found)) == "shims":
         raise LaunchError(f"`{visible(name)}` is only a shim of a version manager: name the program that it starts")
     path = _regular(Path(os.path.realpath(found)), name)
+    if interpreter(os.path.basename(path)):  # under another name: its script would be a mere argument, and not pinned
+        raise LaunchError(f"`{visible(name)}` is a link to `{visible(os.path.basename(path))}`: name that instead")
     starter, flags = _shebang(path)
     argv: tuple[str, ...] = (path,)
     readable: tuple[str, ...] = (path, *launch.code, *_around(path))
     if starter is not None:
         argv = _argv(starter, flags, path, launch.code)
         readable += runtime_of(starter)
-        if _PYTHON.fullmatch(os.path.basename(starter)) and (owner := _owner(path, list(_libraries(starter)))):
+        if is_python(os.path.basename(starter)) and (owner := _owner(path, list(_libraries(starter)))):
             resolved = Resolved("distribution", *owner, program=os.path.basename(path))
             return FoundProgram(resolved, Installed(argv, readable))
     resolved = Resolved("file", program=os.path.basename(path), digest=_digest(path))
@@ -152,11 +154,19 @@ def _shebang(path: str) -> tuple[str | None, Sequence[str]]:
 
 
 def _is_known(name: str) -> bool:
-    return bool(_PYTHON.fullmatch(name)) or name in ("node", "nodejs")
+    return interpreter(name) in ("python", "node")
 
 
 def interpreter_of(path: str) -> tuple[str | None, Sequence[str]]:
     """The interpreter that a script names in its first line, with flags; `None` for a file that is no script."""
+    starter, flags = first_line(path)
+    if not starter or ("/" in starter and not _is_known(os.path.basename(starter))):
+        return starter or None, flags
+    return _interpreter(starter, Path("/")), flags
+
+
+def first_line(path: str) -> tuple[str, Sequence[str]]:
+    """The interpreter as a script writes it in its first line, with flags; empty for a file that is no script."""
     try:
         with open_regular(path) as fd:
             first = read_most(fd, 4096)
@@ -164,12 +174,8 @@ def interpreter_of(path: str) -> tuple[str | None, Sequence[str]]:
         raise PackageError(f"{path} cannot be read: {wrong.strerror}") from wrong
     match = _LINES.match(first) or _SHEBANG.match(first)
     if match is None:
-        return None, ()
-    starter = os.fsdecode(match[1])
-    flags = os.fsdecode(match[2]).split() if match.re is _SHEBANG else []
-    if "/" in starter and not _is_known(os.path.basename(starter)):
-        return starter, flags
-    return _interpreter(starter, Path("/")), flags
+        return "", ()
+    return os.fsdecode(match[1]), os.fsdecode(match[2]).split() if match.re is _SHEBANG else []
 
 
 def _interpreter(written: str, directory: Path) -> str:
@@ -215,7 +221,7 @@ def _libraries(python: str) -> Iterator[str]:
         os.path.realpath(path)
         for root in roots
         for kind in ("site", "dist")
-        for path in glob(f"{escape(root)}/lib*/python3*/{kind}-packages")
+        for path in glob(f"{escape(root)}/lib*/py*3*/{kind}-packages")
     }
     yield from sorted(found)
 
@@ -223,7 +229,7 @@ def _libraries(python: str) -> Iterator[str]:
 def runtime_of(starter: str) -> tuple[str, ...]:
     """What an interpreter itself reads: its file, its virtual environment, and its own libraries."""
     real = os.path.realpath(starter)
-    if not _PYTHON.fullmatch(os.path.basename(starter)):
+    if not is_python(os.path.basename(starter)):
         return (real,)
     environment, base = _prefixes(starter)
     return (*((environment,) if environment else ()), real, os.path.join(base, "lib"))

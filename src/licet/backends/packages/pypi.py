@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name
 from licet.backends.packages.agreement import check_default_program
 from licet.backends.packages.archives import Bounds
 from licet.backends.packages.clients import client_environment, is_native, run_client
+from licet.backends.packages.interpreters import is_python
 from licet.backends.packages.launchers import Launch, pip_requirement, pypi_requirement
 from licet.backends.packages.pip import Pip, write_lines
 from licet.backends.packages.resolving import choose_wheels
@@ -243,8 +244,8 @@ def _starter(path: str) -> Starter:
     with open(path, "rb") as file:
         first = file.read(4096)
     # pip writes the second form if the path is too long for the kernel.
-    by_python = re.match(rb"#![^\n]*/python[0-9.]*\s|#!/bin/sh\n'''exec' [^\n]*/python[0-9.]*\"? ", first)
-    return "python" if by_python else ""
+    found = re.match(rb"#!/bin/sh\n'''exec' [^\n]*/([^/\s\"]+)\"? ", first) or re.match(rb"#![^\n]*/([^/\s]+)\s", first)
+    return "python" if found and is_python(os.fsdecode(found[1])) else ""
 
 
 def _default_program(scripts: Mapping[str, object], name: str) -> str:

@@ -130,7 +130,7 @@ class _Index:
                 if not missing:
                     return
                 self._guessed |= self._ask(missing)
-            except NoWheel:  # of one of them: which one, and whether another version needs it, is found out below
+            except NoWheel:  # of one of them: which one, and who needs it, `versions` says, and refuses
                 return
 
     def versions(self, name: str, wants: Sequence[_Want]) -> Iterator[Version]:

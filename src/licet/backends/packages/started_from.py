@@ -1,8 +1,8 @@
 """Everything that decides what a server's command starts: whoever can write it decides what the server does.
 
 These are the files of the command itself, the virtual environment and the libraries of its interpreter, and every place
-where Python or Node would find a module, also one that is not there yet. Only files are read, nothing is started; the
-one exception is a version manager on PATH, which is asked where its interpreter is.
+where Python or Node would find a module, also one that is not there yet. Only files are read, nothing is started: of a
+version manager on PATH, which would have to be asked, it is every version of the interpreter that it has installed.
 
 Not found are most places that a program chooses while it runs: a directory that a script puts on its path, unless it is
 its own, a name of a module that is computed, or the files that a shell script starts. `servers.NAME.code` closes those.
@@ -13,24 +13,23 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from glob import escape, glob
 from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import PurePath
 
 from msgspec import Struct
 
-from licet.backends.packages.clients import find_on_path, is_native, native_program
-from licet.backends.packages.launchers import Launch, LaunchError
+from licet.backends.packages.clients import is_native
+from licet.backends.packages.interpreters import interpreter, is_python
+from licet.backends.packages.launchers import Launch
 from licet.backends.packages.node_modules import node_places, searched_above
-from licet.backends.packages.programs import interpreter_of
+from licet.backends.packages.programs import first_line
 from licet.backends.packages.python_start import environment_of, settings_of
 from licet.backends.packages.store import PackageError
 from licet.regular_files import read_regular
 
 __all__ = ["Interpreters", "StartedFrom", "started_from"]
 
-_PYTHON = re.compile(r"(python|pypy)[0-9.]*t?")
-_NODE = re.compile(r"node(js)?")
 # Variables that name places from which the loader, an interpreter or a shell takes code.
 _VARIABLES = re.compile(
     r"PYTHON(PATH|HOME|USERBASE|PYCACHEPREFIX)|NODE_(PATH|OPTIONS)|LD_(PRELOAD|AUDIT|LIBRARY_PATH)|"
@@ -44,6 +43,11 @@ _AT_HOME = {
     "podman": (".config/containers",),
 }
 _MOST_BYTES = 1 << 20  # of a script, and of the module that an editable installation adds
+# The code of a version manager, and the versions that it has installed: pyenv, nodenv, asdf and mise.
+_MANAGER = ("bin", "lib", "libexec", "plugins", "pyenv.d", "nodenv.d", "shims", "versions", "installs", "version")
+_MOST_VERSIONS = 100  # of an interpreter that a version manager has installed
+# What tells a version manager which version to start; some of these files may name any directory instead.
+_CHOOSES_VERSION = (".python-version", ".node-version", ".nvmrc", ".tool-versions", "mise.toml", ".mise.toml")
 _MOST_PTH = 1_000  # `.pth` files in a directory, and lines in one of them
 
 
@@ -79,64 +83,86 @@ def started_from(
     Paths in its command are relative to `directory`. `environ` are the variables that it gets, and `store` is the
     package store. The paths need not exist.
     """
-    own, starter, script = _command(launch, directory, store)
+    own, starters, script = _command(launch, directory, store)
     own += launch.code
     own += _named_by(environ, directory)
-    python = _Python((), (), ())
-    name = os.path.basename(starter)
-    if _PYTHON.fullmatch(name):
+    pythons: list[_Python] = []
+    name = os.path.basename(starters[0]) if starters else ""
+    if is_python(name):
         user = "" if {"-I", "-s"} & {*launch.interpreter} else _user_base(home, environ)
-        known, key = known if known is not None else {}, (starter, directory, user)
-        python = known[key] = known.get(key) or _python(*key)
-        own += python.own
+        known = known if known is not None else {}
+        for key in ((starter, directory, user) for starter in starters):
+            known[key] = known.get(key) or _python(*key)
+            pythons.append(known[key])
+        own += (place for python in pythons for place in python.own)
         compiled = (word for word in launch.interpreter if word.startswith("pycache_prefix="))
         own += (os.path.join(directory, word.partition("=")[2]) for word in compiled)
         own += _added_by(script) if script else ()
-    elif _NODE.fullmatch(name) and script:
+    elif interpreter(name) == "node" and script:
         own += node_places(script, home) if launch.kind == "file" else searched_above(script)
-        own.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(starter))), "lib", "node"))
-    own += (os.path.join(home, place) for place in _AT_HOME.get(name, ()) if home)
-    return StartedFrom(tuple(dict.fromkeys(own)), python.prefixes, python.sites)
+        bases = (os.path.dirname(os.path.dirname(os.path.realpath(starter))) for starter in starters)
+        own += (os.path.join(base, "lib", "node") for base in bases)
+    own += (os.path.join(home, place) for place in _AT_HOME.get(interpreter(name) or name, ()) if home)
+    prefixes = (prefix for python in pythons for prefix in python.prefixes)
+    sites = (site for python in pythons for site in python.sites)
+    return StartedFrom(tuple(dict.fromkeys(own)), tuple(dict.fromkeys(prefixes)), tuple(dict.fromkeys(sites)))
 
 
-def _command(launch: Launch, directory: str, store: str) -> tuple[list[str], str, str]:
-    """The files that a command names, its interpreter, and its script; empty if it has none."""
+def _command(launch: Launch, directory: str, store: str) -> tuple[list[str], list[str], str]:
+    """The files that a command names, the interpreters that it may mean, and its script; empty if it has none."""
     if launch.kind == "npm":
         own, node = _found("node", directory)
         return own, node, os.path.join(store, "npm", launch.package, "index.js")
     if launch.kind == "pypi":  # licet's own interpreter starts it, with `-I`, from the package store
-        return [], "", ""
+        return [], [], ""
     if launch.interpreter or launch.kind == "docker":
-        own, starter = _found(launch.interpreter[0] if launch.interpreter else launch.program, directory)
+        own, starters = _found(launch.interpreter[0] if launch.interpreter else launch.program, directory)
         is_script = launch.kind == "file" and launch.interpreter[-1] != "-m"
         script = os.path.join(directory, launch.program) if is_script else ""
-        return [*own, *filter(None, (script,))], starter, script
-    own, script = _found(launch.program, directory)
-    with suppress(PackageError, LaunchError):
-        starter = interpreter_of(os.path.realpath(script))[0] or ""
-        return [*own, *filter(None, (starter,))], starter, script
-    return own, "", script
+        return [*own, *filter(None, (script,))], starters, script
+    own, found = _found(launch.program, directory)
+    script = found[0] if found else ""
+    with suppress(PackageError):
+        if word := first_line(os.path.realpath(script))[0]:
+            searched, starters = _found(os.path.join("/", word) if "/" in word else word, directory)
+            return [*own, *searched], starters, script
+    return own, [], script
 
 
-def _found(word: str, directory: str) -> tuple[list[str], str]:
-    """Every path at which a word of a command is searched, and the program that it means now."""
+def _found(word: str, directory: str) -> tuple[list[str], list[str]]:
+    """Every path that decides what a word of a command means, and the programs that it may mean now."""
     if "/" in word:
         path = os.path.abspath(os.path.join(directory, word))
-        return [path], path
-    searched = []
+        return [path], [path]
+    own: list[str] = []
+    managed: list[str] = []
+    scripts: list[str] = []
+    is_known = interpreter(word) in ("python", "node")
     for folder in filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)):
-        searched.append(os.path.join(folder, word))
-        if os.access(searched[-1], os.X_OK) and os.path.isfile(searched[-1]):
-            break
-    known = _PYTHON.fullmatch(word) or _NODE.fullmatch(word)
-    program = _native_interpreter(word, searched[-1]) if known and searched else find_on_path(word)
-    return [*searched, *filter(None, (program,))], program or ""
+        path = os.path.join(folder, word)
+        own.append(path)
+        if not os.access(path, os.X_OK) or not os.path.isfile(path):
+            continue
+        if is_known and os.path.basename(folder) == "shims":  # it starts one of its versions, or what comes later
+            manager = os.path.dirname(folder)
+            managed += _installed(manager, word)
+            own += (os.path.join(manager, part) for part in _MANAGER)
+            own += (os.path.join(place, name) for place in _above(directory) for name in _CHOOSES_VERSION)
+        elif not is_known or is_native(path):
+            return [*own, *managed], [path, *managed]
+        scripts.append(path)
+    return [*own, *managed], managed or scripts  # if nothing else is known, at least which interpreter it is
 
 
-@lru_cache(64)
-def _native_interpreter(word: str, first: str) -> str | None:
-    """The interpreter of a name on PATH; asking a version manager takes long, so it is asked once."""
-    return first if is_native(first) else native_program(word)
+def _installed(manager: str, word: str) -> list[str]:
+    """The versions of an interpreter in the directory of a version manager."""
+    places = (f"{escape(manager)}/{inner}/bin/{word}" for inner in ("versions/*", "installs/*/*"))
+    return sorted(path for place in places for path in glob(place))[:_MOST_VERSIONS]
+
+
+def _above(directory: str) -> list[str]:
+    """A directory, and those above it."""
+    return [directory, *map(str, PurePath(directory).parents)]
 
 
 def _named_by(environ: Mapping[str, str], directory: str) -> Iterator[str]:

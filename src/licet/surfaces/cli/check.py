@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from licet.assemble import Places
-from licet.assemble.never_writable import closed_to_grants
+from licet.assemble.never_writable import closed_to_grants, has_servers
 from licet.assemble.pinned_here import pinned_here
 from licet.core.decision.foreseen import (
     closed_address_problems,
@@ -125,7 +125,7 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         found += server_delete_problems(policy.manifest)
         found += session_budget_problems(policy.manifest)
         found += server_grant_problems(policy.manifest, places.workdir, places.home)
-        if policy.manifest.servers:
+        if has_servers(policy.manifest):
             from licet.assemble.server_code import conflict_problems  # loads what reads commands
 
             found += conflict_problems(policy.manifest, places.workdir, places.home)

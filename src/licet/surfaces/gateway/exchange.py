@@ -14,6 +14,7 @@ from msgspec.json import encode
 
 from licet.surfaces.gateway.jsonrpc import (
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     BadMessage,
     Failure,
@@ -228,6 +229,8 @@ class Exchange:
                     waiting.answered.set_exception(_bounded(code, text, data))
             case Request(method=method) | Notification(method=method) if size > _most(message):
                 self._handler.reported(f"a message of {size} bytes: `{method[:100]}`")
+                if isinstance(message, Request):
+                    self._refuse(message.id, INVALID_REQUEST, f"a request of {size} bytes, more than {MOST_ANSWER}")
             case Request():
                 self._ask(message)
             case Notification("notifications/cancelled", params):
@@ -244,6 +247,8 @@ class Exchange:
         waiting = self._waiting.get(_number(bad.id)) if bad.is_answer else None
         if waiting is not None and not waiting.answered.done():
             waiting.answered.set_exception(UpstreamError(INTERNAL_ERROR, f"a malformed answer: {bad.reason}"))
+        elif bad.id is not None and not bad.is_answer:
+            self._refuse(bad.id, bad.code, bad.reason)
         self._bad_lines += 1
         if self._bad_lines > MOST_BAD_LINES:
             raise Flood(f"{MOST_BAD_LINES} lines in a row that are no messages")
@@ -286,6 +291,8 @@ class Exchange:
     def _ask(self, request: Request) -> None:
         if request.id in self._asks or len(self._asks) >= MOST_ASKS:
             self._handler.reported(f"a repeated id, or too many requests at once: `{request.method[:100]}`")
+            if request.id not in self._asks:
+                self._refuse(request.id, INTERNAL_ERROR, f"more than {MOST_ASKS} requests at once")
             return
         task = self._asks[request.id] = asyncio.create_task(self._answer(request))
         task.add_done_callback(lambda _: self._asks.pop(request.id, None))
@@ -303,6 +310,11 @@ class Exchange:
             await self._link.send(write_message(answer))
         except Gone:
             return
+
+    def _refuse(self, request_id: Id, code: int, text: str) -> None:
+        """Answer a request that is not looked at. A side that does not read its answers gets no more of them."""
+        if len(self._sending) < MOST_ASKS:
+            self._send_soon(Failure(request_id, code, text))
 
     def _send_soon(self, message: Message) -> None:
         if self._end.done():

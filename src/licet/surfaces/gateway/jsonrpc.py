@@ -149,6 +149,24 @@ def failed_answer(first: bytes, last: bytes, text: str) -> bytes:
     return write_message(Failure(int(found[1].strip(b'"')), INTERNAL_ERROR, text)).rstrip(b"\n")
 
 
+# The same for requests, whose ids the other side chooses.
+_ASKED = rb'"id"\s*:\s*(-?[0-9]{1,15}|"[^"\\\x00-\x1f]{0,256}")'
+_ASKED_FIRST = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ASKED + rb'\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"'
+)
+_ASKED_LAST = re.compile(_ASKED + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_METHOD_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"')
+
+
+def refused_request(first: bytes, last: bytes, text: str) -> bytes:
+    """The answer to a request of which only the two ends are known; empty if it is none, or its id is not there."""
+    found = _ASKED_FIRST.match(first) or (_ASKED_LAST.search(last) if _METHOD_FIRST.match(first) else None)
+    try:
+        return write_message(Failure(_decode(found[1]), INVALID_REQUEST, text)) if found else b""
+    except ValueError:  # text that is not UTF-8
+        return b""
+
+
 def write_message(message: Message) -> bytes:
     """The line of a message, with its newline at the end and nowhere else."""
     match message:

@@ -22,7 +22,7 @@ from licet.surfaces.gateway.byte_streams import (
     shared_sink,
     shared_source,
 )
-from licet.surfaces.gateway.jsonrpc import MOST_BYTES, failed_answer
+from licet.surfaces.gateway.jsonrpc import MOST_BYTES, failed_answer, refused_request
 
 __all__ = ["Flood", "Gone", "Lines", "Link", "LogLines", "PipeLink", "Rate", "StdioLink"]
 
@@ -186,10 +186,16 @@ class PipeLink:
         return line
 
     def _too_long(self, first: bytes, last: bytes, size: int) -> bytes:
-        """An error in the place of an answer that is too long, so that only its request fails."""
+        """An error in the place of an answer that is too long, so that only its request fails.
+
+        A request that is too long is answered here, unless the server leaves what it was sent unread.
+        """
         text = f"a message of {size} bytes, more than the {self.longest()} that are read"
-        if not (instead := failed_answer(first, last, text)) and self._log is not None:
-            self._log(f"it sent {text}")
+        if not (instead := failed_answer(first, last, text)):
+            if self._log is not None:
+                self._log(f"it sent {text}")
+            if answer := refused_request(first, last, text):
+                self._sink.write_now(answer)
         return instead
 
     async def send(self, line: bytes) -> None:

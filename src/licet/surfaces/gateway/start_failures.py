@@ -39,6 +39,8 @@ def missing_code(lines: Iterable[str], server: Server, command: Sequence[str], w
         launch = launch_of(command)
     except LaunchError:
         return
+    if launch.kind != "file":  # a package is pinned as a whole, and `code` is refused for it
+        return
     is_module = launch.interpreter[-1:] == ("-m",)
     beside = workdir if is_module else os.path.dirname(os.path.abspath(os.path.join(workdir, launch.program)))
     for name in dict.fromkeys(found[1] for line in lines if (found := _NO_MODULE.search(line))):
