@@ -16,15 +16,18 @@ from contextlib import suppress
 from functools import lru_cache
 from glob import escape, glob
 from importlib.machinery import EXTENSION_SUFFIXES
+from itertools import islice
 
 from msgspec import Struct
 
 from licet.backends.packages.clients import find_on_path, is_native, native_program
+from licet.backends.packages.helper_places import manager_places, npm_places, pip_places
 from licet.backends.packages.launchers import Launch, LaunchError
-from licet.backends.packages.node_modules import node_places, searched_above
+from licet.backends.packages.node_modules import node_places, option_places, searched_above
 from licet.backends.packages.programs import interpreter_of
 from licet.backends.packages.python_start import environment_of, settings_of
 from licet.backends.packages.store import PackageError
+from licet.core.algebra.scope import inside
 from licet.regular_files import read_regular
 
 __all__ = ["Interpreters", "StartedFrom", "started_from"]
@@ -36,6 +39,7 @@ _VARIABLES = re.compile(
     r"PYTHON(PATH|HOME|USERBASE|PYCACHEPREFIX)|NODE_(PATH|OPTIONS)|LD_(PRELOAD|AUDIT|LIBRARY_PATH)|"
     r"PERL5?(LIB|OPT)|RUBY(LIB|OPT)|GEM_(HOME|PATH)|BASH_ENV|ZDOTDIR"
 )
+_IN_OPTIONS = re.compile(r"(?:^|[\s=:;\"])(?:-[A-Za-z])?(\.{0,2}/[^\s:;\"]*)")
 # What else a program loads or starts by itself, in the home directory of the user.
 _AT_HOME = {
     "ruby": (".gem", ".local/share/gem"),
@@ -44,6 +48,7 @@ _AT_HOME = {
     "podman": (".config/containers",),
 }
 _MOST_BYTES = 1 << 20  # of a script, and of the module that an editable installation adds
+_MOST_ENTRIES = 20_000  # of a directory of distributions that are looked at, for links
 _MOST_PTH = 1_000  # `.pth` files in a directory, and lines in one of them
 
 
@@ -80,8 +85,10 @@ def started_from(
     package store. The paths need not exist.
     """
     own, starter, script = _command(launch, directory, store)
+    own += _helpers(launch, starter, directory, home)
+    own += [place for path in own for place in manager_places(path, home)]
     own += launch.code
-    own += _named_by(environ, directory)
+    own += (*_named_by(environ, directory), *option_places(environ.get("NODE_OPTIONS", ""), directory, home))
     python = _Python((), (), ())
     name = os.path.basename(starter)
     if _PYTHON.fullmatch(name):
@@ -118,6 +125,14 @@ def _command(launch: Launch, directory: str, store: str) -> tuple[list[str], str
     return own, "", script
 
 
+def _helpers(launch: Launch, node: str, directory: str, home: str) -> list[str]:
+    """What licet runs itself, outside of walls, to install the package of a launcher."""
+    if launch.kind == "npm":
+        own, npm = _found("npm", directory)
+        return [*own, *npm_places(npm, node, home)]
+    return [*pip_places(home)] if launch.kind == "pypi" else []
+
+
 def _found(word: str, directory: str) -> tuple[list[str], str]:
     """Every path at which a word of a command is searched, and the program that it means now."""
     if "/" in word:
@@ -140,15 +155,19 @@ def _native_interpreter(word: str, first: str) -> str | None:
 
 
 def _named_by(environ: Mapping[str, str], directory: str) -> Iterator[str]:
-    """The places that variables of a server name; `NODE_OPTIONS` has them among other words."""
+    """The places that variables of a server name; some have them among other words."""
     for name, value in environ.items():
         if not _VARIABLES.fullmatch(name) or not value:
             continue
-        words = re.split(r"[:;]", value) if name.endswith(("PATH", "LIB")) else re.split(r"[:;=\s]", value)
-        for word in words:
-            # An empty word is the current directory; a word of options that is no path cannot be told from one.
-            if os.path.isabs(word) or name.endswith(("PATH", "LIB")):
-                yield os.path.normpath(os.path.join(directory, word))
+        if name.endswith(("PATH", "LIB")):  # an empty word is the current directory
+            words = re.split(r"[:;]", value)
+        elif name.startswith("LD_"):  # without a `/` it is a library of the system
+            words = [word for word in re.split(r"[:\s]", value) if "/" in word]
+        elif name.endswith(("OPT", "OPTIONS")):  # a word that is no path cannot be told from one
+            words = _IN_OPTIONS.findall(value)
+        else:
+            words = [value, *filter(None, value.split(os.pathsep))]
+        yield from (os.path.normpath(os.path.join(directory, word)) for word in words)
 
 
 # Python ---------------------------------------------------------------------------------------------------------------
@@ -173,7 +192,7 @@ def _python(python: str, directory: str, user: str) -> _Python:
         sites += [site for prefix in base for site in _sites(prefix)]
         sites += _sites("/usr/local") if "/usr" in base else ()
         sites += [f"{user}/lib/{name}/site-packages" for prefix in base for name in _versions(prefix)] if user else ()
-    own += (*sites, *(place for site in sites for place in _added_by_pth(site)))
+    own += (*sites, *(place for site in sites for place in (*_added_by_pth(site), *_linked_into(site))))
     return _Python(tuple(own), tuple(dict.fromkeys(base)), tuple(sites))
 
 
@@ -200,6 +219,13 @@ def _added_by_pth(site: str) -> Iterator[str]:
                     yield from _editable(os.path.join(site, f"{name}.py"))
             elif line and not line.startswith("#"):
                 yield os.path.normpath(os.path.join(site, line))
+
+
+def _linked_into(site: str) -> Iterator[str]:
+    """The packages and modules that are only linked into a directory of distributions."""
+    with suppress(OSError), os.scandir(site) as entries:
+        links = (os.path.realpath(one.path) for one in islice(entries, _MOST_ENTRIES) if one.is_symlink())
+        yield from (path for path in links if not inside(path, (os.path.realpath(site),)))
 
 
 def _added_by(script: str) -> Iterator[str]:
