@@ -112,7 +112,7 @@ VARIABLES = {
     "NODE_OPTIONS that import": ("--max-old-space-size=4 --import=../hook.mjs", ["hook.mjs"]),
     "NODE_OPTIONS that import an address": ("--import file:///srv/a%20b.mjs", ["/srv/a b.mjs"]),
     "NODE_OPTIONS that name a loader": ('--experimental-loader "./a hook.mjs"', ["work/a hook.mjs"]),
-    "NODE_OPTIONS that name variables": ("--env-file=.env --env-file-if-exists more", ["work/.env", "work/more"]),
+    "NODE_OPTIONS that name variables": ("--env_file=.env --env-file-if-exists more", ["work/.env", "work/more"]),
 }
 
 
