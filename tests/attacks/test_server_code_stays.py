@@ -48,6 +48,7 @@ class Victim(Struct, frozen=True):
     plant: str
     text: str = PYTHON_MARK
     code: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()  # each with what it leads to, from its own directory
     closed: bool = True  # otherwise it can be planted, and is not used
 
 
@@ -67,6 +68,16 @@ SYSTEM = (sys.executable, "server/main.py")
 PACKAGED = {"a/b/main.js": "try { require('x') } catch {}\nconsole.log('hello')\n"}
 RELATIVE = {"a/main.js": "try { require('./x') } catch {}\nconsole.log('hello')\n"}
 SELF = {"a/main.js": "try { require('x/y') } catch {}\n", "a/evil.js": NODE_MARK}
+NAMED = {"main.js": "require('foo')\n", "packages/foo/package.json": '{"main": "lib/main"}',
+         "packages/foo/lib/main.js": "require('./more'); require('../../shared/x')\n", "packages/foo/lib/more.js": "",
+         "packages/shared/x.js": ""}  # fmt: skip
+WORKSPACE = (("node_modules/foo", "../packages/foo"),)
+SCOPED = {**NAMED, "main.js": "require('@s/foo')\n"}
+EXPORTED = '{"name": "self", "exports": {"./lib": {"require": "./lib/own.js"}, "./all/*": "./*.js"}}'
+OWN_NAME = {"main.js": "require('self/lib')\n", "package.json": EXPORTED, "lib/own.js": ""}
+ABSOLUTE = {"main.js": "require('PLACE/lib/abs')\n", "lib/abs.js": ""}
+BY_URL = {"main.mjs": "import 'file://PLACE/lib/a%62s.mjs'\n", "lib/abs.mjs": ""}
+IMPORTED = {**VENV, "server/main.py": "import foo\n", "src/foo/__init__.py": "", f"{LIB}/kept": ""}
 VICTIMS = {
     "the script": Victim(SYSTEM, {"server/main.py": HELLO}, "server/main.py"),
     "a module beside the script": Victim(SYSTEM, {"server/main.py": HELLO}, "server/json.py", closed=False),
@@ -90,6 +101,27 @@ VICTIMS = {
     "a `package.json`": Victim(
         ("node", "a/main.js"), SELF, "a/package.json", '{"name": "x", "exports": {"./y": "./evil.js"}}'
     ),
+    "a package of a workspace": Victim(("node", "main.js"), NAMED, "packages/foo/lib/main.js", links=WORKSPACE),
+    "a file of a package of a workspace": Victim(
+        ("node", "main.js"), NAMED, "packages/foo/lib/more.js", links=WORKSPACE
+    ),
+    "a file beside a package of a workspace": Victim(
+        ("node", "main.js"), NAMED, "packages/shared/x.js", links=WORKSPACE
+    ),
+    "a package of a workspace with a scope": Victim(
+        ("node", "main.js"), SCOPED, "packages/foo/lib/main.js", links=(("node_modules/@s/foo", "../../packages/foo"),)
+    ),
+    "a package of a workspace in a scope that is linked": Victim(
+        ("node", "main.js"), SCOPED, "packages/foo/lib/main.js", links=(("node_modules/@s", "../packages"),)
+    ),
+    "what a package exports to itself": Victim(("node", "main.js"), OWN_NAME, "lib/own.js"),
+    "an import of an absolute path": Victim(("node", "main.js"), ABSOLUTE, "lib/abs.js"),
+    "an import of a `file:` address": Victim(
+        ("node", "main.mjs"), BY_URL, "lib/abs.mjs", "import fs from 'fs'\nfs.writeFileSync('MARK', '')\n"
+    ),
+    "a package that is linked into the environment": Victim(
+        IN_VENV, IMPORTED, "src/foo/__init__.py", links=((f"{LIB}/foo", "../../../../src/foo"),)
+    ),
 }  # fmt: skip
 PYTHON = [name for name, victim in VICTIMS.items() if victim.command[0] != "node"]
 
@@ -102,6 +134,9 @@ class Project:
         self.mark = self.place / "it-ran"
         for name, text in victim.files.items():
             self.write(name, text)
+        for name, target in victim.links:
+            (self.place / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.place / name).symlink_to(target)
         if any(name.startswith("venv/") for name in victim.files):
             (self.place / "venv" / "bin").mkdir()
             os.symlink(os.path.realpath(sys.executable), self.place / "venv" / "bin" / "python")

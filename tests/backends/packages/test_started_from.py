@@ -112,17 +112,112 @@ VARIABLES = {
     "PYTHONUSERBASE": ("/srv/u", ["/srv/u"]),
     "NODE_PATH": ("/srv/n", ["/srv/n"]),
     "NODE_OPTIONS": ("--max-old-space-size=4 --require=/srv/r.js --import /srv/i.js", ["/srv/r.js", "/srv/i.js"]),
-    "LD_PRELOAD": ("/srv/x.so /srv/y.so", ["/srv/x.so", "/srv/y.so"]),
+    "LD_PRELOAD": ("/srv/x.so /srv/y.so lib/z.so", ["/srv/x.so", "/srv/y.so", "work/lib/z.so"]),
     "BASH_ENV": ("/srv/rc", ["/srv/rc"]),
+    "BASH_ENV from here": ("rc", ["work/rc"]),
+    "RUBYOPT": ("-w -r./hook", ["work/hook"]),
+    "NODE_OPTIONS that require": ("--require ./a/main.js", ["work/a/main.js", "work/a/lib/x.js", "work/y.js"]),
+    "NODE_OPTIONS that require a name without its ending": ("-r ./hook", ["work/hook", "work/hook.js"]),
+    "NODE_OPTIONS that require a package": ("--require=dotenv/config", ["work/node_modules", "node_modules"]),
+    "NODE_OPTIONS that import": ("--max-old-space-size=4 --import=../hook.mjs", ["hook.mjs"]),
+    "NODE_OPTIONS that import an address": ("--import file:///srv/a%20b.mjs", ["/srv/a b.mjs"]),
+    "NODE_OPTIONS that name a loader": ('--experimental-loader "./a hook.mjs"', ["work/a hook.mjs"]),
+    "NODE_OPTIONS that name variables": ("--env_file=.env --env-file-if-exists more", ["work/.env", "work/more"]),
 }
 
 
-@pytest.mark.parametrize("variable", VARIABLES)
-def test_places_that_a_variable_of_the_server_names(place: Path, variable: str) -> None:
-    value, expected = VARIABLES[variable]
+@pytest.mark.parametrize("case", VARIABLES)
+def test_places_that_a_variable_of_the_server_names(place: Path, case: str) -> None:
+    variable, (value, expected) = case.partition(" ")[0], VARIABLES[case]
     own = of(place, "python3 server.py", **{variable: value}).own
     assert {os.path.join(place, path) for path in expected} <= set(own)
     assert not any("max-old" in path for path in own)
+
+
+EXPORTS = {
+    "all files": ('{"name": "self", "exports": {"./*": "./*.js"}}', "require('self/lib/own')", ["lib/own.js"]),
+    "a directory": ('{"name": "self", "exports": {"./*": ["./lib/*"]}}', "import('self/' + name); 'self/x'", ["lib"]),
+    "its main file": (
+        '{"name": "self", "exports": "./lib/own.js", "main": "m"}',
+        "from 'self'",
+        ["lib/own.js", "m.js"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EXPORTS)
+def test_a_package_that_imports_itself_closes_what_it_exports_and_not_the_project(place: Path, case: str) -> None:
+    described, text, expected = EXPORTS[case]
+    write(place, **{"work/package.json": described, "work/main.js": text})
+    own = of(place, "node main.js").own
+    assert {f"{place}/work/{path}" for path in expected} <= set(own)
+    assert f"{place}/work" not in own
+
+
+def test_a_project_that_is_linked_into_its_own_packages_is_not_closed(place: Path) -> None:
+    write(place, **{"work/main.js": "require('work')"})
+    (place / "work" / "node_modules" / "work").symlink_to("..")
+    assert f"{place}/work" not in of(place, "node main.js").own
+
+
+# What licet runs itself -----------------------------------------------------------------------------------------------
+
+PREFIX = "home/.versions/node"
+HELPERS = {
+    "npm": ("npx left", {}, [f"{PREFIX}/bin/npm", f"{PREFIX}/lib/node_modules/npm", f"{PREFIX}/etc/npmrc"]),
+    "the settings of npm": ("npx left", {}, ["home/.npmrc", "home/.global/etc/npmrc", "home/.node_modules"]),
+    "settings of npm that variables name": (
+        "npx left",
+        {"npm_config_userconfig": "PLACE/rc", "NPM_CONFIG_GLOBALCONFIG": "PLACE/all", "npm_config_prefix": "PLACE/p"},
+        ["rc", "all", "p/etc/npmrc"],
+    ),
+    "the settings of pip": (
+        "uvx left",
+        {"PIP_CONFIG_FILE": "PLACE/pip.conf", "XDG_CONFIG_HOME": "PLACE/xdg"},
+        ["home/.pip", "home/.config/pip", "pip.conf", "xdg/pip"],
+    ),
+    "settings of pip for `pipx`": ("pipx run left", {}, ["home/.pip", "home/.config/pip"]),
+    "a version manager": ("managed server.py", {}, ["home/.manager", "home/.tool-versions", "bin/manager"]),
+    "a version manager by a path": ("PLACE/home/.manager/shims/managed x", {}, ["home/.manager"]),
+    "a version manager with its code elsewhere": ("managed x", {"ASDF_DIR": "PLACE/code"}, ["home/.manager", "code"]),
+    "a manager whose shims are links": ("linked x", {}, ["home/.links", "home/.links/bin/volta-shim"]),
+    "a manager without shims": ("npx left", {"NVM_DIR": "PLACE/home/.versions"}, ["home/.versions"]),
+}
+
+
+@pytest.mark.parametrize("name", HELPERS)
+def test_what_licet_runs_outside_of_walls_is_closed(name: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command, variables, expected = HELPERS[name]
+    files = {
+        f"{PREFIX}/lib/node_modules/npm/bin/npm-cli.js": "#!/usr/bin/env node\n",
+        f"{PREFIX}/lib/node_modules/npm/package.json": "{}",
+        f"{PREFIX}/bin/node": "\x7fELF",
+        "home/.npmrc": "; mine\nprefix = ${HOME}/.global\n",
+        "home/.manager/shims/managed": '#!/bin/sh\nexec manager exec "managed" "$@"\n',
+        "bin/manager": "#!/bin/sh\n",
+        "home/.links/bin/volta-shim": "\x7fELF",
+    }
+    write(place, **files)
+    (place / PREFIX / "bin" / "npm").symlink_to("../lib/node_modules/npm/bin/npm-cli.js")
+    (place / "home" / ".links" / "bin" / "linked").symlink_to("volta-shim")
+    for variable in ("NPM_CONFIG_USERCONFIG", "npm_config_userconfig", "PIP_CONFIG_FILE", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value.replace("PLACE", str(place)))
+    places = (f"{PREFIX}/bin", "home/.manager/shims", "home/.links/bin", "bin")
+    monkeypatch.setenv("PATH", ":".join(f"{place}/{folder}" for folder in places))
+    own = of(place, command.replace("PLACE", str(place))).own
+    assert {f"{place}/{path}" for path in expected} <= set(own)
+    assert not any(f"{place}/home/".startswith(f"{path}/") for path in own)
+
+
+def test_shims_in_the_home_directory_itself_do_not_close_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(place, **{"home/shims/managed": "#!/bin/sh\n"})
+    monkeypatch.setenv("PATH", f"{place}/home/shims")
+    monkeypatch.setenv("PYENV_ROOT", "/")
+    own = of(place, "managed").own
+    assert f"{place}/home/shims/managed" in own
+    assert not {f"{place}/home", "/"} & {*own}
 
 
 def test_files_that_never_end_or_never_open_hold_nothing_up(place: Path) -> None:

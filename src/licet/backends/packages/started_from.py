@@ -1,8 +1,9 @@
 """Everything that decides what a server's command starts: whoever can write it decides what the server does.
 
 These are the files of the command itself, the virtual environment and the libraries of its interpreter, and every place
-where Python or Node would find a module, also one that is not there yet. Only files are read, nothing is started: of a
-version manager on PATH, which would have to be asked, it is every version of the interpreter that it has installed.
+where Python or Node would find a module, also one that is not there yet, and what licet runs itself to install a
+package. Only files are read, nothing is started: of a version manager on PATH, which would have to be asked, it is every
+version of the interpreter that it has installed.
 
 Not found are most places that a program chooses while it runs: a directory that a script puts on its path, unless it is
 its own, a name of a module that is computed, or the files that a shell script starts. `servers.NAME.code` closes those.
@@ -15,17 +16,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from glob import escape, glob
 from importlib.machinery import EXTENSION_SUFFIXES
+from itertools import islice
 from pathlib import PurePath
 
 from msgspec import Struct
 
 from licet.backends.packages.clients import is_native
+from licet.backends.packages.helper_places import manager_places, npm_places, pip_places
 from licet.backends.packages.interpreters import interpreter, is_python
 from licet.backends.packages.launchers import Launch
-from licet.backends.packages.node_modules import node_places, searched_above
+from licet.backends.packages.node_modules import node_places, option_places, searched_above
 from licet.backends.packages.programs import first_line
 from licet.backends.packages.python_start import environment_of, settings_of
 from licet.backends.packages.store import PackageError
+from licet.core.algebra.scope import inside
 from licet.regular_files import read_regular
 
 __all__ = ["Interpreters", "StartedFrom", "started_from"]
@@ -35,6 +39,7 @@ _VARIABLES = re.compile(
     r"PYTHON(PATH|HOME|USERBASE|PYCACHEPREFIX)|NODE_(PATH|OPTIONS)|LD_(PRELOAD|AUDIT|LIBRARY_PATH)|"
     r"PERL5?(LIB|OPT)|RUBY(LIB|OPT)|GEM_(HOME|PATH)|BASH_ENV|ZDOTDIR"
 )
+_IN_OPTIONS = re.compile(r"(?:^|[\s=:;\"])(?:-[A-Za-z])?(\.{0,2}/[^\s:;\"]*)")
 # What else a program loads or starts by itself, in the home directory of the user.
 _AT_HOME = {
     "ruby": (".gem", ".local/share/gem"),
@@ -48,6 +53,7 @@ _MANAGER = ("bin", "lib", "libexec", "plugins", "pyenv.d", "nodenv.d", "shims", 
 _MOST_VERSIONS = 100  # of an interpreter that a version manager has installed
 # What tells a version manager which version to start; some of these files may name any directory instead.
 _CHOOSES_VERSION = (".python-version", ".node-version", ".nvmrc", ".tool-versions", "mise.toml", ".mise.toml")
+_MOST_ENTRIES = 20_000  # of a directory of distributions that are looked at, for links
 _MOST_PTH = 1_000  # `.pth` files in a directory, and lines in one of them
 
 
@@ -84,8 +90,10 @@ def started_from(
     package store. The paths need not exist.
     """
     own, starters, script = _command(launch, directory, store)
+    own += _helpers(launch, starters, directory, home)
+    own += [place for path in own for place in manager_places(path, home)]
     own += launch.code
-    own += _named_by(environ, directory)
+    own += (*_named_by(environ, directory), *option_places(environ.get("NODE_OPTIONS", ""), directory, home))
     pythons: list[_Python] = []
     name = os.path.basename(starters[0]) if starters else ""
     if is_python(name):
@@ -129,6 +137,15 @@ def _command(launch: Launch, directory: str, store: str) -> tuple[list[str], lis
     return own, [], script
 
 
+def _helpers(launch: Launch, nodes: list[str], directory: str, home: str) -> list[str]:
+    """What licet runs itself, outside of walls, to install the package of a launcher."""
+    if launch.kind == "npm":
+        own, npms = _found("npm", directory)
+        found = (npm_places(npm, node, home) for npm in npms[:1] or [""] for node in nodes or [""])
+        return [*own, *(place for places in found for place in places)]
+    return [*pip_places(home)] if launch.kind == "pypi" else []
+
+
 def _found(word: str, directory: str) -> tuple[list[str], list[str]]:
     """Every path that decides what a word of a command means, and the programs that it may mean now."""
     if "/" in word:
@@ -166,15 +183,19 @@ def _above(directory: str) -> list[str]:
 
 
 def _named_by(environ: Mapping[str, str], directory: str) -> Iterator[str]:
-    """The places that variables of a server name; `NODE_OPTIONS` has them among other words."""
+    """The places that variables of a server name; some have them among other words."""
     for name, value in environ.items():
         if not _VARIABLES.fullmatch(name) or not value:
             continue
-        words = re.split(r"[:;]", value) if name.endswith(("PATH", "LIB")) else re.split(r"[:;=\s]", value)
-        for word in words:
-            # An empty word is the current directory; a word of options that is no path cannot be told from one.
-            if os.path.isabs(word) or name.endswith(("PATH", "LIB")):
-                yield os.path.normpath(os.path.join(directory, word))
+        if name.endswith(("PATH", "LIB")):  # an empty word is the current directory
+            words = re.split(r"[:;]", value)
+        elif name.startswith("LD_"):  # without a `/` it is a library of the system
+            words = [word for word in re.split(r"[:\s]", value) if "/" in word]
+        elif name.endswith(("OPT", "OPTIONS")):  # a word that is no path cannot be told from one
+            words = _IN_OPTIONS.findall(value)
+        else:
+            words = [value, *filter(None, value.split(os.pathsep))]
+        yield from (os.path.normpath(os.path.join(directory, word)) for word in words)
 
 
 # Python ---------------------------------------------------------------------------------------------------------------
@@ -199,7 +220,7 @@ def _python(python: str, directory: str, user: str) -> _Python:
         sites += [site for prefix in base for site in _sites(prefix)]
         sites += _sites("/usr/local") if "/usr" in base else ()
         sites += [f"{user}/lib/{name}/site-packages" for prefix in base for name in _versions(prefix)] if user else ()
-    own += (*sites, *(place for site in sites for place in _added_by_pth(site)))
+    own += (*sites, *(place for site in sites for place in (*_added_by_pth(site), *_linked_into(site))))
     return _Python(tuple(own), tuple(dict.fromkeys(base)), tuple(sites))
 
 
@@ -226,6 +247,13 @@ def _added_by_pth(site: str) -> Iterator[str]:
                     yield from _editable(os.path.join(site, f"{name}.py"))
             elif line and not line.startswith("#"):
                 yield os.path.normpath(os.path.join(site, line))
+
+
+def _linked_into(site: str) -> Iterator[str]:
+    """The packages and modules that are only linked into a directory of distributions."""
+    with suppress(OSError), os.scandir(site) as entries:
+        links = (os.path.realpath(one.path) for one in islice(entries, _MOST_ENTRIES) if one.is_symlink())
+        yield from (path for path in links if not inside(path, (os.path.realpath(site),)))
 
 
 def _added_by(script: str) -> Iterator[str]:
