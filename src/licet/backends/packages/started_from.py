@@ -2,8 +2,8 @@
 
 These are the files of the command itself, the virtual environment and the libraries of its interpreter, and every place
 where Python or Node would find a module, also one that is not there yet, and what licet runs itself to install a
-package. Only files are read, nothing is started: of a version manager on PATH, which would have to be asked, it is every
-version of the interpreter that it has installed.
+package. Only files are read, nothing is started: of a version manager on PATH, which would have to be asked, it is
+every version of the interpreter that it has installed.
 
 Not found are most places that a program chooses while it runs: a directory that a script puts on its path, unless it is
 its own, a name of a module that is computed, or the files that a shell script starts. `servers.NAME.code` closes those.
