@@ -22,7 +22,7 @@ from itertools import islice
 from msgspec import Struct
 
 from licet.backends.packages.clients import find_on_path, is_native, native_program
-from licet.backends.packages.helper_places import manager_places, npm_places, pip_places
+from licet.backends.packages.installer_places import npm_places, pip_places, shim_places
 from licet.backends.packages.launchers import Launch, LaunchError
 from licet.backends.packages.node_modules import node_places, option_places, searched_above
 from licet.backends.packages.programs import interpreter_of
@@ -86,8 +86,8 @@ def started_from(
     package store. The paths need not exist.
     """
     own, starter, script = _command(launch, directory, store)
-    own += _helpers(launch, starter, directory, home)
-    own += [place for path in own for place in manager_places(path, home)]
+    own += _installers(launch, starter, directory, home)
+    own += [place for path in own for place in shim_places(path, home)]
     own += launch.code
     own += (*_named_by(environ, directory), *option_places(environ.get("NODE_OPTIONS", ""), directory, home))
     python = _Python((), (), ())
@@ -126,7 +126,7 @@ def _command(launch: Launch, directory: str, store: str) -> tuple[list[str], str
     return own, "", script
 
 
-def _helpers(launch: Launch, node: str, directory: str, home: str) -> list[str]:
+def _installers(launch: Launch, node: str, directory: str, home: str) -> list[str]:
     """What licet runs itself, outside of walls, to install the package of a launcher."""
     if launch.kind == "npm":
         own, npm = _found("npm", directory)
