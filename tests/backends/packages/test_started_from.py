@@ -163,7 +163,7 @@ def test_a_project_that_is_linked_into_its_own_packages_is_not_closed(place: Pat
 # What licet runs itself -----------------------------------------------------------------------------------------------
 
 PREFIX = "home/.versions/node"
-HELPERS = {
+INSTALLERS = {
     "npm": ("npx left", {}, [f"{PREFIX}/bin/npm", f"{PREFIX}/lib/node_modules/npm", f"{PREFIX}/etc/npmrc"]),
     "the settings of npm": ("npx left", {}, ["home/.npmrc", "home/.global/etc/npmrc", "home/.node_modules"]),
     "settings of npm that variables name": (
@@ -185,9 +185,9 @@ HELPERS = {
 }
 
 
-@pytest.mark.parametrize("name", HELPERS)
+@pytest.mark.parametrize("name", INSTALLERS)
 def test_what_licet_runs_outside_of_walls_is_closed(name: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command, variables, expected = HELPERS[name]
+    command, variables, expected = INSTALLERS[name]
     files = {
         f"{PREFIX}/lib/node_modules/npm/bin/npm-cli.js": "#!/usr/bin/env node\n",
         f"{PREFIX}/lib/node_modules/npm/package.json": "{}",

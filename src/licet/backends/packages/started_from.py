@@ -22,7 +22,7 @@ from pathlib import PurePath
 from msgspec import Struct
 
 from licet.backends.packages.clients import is_native
-from licet.backends.packages.helper_places import manager_places, npm_places, pip_places
+from licet.backends.packages.installer_places import npm_places, pip_places, shim_places
 from licet.backends.packages.interpreters import interpreter, is_python
 from licet.backends.packages.launchers import Launch
 from licet.backends.packages.node_modules import node_places, option_places, searched_above
@@ -90,8 +90,8 @@ def started_from(
     package store. The paths need not exist.
     """
     own, starters, script = _command(launch, directory, store)
-    own += _helpers(launch, starters, directory, home)
-    own += [place for path in own for place in manager_places(path, home)]
+    own += _installers(launch, starters, directory, home)
+    own += [place for path in own for place in shim_places(path, home)]
     own += launch.code
     own += (*_named_by(environ, directory), *option_places(environ.get("NODE_OPTIONS", ""), directory, home))
     pythons: list[_Python] = []
@@ -137,7 +137,7 @@ def _command(launch: Launch, directory: str, store: str) -> tuple[list[str], lis
     return own, [], script
 
 
-def _helpers(launch: Launch, nodes: list[str], directory: str, home: str) -> list[str]:
+def _installers(launch: Launch, nodes: list[str], directory: str, home: str) -> list[str]:
     """What licet runs itself, outside of walls, to install the package of a launcher."""
     if launch.kind == "npm":
         own, npms = _found("npm", directory)

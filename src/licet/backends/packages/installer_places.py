@@ -13,14 +13,14 @@ from contextlib import suppress
 from licet.core.algebra.scope import inside
 from licet.regular_files import read_regular
 
-__all__ = ["manager_places", "npm_places", "pip_places"]
+__all__ = ["npm_places", "pip_places", "shim_places"]
 
 _MOST_BYTES = 1 << 20  # of a `.npmrc`, or of a shim
 _ROOTS = (
     *("PYENV_ROOT", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "MISE_CONFIG_DIR", "VOLTA_HOME", "NVM_DIR"),
     *("NODENV_ROOT", "NODENV_DIR", "RBENV_ROOT", "PROTO_HOME", "FNM_DIR"),
 )
-_MANAGER_SETTINGS = (".tool-versions", ".asdfrc", ".config/mise")
+_SHIM_SETTINGS = (".tool-versions", ".asdfrc", ".config/mise")
 _NPM_SETTING = re.compile(r"\s*(prefix|globalconfig)\s*=\s*[\"']?(.*?)[\"']?\s*")
 _STARTS = re.compile(r"^\s*exec\s+[\"']?([^\"'\s$]+)", re.MULTILINE)
 
@@ -71,7 +71,7 @@ def pip_places(home: str) -> Iterator[str]:
     yield from _narrow((place for place in places if place != os.devnull), home)
 
 
-def manager_places(program: str, home: str) -> Iterator[str]:
+def shim_places(program: str, home: str) -> Iterator[str]:
     """If a program on PATH is only a shim: the version manager behind it, its interpreters and its settings."""
     if not os.path.lexists(program):
         return
@@ -81,7 +81,7 @@ def manager_places(program: str, home: str) -> Iterator[str]:
     named = [os.environ[name] for name in _ROOTS if os.environ.get(name)]
     if shims:
         roots = [os.path.dirname(os.path.dirname(shim)) for shim in shims]
-        settings = (os.path.join(home, name) for name in _MANAGER_SETTINGS if home)
+        settings = (os.path.join(home, name) for name in _SHIM_SETTINGS if home)
         yield from _narrow((*roots, *named, *settings, real, *_started_by(real)), home)
     else:  # nvm and others have no shims: they put a version on PATH
         yield from _narrow((root for root in named if inside(program, (root,))), home)
