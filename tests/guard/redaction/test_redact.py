@@ -260,6 +260,16 @@ def test_a_secret_across_two_blocks_is_replaced_once(before: int) -> None:
     assert made.text(text) == "." * before + "[redacted KEY0]" + "," * 100
 
 
+def test_many_secrets_inside_one_that_crosses_two_blocks_take_linear_time() -> None:
+    def steps(many: int) -> int:
+        made = redactor("abcd", "x" + "abcd" * many + "y")
+        text = b"." * (BLOCK - 4 * many) + b"x" + b"abcd" * many + b"y" + b"abcd " * many
+        assert made.octets(text).endswith(b".[redacted KEY1]" + b"[redacted KEY0] " * many)
+        return work(lambda: made.octets(text))
+
+    assert steps(1600) < 16 * steps(200)
+
+
 def test_a_secret_that_is_added_during_a_search_is_found_by_the_next() -> None:
     made = Redactor()
 

@@ -1,14 +1,17 @@
 """Redaction of JSON text: it stays valid JSON, and only secrets change."""
 
 import json
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counted import work
+from counted import lines, work
 from licet.declare.plain_json import plain_json
+from licet.guard.redaction import spans
 from licet.guard.redaction.redact import Redactor
 
 SECRET = "hunter2-\"q\\n\tü'-12"
@@ -119,6 +122,90 @@ def test_the_work_does_not_grow_with_the_number_of_texts() -> None:
     many, one = plain_json(["ab"] * 20_000), plain_json("ab,ab" * 20_000)
     made.json(one)
     assert work(lambda: made.json(many)) < 2 * work(lambda: made.json(one))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"hunter-42" :1,"HUNTER-42"\n\t:2}',
+        b'{"hunter-42":1,"\\u005bredacted KEY0]":2}',
+        b'{"[red\\u0061cted KEY0]" :1,"hunter-42":2}',
+        b'{"a\\u0062 hunter-42":1,"ab HUNTER-42":2}',
+        b'{"a\\" hunter-42":1,"a\\u0022 HUNTER-42":2}',
+        b'{"x":{"y":{}},"hunter-42":1,"Hunter-42":2}',
+    ],
+)
+def test_no_key_is_lost_however_it_is_written(text: bytes) -> None:
+    said = redactor("hunter-42").json(text)
+    assert b"hunter-42" not in said.lower()
+    assert len(json.loads(said)) == len(json.loads(text)), said
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"hunter2!', '"[redacted KEY0]'),
+        ('"a hunter2!\\', '"a [redacted KEY0]\\'),
+        ('"a hunter2!"', '"a [redacted KEY0]"'),
+        ('["b" "a\\"hunter2!', '["b" "a\\"[redacted KEY0]'),
+        ("trunk-fan -trunk-fan", "[redacted KEY1] -[redacted KEY1]"),
+    ],
+)
+def test_a_string_that_is_not_closed_is_redacted_up_to_its_end(text: str, expected: str) -> None:
+    assert redactor("hunter2!", "trunk-fan").json(text.encode()).decode() == expected
+
+
+RUNAWAYS: dict[str, Callable[[int], bytes]] = {
+    "escaped quotes in a string": lambda many: plain_json({"hunter2!": 1, "x": "[redacted", "y": '"' * many}),
+    "escaped quotes in a string that is not closed": lambda many: b'{"' + b'\\"' * many + b" hunter2! ",
+    "backslashes": lambda many: b'{"hunter2!":"[redacted' + b"\\" * many,
+    "quotes": lambda many: b'{"hunter2!":"[redacted"' + b'"' * many,
+    "white space behind a key": lambda many: b'{"hunter2!"' + b" " * many + b':"[redacted"}',
+    "signs": lambda many: b'{"hunter2!":"[redacted"}' + b"-" * many,
+    "words": lambda many: b'{"hunter2!":"[redacted"}' + b"tru" * many,
+    "objects": lambda many: b'[{"hunter2!":"[redacted"},' + b"{}," * many + b"0]",
+    "braces": lambda many: b'[{"hunter2!":"[redacted"},' + b"{" * many,
+}
+
+
+@pytest.mark.parametrize("name", RUNAWAYS)
+def test_no_token_of_json_is_looked_for_twice(name: str) -> None:
+    # Where a match fails, the search goes back and begins again one character later: the square of the length. So
+    # tokens are to begin at each character that may begin one, and whatever was passed over has no such character.
+    text = RUNAWAYS[name](3000)
+    done = 0
+    for token in spans._TOKEN.finditer(text):
+        assert not set(text[done : token.start()]) & set(b'"{}-0123456789tfn')
+        done = token.end()
+    made = redactor("hunter2!")
+    few, many = RUNAWAYS[name](3000), RUNAWAYS[name](24_000)
+    made.json(few)
+    assert work(lambda: made.json(many)) < 16 * work(lambda: made.json(few))
+
+
+def test_spans_in_a_run_of_backslashes_take_linear_time() -> None:
+    made = redactor("\\\\")
+    few, many = (b'["' + b"\\" * size + b'"]' for size in (1200, 9600))
+    made.json(few)
+    assert lines(lambda: made.json(many)) < 16 * lines(lambda: made.json(few))
+    json.loads(made.json(many))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"hunter2!":1,' + b'"[redacted KEY0] (%d)":1,' * 30_000 % tuple(range(30_000)) + b'"x":1}',
+        b'["' + b"\\n" * 30_000 + b'hunter2!"]',
+        b'["hunter2!",' + b"{}," * 30_000 + b'"hunter2!"]',
+        b'["' + b"hunter2!" * 30_000 + b'"]',
+        b'["hunter2!"' + b"-" * 30_000 + b'"hunter2!"]',
+    ],
+    ids=["numbers that are taken", "escapes", "objects", "secrets", "signs"],
+)
+def test_the_work_between_two_pauses_is_bounded(text: bytes) -> None:
+    at = [found.start() for found in re.finditer(b"hunter2!", text)]
+    found = [spans.Span(start, start + 8, b"[redacted KEY0]") for start in at]
+    assert len(list(spans.replaced_in_json(text, found))) >= 30_000 // 2000  # each a pause
 
 
 def test_keys_are_numbered_in_each_object() -> None:

@@ -214,6 +214,23 @@ def test_the_output_of_dump_programs_is_redacted_at_every_alignment(command: str
     assert value.encode()[3:9].hex().encode() not in re.sub(rb"[\s:,]|0x", b"", said.lower())
 
 
+@pytest.mark.parametrize("around", ["<b>{}</b>", "a|{}|", "|{}|", "=> {}", "é>{}<", "abcdefg>{}<", "<a>b</a>|{}>"])
+@pytest.mark.parametrize("command", ["od -c", "od -a", "hexdump -c", "hexdump -C", "od -tx1z", "xxd"])
+def test_a_dump_of_characters_with_bars_or_brackets_is_redacted(command: str, around: str) -> None:
+    name, *options = command.split()
+    if (program := shutil.which(name)) is None:
+        pytest.skip(f"no {name} here")
+    made = Redactor()
+    made.add("KEY", "Tr0ub4dor-3xK9")
+    for value in ("Tr0ub4dor-3xK9", "Tr0ub4dor-3xK9 and more"):
+        sent = around.format(value).encode()
+        out = subprocess.run([program, *options], input=sent, capture_output=True, check=True).stdout.decode("latin-1")
+        for said in (made.text(out), in_json(made, {"stdout": out})["stdout"]):
+            assert LABEL in said
+            assert "u b 4 d" not in " ".join(said.split())
+            assert "75 62 34 64" not in said
+
+
 SIZES = (8, 20, 33, 77, 200)
 NOT_IN_JSON = {  # a form of a number, one that counts the JSON around it, and one for short values
     "a number in JSON, if the value is a number",

@@ -157,9 +157,10 @@ class Redactor:
             inside = merged(inside)
             # Secrets that end before this block were found with the block before.
             latest = [Span(low + one.start, low + one.end, one.label) for one in inside if low + one.end > start]
+            before = []
             while latest and found and found[-1].end > latest[0].start:
-                latest = merged([found.pop(), *latest])
-            found += latest
+                before.append(found.pop())
+            found += merged(before + latest)
             if len(found) > _MOST:
                 break
         return found
@@ -308,7 +309,7 @@ def _searches(text: bytes, forms: Forms, *, in_json: bool = False) -> Iterator[t
             yield numbers, forms.hexed
         if (mail := quoted_printable(view)) is not None:
             yield lower(mail), forms.lower
-        if (dump := undumped(view, in_json=in_json)) is not None:
+        for dump in undumped(view, in_json=in_json):
             yield squeezed(dump), {**forms.squeezed, **forms.dumped}
             yield hexed(dump), forms.dumped
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Generator
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -41,7 +42,16 @@ def replaced(raw: bytes, spans: list[Span], until: int, done: int = 0) -> bytes:
 
 # JSON ----------------------------------------------------------------------------------------------------------------
 
-_TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*+"|-?[0-9][-+.0-9eE]*+|true|false|null', re.DOTALL)
+# It begins with a set of characters, and matches at each of them, so the search never goes back. A string that is not
+# closed ends with the text, and group 1 matches.
+_TOKEN = re.compile(
+    rb"""["0-9tfn{}-](?:(?<=")(?:[^"\\]+|\\.)*+(?:"|(\\?\Z))|(?<=[0-9])[-+.0-9eE]*+|(?<=-)[0-9][-+.0-9eE]*+
+    |(?<=t)rue|(?<=f)alse|(?<=n)ull|)""",
+    re.DOTALL | re.VERBOSE,
+)
+_NO_VALUES = b'"{}-tfn'  # these characters alone
+_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_COLON = re.compile(rb"[ \t\r\n]*+:")
 _STRUCTURE = re.compile(rb"[\s{}\[\]:,]*")
 _TOKENS = 2000  # between two pauses
 
@@ -55,7 +65,9 @@ def replaced_in_json(text: bytes, spans: list[Span]) -> Generator[None, None, by
         if number % _TOKENS == 0:
             yield
         start, end = token.span()
-        keys.follow(start, end)
+        if end - start == 1 and text[start] in _NO_VALUES:
+            keys.follow(text[start])
+            continue
         while index < len(spans) and spans[index].start < start:  # spans between two tokens
             part = text[max(spans[index].start, done) : min(spans[index].end, start)]
             if not _STRUCTURE.fullmatch(part):
@@ -68,10 +80,15 @@ def replaced_in_json(text: bytes, spans: list[Span]) -> Generator[None, None, by
             break
         if spans[index].start >= end:
             continue
-        parts += [text[done:start], _redacted_token(text, start, end, spans, index)]
+        if text[start] == 0x22:
+            clean = yield from _redacted_string(text, token, spans, index)
+            if _COLON.match(text, end):
+                clean = yield from keys.unique(clean)
+        else:
+            word = text[start] in b"tfn"  # true, false or null, and not a number
+            clean = text[start:end] if word else b'"' + _inside_json(spans[index].label) + b'"'
+        parts += [text[done:start], clean]
         done = end
-        if text[end : end + 1] == b":" and parts[-1][:1] == b'"':
-            parts[-1] = keys.unique(parts[-1])
         while index < len(spans) and spans[index].end <= end:
             index += 1
     for span in spans[index:]:
@@ -87,34 +104,31 @@ def replaced_in_json(text: bytes, spans: list[Span]) -> Generator[None, None, by
     return clean
 
 
-def _redacted_token(text: bytes, start: int, end: int, spans: list[Span], index: int) -> bytes:
-    if text[start] in b"tfn":  # true, false or null
-        return text[start:end]
-    if text[start] != 0x22:  # a number
-        return b'"' + _inside_json(spans[index].label) + b'"'
+def _redacted_string(
+    text: bytes, token: re.Match[bytes], spans: list[Span], index: int
+) -> Generator[None, None, bytes]:
+    start, end = token.span()
+    last = end - 1 if token[1] is None else end  # the position of the closing quote
     parts, done = [], start
-    while index < len(spans) and spans[index].start < end - 1:
-        low = _escape_around(text, max(spans[index].start, start + 1), start)[0]
-        high = _escape_around(text, min(spans[index].end, end - 1), start)[1]
+    escapes = _ESCAPE.finditer(text, start + 1, last)
+    first = behind = start + 1  # the start and end of an escape
+    steps = 0
+    while index < len(spans) and spans[index].start < last:
+        places = []
+        for place in (max(spans[index].start, start + 1), min(spans[index].end, last)):
+            while behind <= place and (escape := next(escapes, None)) is not None:
+                first, behind = escape.span()
+                if (steps := steps + 1) % _TOKENS == 0:
+                    yield
+            places.append((first, behind) if first < place < behind else (place, place))  # no escape is cut in two
+        low, high = places[0][0], places[1][1]
         if low >= done and low < high:
-            parts += [text[max(done, start) : low], _inside_json(spans[index].label)]
+            parts += [text[done:low], _inside_json(spans[index].label)]
         done = max(done, high)
         index += 1
+        if (steps := steps + 1) % _TOKENS == 0:
+            yield
     return b"".join((*parts, text[done:end]))
-
-
-def _escape_around(text: bytes, place: int, start: int) -> tuple[int, int]:
-    """The start and end of the JSON escape around a position, or the position twice."""
-    for slash in range(place - 1, max(place - 6, start), -1):
-        if text[slash] == 0x5C:
-            first = slash
-            while first > start and text[first - 1] == 0x5C:
-                first -= 1
-            if (slash - first) % 2:
-                return place, place  # an escaped backslash
-            end = slash + (6 if text[slash + 1 : slash + 2] == b"u" else 2)
-            return (slash, end) if end > place else (place, place)
-    return place, place
 
 
 def _inside_json(label: bytes) -> bytes:
@@ -127,44 +141,63 @@ def _inside_json(label: bytes) -> bytes:
 class _RedactedKeys:
     """Numbers redacted keys that equal another key of their object, because a reader would lose one of the two."""
 
-    __slots__ = ("_known", "_objects", "_place", "_text")
+    __slots__ = ("_counts", "_depth", "_known", "_text")
 
     def __init__(self, text: bytes) -> None:
         self._text = text
-        self._place = 0  # the end of the token before
-        self._objects: list[dict[bytes, int]] = [{}]  # of each open object: how often a key came
-        self._known: set[bytes] | None = None  # keys of the text that look like redacted ones
+        self._depth = 0
+        self._counts: dict[int, dict[str, int]] = {}  # of the open object of each depth: how often a key came
+        self._known: set[str] | None = None  # keys of the text that look like redacted ones
 
-    def follow(self, start: int, end: int) -> None:
-        """Note which objects begin and end before the next token."""
-        for sign in self._text[self._place : start].translate(None, _NO_BRACES):
-            if sign == 0x7B:
-                self._objects.append({})
-            elif len(self._objects) > 1:
-                self._objects.pop()
-        self._place = end
+    def follow(self, sign: int) -> None:
+        """Note whether an object begins or ends."""
+        if sign == 0x7B:
+            self._depth += 1
+        elif sign == 0x7D and self._depth:
+            self._counts.pop(self._depth, None)
+            self._depth -= 1
 
-    def unique(self, key: bytes) -> bytes:
+    def unique(self, key: bytes) -> Generator[None, None, bytes]:
         """A redacted key, with a number if it is not the first one in its object."""
         if self._known is None:
-            self._known = _keys_with_labels(self._text)
-        counts = self._objects[0 if self._known else -1]  # among keys that look alike, count through all objects
-        found, number = key, counts.get(key, 0) + 1
+            self._known = yield from _keys_with_labels(self._text)
+        # Among keys that look alike, count through all objects.
+        counts = self._counts.setdefault(0 if self._known else self._depth, {})
+        name = _decoded(key)
+        found, number, mark = name, counts.get(name, 0) + 1, ""
         while found in self._known or found in counts:
             number = max(number, 2)
-            found = key[:-1] + f' ({number})"'.encode()
+            mark = f" ({number})"
+            found = name + mark
             number += 1
+            if number % _TOKENS == 0:
+                yield
         counts[found] = max(counts.get(found, 0), 1)
-        counts[key] = max(number - 1, 1)
+        counts[name] = max(number - 1, 1)
+        return key[:-1] + mark.encode() + b'"' if mark else key
+
+
+_LABELS = ("[redacted", "[…]")
+
+
+def _keys_with_labels(text: bytes) -> Generator[None, None, set[str]]:
+    found: set[str] = set()
+    if b"\\" not in text and not any(label.encode() in text for label in _LABELS):
         return found
+    for number, token in enumerate(_TOKEN.finditer(text), 1):
+        if number % _TOKENS == 0:
+            yield
+        if text[token.start()] == 0x22 and _COLON.match(text, token.end()):
+            key = _decoded(token[0])
+            if any(label in key for label in _LABELS):
+                found.add(key)
+    return found
 
 
-_NO_BRACES = bytes(byte for byte in range(256) if byte not in b"{}")
-_KEY = re.compile(rb'("(?:[^"\\]+|\\.)*+")[ \t\r\n]*:', re.DOTALL)
-_LABELS = (b"[redacted", "[…]".encode())
-
-
-def _keys_with_labels(text: bytes) -> set[bytes]:
-    if not any(label in text for label in _LABELS):
-        return set()
-    return {found[1] for found in _KEY.finditer(text) if any(label in found[1] for label in _LABELS)}
+def _decoded(key: bytes) -> str:
+    """A key as a reader of JSON sees it."""
+    shown = key.decode("utf-8", "replace")
+    if "\\" in shown:
+        with suppress(ValueError):  # not JSON
+            return str(json.loads(shown, strict=False))
+    return shown[1:-1]

@@ -160,9 +160,10 @@ def quoted_printable(view: View) -> View | None:
     return _decoded(view, _QUOTED, _QUOTED_MEANINGS) if b"=" in view.raw else None
 
 
-def undumped(view: View, *, in_json: bool = False) -> View | None:
-    """The text without the offsets and text columns of hex dumps (`xxd`, `od`, `hexdump`); None if it has no dump.
+def undumped(view: View, *, in_json: bool = False) -> Iterator[View]:
+    """The text without the offsets and text columns of hex dumps (`xxd`, `od`, `hexdump`), if it has a dump.
 
+    What follows `|` or `>` is the text column, or data of `od -c`: there is a view for each of the two.
     In JSON, a dump ends with its string, and what is in two strings is not joined.
     """
     raw = view.raw
@@ -171,11 +172,10 @@ def undumped(view: View, *, in_json: bool = False) -> View | None:
     for found in _OFFSET_IN_TEXT.finditer(raw):
         offsets.setdefault(found.start(), (found.end(), found[1]))
     if not any(_DATA.match(raw, data) for data, _ in offsets.values()):
-        return None
+        return
     quotes = view.quotes() if in_json else []
-    here: list[bytes] = []  # pieces with even numbers are kept, those with odd numbers are changed
-    there: list[bytes] = []
-    lines: list[tuple[int, int]] = []
+    narrow: list[_Line] = []
+    wide: list[_Line] = []
     done = 0
     for start, (data, colon) in sorted(offsets.items()):
         if start < done:
@@ -188,17 +188,31 @@ def undumped(view: View, *, in_json: bool = False) -> View | None:
             continue
         line = raw[data:close]
         gutter = line.find(b"  ") if colon else max(line.find(b"  |"), line.find(b"  >"))
-        stop = data + gutter if gutter >= 0 else close
-        for quote in quotes[bisect_left(quotes, done) : at]:
+        narrow.append((start, data, data + gutter if gutter >= 0 else close, close))
+        wide.append(narrow[-1] if colon else (start, data, close, close))
+        done = close
+    if narrow:
+        yield _dump(view, narrow, quotes)
+    if wide != narrow:
+        yield _dump(view, wide, quotes)
+
+
+_Line = tuple[int, int, int, int]  # of a dump: where its offset begins, its data begins and ends, and the line ends
+
+
+def _dump(view: View, lines: list[_Line], quotes: list[int]) -> View:
+    raw = view.raw
+    here: list[bytes] = []  # pieces with even numbers are kept, those with odd numbers are changed
+    there: list[bytes] = []
+    done = 0
+    for start, data, stop, close in lines:
+        for quote in quotes[bisect_left(quotes, done) : bisect_right(quotes, start)]:
             here += [raw[done:quote], BARRIER]
             there += [raw[done:quote], raw[quote : quote + 1]]
             done = quote + 1
         here += [raw[done:start], b"", raw[data:stop], b""]
         there += [raw[done:start], raw[start:data], raw[data:stop], raw[stop:close]]
-        lines.append((start, close))
         done = close
-    if not lines:
-        return None
     barred = bisect_left(quotes, done)
     if barred < len(quotes):
         quote = quotes[barred]
@@ -207,7 +221,7 @@ def undumped(view: View, *, in_json: bool = False) -> View | None:
         done = quote + 1
     here.append(raw[done:])
     there.append(raw[done:])
-    return _Dump(b"".join(here), view, lambda: (here, there), lines)
+    return _Dump(b"".join(here), view, lambda: (here, there), [(line[0], line[3]) for line in lines])
 
 
 _OFFSET = re.compile(rb"\n[ \t]{0,8}[0-9A-Fa-f]{4,16}(:?)[ \t]+")  # at the beginning of a line
