@@ -50,6 +50,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("resources", {"mimeType": 7}),
     ("resources", {"size": "hostile"}),
     ("resources", {"size": 1.5}),
+    *(("resources", {"size": size}) for size in (1e300, -1e300)),
     ("resources", {"annotations": {"audience": ["hostile"]}}),
     ("resources", {"annotations": {"audience": "user"}}),
     ("resources", {"annotations": {"priority": 2}}),
@@ -66,6 +67,10 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("prompts", {"arguments": [{"name": "a", "required": "hostile"}]}),
     ("prompts", {"arguments": [{"name": "a", "description": 7}]}),
 ]
+# The SDK for Python takes these, the one for TypeScript does not.
+BAD_IN_JAVASCRIPT: list[tuple[str, dict[str, Any]]] = [
+    ("resources", {"size": size}) for size in (2**53, -(2**53), 2.0**53, 10**390)
+]
 GOOD: list[tuple[str, dict[str, Any]]] = [
     *((kind, {}) for kind in SMALLEST),
     *(
@@ -80,6 +85,8 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("resources", {"uri": "note://internal/\u65e5"}),
     ("resources", {"annotations": {"audience": ["user", "assistant"], "priority": 0.5, "lastModified": "2026-01-01"}}),
     ("resources", {"size": 7.0}),
+    ("resources", {"size": 2**53 - 1}),
+    ("resources", {"annotations": {"priority": 1}}),
     ("templates", {"uriTemplate": "a://{+path}/{?q,r}", "mimeType": "text/plain"}),
     ("prompts", {"arguments": []}),
     ("prompts", {"arguments": [{"name": "a", "required": True, "description": "d"}]}),

@@ -192,11 +192,15 @@ HEAVY = {
     "numbers": b"[" + b"0," * 300_000 + b"0]",
     "names": b"{" + b",".join(b'"%d":0' % number for number in range(70_000)) + b"}",
     "behind a quote that is escaped": b'["\\"",' + b"{}," * 200_000 + b"0]",
+    "integers of thousands of digits": b"[" + b"9" * 4000 + (b"," + b"9" * 4000) * 60 + b"]",
     "behind a backslash that is escaped": b'["\\\\",' + b"{}," * 200_000 + b"0]",
 }
 LIGHT = {
     "a table as one text": b'{"csv":"' + b"1,2,[3],{4:5}" * 70_000 + b'"}',
     "with quotes in it": b'["' + b'\\",[{' * 150_000 + b'"]',
+    "digits in texts": b'["' + b"9" * 4000 + b'",' + b'"\\"' + b"0" * 400_000 + b'"]',
+    "many numbers": b"[" + b"123456789.5," * 80_000 + b"0]",
+    "some long integers": b"[" + b"9" * 4000 + b"]",
     "many short texts": b"[" + b'"abcd",' * 149_999 + b'"abcd"]',
     "a few large records": b"[" + b",".join(b'{"id":%d,"name":"someone","at":1.5}' % n for n in range(15_000)) + b"]",
     "nothing": b"",

@@ -63,6 +63,15 @@ def deep(levels: int) -> Json:
     return schema
 
 
+def again(word: str, beside: str, leaf: Json, levels: int = 24) -> Json:
+    """A schema in which each `unevaluated...` finds out once more what the ones inside it have found out."""
+    for _ in range(levels):
+        leaf = {beside: leaf if beside == "if" else [leaf], word: False}
+    return leaf
+
+
+LONG = int("9" * 4200)
+
 # Recursion, for which the library remembers answers: a yes or no in place.
 RECURSIVE: dict[str, tuple[Json, Json, bool]] = {
     **{
@@ -80,12 +89,6 @@ RECURSIVE: dict[str, tuple[Json, Json, bool]] = {
                          nested(60, 1), True),
     "three ways to a property": (recursive(properties={"a": NODE}, patternProperties={"a": NODE},
                                            propertyNames={"minLength": 1}), nested(60, 1), True),
-    "unevaluatedProperties": (recursive(anyOf=[{"properties": {"a": NODE}}] * 2, unevaluatedProperties=False),
-                              nested(60, 1), True),
-    "unevaluatedProperties, recursive": (recursive(allOf=[{"properties": {"a": NODE}}], unevaluatedProperties=NODE),
-                                         nested(60, 1), True),
-    "unevaluatedItems": (recursive(anyOf=[{"prefixItems": [NODE]}, {"items": NODE}], unevaluatedItems=NODE),
-                         in_lists(60), True),
     "contains": (recursive(contains=NODE, items=NODE), in_lists(60), True),
     "two in a circle": ({"$defs": {"node": {"anyOf": [{"items": {"$ref": "#/$defs/b"}}] * 2},
                                    "b": {"anyOf": [{"items": NODE, "type": "array"}] * 2}}, **NODE},
@@ -103,6 +106,22 @@ def test_recursion_is_answered_in_place(name: str) -> None:
 HEAVY: dict[str, tuple[Json, Json, str]] = {
     "references that double": (doubled(14), 1, ""),
     "references that double without end": (doubled(60), 1, TOO_LONG),
+    "nested unevaluatedProperties": (again("unevaluatedProperties", "anyOf", {"properties": {"a": True}}), {"a": 1},
+                                     TOO_LONG),
+    "nested unevaluatedProperties that refuse": (again("unevaluatedProperties", "anyOf", {}, 6), {"a": 1},
+                                                 "is not valid under any"),
+    "nested unevaluatedItems": (again("unevaluatedItems", "allOf", {"prefixItems": [True]}), [1], TOO_LONG),
+    "nested unevaluatedItems in conditions": (again("unevaluatedItems", "if", {"items": True}, 2), [1], ""),
+    "unevaluatedProperties": (recursive(anyOf=[{"properties": {"a": NODE}}] * 2, unevaluatedProperties=False),
+                              nested(60, 1), ""),
+    "unevaluatedProperties, recursive": (recursive(allOf=[{"properties": {"a": NODE}}], unevaluatedProperties=NODE),
+                                         nested(60, 1), ""),
+    "unevaluatedItems": (recursive(anyOf=[{"prefixItems": [NODE]}, {"items": NODE}], unevaluatedItems=NODE),
+                         in_lists(60), ""),
+    "a long integer": ({"allOf": [{"multipleOf": 0.1}] * 10}, LONG, ""),
+    "long integers": ({"items": {"multipleOf": 5}}, [LONG, -LONG], "0: 9999"),
+    "a long integer of the schema": ({"anyOf": [{"const": 1}, {"minimum": LONG}]}, 1, ""),
+    "many multiples of a fraction": ({"allOf": [{"multipleOf": 0.1}] * 700}, 1e308, ""),
     "a dynamic reference": ({"$dynamicAnchor": "n", "anyOf": [{"properties": {"a": {"$dynamicRef": "#n"}}}] * 2},
                             nested(30), ""),
     "another dialect": ({"$schema": "urn:x", "$id": "urn:x", **doubled(8)}, 1, ""),
@@ -119,6 +138,13 @@ HEAVY: dict[str, tuple[Json, Json, str]] = {
                       "is not of type"),
     "a deep schema": (deep(400), 1, "cannot be used"),
 }  # fmt: skip
+
+
+def test_ordinary_numbers_are_checked_in_place() -> None:
+    check = SchemaCheck({"properties": {"price": {"multipleOf": 0.01}, "id": {"type": "string"}}})
+    data = {"price": 12.5, "id": "7" * 300}  # digits of a text are no number
+    assert check.fits(data) is True
+    assert check.fits({"price": 10**90}) is True
 
 
 @pytest.mark.parametrize("name", HEAVY)
@@ -276,6 +302,8 @@ RULES: dict[str, tuple[Json, Json, str]] = {
     "a large pattern": ({"pattern": "^[ab]*a[ab]{2000}c$"}, "abba" * 2000, "outside"),
     "many choices, many items": ({"items": {"enum": [*range(2000)]}}, [1999] * 2000, ""),
     "unique items": ({"uniqueItems": True}, [*range(2000)], ""),
+    "a long integer": ({"multipleOf": 5}, LONG, "outside"),
+    "multiples of a fraction": ({"items": {"multipleOf": 0.01}}, [0.5] * 500, ""),
 }
 
 

@@ -64,8 +64,24 @@ INTERIM = {
     "a flood of interim answers": (HINT * 100_000, "CONNECT_FAILED"),
     "a long head": (b"", ""),
     "too long a head": (b"", "LIMIT_SIZE"),
+    "some lines": (b"", ""),
+    "too many lines": (b"", "CONNECT_FAILED"),
+    "too many lines without returns": (b"", "CONNECT_FAILED"),
     "long interim answers": (HINT[:-2] + b"x: " + b"y" * 9_000 + b"\r\n\r\n", "CONNECT_FAILED"),
 }
+
+
+LINES = {
+    "some lines": b"a: b\r\n" * 200,
+    "too many lines": b"a:\r\n" * 10_000,  # fewer bytes than a head may have
+    "too many lines without returns": b"a:\n" * 10_000,
+}
+
+
+def test_the_lines_of_a_body_are_not_those_of_its_head() -> None:
+    body = b"\n" * 5_000
+    with talking(answering(HEAD + b"content-length: 5000\r\n\r\n" + body)) as server:
+        assert asyncio.run(fetching(None, "network:*:127.0.0.1")(f"http://127.0.0.1:{server.port}/")).content == body
 
 
 @pytest.mark.parametrize("case", INTERIM)
@@ -73,7 +89,8 @@ def test_what_comes_before_a_body_is_bounded(case: str) -> None:
     hints, reason = INTERIM[case]
     long = {"a long head": 60_000, "too long a head": 80_000}.get(case, 1)
     hints *= 20 if case == "long interim answers" else 1
-    answer = hints + HEAD + b"x: " + b"y" * long + b"\r\ncontent-length: 2\r\n\r\nok"
+    lines = LINES.get(case, b"")
+    answer = hints + HEAD + lines + b"x: " + b"y" * long + b"\r\ncontent-length: 2\r\n\r\nok"
     with talking(answering(answer)) as server:
         url = f"http://127.0.0.1:{server.port}/"
         fetch = fetching(None, "network:*:127.0.0.1")

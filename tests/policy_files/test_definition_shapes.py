@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from definitions import BAD, GOOD, whole
+from definitions import BAD, BAD_IN_JAVASCRIPT, GOOD, whole
 from licet.policy_files.definition_shapes import is_object_schema, shape_problem
 
 
-@pytest.mark.parametrize(("kind", "changes"), BAD, ids=str)
+@pytest.mark.parametrize(("kind", "changes"), [*BAD, *BAD_IN_JAVASCRIPT], ids=str)
 def test_what_a_client_rejects_is_found(kind: str, changes: dict[str, Any]) -> None:
     why = shape_problem(kind, whole(kind, changes))
     assert why.startswith("it does not fit the MCP schema: ")

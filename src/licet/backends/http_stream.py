@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 MOST_HEAD = 128 << 10  # bytes of an answer before its body, with all interim answers; `ctx.fetch` takes fewer
 _SMALL = 2 << 10  # bytes read at once where each of them may cost time: most heads are shorter
+_MOST_LINES = 1_000  # of all these heads: each costs as much as many bytes, and real answers have fewer than a hundred
 _MOST_ANSWERS = 32  # status lines before the body: real servers send one or two interim answers
 _SLICE, _REST = 0.001, 0.002  # seconds: a call needs many turns of the loop, and may wait for a slice at each
 
 
 class HeadTooLong(Exception):
-    """An answer has too many interim answers, or too long a head."""
+    """An answer has too many interim answers, or a head with too many bytes or lines."""
 
 
 # By event loop: who has worked for long rests one after the other, so that many of them delay others no more than one.
@@ -57,13 +58,13 @@ class PacedStream:
         self.pace = Pace()
         self._stream = stream
         self._head: int | None = 0  # bytes of the head so far; None while a body is read
-        self._answers = 0
+        self._answers = self._lines = 0
         secured: Any = stream.get_extra_info("ssl_object")
         self._has_frames = secured is not None and secured.selected_alpn_protocol() == "h2"
 
     def expect_head(self) -> None:
         """The next bytes are the head of an answer."""
-        self._head = self._answers = 0
+        self._head = self._answers = self._lines = 0
 
     def expect_body(self) -> None:
         """The head has been read."""
@@ -77,8 +78,9 @@ class PacedStream:
         if self._head is not None:
             self._head += len(data)
             self._answers += data.count(b"HTTP/1.")
-            if self._head > MOST_HEAD or self._answers > _MOST_ANSWERS:
+            if self._head > MOST_HEAD or self._answers > _MOST_ANSWERS or self._lines > _MOST_LINES:
                 raise HeadTooLong
+            self._lines += data.count(b"\n")  # counted from the next read on: these may be lines of a body
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from licet.declare.arguments import InvalidArguments, checked_json
 from licet.declare.patience import may_wait
 from licet.declare.plain_json import PLAIN, data_again, plain_json
-from licet.declare.schema_cost import LARGEST_PATTERN, SMALL_PATTERN, values_in, weight_of
+from licet.declare.schema_cost import LARGEST_PATTERN, SMALL_PATTERN, has_long_integer, values_in, weight_of
 from licet.declare.schema_program import compile_schema, first_line
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class SchemaCheck:
         else:
             text = plain_json(data) if text is None else text
             size, values = len(text), values_in(text)
-        if not self._weight.is_short(size, values, self._largest_pattern):
+        if not self._weight.is_short(size, values, self._largest_pattern) or has_long_integer(data, text):
             return None
         try:
             fits: bool = self._validator.is_valid(data)

@@ -24,9 +24,12 @@ MOST_HELD = 250_000  # lists and objects; each takes about a microsecond to chec
 _PER_VALUE = 2  # bytes at least: one for the value, one for the comma
 _BITS_PER_DIGIT = 3.3219280949
 # The time to parse a text depends on the number of its values, and hardly on their length. One unit is the time for one
-# value in a list, about 50 ns. A list costs 4 units more, an object 2, and each key of an object 3.
+# value in a list, about 50 ns. A list costs 4 units more, an object 2, and each key of an object 3. Only integers of
+# hundreds of digits take longer than others, those of thousands the longest.
 _UNITS = ((b",", 1), (b"[", 4), (b"{", 2), (b":", 3))
 _NO_UNITS = bytes(byte for byte in range(256) if bytes((byte,)) not in {mark for mark, _ in _UNITS})
+_ALIKE = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
+_RUN, _PER_RUN = b"0" * 100, 150  # digits in a row, and their units
 MOST_UNITS = 250_000  # about 10 ms
 _MOST_QUOTES = 60_000
 
@@ -71,6 +74,7 @@ def check_bounded(value: object, most: int = MOST_SIZE) -> None:
             elif issubclass(kind, int):
                 if int.bit_length(one) > bits:
                     raise ValueError(f"an integer of more than {min(digits, MOST_DIGITS)} digits")
+                left -= int.bit_length(one) // 4  # a digit or less
             elif kind is list and set(map(type, one)) == {str}:  # a fast path for long lists of strings
                 left -= _PER_VALUE * len(one) + sum(map(len, one))
             elif kind is not float and one is not None:
@@ -124,7 +128,36 @@ def is_heavy(text: bytes, most: int = MOST_UNITS) -> bool:
 
 def _units(text: bytes) -> int:
     marks = text.translate(None, _NO_UNITS)  # one pass over a long text instead of four
-    return sum(units * marks.count(mark) for mark, units in _UNITS)
+    return sum(units * marks.count(mark) for mark, units in _UNITS) + digit_units(with_digits_alike(text))
+
+
+def with_digits_alike(text: bytes) -> bytes:
+    """A JSON text with `0` in place of each digit."""
+    return text.translate(_ALIKE)
+
+
+def digit_units(alike: bytes) -> int:
+    """The units of the long numbers in a text with digits alike, or more: some may be inside strings."""
+    return _PER_RUN * alike.count(_RUN)
+
+
+def has_long_number(text: bytes, most: int) -> bool:
+    """Whether a number in a JSON text has more than so many digits in a row, at least 100. The text is not parsed."""
+    if len(text) <= most:
+        return False
+    alike = with_digits_alike(text)
+    if not digit_units(alike):
+        return False
+    bare = alike.replace(b"\\\\", b"").replace(b'\\"', b"")
+    run, start, quotes = b"0" * (most + 1), 0, 0
+    while (found := bare.find(run, start)) != -1:
+        quotes += bare.count(b'"', start, found)
+        if quotes % 2 == 0:
+            return True
+        start = bare.find(b'"', found)  # the end of the string that the digits are in
+        if start == -1:
+            return False
+    return False
 
 
 _MOST_PER_BYTE = max(units for _, units in _UNITS)

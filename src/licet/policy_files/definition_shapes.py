@@ -15,6 +15,7 @@ from licet.declare.plain_json import json_core
 
 Text = str | UnsetType  # not null: SDKs for TypeScript reject it
 Flag = bool | UnsetType
+MOST_EXACT = 1 << 53  # larger integers are not exact in JavaScript
 
 
 class _Icon(Struct, rename="camel"):
@@ -112,11 +113,16 @@ def _wrong_value(found: Any) -> str:
         return "`src` of an icon is no URI"
     if isinstance(found, _Resource) and not _is_uri(found.uri):
         return "`uri` is no URI"
-    if isinstance(found, _Resource) and isinstance(found.size, float) and not found.size.is_integer():
-        return "`size` is no integer"
+    if isinstance(found, _Resource) and found.size is not UNSET and not _is_exact(found.size):
+        return "`size` is no integer, or too large a one"
     if isinstance(found, _Template) and not _TEMPLATE.fullmatch(found.uri_template):
         return "`uriTemplate` is no URI template"
     return ""
+
+
+def _is_exact(number: float) -> bool:
+    """Whether a number is an integer to every reader; `1e300` is one to some, and to others none."""
+    return -MOST_EXACT < number < MOST_EXACT and number == int(number)
 
 
 def is_object_schema(schema: object) -> bool:

@@ -1,12 +1,18 @@
 """Streams of server-sent events: every way to cut and to end lines gives the same messages."""
 
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.surfaces.gateway.http_stream import LONGEST_ID, Events
+from licet.backends.http_stream import Pace
+from licet.guard.handles.messages import Decoder
+from licet.guard.ports import Reply
+from licet.surfaces.gateway.http_stream import LONGEST_ID, Events, event_data, new_meter
 from licet.surfaces.gateway.link import Flood
 
 STREAMS: dict[str, tuple[bytes, list[bytes], str, float | None]] = {
@@ -71,3 +77,31 @@ def test_a_stream_may_be_longer_than_the_limit_of_one_message() -> None:
     events = Events(lambda: 100)
     assert sum(len(list(events.feed(b"data: 12345\n\n"))) for _ in range(1000)) == 1000
     assert events.held == 0
+
+
+def test_members_that_decompress_to_nothing_are_steps_too() -> None:
+    assert len([*Decoder("gzip", 1 << 20).feed(gzip.compress(b"") * 500)]) == 500
+
+
+COSTLY = {"ends of lines": ("", b"\n" * (1 << 16)), "empty members": ("gzip", gzip.compress(b"") * 1000)}
+
+
+@pytest.mark.parametrize("case", COSTLY)
+def test_a_stream_of_nothing_may_rest_after_every_few_bytes(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    coding, sent = COSTLY[case]
+    kept = 0
+
+    async def count(pace: Pace) -> None:
+        nonlocal kept
+        kept += 1
+
+    async def body() -> AsyncIterator[bytes]:
+        yield sent
+
+    async def work() -> list[bytes]:
+        reply = Reply(200, (("content-encoding", coding),), body(), "HTTP/1.1")
+        return [data async for data in event_data(reply, Events(), new_meter())]
+
+    monkeypatch.setattr(Pace, "keep", count)
+    assert asyncio.run(work()) == []
+    assert kept >= len(sent) // 4096

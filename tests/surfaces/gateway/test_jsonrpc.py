@@ -14,6 +14,7 @@ from licet.surfaces.gateway.jsonrpc import (
     INVALID_REQUEST,
     MOST_BYTES,
     MOST_DEPTH,
+    MOST_DIGITS,
     PARSE_ERROR,
     BadMessage,
     Failure,
@@ -38,6 +39,10 @@ READ: list[tuple[str, Message]] = [
     ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":{"b":1},"c":{"b":1}}}',
      Request(1, "m", {"a": {"b": 1}, "c": {"b": 1}})),
     ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":"\\u00e9 \\/"}}', Request(1, "m", {"x": "é /"})),
+    ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":' + "7" * MOST_DIGITS + "}}",
+     Request(1, "m", {"x": int("7" * MOST_DIGITS)})),
+    ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":"a\\\\","y":"\\"' + "7" * 5000 + '"}}',
+     Request(1, "m", {"x": "a\\", "y": '"' + "7" * 5000})),
 ]  # fmt: skip
 
 
@@ -69,7 +74,12 @@ REFUSED: list[tuple[str, str | bytes, str, int, Any]] = [
     ("bom", b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"m"}', "not JSON", PARSE_ERROR, None),
     ("nan", '{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}', "not JSON", PARSE_ERROR, None),
     ("huge-number", '{"jsonrpc":"2.0","id":1,"result":{"a":1e999}}', "not JSON", PARSE_ERROR, None),
-    ("many-digits", '{"jsonrpc":"2.0","id":1,"result":{"a":' + "1" * 5000 + "}}", "not JSON", PARSE_ERROR, None),
+    ("many-digits", '{"jsonrpc":"2.0","id":1,"result":{"a":' + "1" * (MOST_DIGITS + 1) + "}}", "digits",
+     INVALID_REQUEST, None),
+    ("many-digits-after-texts", '{"jsonrpc":"2.0","id":1,"result":{"a":"\\\\","b\\"":["' + "1" * 500 + '",-' + "1" * 500
+     + "]}}", "digits", INVALID_REQUEST, None),
+    ("many-digits-of-a-fraction", '{"jsonrpc":"2.0","id":1,"result":{"a":0.' + "1" * 500 + "}}", "digits",
+     INVALID_REQUEST, None),
     ("surrogate", '{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud800"}}', "not JSON", PARSE_ERROR, None),
     ("batch", '[{"jsonrpc":"2.0","id":1,"method":"m"}]', "a batch", INVALID_REQUEST, None),
     ("scalar", "7", "not an object", INVALID_REQUEST, None),
@@ -105,6 +115,8 @@ REFUSED: list[tuple[str, str | bytes, str, int, Any]] = [
      INVALID_REQUEST, 1),
     ("deep", deep(MOST_DEPTH + 1), "nested", INVALID_REQUEST, 1),
     ("very-deep", deep(100_000), "nested", INVALID_REQUEST, None),
+    ("heavy-numbers", '{"jsonrpc":"2.0","id":1,"result":{"a":[' + f"{'9' * MOST_DIGITS}," * 2500 + "1]}}", "too many",
+     INVALID_REQUEST, None),
     ("heavy", '{"jsonrpc":"2.0","id":1,"result":{"a":[' + "[]," * 250_000 + "1]}}", "too many", INVALID_REQUEST, None),
 ]  # fmt: skip
 

@@ -312,7 +312,8 @@ class ScopedFetch:
                 for number, piece in enumerate(decoder.feed(raw)):
                     if number:  # a few bytes may decompress to many: let other tasks run
                         await asyncio.sleep(0)
-                    yield piece
+                    if piece:
+                        yield piece
             decoder.finish()
         except BodyTooLarge:
             self._too_large(use, most)

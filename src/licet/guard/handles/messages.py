@@ -283,7 +283,10 @@ class Decoder:
         self._unpack: Any = None  # the decompressor of the current stream
 
     def feed(self, raw: bytes) -> Iterator[bytes]:
-        """Decompress the next bytes; `BodyTooLarge` or `Corrupt` if that fails."""
+        """Decompress the next bytes; `BodyTooLarge` or `Corrupt` if that fails.
+
+        A piece may be empty: after each step the caller can let other tasks run.
+        """
         # Compressed bytes count too: gzip members that decompress to nothing could continue for ever.
         self._raw += len(raw)
         if self._raw > self._most:
@@ -311,11 +314,10 @@ class Decoder:
             self._decoded += len(piece)
             if self._decoded > self._most:
                 raise BodyTooLarge
-            if piece:
-                yield piece
             raw = self._unpack.unconsumed_tail
             if self._unpack.eof:
                 raw, self._unpack, self._ended = self._unpack.unused_data, None, True
+            yield piece  # also an empty one: members that decompress to nothing take time too
 
     def _begin(self, raw: bytes) -> bytes:
         """Start the next compressed stream, and return the bytes that belong to it."""

@@ -5,10 +5,10 @@ counted. A message has at most as many bytes as somebody waits for, after decomp
 are unfinished, or that nobody has received yet, share 64 MiB.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
 
+from licet.backends.http_stream import Pace
 from licet.guard.handles.messages import Corrupt, Decoder, Headers
 from licet.guard.meter import Exceeded, Meter
 from licet.guard.ports import Reply, Unconnected
@@ -17,8 +17,7 @@ from licet.surfaces.gateway.link import Flood, Gone
 
 HELD_MB = 64  # of messages that were not yet received, in all streams of one server
 LONGEST_ID = 1_000  # bytes of the id of an event
-_SLICE = 1 << 14  # bytes that are split into lines at once
-_SHARE = 32  # pieces before other tasks get a turn
+_SLICE = 1 << 11  # bytes that are split into lines at once
 _ENDLESS = 1 << 62  # bytes of a stream; each message in it is limited
 _VISIBLE = re.compile(rb"[\x21-\x7e]+")
 _NUMBER = re.compile(rb"[0-9]{1,9}")
@@ -106,12 +105,11 @@ def content_type(headers: Headers) -> str:
 async def event_data(reply: Reply, events: Events, meter: Meter) -> AsyncGenerator[bytes]:
     """The messages of a stream. Raises `Gone` if it breaks or floods."""
     events.restart()
-    counted = 0
+    counted, pace = 0, Pace()
     try:
         async for piece in _pieces(reply):
             for start in range(0, len(piece), _SLICE):
-                if start:  # each line costs time, and a piece may be nothing but ends of lines
-                    await asyncio.sleep(0)
+                await pace.keep()  # each line costs time, and a piece may be nothing but ends of lines
                 part = piece[start : start + _SLICE]
                 meter.take_memory(len(part))
                 counted += len(part)
@@ -148,16 +146,13 @@ def _sent(flood: Exception) -> str:
 
 async def _pieces(reply: Reply) -> AsyncGenerator[bytes]:
     decoder = Decoder(Headers(reply.headers).get("content-encoding", ""), _ENDLESS)
-    came = 0
+    pace = Pace()
     try:
         async for raw in reply.body:
-            came += 1
-            if came % _SHARE == 0:  # a piece may be one byte
-                await asyncio.sleep(0)
-            for number, piece in enumerate(decoder.feed(raw)):
-                if number:  # a few bytes may decompress to many: let other tasks run
-                    await asyncio.sleep(0)
-                yield piece
+            for piece in decoder.feed(raw):
+                await pace.keep()  # a piece may be one byte, and a few bytes may decompress to many
+                if piece:
+                    yield piece
         decoder.finish()
     except (Corrupt, Unconnected) as broken:
         raise Gone(str(broken)) from None

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from licet.declare.plain_json import is_heavy
+from licet.declare.plain_json import digit_units, has_long_number, is_heavy, with_digits_alike
 
 MOST_BYTES = 32 << 20  # of a line
 MOST_DEPTH = 100  # levels of nesting
 MOST_UNITS = 1_000_000  # of work to parse a line, see `is_heavy`: about 50 ms
+MOST_DIGITS = 400  # of a number; the largest that JavaScript can write has 309
 MOST_ID = 1 << 53  # larger integers are not exact in JavaScript
 MOST_ID_LENGTH = 256  # characters
 
@@ -104,7 +105,6 @@ _decode_result = msgspec.json.Decoder(_ResultOnly).decode
 _encode = msgspec.json.Encoder().encode
 _KEYS = frozenset(_Line.__struct_fields__)
 _CONTAINERS = frozenset((dict, list))
-_UNCOUNTED = bytes(byte for byte in range(256) if byte not in b"{[,")
 _LONG = MOST_UNITS // 4  # bytes; no byte costs more than 4 units, no container or comma with its key more than 5
 
 
@@ -112,10 +112,14 @@ def read_message(line: bytes) -> Message:
     """Read one line, without its newline. Raises `BadMessage`."""
     if len(line) > MOST_BYTES:
         raise BadMessage(f"a line of more than {MOST_BYTES} bytes")
-    marks = line.translate(None, _UNCOUNTED)
-    containers = marks.count(b"{") + marks.count(b"[")  # at most: some may be inside texts
-    if len(line) > _LONG and 5 * len(marks) > MOST_UNITS and is_heavy(line, MOST_UNITS):
+    alike = with_digits_alike(line)
+    containers = alike.count(b"{") + alike.count(b"[")  # at most: some may be inside texts
+    digits = digit_units(alike)
+    most = 5 * (containers + alike.count(b",")) + digits
+    if len(line) > _LONG and most > MOST_UNITS and is_heavy(line, MOST_UNITS):
         raise BadMessage("a line with too many values")
+    if digits and has_long_number(line, MOST_DIGITS):
+        raise BadMessage(f"a number of more than {MOST_DIGITS} digits")
     try:
         data = _decode(line)
     except RecursionError:
