@@ -111,7 +111,7 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """The content of `licet.lock`."""
 
     format: Literal[1]
-    manifests: Mapping[str, Digest] = {}  # file name -> digest
+    manifests: Mapping[str, Digest] = {}  # name of a file next to the lock -> digest
     tools: Mapping[str, LockedTool] = {}
     distributions: Mapping[str, LockedDistribution] = {}  # that tools come from
     servers: Mapping[str, LockedServer] = {}
@@ -132,6 +132,9 @@ def read_lock(data: bytes) -> Lock:
         lock = msgspec.convert(plain, Lock)
     except msgspec.ValidationError as wrong:
         raise BadLock(f"a lock that does not fit: {wrong}") from None
+    for name in lock.manifests:
+        if not _is_file_name(name):
+            raise BadLock(f"a lock that does not fit: the manifest `{shortened(name)}`, which is no file next to it")
     for name, server in lock.servers.items():
         if wrong_part := _wrong_part(server):
             raise BadLock(f"a lock that does not fit: {wrong_part} of server `{name}`")
@@ -184,6 +187,11 @@ def _is_deep(value: Any) -> bool:
 
 def _items(one: dict[str, Any] | list[Any]) -> Iterator[Any]:
     return iter(one.values() if isinstance(one, dict) else one)
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a name leads to no other directory: a lock is about its own, and a policy was accepted for one."""
+    return name not in ("", ".", "..") and not any(char in name for char in "/\\\0")
 
 
 def _wrong_part(server: LockedServer) -> str:
