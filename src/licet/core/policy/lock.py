@@ -31,6 +31,7 @@ _DEEPEST = 128  # of a lock; messages of servers may be nested 100 deep
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 Definition = dict[str, Any]
+_FILE_NAME = re.compile(r"(?!\.{1,2}\Z)[^/\\\0]+")
 _PLAIN_KEY = re.compile(r"[$A-Za-z0-9_-]{1,40}")
 _MOST_KEYS, _MOST_PATHS = 6, 5  # of a path, and paths, in one message
 _LONGEST_NAME = 100  # characters of a name in a message
@@ -132,8 +133,8 @@ def read_lock(data: bytes) -> Lock:
         lock = msgspec.convert(plain, Lock)
     except msgspec.ValidationError as wrong:
         raise BadLock(f"a lock that does not fit: {wrong}") from None
-    for name in lock.manifests:
-        if not _is_file_name(name):
+    for name in lock.manifests:  # a policy was accepted for its own directory, and a lock is about no other
+        if not _FILE_NAME.fullmatch(name):
             raise BadLock(f"a lock that does not fit: the manifest `{shortened(name)}`, which is no file next to it")
     for name, server in lock.servers.items():
         if wrong_part := _wrong_part(server):
@@ -187,11 +188,6 @@ def _is_deep(value: Any) -> bool:
 
 def _items(one: dict[str, Any] | list[Any]) -> Iterator[Any]:
     return iter(one.values() if isinstance(one, dict) else one)
-
-
-def _is_file_name(name: str) -> bool:
-    """Whether a name leads to no other directory: a lock is about its own, and a policy was accepted for one."""
-    return name not in ("", ".", "..") and not any(char in name for char in "/\\\0")
 
 
 def _wrong_part(server: LockedServer) -> str:
