@@ -189,6 +189,42 @@ def test_a_link_to_a_policy_that_was_accepted_elsewhere(here: Path) -> None:
     assert (code, "is reached through a link" in told) == (1, True)
 
 
+STARTED = "import pathlib; pathlib.Path('started').touch()\n"
+
+
+@needs_walls
+@pytest.mark.parametrize("where", ["absolute", "up"])
+def test_a_lock_that_lists_a_policy_that_was_accepted_elsewhere(
+    here: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Otherwise its servers would start here, with its grants and secrets, and code of this directory."""
+    pulled = here.parent / "pulled"
+    accepted_and_locked()
+    pulled.mkdir()
+    (pulled / "licet.yaml").write_text(json.dumps({"agent": "b", "capabilities": {}}))
+    (pulled / "server.py").write_text(STARTED)
+    name = str(here / "licet.yaml") if where == "absolute" else "../project/licet.yaml"
+    (pulled / "licet.lock").write_text(json.dumps({"format": 1, "manifests": {name: f"sha256:{'0' * 64}"}}))
+    monkeypatch.chdir(pulled)
+    said = run("lock", code=1).stderr
+    assert "which is no file next to it, expected a lock" in said
+    assert "which is no file next to it" in run("check", "--locked", code=1).stdout
+    run("lock", "--update")  # a lock that cannot be read is not used
+    assert list(read_lock((pulled / "licet.lock").read_bytes()).manifests) == ["licet.yaml"]
+    assert not (pulled / "started").exists()
+
+
+@needs_walls
+def test_a_found_policy_without_servers_whose_lock_lists_another(here: Path) -> None:
+    Path("agent.yaml").write_text(json.dumps(POLICY))
+    run("lock", "agent.yaml")
+    run("trust", "agent.yaml", "--yes")
+    Path("licet.yaml").write_text(json.dumps({"agent": "b", "capabilities": {}}))
+    assert "licet.yaml has not been accepted" in run("lock", code=1).stderr
+    Path("licet.lock").unlink()
+    run("lock")  # nothing is started for it
+
+
 # Packages -------------------------------------------------------------------------------------------------------------
 
 

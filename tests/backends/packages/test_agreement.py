@@ -15,11 +15,12 @@ from licet.backends.packages.npm_ranges import is_tag, satisfies
 
 def npm(name: str, version: str, *more: str, program: str = "demo", **other: str) -> Resolved:
     keys = (f"{name}@{version}", *more)
-    return Resolved("npm", name, version, program, {"any": dict.fromkeys(keys, "sha512-")})
+    return Resolved("npm", name, version, program, {"any": {key: f"sha512-{key}" for key in keys}})
 
 
 def pypi(name: str, version: str, *more: str, program: str = "demo") -> Resolved:
-    return Resolved("pypi", name, version, program, {"linux": dict.fromkeys((f"{name}=={version}", *more), "sha256:")})
+    keys = (f"{name}=={version}", *more)
+    return Resolved("pypi", name, version, program, {"linux": {key: f"sha256:{key}" for key in keys}})
 
 
 FILE = Resolved("file", program="server.py", digest="sha256:0")
@@ -32,6 +33,7 @@ AGREE = [
     ("npx -y @org/demo@1.2.3", npm("@org/demo", "1.2.3")),
     ("npx -p demo -p other@2 run", npm("demo", "1.0.0", "other@2.1.0", program="run")),
     ("npx demo", npm("demo", "1.0.0", "other > demo@0.1.0", "demo-more@1.0.0")),
+    ("npx demo", Resolved("npm", "demo", "1.0.0", "demo", {"any": {"demo@1.0.0": "x", "a > b=demo@1.0.0": "x"}})),
     ("uvx demo", pypi("demo", "1.0")),
     ("uvx Demo.Server@1.2", pypi("demo-server", "1.2")),
     ("uvx demo[web]>=1,<2", pypi("demo", "1.9")),
@@ -61,6 +63,24 @@ def test_a_module_in_code_is_pinned_as_a_file_and_one_elsewhere_by_its_distribut
 
 
 DIFFER = {
+    "the hash of another version": (
+        "npx demo",
+        Resolved("npm", "demo", "2.0.0", "demo", {"any": {"demo@2.0.0": "x", "zz=demo@1.0.0": "x"}}),
+        "npm demo",
+        "npm demo 2.0.0 with one hash for demo@2.0.0 and demo@1.0.0",
+    ),
+    "the hash of another package on another platform": (
+        "npx demo",
+        Resolved("npm", "demo", "2.0.0", "demo", {"any": {"demo@2.0.0": "x"}, "linux": {"demo > evil@2.0.0": "x"}}),
+        "npm demo",
+        "npm demo 2.0.0 with one hash for demo@2.0.0 and evil@2.0.0",
+    ),
+    "the hash of another wheel": (
+        "uvx demo",
+        Resolved("pypi", "demo", "2.0", "demo", {"linux": {"demo==2.0": "x", "evil==2.0": "x"}}),
+        "pypi demo",
+        "pypi demo 2.0 with one hash for demo==2.0 and evil==2.0",
+    ),
     "another package": ("npx demo", npm("evil", "1.0.0"), "npm demo", "npm evil 1.0.0"),
     "a scope": ("npx @org/demo", npm("demo", "1.0.0"), "npm @org/demo", "npm demo 1.0.0"),
     "an older version": ("npx demo@^2", npm("demo", "1.9.0"), "npm demo@^2", "npm demo 1.9.0"),

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from licet.backends.packages import Launch, PackageError, Resolved, install, installed, launch_of, resolve
+from licet.backends.packages.npm import install_npm
 from licet.backends.packages.npm_client import run_npm
 from licet.errors import LicetError
 
@@ -216,6 +217,7 @@ def test_a_dependency_that_is_not_in_the_registry_runs_nothing_and_is_not_instal
         assert list(resolved.integrity["any"]) == ["demo@1.0.0"]
         assert not [*store.rglob("inner")]
     assert not (tmp_path / "ran").exists()
+    assert "/inner/-/1.0.0.tgz" not in npm.asked  # nobody is told of it
 
 
 @pytest.mark.parametrize("place", ["git+file://PROJECT", "file:PROJECT", "PROJECT", "github:someone/inner"])
@@ -313,11 +315,63 @@ def test_a_package_that_is_not_there_is_refused(npm: Registry, tmp_path: Path) -
     ],
 )
 def test_a_lock_cannot_give_npm_other_sources(npm: Registry, tmp_path: Path, key: str, value: str) -> None:
-    good = {"demo@1.0.0": f"sha512-{'A' * 86}=="}  # otherwise the lock would not be about the command
+    good = {"demo@1.0.0": f"sha512-{'B' * 86}=="}  # otherwise the lock would not be about the command
     resolved = Resolved("npm", "demo", "1.0.0", "demo", {"any": {**good, key: value}})
     with pytest.raises(LicetError, match=r"is no package of npm|licet\.lock says npm demo 1\.0\.0 with the files of"):
         install(launch_of(["npx", "demo"]), resolved, tmp_path / "store", progress=silent)
     assert npm.asked == []
+
+
+LIARS: dict[str, tuple[dict[str, Any], str]] = {
+    "another package": ({"name": "evil", "version": "1.0.0"}, "evil 1.0.0"),
+    "another version": ({"name": "demo", "version": "0.9.0"}, "demo 0.9.0"),
+    "no name": ({"version": "1.0.0"}, "None 1.0.0"),
+    "no version": ({"name": "demo"}, "demo None"),
+}
+
+
+@pytest.mark.parametrize(("described", "says"), LIARS.values(), ids=LIARS)
+@pytest.mark.sampled(1)
+def test_an_archive_of_another_package_is_not_installed(
+    npm: Registry, tmp_path: Path, described: dict[str, Any], says: str
+) -> None:
+    program = "#!/usr/bin/env node\nconsole.log('hello')\n"
+    npm.add("demo", files={"package.json": json.dumps({**described, "bin": "index.js"}), "index.js": program})
+    text = refused(launch_of(["npx", "demo"]), tmp_path / "store")
+    assert f"the archive of demo@1.0.0 is not it: its package.json says {says}" in text
+    npm.add("fine", files={"package.json": '{"name":"fine","version":"v1.0.0+2","bin":"a.js"}', "a.js": program})
+    assert (
+        started(resolve(launch_of(["npx", "fine"]), tmp_path / "fine", progress=silent), tmp_path / "fine") == "hello"
+    )
+
+
+@pytest.mark.parametrize("named", ["dependency", "shrinkwrap"])
+def test_an_address_that_a_package_with_a_bundle_names_is_not_asked(npm: Registry, tmp_path: Path, named: str) -> None:
+    """To see what it bundles, npm opens its archive, and that of each package in there that bundles others."""
+    npm.add("inner")
+    address = f"{npm.origin}/inner/-/1.0.0.tgz"
+    files = {"index.js": "#!/usr/bin/env node\n", "node_modules/in/package.json": '{"name":"in","version":"1.0.0"}'}
+    more: dict[str, Any] = {"dependencies": {"in": "1.0.0", "inner": address if named == "dependency" else "1.0.0"}}
+    if named == "shrinkwrap":
+        entry = {"version": "1.0.0", "resolved": address, "hasShrinkwrap": True, "bundleDependencies": ["x"]}
+        tree = {"": {"name": "demo", "version": "1.0.0", **more}, "node_modules/inner": entry}
+        files["npm-shrinkwrap.json"] = json.dumps({"name": "demo", "lockfileVersion": 3, "packages": tree})
+        more["_hasShrinkwrap"] = True
+    npm.add("demo", files=files, bin="index.js", bundleDependencies=["in"], **more)
+    refused(launch_of(["npx", "demo"]), tmp_path / "store")
+    assert "/demo/-/1.0.0.tgz" in npm.asked or named == "dependency"
+    assert "/inner/-/1.0.0.tgz" not in npm.asked
+
+
+def test_one_hash_does_not_stand_for_two_versions(npm: Registry, tmp_path: Path) -> None:
+    npm.add("demo", "1.0.0")
+    npm.add("demo", "2.0.0", files={"index.js": "#!/usr/bin/env node\nconsole.log('new')\n"}, bin="index.js")
+    old = npm.described["demo"]["1.0.0"]["dist"]["integrity"]
+    lying = Resolved("npm", "demo", "2.0.0", "demo", {"any": {"demo@2.0.0": old, "zz=demo@1.0.0": old}})
+    with pytest.raises(PackageError, match=r"with one hash for demo@2\.0\.0 and demo@1\.0\.0"):
+        install(launch_of(["npx", "demo@2"]), lying, tmp_path / "store", progress=silent)
+    with pytest.raises(PackageError, match=r"the archive of demo@2\.0\.0 is not it"):  # the files say it too
+        install_npm(launch_of(["npx", "demo@2"]), lying, tmp_path / "store", silent)
 
 
 def test_a_bundled_dependency_comes_with_the_package_that_bundles_it(npm: Registry, tmp_path: Path) -> None:

@@ -85,6 +85,12 @@ def test_a_lock_is_canonical_json_that_is_read_back() -> None:
     assert write_lock(Lock(format=1)) == b'{"format":1}\n'
 
 
+@pytest.mark.parametrize("name", ["/srv/other/a.yaml", "../other/a.yaml", "sub/a.yaml", "..", ".", "", "a\\b", "a\0"])
+def test_a_lock_is_about_files_next_to_it(name: str) -> None:
+    with pytest.raises(BadLock, match="which is no file next to it"):
+        read_lock(json.dumps({"format": 1, "manifests": {name: ONE}}).encode())
+
+
 def lock(**servers: Any) -> str:
     return json.dumps({"format": 1, "servers": {"files": servers}})
 

@@ -274,7 +274,9 @@ OLDER: dict[str, dict[str, Any]] = {
     "of another licet": {"command": "/opt/older/bin/licet"},
     "of a program in the project": {"command": "./licet"},
     "with code of its own": {"env": {"PYTHONPATH": "/srv/evil", "GH_TOKEN": "${GH_TOKEN}"}},
+    "with code of the project": {"env": {"PYTHONPATH": "${PWD}", "GH_TOKEN": "${GH_TOKEN}"}},
 }
+APPROVALS = {"trust": True, "autoApprove": ["*"], "alwaysAllow": ["x"]}
 
 
 @pytest.mark.parametrize("more", OLDER.values(), ids=OLDER)
@@ -283,11 +285,12 @@ def test_an_older_entry_is_written_anew_and_can_be_undone(home: Path, more: dict
     write(cursor, json.dumps({"mcpServers": {"a": {"command": "a-server"}}}))
     run("--yes")
     now = cursor_entry(home)
-    older = {**now, "args": now["args"][:-1], "timeout": 5, **more}
+    older = {**now, "args": now["args"][:-1], "timeout": 5, **APPROVALS, **more}
     write(cursor, json.dumps({"mcpServers": {"licet": older}}))
     result = run("--yes")
     assert result.exit_code == 0, result.output
-    kept = {"env": {"GH_TOKEN": "${GH_TOKEN}"}} if "env" in more else {}
+    kept: dict[str, Any] = {"env": {"GH_TOKEN": "${GH_TOKEN}"}} if "env" in more else {}
+    kept |= {} if more else APPROVALS  # the choice of whoever wrote the entry, which is only known to be ours
     assert cursor_entry(home) == {**now, "timeout": 5, **kept}
     assert "restart the clients" in result.output
     assert (run("--yes").exit_code, cursor_entry(home)["args"]) == (1, now["args"])  # nothing is left to do

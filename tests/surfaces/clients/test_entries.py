@@ -82,6 +82,11 @@ STAYS: dict[str, tuple[Client, Any, str]] = {
     "off": (CURSOR, {"command": "x", "disabled": True}, "it is switched off"),
     "not on": (CODEX, {"command": "x", "enabled": False}, "it is switched off"),
     "an extension": (ZED, {"source": "extension", "settings": {}}, "an extension of the client starts it"),
+    "a variable of a loader": (
+        CURSOR,
+        {"command": "x", "env": {"A": "${env:NODE_OPTIONS}"}},
+        "it needs `NODE_OPTIONS` of the client, and a gateway that gets that could load other code",
+    ),
     "an unknown key": (CURSOR, {"command": "x", "envFile": ".env"}, "it has the key `envFile`, which the gateway"),
     "a bearer": (
         CODEX,
@@ -147,6 +152,23 @@ GATEWAYS: dict[str, tuple[dict[str, Any], bool]] = {
     "a name that is not on PATH": ({"command": "licet-of-nobody", "args": ["gateway", "m"]}, False),
     "another command": ({"command": PROGRAM, "args": ["run", "--", "x"]}, False),
     "a variable of its own": ({"command": PROGRAM, "args": ["gateway"], "env": {"PYTHONPATH": "/srv/evil"}}, False),
+    "a variable that leads into the project": (
+        {"command": PROGRAM, "args": ["gateway"], "env": {"PYTHONPATH": "${PWD}"}},
+        False,
+    ),
+    "a variable that a client may not replace": (
+        {"command": PROGRAM, "args": ["gateway"], "env": {"PYTHONPATH": "${PYTHONPATH}"}},
+        False,
+    ),
+    "a library": ({"command": PROGRAM, "args": ["gateway"], "env": {"LD_PRELOAD": "${env:PWD}"}}, False),
+    "options of Node": ({"command": PROGRAM, "args": ["gateway"], "env": {"NODE_OPTIONS": "$PWD"}}, False),
+    "a loader's variable by name": ({"command": PROGRAM, "args": ["gateway"], "env_vars": ["PYTHONPATH"]}, False),
+    "another list of what was accepted": (
+        {"command": PROGRAM, "args": ["gateway"], "env": {"XDG_STATE_HOME": "${PWD}"}},
+        False,
+    ),
+    "other programs": ({"command": PROGRAM, "args": ["gateway"], "env": {"PATH": "${PWD}"}}, False),
+    "the programs of the client": ({"command": PROGRAM, "args": ["gateway"], "env": {"PATH": "${env:PATH}"}}, True),
     "a directory of its own": ({"command": PROGRAM, "args": ["gateway"], "cwd": "/srv"}, False),
     "an unknown key": ({"command": PROGRAM, "args": ["gateway"], "envFile": ".env"}, False),
     "no words": ({"command": PROGRAM}, False),

@@ -74,6 +74,8 @@ def _package(launch: Launch, resolved: Resolved) -> Iterator[tuple[str, str]]:
     for pinned in _pinned(resolved, name):
         if pinned != resolved.version:
             yield _command(launch), f"{_locked(resolved)} with the files of {visible(pinned) or 'no version of it'}"
+    if twice := _one_hash_for_two(resolved):
+        yield _command(launch), f"{_locked(resolved)} with one hash for {' and '.join(map(visible, twice))}"
     for extra in launch.extra:
         other, version = npm_package(extra) if launch.kind == "npm" else pypi_requirement(extra)
         for pinned in _pinned(resolved, other.partition("[")[0] if launch.kind == "pypi" else other):
@@ -107,6 +109,18 @@ def _pinned(resolved: Resolved, name: str) -> Iterator[str]:
     found = [key.removeprefix(f"{name}@") for key in top if key.startswith(f"{name}@")]
     found += ["" for key in top if key.startswith(f"{name}=")]  # another package under its name
     yield from found or [""]
+
+
+def _one_hash_for_two(resolved: Resolved) -> tuple[str, str] | None:
+    """Two packages, or versions of one, that a lock has the same hash for: one of them is not what it is called."""
+    known: dict[str, str] = {}
+    for pins in resolved.integrity.values():
+        for key, value in pins.items():
+            # In the keys of npm, what is around a package and the name that it has there come before it.
+            one = key.rpartition(" > ")[2].rpartition("=")[2] if resolved.kind == "npm" else key
+            if known.setdefault(value, one) != one:
+                return known[value], one
+    return None
 
 
 def _command(launch: Launch) -> str:

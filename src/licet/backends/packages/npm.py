@@ -23,7 +23,7 @@ from licet.backends.packages.agreement import check_default_program
 from licet.backends.packages.archives import Bounds
 from licet.backends.packages.clients import native_program
 from licet.backends.packages.launchers import Launch, LaunchError, npm_package
-from licet.backends.packages.npm_client import fetch_tarballs, run_npm
+from licet.backends.packages.npm_client import choose_versions, fetch_tarballs
 from licet.backends.packages.store import (
     Files,
     Installed,
@@ -42,6 +42,7 @@ from licet.core.algebra.scope import visible
 __all__ = ["install_npm", "installed_npm", "resolve_npm"]
 
 ANY = "any"
+_MOST_SHOWN = 120  # characters
 _SCRIPTS = ("preinstall", "install", "postinstall")
 _SHA512 = re.compile(r"sha512-[A-Za-z0-9+/]{86}==")
 _KEY = re.compile(r"(?:(?P<alias>[^=@ ][^= ]*|@[^= ]+)=)?(?P<name>@?[^@ ]+)@(?P<version>[0-9][0-9A-Za-z.+-]*)")
@@ -68,7 +69,7 @@ def resolve_npm(launch: Launch, store: Path, progress: Progress) -> Resolved:
         wanted = [f"{launch.package}@{launch.version}" if launch.version else launch.package, *launch.extra]
         progress(f"asking npm for {' and '.join(wanted)}")
         (new / "package.json").write_text('{"name": "licet-package", "private": true}', encoding="utf-8")
-        run_npm(new, ["install", "--package-lock-only", "--", *wanted], f"choosing the versions of {wanted[0]}")
+        choose_versions(new, wanted, f"choosing the versions of {wanted[0]}")
         tree = json.loads((new / "package-lock.json").read_bytes())["packages"]
         packages = _pinned(tree, launch.package, progress)
         version = next(one.version for one in packages if one.path == (launch.package,))
@@ -308,16 +309,29 @@ def _directory(new: Path, package: _Package) -> Path:
 
 
 def _check_tree(new: Path, packages: Iterable[_Package]) -> None:
-    """Refuse packages that have install scripts although the registry did not say so: they do not work without."""
+    """Refuse packages that are others than the lock says, and those with install scripts that the registry hid.
+
+    Archives are found by their hashes, and a hash says nothing about a name. Without its scripts, a package that has
+    some does not work.
+    """
     for one in packages:
         directory = _directory(new, one)
         described = _described(directory)
+        name, version = described.get("name"), described.get("version")
+        if name != one.name or not isinstance(version, str) or _plain(version) != _plain(one.version):
+            found = visible(f"{name} {version}"[:_MOST_SHOWN])
+            raise PackageError(f"the archive of {visible(one.key)} is not it: its package.json says {found}")
         scripts = described.get("scripts")
         scripted = [name for name in _SCRIPTS if isinstance(scripts, dict) and name in scripts]
         if not scripted and (directory / "binding.gyp").exists() and described.get("gypfile") is not False:
             scripted = ["binding.gyp"]
         if scripted:
             raise PackageError(f"{visible(one.key)} has `{scripted[0]}`, which would run code when it is installed")
+
+
+def _plain(version: str) -> str:
+    """A version as the registry names it: it leaves out a `v` before it, and what follows a `+`."""
+    return version.strip().lstrip("v= ").partition("+")[0]
 
 
 def _described(directory: Path) -> Mapping[str, Any]:

@@ -9,8 +9,9 @@ from licet.backends.packages.clients import client_environment, find_on_path, ru
 from licet.backends.packages.errors import PackageError
 from licet.core.algebra.scope import visible
 
-__all__ = ["fetch_tarballs", "run_npm"]
+__all__ = ["choose_versions", "fetch_tarballs", "run_npm"]
 
+_NOTHING: Mapping[str, str] = {}
 _MOST_WRITTEN = 2 << 30  # bytes of a single command: metadata, archives, and bundles
 
 # Whatever the configuration of the user says: no scripts, the ordinary layout, and registries only.
@@ -23,15 +24,49 @@ _FORCED = (
     *("--prefix", "."),
 )
 
+# No address that a dependency names is asked for. With this option alone, npm refuses to open archives of its registry
+# too, to see what they bundle (npm/cli#9800): what the registry itself said is let through. Should npm be made in
+# another way one day, packages that bundle others are refused.
+_REGISTRY_ONLY = "--allow-remote=none"
+_HOOK = "archives-of-the-registry.cjs"
+_HOOK_TEXT = """const Module = require("module")
+const load = Module._load
+const known = new Set()
+Module._load = function (name, ...rest) {
+  const found = load.call(this, name, ...rest)
+  if (name !== "pacote") return found
+  return {
+    ...found,
+    manifest: async (spec, options) => {
+      const told = await found.manifest(spec, options)
+      known.add(told._resolved)
+      return told
+    },
+    extract: (spec, place, options) =>
+      found.extract(spec, place, known.has(spec) ? { ...options, allowRemote: "all" } : options),
+  }
+}
+"""
 
-def run_npm(directory: Path, arguments: Sequence[str], doing: str) -> None:
+
+def choose_versions(directory: Path, wanted: Sequence[str], doing: str) -> None:
+    """Write `package-lock.json` for packages of the registry. Raises `PackageError` if one needs any other source.
+
+    An npm that is older than 11.14 knows no such option: it asks for archives at addresses that dependencies name.
+    """
+    (directory / _HOOK).write_text(_HOOK_TEXT, encoding="utf-8")
+    arguments = ["install", "--package-lock-only", _REGISTRY_ONLY, "--", *wanted]
+    run_npm(directory, arguments, doing, {"NODE_OPTIONS": f"--require=./{_HOOK}"})
+
+
+def run_npm(directory: Path, arguments: Sequence[str], doing: str, environment: Mapping[str, str] = _NOTHING) -> None:
     """Run npm in a directory. To choose versions, it unpacks packages that bundle others, and bounds that badly."""
     npm = find_on_path("npm")
     if npm is None:
         raise PackageError(f"{doing} failed: `npm` is not on PATH; install Node with npm, and run `licet lock` again")
     command, *rest = arguments
     command_line = [npm, command, *_FORCED, *rest]
-    run_client(command_line, directory, client_environment(), doing, most_written=_MOST_WRITTEN)
+    run_client(command_line, directory, {**client_environment(), **environment}, doing, most_written=_MOST_WRITTEN)
 
 
 def fetch_tarballs(directory: Path, wanted: Mapping[str, str], doing: str) -> Mapping[str, Path]:
@@ -48,7 +83,8 @@ def fetch_tarballs(directory: Path, wanted: Mapping[str, str], doing: str) -> Ma
         place.mkdir()
         flags = ("--prefer-offline",) if number == 0 else ()
         try:
-            run_npm(directory, ["pack", *flags, "--pack-destination", place.name, "--", *missing.values()], doing)
+            options = (*flags, "--allow-remote=all", "--pack-destination", place.name)  # else npm refuses its own
+            run_npm(directory, ["pack", *options, "--", *missing.values()], doing)
         except PackageError:
             if flags:
                 continue

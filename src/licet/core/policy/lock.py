@@ -31,6 +31,7 @@ _DEEPEST = 128  # of a lock; messages of servers may be nested 100 deep
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 Definition = dict[str, Any]
+_FILE_NAME = re.compile(r"(?!\.{1,2}\Z)[^/\\\0]+")
 _PLAIN_KEY = re.compile(r"[$A-Za-z0-9_-]{1,40}")
 _MOST_KEYS, _MOST_PATHS = 6, 5  # of a path, and paths, in one message
 _LONGEST_NAME = 100  # characters of a name in a message
@@ -111,7 +112,7 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """The content of `licet.lock`."""
 
     format: Literal[1]
-    manifests: Mapping[str, Digest] = {}  # file name -> digest
+    manifests: Mapping[str, Digest] = {}  # name of a file next to the lock -> digest
     tools: Mapping[str, LockedTool] = {}
     distributions: Mapping[str, LockedDistribution] = {}  # that tools come from
     servers: Mapping[str, LockedServer] = {}
@@ -132,6 +133,9 @@ def read_lock(data: bytes) -> Lock:
         lock = msgspec.convert(plain, Lock)
     except msgspec.ValidationError as wrong:
         raise BadLock(f"a lock that does not fit: {wrong}") from None
+    for name in lock.manifests:  # a policy was accepted for its own directory, and a lock is about no other
+        if not _FILE_NAME.fullmatch(name):
+            raise BadLock(f"a lock that does not fit: the manifest `{shortened(name)}`, which is no file next to it")
     for name, server in lock.servers.items():
         if wrong_part := _wrong_part(server):
             raise BadLock(f"a lock that does not fit: {wrong_part} of server `{name}`")

@@ -20,7 +20,16 @@ from licet.core.policy.servers import Server
 from licet.policy_files.user_directories import NoHome, home_directory
 from licet.surfaces.cli.discovery import PLACES
 from licet.surfaces.cli.init_servers import DraftedServer, drafted, server_lines, server_name
-from licet.surfaces.clients.entries import OF_THE_CLIENT, Entry, Stays, passed_on, read_entry, starts_gateway
+from licet.surfaces.clients.entries import (
+    APPROVALS,
+    OF_THE_CLIENT,
+    Entry,
+    Stays,
+    passed_by_name,
+    passed_on,
+    read_entry,
+    starts_gateway,
+)
 from licet.surfaces.clients.files import Seen, Unusable, read_own
 from licet.surfaces.clients.kept import EditedTable
 from licet.surfaces.clients.known import Client, Place, Surroundings, System, places
@@ -179,12 +188,16 @@ def _own_gateways(entries: Mapping[str, Any], policy: Policy, client: Client) ->
 
 
 def _rewritten(found: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry of the gateway with what one that is there already passes on, and with keys for the client alone."""
+    """The entry of the gateway with what one that is there already passes on, and with keys for the client alone.
+
+    What the client may call without asking is kept only of an entry that starts this licet, and nothing else: of any
+    other, it may be the choice of whoever wrote the entry into the project.
+    """
     env = passed_on(found) | entry.get("env", {})
-    listed = found.get("env_vars", [])
-    known = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-    names = list(dict.fromkeys((*known, *entry.get("env_vars", ()))))
-    of_the_client = {key: value for key, value in found.items() if key in (*OF_THE_CLIENT, "enabled", "disabled")}
+    names = list(dict.fromkeys((*passed_by_name(found), *entry.get("env_vars", ()))))
+    lost = frozenset[str]() if starts_gateway(found, this_licet()) else APPROVALS
+    kept = (OF_THE_CLIENT | {"enabled", "disabled"}) - lost
+    of_the_client = {key: value for key, value in found.items() if key in kept}
     return {**entry, **of_the_client} | ({"env": env} if env else {}) | ({"env_vars": names} if names else {})
 
 

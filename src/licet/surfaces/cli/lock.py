@@ -134,7 +134,7 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     if missing:
         refuse(missing, options.as_json)
     # A lock that cannot be read is not used, and what takes its place is shown as a whole.
-    _require_trust(files, policy, options, lock=old is not None or not os.path.lexists(place))
+    _require_trust(named, files, policy, options, lock=old is not None or not os.path.lexists(place))
     degraded = any(manifest.allow_degraded for manifest in policy.manifests.values())
     before = old.servers if old is not None else {}
     private = (text for manifest in policy.manifests.values() for text in common_ranges(manifest.private))
@@ -207,15 +207,17 @@ def _is_workspace(path: Path) -> bool:
     return path.name == WORKSPACE_FILE and read_policy(path).kind == "workspace"
 
 
-def _require_trust(files: Iterable[Named], policy: LockedPolicy, options: Options, *, lock: bool) -> None:
+def _require_trust(
+    named: Sequence[Named], files: Iterable[Named], policy: LockedPolicy, options: Options, *, lock: bool
+) -> None:
     """Start servers only for a policy that was named, or that this user has accepted: its grants are its own choice.
 
-    Its lock too: what that pins is what is installed and started.
+    Its lock too: what that pins is what is installed and started, and the other manifests that it lists have servers.
     """
     known: set[str] = set()
     for one in sorted(files, key=lambda file: not file.by_hand):
         manifest = policy.manifests[os.path.basename(os.path.realpath(one.path))]
-        if manifest.servers.keys() - known:
+        if manifest.servers.keys() - known or (policy.servers and one in named):
             require_trust(one, manifest, options.as_json, lock=lock)
         known |= manifest.servers.keys()
 

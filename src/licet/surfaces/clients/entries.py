@@ -45,6 +45,8 @@ OF_THE_CLIENT = frozenset(
         "supports_parallel_tool_calls",
     )
 )
+# Those of them that let a client call tools without asking.
+APPROVALS = frozenset(("trust", "autoApprove", "alwaysAllow", "default_tools_approval_mode", "tools"))
 _READ = frozenset(
     ("type", "transport", "source", "command", "args", "env", "cwd", "headers", "enabled", "disabled", *_URLS)
     + ("http_headers", "env_http_headers", "env_vars")
@@ -54,6 +56,10 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _BARE_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _REFERENCE = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
 _FROM_ENVIRONMENT = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)")
+# Variables that make a program load other code, whatever their value is; and those that say where licet finds programs
+# and the list of what was accepted, which are ordinary if each has the value that it has for the client.
+_OF_LOADERS = re.compile(r"(PYTHON|LD_|DYLD_|NODE_).*", re.IGNORECASE)
+_OF_PLACES = re.compile(r"(XDG_|LICET_|NPM_CONFIG_|PIP_|UV_|GIT_).*|PATH|HOME|TMPDIR|BASH_ENV|ENV", re.IGNORECASE)
 
 
 class Stays(Struct, frozen=True):
@@ -110,7 +116,8 @@ def starts_gateway(data: Any, program: str) -> bool:
     command, args = data.get("command"), data.get("args")
     if not isinstance(command, str) or not isinstance(args, list) or args[:1] != ["gateway"]:
         return False
-    return _is_program(command, program) and passed_on(data) == data.get("env", {})
+    passed = passed_on(data) == data.get("env", {}) and passed_by_name(data) == data.get("env_vars", [])
+    return passed and _is_program(command, program)
 
 
 def _is_program(command: str, program: str) -> bool:
@@ -121,10 +128,29 @@ def _is_program(command: str, program: str) -> bool:
 
 
 def passed_on(data: Mapping[str, Any]) -> dict[str, str]:
-    """The variables of an entry whose value is a variable of the client's environment."""
+    """The variables of an entry whose value is a variable of the client's environment, and that load no other code.
+
+    Such a value may be the project's: `${PWD}`.
+    """
     env = data.get("env")
     given = env.items() if isinstance(env, dict) else ()
-    return {name: value for name, value in given if isinstance(value, str) and _REFERENCE.fullmatch(value)}
+    return {
+        name: value
+        for name, value in given
+        if isinstance(value, str) and _REFERENCE.fullmatch(value) and not _steers(name, value)
+    }
+
+
+def _steers(name: str, value: str) -> bool:
+    is_own = value.strip("${}").removeprefix("env:") == name
+    return bool(_OF_LOADERS.fullmatch(name) or (_OF_PLACES.fullmatch(name) and not is_own))
+
+
+def passed_by_name(data: Mapping[str, Any]) -> list[str]:
+    """The variables that an entry lists to be passed on, and that load no other code."""
+    listed = data.get("env_vars", [])
+    known = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    return [name for name in known if not _OF_LOADERS.fullmatch(name)]
 
 
 def _read(name: str, data: Any, client: Client, workdir: str) -> Entry:
@@ -143,7 +169,10 @@ def _read(name: str, data: Any, client: Client, workdir: str) -> Entry:
     urls = [key for key in _URLS if key in data]
     if bool(urls) == ("command" in data) or len(urls) > 1:
         raise _Unfit("it has to have either one `command` or one address")
-    return _remote(name, data, client, urls[0], dropped) if urls else _local(name, data, client, workdir, dropped)
+    entry = _remote(name, data, client, urls[0], dropped) if urls else _local(name, data, client, workdir, dropped)
+    if steering := sorted(one for one in (*entry.carried, *entry.listed) if _OF_LOADERS.fullmatch(one)):
+        raise _Unfit(f"it needs `{steering[0]}` of the client, and a gateway that gets that could load other code")
+    return entry
 
 
 def _local(name: str, data: Mapping[str, Any], client: Client, workdir: str, dropped: tuple[str, ...]) -> Entry:
