@@ -22,7 +22,6 @@ from licet.surfaces.gateway.methods import VERSIONS, find
 from licet.surfaces.gateway.refusals import quoted
 
 Note = Callable[[str], None]
-_LONGEST_LOG = 1 << 16  # bytes
 _RESULT = ("resultType", "ttlMs", "cacheScope", "_meta")  # of the protocol; the connection writes its own
 
 
@@ -49,11 +48,8 @@ async def checked_result(
 
 
 def logged(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A log message of a server: with its name, without hidden characters, and not longer than a page."""
+    """A log message of a server: with its name, and without hidden characters. A long one does not get here."""
     logger, data = f"{server}: {visible(str(params.get('logger') or '')[:100])}".rstrip(": "), params.get("data")
-    size = len(msgspec.json.encode(data))
-    if size > _LONGEST_LOG:
-        data = f"[a message of {size} bytes was left out]"
     return {**params, "logger": logger, **({"data": shown(data)} if "data" in params else {})}
 
 
