@@ -314,8 +314,8 @@ def test_a_server_is_announced_the_same_whatever_the_client_can_do(
     (seen, roots, sampled, form), asked = played(workspace, "2025", steps, {})
     assert announced(seen) == {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}}
     assert '"roots": []' in roots
-    assert "is not for this server" in sampled
-    assert "is not for this server" in form
+    assert "Method not found: sampling/createMessage" in sampled
+    assert "Method not found: elicitation/create" in form
     assert asked == []
 
 

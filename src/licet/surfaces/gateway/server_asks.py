@@ -158,7 +158,7 @@ class ServerAsks:
         if terms.allows(name) == "deny" or name not in self.announced:
             why = "the client cannot be asked" if name not in self.announced else f"`client.{name}` does not allow it"
             await self._refuse(server, name, call, "TOOL_NOT_IN_BUNDLE", why)
-            if name == "roots" and terms.allows(name) != "deny":  # it was announced them, as when it was locked
+            if name == "roots":  # it may have been announced them, as when it was locked: here there are none
                 return {"roots": []}
             raise not_found(request.method)
         if call is None and name != "roots":
