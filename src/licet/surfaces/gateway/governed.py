@@ -97,6 +97,7 @@ class GovernedBackend:
         """Take the servers; they are started when the client has said what it is."""
         self.running = {one.server.name: one for one in servers}
         self._lists.running = self.running
+        self._asks.with_roots = {name for name, one in self.running.items() if "roots" in one.announces}
 
     def _shown_policy(self) -> RegisteredTools:
         observing = self._session.observing

@@ -63,7 +63,7 @@ class RunningServer:
         self._offers_changed = offers_changed
         self._upstream: Upstream | None = None
         self._is_up = False  # the process of now, or its last one, was opened and compared
-        self._announces = dict(server.client.capabilities if announces is None else announces)
+        self.announces = dict(server.client.capabilities if announces is None else announces)
         self._problem = "it has not been started"
         self._failed = False  # it could not be started
         self._unclear = ""  # why its definitions are not known any more
@@ -154,7 +154,7 @@ class RunningServer:
 
     async def _live_once(self) -> None:
         async with self._links() as link:
-            upstream = Upstream(self.server.name, link, self._peer, self._announces)
+            upstream = Upstream(self.server.name, link, self._peer, self.announces)
             try:
                 version = self.locked.version if self.locked is not None else ""
                 self.opened = await upstream.open(era_of(version), seconds=START_SECONDS)

@@ -150,6 +150,7 @@ class ServerAsks:
         self._report = report
         self._alone = {name: _Alone() for name in servers}
         self.announced: Mapping[str, Any] = {}  # by the client
+        self.with_roots: set[str] = set()  # servers that were announced roots, as when they were locked; may be none
 
     async def answer(self, server: str, request: Request, during: Id | None, client: CanAsk) -> dict[str, Any]:
         """The client's answer to a request of a server. Raises `AskRefused`."""
@@ -158,7 +159,7 @@ class ServerAsks:
         if terms.allows(name) == "deny" or name not in self.announced:
             why = "the client cannot be asked" if name not in self.announced else f"`client.{name}` does not allow it"
             await self._refuse(server, name, call, "TOOL_NOT_IN_BUNDLE", why)
-            if name == "roots":  # it may have been announced them, as when it was locked: here there are none
+            if name == "roots" and server in self.with_roots:
                 return {"roots": []}
             raise not_found(request.method)
         if call is None and name != "roots":
