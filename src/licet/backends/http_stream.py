@@ -2,7 +2,7 @@
 
 The parsers of HTTP return to the event loop only to read. One read can hold thousands of interim answers (status 1xx),
 chunks or frames, and each of them costs as much as a long one. So the head of an answer, and everything of HTTP/2, is
-read in small pieces; and whoever has worked for a moment lets others run.
+read in small pieces, and a parser that has worked for a millisecond yields to the event loop.
 """
 
 import asyncio

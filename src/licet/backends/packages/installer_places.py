@@ -1,6 +1,6 @@
 """What licet itself runs outside of walls for a server: npm and pip with their settings, and version managers.
 
-Whoever can write these files decides what `licet lock` installs, or which interpreter a server gets. They are found
+An attacker who can write these files chooses what `licet lock` installs, or which interpreter runs. They are found
 from PATH, variables and files; nothing is started.
 """
 

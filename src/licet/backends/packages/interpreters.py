@@ -1,6 +1,7 @@
 """Which interpreter a program is, by its name alone: `python3.13t` is Python, `ruby3.2` is Ruby.
 
-Whoever reads a command asks here. If two readers differed, a script could be pinned by one and left open by the other.
+All modules that read a command use these functions. With two patterns, one module could pin a script and another
+leave it writable.
 """
 
 import re

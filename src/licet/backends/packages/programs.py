@@ -3,7 +3,7 @@
 A console script or a module of a Python environment is pinned by its distribution and version, as that distribution's
 RECORD lists it. Any other file is pinned by its hash; of `python server.py` and `node index.js` that is the script. The
 interpreter is the machine's and is not pinned. The other files of a server are pinned if `servers.NAME.code` names
-their directory (`code_files.py`); a Python script imports nothing else from beside it (`python_start.py`).
+their directory (`code_files.py`). A Python script cannot import from its own directory (`python_start.py`).
 
 Only files are read: neither the program nor the interpreter of its environment is started. The one exception is a
 version manager on PATH, which is asked where its interpreter is.

@@ -1,6 +1,6 @@
 """The command line that starts a Python server without the directory of its script on the import path.
 
-Python searches that directory first, and `python -m` the current one: whoever can write there could replace any module
+Python searches that directory first, and `python -m` the current one: a file planted there would replace any module
 of the server. Python 3.11 and newer leave it out with `-P`. For older ones, and for a server with `code`, a short
 program does the same and then runs the script as `python` itself would.
 

@@ -1,4 +1,4 @@
-"""Everything that decides what a server's command starts: whoever can write it decides what the server does.
+"""Lists the files that a server's code is loaded from. An attacker who can write one of them controls the server.
 
 These are the files of the command itself, the virtual environment and the libraries of its interpreter, and every place
 where Python or Node would find a module, also one that is not there yet, and what licet runs itself to install a
