@@ -19,10 +19,9 @@ from licet.core.algebra.scope import Malformed, inside, path_key, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path
 from licet.core.policy.effects import EffectClass
-from licet.core.review.calls import Calls
 from licet.core.review.generalise import widened_hosts, widened_paths
 from licet.core.review.random_names import steady
-from licet.core.review.recording import BadRecording, Touch
+from licet.core.review.recording import BadRecording, Calls, Touch
 from licet.core.review.sensitive import (
     GIT,
     GIT_DATA,
