@@ -48,10 +48,17 @@ class Connections:
 
         return Recorded(asyncio.StreamReader(self._limit, loop=loop), self._talk, loop=loop)
 
+    async def refuse_more(self, listener: asyncio.Server) -> None:
+        """Close a server. A connection that it just accepted is made first: on a closed server that fails, and the
+        socket stays open."""
+        for listening in listener.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        listener.close()
+
     async def close(self) -> None:
         """Close every connection. The server itself is closed already."""
-        for _ in range(20):  # one that was just accepted is not made yet
-            await asyncio.sleep(0)
         for transport in self._made:
             transport.abort()
         # A connection whose TLS handshake is not over has made nothing yet: only its loop knows it.
@@ -122,7 +129,7 @@ def _listening(
         return await loop.create_server(connections.protocol, host, port, ssl=context)
 
     async def stop() -> None:
-        listener.close()
+        await connections.refuse_more(listener)
         for _ in range(100):  # a connection that was just accepted has a task that has not started yet
             if not asyncio.all_tasks() - tasks - {asyncio.current_task()}:
                 break

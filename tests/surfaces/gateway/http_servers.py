@@ -224,7 +224,7 @@ async def listening(server: HttpServer) -> AsyncIterator[HttpServer]:
     try:
         yield server
     finally:
-        listener.close()
+        await connections.refuse_more(listener)
         for task in tuple(server.tasks):
             task.cancel()
         await asyncio.gather(*server.tasks, return_exceptions=True)
