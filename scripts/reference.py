@@ -1,4 +1,4 @@
-"""Writes the parts of docs/ that the code knows: grammar, codes, commands, Python names, keys of policy files, and others.
+"""Writes the parts of docs/ that the code knows, such as the codes, the commands and the keys of policy files.
 
     make reference
 
@@ -341,7 +341,10 @@ def mcp_servers() -> str:
         era = {"2025": "2025-11-25", "2026": "2026-07-28"}[about["era"]]
         clients = "all clients" if clients == "all" else clients
         rows.append((f"`{launch.package}`", launch.version.removeprefix("=="), source, era, clients))
-    differences = [*peers["exceptions"]["always"].values(), *(one["why"] for one in peers["exceptions"]["named"].values())]
+    differences = [
+        *peers["exceptions"]["always"].values(),
+        *(one["why"] for one in peers["exceptions"]["named"].values()),
+    ]
     return (
         f"The clients are {', '.join(peers['clients'])}.\n\n"
         + table(("package", "version", "from", "protocol", "tried with"), rows)

@@ -27,9 +27,7 @@ def parts(reference: dict[str, Any]) -> dict[str, dict[str, str]]:
     return made
 
 
-def test_the_pages_have_what_the_script_writes(
-    reference: dict[str, Any], parts: dict[str, dict[str, str]]
-) -> None:
+def test_the_pages_have_what_the_script_writes(reference: dict[str, Any], parts: dict[str, dict[str, str]]) -> None:
     filled: Callable[[str, str, dict[str, str]], str] = reference["filled"]
     for page, made in parts.items():
         kept = (ROOT / "docs" / page).read_text("utf-8")
