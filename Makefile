@@ -87,7 +87,7 @@ docs: ## the documentation, in site/
 pictures: .venv ## the pictures of the README, drawn again
 	@$(BIN)/python scripts/pictures.py
 
-reference: .venv ## write docs/reference from the code again
+reference: .venv ## write the generated parts of docs/ from the code again
 	@$(BIN)/python scripts/reference.py
 
 wheel: .venv ## the distribution files, in dist/

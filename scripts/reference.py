@@ -1,14 +1,18 @@
-"""Writes docs/reference/: the grammar, the codes, the commands, the Python names and the keys of policy files.
+"""Writes the parts of docs/ that the code knows, such as the codes, the commands and the keys of policy files.
 
     make reference
 
-What can be read from the code is read from it. What only a person can say (the meaning of a reason, of a scope) is in
-`reference_words.py`, and a word that is missing there stops the script. A test compares the pages with the code.
+A page marks such a part by two comments, `<!-- generated: NAME -->` and `<!-- end -->`; the text between them is
+replaced. What can be read from the code is read from it. What only a person can say (the meaning of a reason, of a
+scope) is in `reference_words.py`, and a word that is missing there stops the script. A test compares the pages with
+the code.
 """
 
 import ast
 import inspect
 import json
+import re
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,11 +20,14 @@ from types import FunctionType, ModuleType
 from typing import Any, get_args
 
 import click
-from reference_words import CODES, EXAMPLES, NOT_RULES, REASONS, SCOPES, SHOWN
+import yaml
+from reference_words import CALLED, CODES, EXAMPLES, NOT_RULES, REASONS, SCOPES, SHOWN
 
 import licet
 import licet.events
 import licet.handles
+import licet.ports
+from licet.backends.packages import launch_of
 from licet.core.algebra.domains import DEFAULT_PORTS, DOMAINS, EFFECTS, METHODS, NEVER_METHODS
 from licet.core.decision.request import REASON_OF_DOMAIN, Reason
 from licet.guard.result import Code, code_of
@@ -28,10 +35,14 @@ from licet.policy_files.schema import SHAPES
 from licet.surfaces.cli.app import COMMANDS
 from licet.surfaces.cli.app import licet as cli
 from licet.surfaces.cli.schema import schema_of
+from licet.surfaces.gateway.methods import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
+from licet.surfaces.gateway.methods import METHODS as MCP_METHODS
+from licet.surfaces.lint.findings import RULES
 
 ROOT = Path(__file__).parent.parent
-PAGES = ROOT / "docs" / "reference"
-WRITTEN = "<!-- Written by scripts/reference.py from the code. Edit that, and run it. -->\n\n"
+DOCS = ROOT / "docs"
+PEERS = ROOT / "tests" / "peers" / "gateway" / "peers.yaml"
+PART = re.compile(r"(?<=^<!-- generated: )([^\n]+)( -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -55,8 +66,6 @@ def grammar() -> str:
     refused = [(f"`{text}`", _refusal(text)) for text in NOT_RULES]
     methods = [(f"`{effect}`", code(tuple(method.upper() for method in named))) for effect, named in EFFECTS.items()]
     return (
-        "# Grammar\n\nYou write a rule in a declaration or a policy file, and want to know how it is spelled. "
-        "[The algebra](../algebra.md) says what rules mean.\n\n"
         "```text\n"
         "rule     =  domain ':' action ':' scope\n"
         "network  =  'network:' action ':' [ method '@' ] [ protocol '://' ] host [ ':' port ]\n"
@@ -66,17 +75,17 @@ def grammar() -> str:
         f"protocol =  {' | '.join(map(repr, [*DEFAULT_PORTS, 'tcp']))}\n"
         f"method   =  {' | '.join(map(repr, METHODS))}\n"
         "```\n\n"
-        "## Domains\n\nThe last column is the reason of a refusal in that domain.\n\n"
+        "The last column is the reason of a refusal in that domain.\n\n"
         + table(("domain", "actions", "scope", "example", "reason"), rows)
-        + "\n## Methods\n\n"
-        + table(("effect", "methods"), methods)
+        + "\n"
+        + table(("network action", "methods"), methods)
         + "\n`other` is every further method. "
         + f"{' and '.join(f'`{word.upper()}`' for word in NEVER_METHODS)} are never allowed. "
         + "A use without a port has that of its protocol: "
         + ", ".join(f"`{protocol}` {port}" for protocol, port in DEFAULT_PORTS.items())
-        + ".\n\n## Spellings\n\nEach rule has one canonical text, which reports and receipts use.\n\n"
+        + ".\n\nEach rule has one canonical text, which reports and receipts use:\n\n"
         + table(("written", "canonical"), spelled)
-        + "\n## What is refused\n\n"
+        + "\nThese are refused:\n\n"
         + table(("written", "answer"), refused)
     )
 
@@ -99,15 +108,12 @@ def codes() -> str:
         if name not in ("CallEvent", "Event", "Happened", "Observer")
     ]
     return (
-        "# Codes\n\nYou have a refusal, and want to know what its reason means. `result.reason` is one of these words, "
-        "and so is `reason` in receipts and events. `licet explain RECEIPT` says which line decided.\n\n## Reasons\n\n"
-        "`code` is `result.code`. A call that is allowed has the reason `ALLOWED`, and the code `ok`.\n\n"
+        "## Reasons\n\n`code` is `result.code`. A call that is allowed has the reason `ALLOWED`, and the code `ok`.\n\n"
         + table(("reason", "code", "meaning"), reasons)
         + "\n## Codes of a result\n\n"
         + table(("code", "meaning"), [(f"`{word}`", CODES[word]) for word in get_args(Code)])
         + "\n## Events\n\nThe classes of `licet.events`; [Events](../calls.md#events) has their fields.\n\n"
         + table(("event", "when"), [(name, f"{when[:1].upper()}{when[1:]}") for name, when in events])
-        + "\nThe codes of `licet lint` are in [Linting tools](../lint.md#codes).\n"
     )
 
 
@@ -119,12 +125,14 @@ def _code_of(reason: Reason) -> str:
     return "`execution_failed`" if reason in running and reason != "LIMIT_TIME" else f"`{code_of(reason)}`"
 
 
-def commands() -> str:
-    """The help of every command."""
-    parts = ["# Command line\n\nWhat `licet COMMAND --help` prints. [Commands](../commands.md) says more.\n"]
+def commands() -> dict[str, str]:
+    """The help of every command, by the name of the command; that of a group has its commands too."""
+    made: dict[str, str] = {}
     for title, text in _helps(cli, "licet"):
-        parts.append(f"\n{'##' if title.count(' ') < 2 else '###'} {title}\n\n```text\n{text}\n```\n")
-    return "".join(parts)
+        name = "licet" if title == "licet" else title.split()[1]
+        made[name] = f"{made[name]}\n" if name in made else ""
+        made[name] += f"```text\n{text}\n```\n"
+    return made
 
 
 def _helps(command: click.Command, path: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
@@ -140,28 +148,23 @@ def _helps(command: click.Command, path: str, parent: click.Context | None = Non
 
 
 def names() -> str:
-    """Every public name of `licet` and of `licet.handles`, with its docstring."""
-    opening = (
-        "# Python\n\nYou import something from `licet`, and want to know what it takes. These are all public names of "
-        "the package; [Calling tools](../calls.md) and [Declaring tools](../declare.md) show how they are used. "
-        "Besides them, `licet.events` ([codes](codes.md#events)), `licet.handles`, "
-        "`licet.ports` ([backends](../backends.md)), "
-        "`licet.adapters` ([frameworks](../adapters.md)), `licet.testing` ([tests](../testing.md)) and `licet.tools` "
-        "([ready-made tools](../tools.md)) are public. Everything else may change.\n"
-    )
-    parts = [opening]
-    for module, title in ((licet, "`licet`"), (licet.handles, "`licet.handles`")):
-        parts.append(f"\n## {title}\n")
-        # Of the types in `licet.handles`, the classes; names for unions of types say nothing by themselves.
+    """Every public name of `licet`, `licet.handles` and `licet.ports`, with its docstring."""
+    parts = []
+    for module in (licet, licet.handles, licet.ports):
+        parts.append(f"\n## `{module.__name__}`\n")
+        # Of the types in the other two, the classes; names for unions of types say nothing by themselves.
         listed = [name for name in module.__all__ if module is licet or _is_own_class(getattr(module, name))]
         parts += [_entry(module, name) for name in sorted(listed, key=str.lower)]
-    return "".join(parts)
+    return "".join(parts).lstrip()
 
 
 def _entry(module: ModuleType, name: str) -> str:
     value = getattr(module, name)
-    if module is licet.handles and getattr(licet, name, None) is value:
-        return f"\n### `{module.__name__}.{name}`\n\nThe same as [`licet.{name}`](#licet{name.lower()}).\n"
+    for other in (licet, licet.handles):
+        if module not in (licet, other) and getattr(other, name, None) is value:
+            there = f"{other.__name__}.{name}"
+            link = there.replace(".", "").lower()
+            return f"\n### `{module.__name__}.{name}`\n\nThe same as [`{there}`](#{link}).\n"
     if isinstance(value, FunctionType):
         return f"\n### `{module.__name__}.{name}`\n\n```py\n{_head(value)}\n```\n\n{_doc(value)}\n"
     if not inspect.isclass(value):
@@ -239,32 +242,26 @@ def _member(part: ast.stmt, lines: list[str], owner: str) -> tuple[str, str, str
     if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
     word = part.name
-    if word.startswith("_") and word != "__init__":
+    if word.startswith("_") and word not in ("__init__", "__call__"):
         return None
     said = (ast.get_docstring(part) or "").split("\n\n")[0].replace("\n", " ")
     if {ast.unparse(one) for one in part.decorator_list} & {"property", "cached_property"}:
         return word, f"`{word}`", said
-    called = word.replace("__init__", owner)
+    called = CALLED.get(owner, owner) if word in ("__init__", "__call__") else word
     wait = "await " if isinstance(part, ast.AsyncFunctionDef) else ""
     return word, f"`{wait}{called}({', '.join(_arguments(part.args))})`", said
 
 
-def schemas() -> str:
+def schemas() -> dict[str, str]:
     """The keys of each kind of policy file."""
-    opening = (
-        "# Keys of policy files\n\nYou write a policy file, and want every key that it may have. "
-        "[Policy files](../manifest.md) explains them; `licet schema KIND` prints the JSON Schema that these tables "
-        "are made of, and your editor can complete keys with it. `NAME` is a name of your own.\n"
-    )
-    parts = [opening]
+    made = {}
     for kind in SHAPES:
         schema = schema_of(kind)
         needed = schema.get("required", [])
         rows = [(f"`{path}`", shape, said) for path, shape, said in _keys(schema, "", {})]
-        parts.append(f"\n## {kind.capitalize()}\n\n{schema['description']}")
-        parts.append(f" Required: {code(needed)}.\n\n" if needed else "\n\n")
-        parts.append(table(("key", "value", "meaning"), rows))
-    return "".join(parts)
+        said = f"{schema['description']} Required: {code(needed)}.\n\n" if needed else f"{schema['description']}\n\n"
+        made[kind] = said + table(("key", "value", "meaning"), rows)
+    return made
 
 
 def _keys(schema: dict[str, Any], path: str, seen: dict[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -317,14 +314,73 @@ def _shape(value: dict[str, Any]) -> str:
             return "text"
 
 
+def findings() -> str:
+    """The codes of `licet lint`."""
+    rows = [(f"`{rule.code}`", f"`{rule.name}`", rule.about) for rule in RULES.values()]
+    return table(("code", "name", "what it reports"), rows)
+
+
+def mcp_methods() -> str:
+    """The MCP methods that the gateway knows, and what governs each."""
+    spans = {VERSIONS: "all", HANDSHAKE_VERSIONS: "to 2025-11-25", MODERN_VERSIONS: "2026-07-28"}
+    rows = []
+    for one in MCP_METHODS:
+        first, last = one.versions[0], one.versions[-1]
+        span = spans.get(one.versions) or (first if first == last else f"{first} to {last}")
+        rows.append((one.sender, f"`{one.name}`", span, one.governed))
+    return table(("from", "method", "versions", "what governs it"), rows)
+
+
+def mcp_servers() -> str:
+    """The MCP servers that the gateway was tried with, and how its answers differ from theirs."""
+    peers = yaml.safe_load(PEERS.read_text("utf-8"))
+    rows = []
+    for about in peers["servers"].values():
+        launch, clients = launch_of(about["command"]), about.get("clients", "one client of each era")
+        source = {"npm": "npm", "pypi": "PyPI"}[launch.kind]
+        era = {"2025": "2025-11-25", "2026": "2026-07-28"}[about["era"]]
+        clients = "all clients" if clients == "all" else clients
+        rows.append((f"`{launch.package}`", launch.version.removeprefix("=="), source, era, clients))
+    differences = [
+        *peers["exceptions"]["always"].values(),
+        *(one["why"] for one in peers["exceptions"]["named"].values()),
+    ]
+    return (
+        f"The clients are {', '.join(peers['clients'])}.\n\n"
+        + table(("package", "version", "from", "protocol", "tried with"), rows)
+        + "\nThe answers are the same, except:\n\n"
+        + "".join(f"- {why}\n" for why in differences)
+    )
+
+
+def parts() -> dict[str, dict[str, str]]:
+    """The text of each generated part, by page and name."""
+    return {
+        "algebra.md": {"grammar": grammar()},
+        "commands.md": commands(),
+        "gateway.md": {"methods": mcp_methods(), "servers": mcp_servers()},
+        "lint.md": {"codes": findings()},
+        "manifest.md": schemas(),
+        "reference/api.md": {"names": names()},
+        "reference/codes.md": {"codes": codes()},
+    }
+
+
+def filled(page: str, text: str, made: dict[str, str]) -> str:
+    """A page with its generated parts written anew."""
+    marked = [name for name, _ in PART.findall(text)]
+    if sorted(marked) != sorted(made):
+        wrong = sorted(set(marked) ^ set(made)) or marked
+        raise SystemExit(f"docs/{page}: mark each part once, `<!-- generated: {wrong[0]} -->` and `<!-- end -->`")
+    return PART.sub(lambda found: f"{found[1]}{found[2]}\n{made[found[1]]}\n", text)
+
+
 def pages() -> dict[str, str]:
-    """The text of each page, by its file name."""
-    made = {"grammar": grammar, "codes": codes, "cli": commands, "api": names, "schema": schemas}
-    return {f"{name}.md": WRITTEN + make() for name, make in made.items()}
+    """The text that each page with generated parts should have."""
+    return {page: filled(page, (DOCS / page).read_text("utf-8"), made) for page, made in parts().items()}
 
 
 if __name__ == "__main__":
-    PAGES.mkdir(exist_ok=True)
-    for name, text in pages().items():
-        (PAGES / name).write_text(text, "utf-8")
-        print(f"· docs/reference/{name}")
+    for page, text in pages().items():
+        (DOCS / page).write_text(text, "utf-8")
+        sys.stdout.write(f"· docs/{page}\n")

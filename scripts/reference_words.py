@@ -110,3 +110,6 @@ SHOWN = {
     "ToolSpec": ("name", "needs", "optional", "effect", "sandbox", "connector", "cost_usd", "description", "digest"),
     "Use": ("domain", "action", "method", "effect", "scope", "port", "target", "parse"),
 }
+
+# What a caller writes for an object that is called itself.
+CALLED = {"Fetch": "ctx.fetch", "SyncFetch": "ctx.fetch"}

@@ -20,9 +20,12 @@ ROOT = Path(__file__).parent.parent
 PLAYED_MARK = "<!-- played: "
 # A page that is played from an empty directory: its commands belong together.
 PLAYED = sorted(page for page in (ROOT / "docs").rglob("*.md") if PLAYED_MARK in page.read_text("utf-8"))
-PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - set(PLAYED))
+BESIDES = {ROOT / "README.md", ROOT / "design" / "source-documents.md"}
+PAGES = sorted({*BESIDES, *(ROOT / "docs").rglob("*.md")} - set(PLAYED))
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_dir())
 RECEIPT = re.compile(r"r-[0-9a-f]{8,}-\d+")
+GENERATED = re.compile(r"^<!-- generated: .*?^<!-- end -->", re.MULTILINE | re.DOTALL)
+MOST_PAGES, MOST_WORDS, MOST_WORDS_OF_A_HOW_TO = 32, 45_000, 599
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -164,3 +167,43 @@ def test_the_navigation_has_every_page_once() -> None:
     listed = list(pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]))
     found = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert sorted(listed) == sorted(found)
+
+
+def words(page: Path) -> int:
+    """The words of a page, code and tables included and generated parts left out, as `wc -w` counts them."""
+    return len(GENERATED.sub("", page.read_text("utf-8")).split())
+
+
+def test_there_is_little_to_read() -> None:
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    long = {page.name: words(page) for page in pages if page.parent.name == "how-to"}
+    assert len(pages) <= MOST_PAGES
+    assert sum(map(words, pages)) <= MOST_WORDS
+    assert {name: number for name, number in long.items() if number > MOST_WORDS_OF_A_HOW_TO} == {}
+
+
+def test_words_of_a_page_are_counted_without_generated_parts(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One two\n\n<!-- generated: x -->\nnot these\n<!-- end -->\nthree `four`\n", "utf-8")
+    assert words(page) == 5  # with `#`
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page: its headings, as GitHub and the site write them."""
+    headings = re.findall(r"^#+ (.*)", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_of_pages_outside_of_the_site_lead_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "design").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    broken, seen = [], 0
+    for page in (*pages, ROOT / "benchmarks" / "README.md"):
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+            if link.startswith("http"):
+                continue
+            file, _, anchor = link.partition("#")
+            target, seen = (page.parent / file if file else page), seen + 1
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append((page.name, link))
+    assert broken == []
+    assert seen > 50

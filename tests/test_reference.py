@@ -1,8 +1,10 @@
-"""The pages of docs/reference are what scripts/reference.py makes of the code."""
+"""The generated parts of docs/ are what scripts/reference.py makes of the code."""
 
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,32 +13,49 @@ SCRIPTS = str(ROOT / "scripts")
 
 
 @pytest.fixture(scope="module")
-def pages() -> dict[str, str]:
+def reference() -> dict[str, Any]:
     sys.path.insert(0, SCRIPTS)
     try:
-        made: dict[str, str] = runpy.run_path(f"{SCRIPTS}/reference.py")["pages"]()
+        return runpy.run_path(f"{SCRIPTS}/reference.py")
     finally:
         sys.path.remove(SCRIPTS)
+
+
+@pytest.fixture(scope="module")
+def parts(reference: dict[str, Any]) -> dict[str, dict[str, str]]:
+    made: dict[str, dict[str, str]] = reference["parts"]()
     return made
 
 
-def test_the_reference_is_what_the_script_writes(pages: dict[str, str]) -> None:
-    kept = {path.name: path.read_text("utf-8") for path in (ROOT / "docs" / "reference").iterdir()}
-    assert sorted(kept) == sorted(pages)
-    for name, text in pages.items():
-        assert kept[name] == text, f"run `make reference`: docs/reference/{name} is another text"
+def test_the_pages_have_what_the_script_writes(reference: dict[str, Any], parts: dict[str, dict[str, str]]) -> None:
+    filled: Callable[[str, str, dict[str, str]], str] = reference["filled"]
+    for page, made in parts.items():
+        kept = (ROOT / "docs" / page).read_text("utf-8")
+        assert kept == filled(page, kept, made), f"run `make reference`: docs/{page} has another text"
 
 
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ("grammar.md", ["`network:https:get@api.example.com`", "expected an absolute path", "`SECRET_NOT_DECLARED`"]),
-        ("codes.md", ["`LIMIT_HEADERS`", "`execution_failed`", "`ApprovalRemembered`"]),
-        ("cli.md", ["## licet gateway", "### licet receipts verify", "--no-time-limit"]),
-        ("api.md", ["### `licet.Gate`", "`await call_many(", "### `licet.handles.FileSystem`"]),
-        ("schema.md", ["`capabilities.approvals.delete`", "`servers.NAME.command`", "## Personality"]),
+        ("algebra.md", ["`network:https:get@api.example.com`", "expected an absolute path", "`SECRET_NOT_DECLARED`"]),
+        ("reference/codes.md", ["`LIMIT_HEADERS`", "`execution_failed`", "`ApprovalRemembered`"]),
+        ("commands.md", ["Usage: licet gateway", "Usage: licet receipts verify", "--no-time-limit"]),
+        ("reference/api.md", ["### `licet.Gate`", "`await call_many(", "`await ctx.fetch(url", "### `licet.ports.Kv`"]),
+        ("manifest.md", ["`capabilities.approvals.delete`", "`servers.NAME.command`", "`safety.network.allow`"]),
+        ("gateway.md", ["| `resources/read` |", "`mcp-server-git`"]),
+        ("lint.md", ["`LIC101`"]),
     ],
 )
-def test_each_page_has_what_it_is_for(pages: dict[str, str], page: str, words: list[str]) -> None:
+def test_each_page_has_what_it_is_for(parts: dict[str, dict[str, str]], page: str, words: list[str]) -> None:
     for word in words:
-        assert word in pages[page]
+        assert word in "".join(parts[page].values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["no part", "<!-- generated: other -->\n<!-- end -->\n", 2 * "<!-- generated: one -->\n<!-- end -->\n"],
+    ids=["none", "another", "twice"],
+)
+def test_a_part_that_is_not_marked_once_stops_the_script(reference: dict[str, Any], text: str) -> None:
+    with pytest.raises(SystemExit, match="mark each part once"):
+        reference["filled"]("page.md", text, {"one": "text\n"})

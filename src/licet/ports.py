@@ -1,7 +1,7 @@
 """The types of backends, as protocols: secrets, files, network, stores, programs, ledger, approver, clock.
 
 A backend decides nothing: the grant was checked before it is called. It reports an error with the exceptions of this
-module, and the call is refused. See docs/backends.md.
+module, and the call is refused. See docs/calls.md.
 """
 
 from licet.core.decision.budget import Spent

@@ -101,7 +101,7 @@ class Backends(Ports, frozen=True, kw_only=True):
         backends = Backends.memory(files={"/srv/a": "text"})  # everything in memory, for tests
 
     Each part can be replaced by name. A part that is None refuses the calls that need it. `Backends()` has no backend
-    for any capability, only a ledger, budgets and a clock in memory. See docs/backends.md.
+    for any capability, only a ledger, budgets and a clock in memory. See docs/calls.md.
     """
 
     ledger: Ledger | None = field(default_factory=MemoryLedger)

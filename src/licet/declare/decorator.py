@@ -140,7 +140,7 @@ class Tool:
 
     @property
     def effect(self) -> EffectClass | None:
-        """The effect class that it declares, or None."""
+        """The class that it declares, or None."""
         return self.spec.effect
 
     @property

@@ -21,7 +21,7 @@ class Question(Struct, frozen=True):
     why: str
     expires_seconds: int
     agent: str = ""
-    effect: str = ""  # the effect class of the call
+    effect: str = ""  # the class of the call
     workdir: str = ""
     since: float = 0.0  # time of day; an answer to an earlier question does not count
     quorum: int = 1

@@ -1,4 +1,4 @@
-"""Ready-made tools that most agents need. Each reaches only what the manifest allows. See docs/tools.md.
+"""Ready-made tools that most agents need. Each reaches only what the manifest allows. See docs/declare.md.
 
 They are written as your own tools would be, with public names only, and can serve as examples.
 """

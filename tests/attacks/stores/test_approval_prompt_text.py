@@ -114,7 +114,7 @@ def test_in_a_command_they_are_spelled_out(tmp_path: Path, text: str, words: lis
 def test_what_decides_stands_below_the_arguments_and_names_tool_effect_hosts_and_time(tmp_path: Path) -> None:
     _, shown = prompted({"to": "x " * 20_000}, b"y\n")
     below = shown[shown.rindex("x x") :]
-    for line in ("hosts         network:https:post@bank.example", "effect        write_limited", "tool          pay"):
+    for line in ("hosts         network:https:post@bank.example", "class         write_limited", "tool          pay"):
         assert f"\n  {line}\n" in below
     assert "agent         clerk, session s-1" in below
     assert "holds         for every call of it in this session, with any arguments" in below

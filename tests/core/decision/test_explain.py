@@ -126,8 +126,8 @@ def explanation_of(
             "network:https:post@a.example",
             [
                 "because       `bare` is in no bundle assigned to `a` (m.yaml:2)",
-                "because       no side-effect class is stated for `bare` (m.yaml:9)",
-                "because       no sandbox level is stated for `bare` (m.yaml:9)",
+                "because       no class is stated for `bare` (m.yaml:9)",
+                "because       no level is stated for `bare` (m.yaml:9)",
                 "because       the manifest does not allow it (m.yaml:2)",
                 "to allow it   add `bare` under `capabilities.tools` in m.yaml",
                 (

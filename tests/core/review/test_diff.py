@@ -363,7 +363,7 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
         manifest(allows=["fs:read:/"], admissions={"small": (admission(),)}),
         manifest(SMALL, allows=["fs:read:/"]),
         {
-            "shrunk": ["small: fs:read:* except /a", "small: sandbox level: isolated → restricted"],
+            "shrunk": ["small: fs:read:* except /a", "small: level: isolated → restricted"],
             "changed": ["small: declaration: undeclared → callable"],
         },
     ),
@@ -449,11 +449,11 @@ def _effect(effect: Any, **given: Any) -> Manifest:
 
 
 ABOUT_A_TOOL: dict[str, tuple[Manifest, Manifest, str]] = {
-    "a stronger class": (_effect("read_only"), _effect("full"), "side-effect class: read_only → full"),
+    "a stronger class": (_effect("read_only"), _effect("full"), "class: read_only → full"),
     "a looser level": (
         _effect("read_only"),
         _effect("read_only", sandbox="isolated"),
-        "sandbox level: restricted → isolated",
+        "level: restricted → isolated",
     ),
     "a higher cost": (_effect("read_only"), _effect("read_only", cost_usd=Decimal("0.50")), "cost_usd: 0 → 0.5"),
     "asking once a session": (
@@ -598,7 +598,7 @@ def test_a_destructive_tool_that_gets_a_weaker_class_needs_fewer_approvals() -> 
     old = _one(spec=tool("one", "fs:*:/a", effect="destructive"))
     new = _one(spec=tool("one", "fs:*:/a", effect="full"))
     assert change_texts(diff(old, new)) == {
-        "shrunk": ["one: side-effect class: destructive → full"],
+        "shrunk": ["one: class: destructive → full"],
         "grown": ["one: asks about writes: before each call → once a session"],
     }
 
@@ -889,12 +889,12 @@ capabilities: {tools: [fetch], max_side_effect_class: write_limited, destination
             {
                 "grown": [
                     "fetch: network:write:a.example",
-                    "fetch: side-effect class: read_only → write_limited",
+                    "fetch: class: read_only → write_limited",
                     "fetch: cost_usd: 1 → 2",
                 ]
             },
         ),
-        ("old", SOURCE.replace("restricted", "isolated"), {"grown": ["fetch: sandbox level: restricted → isolated"]}),
+        ("old", SOURCE.replace("restricted", "isolated"), {"grown": ["fetch: level: restricted → isolated"]}),
         ("moved", SOURCE.replace("@tool", "@other"), None),
     ],
 )

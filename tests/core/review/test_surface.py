@@ -264,7 +264,7 @@ def test_the_document_of_a_tool_with_few_terms() -> None:
     assert ground.pop("fix").startswith('add `effect="read_only"` to the tool')
     assert ground == {
         "reason": "SIDE_EFFECT_EXCEEDED",
-        "text": "no side-effect class is stated for `clerk`",
+        "text": "no class is stated for `clerk`",
         "origin": None,
     }
 

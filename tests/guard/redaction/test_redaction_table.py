@@ -1,4 +1,4 @@
-"""The rows of the table in `docs/redaction.md`: a form is redacted exactly if its row says so."""
+"""The rows of the table in `docs/handles.md`: a form is redacted exactly if its row says so."""
 
 import base64
 import binascii
@@ -24,7 +24,7 @@ from licet.guard.redaction.redact import Redactor
 
 SECRET = 'Tr0ub4dor&3 it\'s "q"/x=Z'
 LABEL = "[redacted KEY]"
-PAGE = Path(__file__).parents[3] / "docs" / "redaction.md"
+PAGE = Path(__file__).parents[3] / "docs" / "handles.md"
 
 Shown = str | bytes
 
@@ -312,7 +312,7 @@ def test_a_value_with_escapes_of_its_own_is_found_in_nested_json(value: str, lev
 
 def test_docs_redaction_has_this_table() -> None:
     table = io.StringIO()
-    table.write("| form | caught |\n|---|---|\n")
+    table.write("| form of the value | caught |\n|---|---|\n")
     for row in ROWS:
         table.write(f"| {row.name} | {'yes' if row.caught else 'no'} |\n")
     assert table.getvalue() in PAGE.read_text(encoding="utf-8")

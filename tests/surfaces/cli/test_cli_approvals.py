@@ -182,7 +182,7 @@ def test_show_prints_the_exact_call_and_what_it_could_reach(here: Path) -> None:
         f"paths         fs:write:{here}/drafts",
         f"directory     {here}",
         "agent         desk, session main",
-        "effect        write_limited",
+        "class         write_limited",
         "tool          write_file",
         "holds         once, with exactly these arguments",
     ):

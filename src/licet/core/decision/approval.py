@@ -171,7 +171,7 @@ def approval_lines(
         yield _line("deletes", f"{rule}, and renames there, without asking again")
     if request.why:
         yield _line("because", request.why)
-    yield _line("effect", request.effect)
+    yield _line("class", request.effect)
     yield _line("tool", request.tool)
     holds = _ONLY_THESE if narrow and request.scope == "session" else _FOR[request.scope]
     ends = "" if is_kept or request.scope == "call" else ", until this command ends"

@@ -346,7 +346,7 @@ def _class_of(
     )  # as admissions, since both state classes
     stated += [pair for one in defined for pair in one.effects]
     if own is None:
-        text = f"no side-effect class is stated for `{spec.name}`"
+        text = f"no class is stated for `{spec.name}`"
         grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_class(spec), "side_effect_class"))
         return None
     ceilings = [(effect, origin, "") for effect, origin in stated]
@@ -373,7 +373,7 @@ def _level_of(
     stated = [pair for admission in admissions for pair in admission.levels]
     own: Level | None = spec.sandbox or min((level for level, _ in stated), key=LEVELS.index, default=None)
     if own is None:
-        text = f"no sandbox level is stated for `{spec.name}`"
+        text = f"no level is stated for `{spec.name}`"
         grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, state_level(spec, "restricted"), "sandbox"))
         return None
     if own not in LEVELS:

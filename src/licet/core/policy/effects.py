@@ -52,7 +52,7 @@ def permits(effect: EffectClass, named_tcp: CapabilitySet = CapabilitySet()) -> 
         return _WRITE_LIMITED | named_tcp
     if effect in ELEVATED:
         return _EVERYTHING
-    raise ValueError(f"unknown side-effect class: {effect}")
+    raise ValueError(f"unknown class: {effect}")
 
 
 def class_fits(effect: EffectClass, ceiling: EffectClass) -> bool:

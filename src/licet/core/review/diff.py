@@ -188,8 +188,8 @@ def _callable_tool_changes(was: ToolSurface, now: ToolSurface, old: _Version, ne
     if was.bundles != now.bundles:
         yield from places.value_changed("changed", "bundle", "bundle", ", ".join(was.bundles), ", ".join(now.bundles))
     if now.name != COMMANDS:  # their class is the agent's `max_side_effect_class`, which is compared already
-        yield from places.rank_changed("effect", "side-effect class", was.effect, now.effect, CLASSES.index)
-    yield from places.rank_changed("level", "sandbox level", was.level, now.level, LEVELS.index)
+        yield from places.rank_changed("effect", "class", was.effect, now.effect, CLASSES.index)
+    yield from places.rank_changed("level", "level", was.level, now.level, LEVELS.index)
     yield from places.rank_changed("cost", "cost_usd", was.cost_usd or Decimal(0), now.cost_usd or Decimal(0), Decimal)
     for key in ("max_calls", "max_cost_usd"):
         stated = _stated(now.name, old, new, lambda admission, key=key: getattr(admission, key) is not None)  # type: ignore[misc]

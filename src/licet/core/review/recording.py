@@ -1,7 +1,7 @@
 """Recordings: what a command, or the calls of an agent, touched. `licet observe` writes them, `licet learn` reads them.
 
 A recording is a file of JSON lines: one `RecordingStart`, then one `Touch` for each thing that was used. It is a draft
-for review and no evidence: nobody signs it, and a program that wants to hide can (see docs/observe.md).
+for review and no evidence: nobody signs it, and a program that wants to hide can (see docs/learn.md).
 """
 
 from typing import Annotated, Literal

@@ -1,6 +1,6 @@
 """The encodings of a secret that redaction searches for, grouped by how a text is normalised before the search.
 
-`docs/redaction.md` lists which forms are found and which are not; a test checks this list against the code.
+`docs/handles.md` lists which forms are found and which are not; a test checks this list against the code.
 """
 
 import base64

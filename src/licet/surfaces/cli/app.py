@@ -63,7 +63,7 @@ FURTHER = (
     Command("serve", "offer the tools of a workspace as an MCP server", "licet serve research.yaml"),
     Command("approvals", "list and answer the calls that wait for approval", "licet approvals list"),
     Command("receipts", "list, show, verify and export the records of calls", "licet receipts list --since 1d"),
-    Command("doctor", "test which sandbox levels this machine supports", "licet doctor"),
+    Command("doctor", "test which levels this machine supports", "licet doctor"),
     Command("wasm", "look into WASM modules without running them", "licet wasm inspect count.wasm"),
     Command("schema", "print the JSON Schema of a kind of file, for editors", "licet schema manifest"),
     Command("completion", "print the completion script for your shell", "licet completion bash"),

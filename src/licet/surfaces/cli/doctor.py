@@ -1,4 +1,4 @@
-"""`licet doctor`: tests which sandbox levels this machine supports, and says what the others need."""
+"""`licet doctor`: tests which levels this machine supports, and says what the others need."""
 
 import os
 import platform
@@ -35,7 +35,7 @@ _COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}
 @json_option
 @click.pass_context
 def command(ctx: click.Context, every: bool, as_json: bool) -> None:
-    """Test which sandbox levels this machine supports.
+    """Test which levels this machine supports.
 
     Each wall is built in a process of its own, which then tries what the wall forbids. A level whose walls do not hold
     is refused when a tool needs it. So are programs on a machine without namespaces, unless the manifest allows that.

@@ -75,7 +75,7 @@ def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_
       licet observe --no-proxy -- psql -h db.internal        (a program that knows no proxies)
       licet observe --output build.jsonl -- make && licet learn build.jsonl
 
-    A recording is a draft and no evidence: a program can hide from it. docs/observe.md lists what is not seen.
+    A recording is a draft and no evidence: a program can hide from it. docs/learn.md lists what is not seen.
 
     \b
     Exit codes:
