@@ -175,11 +175,16 @@ def test_a_cancelled_scope_ends_its_call_which_has_left_its_receipt_by_then(
     trio.run(main)
 
 
+KEPT: list[HttpClient] = []  # with the loop of tools, which ends with the process: the collector would warn
+
+
 @both_runners
 def test_requests_work_under_trio(tmp_path: Path, start: Callable[..., Any]) -> None:
     with serving(lambda _: Answer(200, (), b"answered")) as server:
         url = f"http://127.0.0.1:{server.port}/"
-        at = gate(tmp_path, "native", ask, backends=Backends.memory(http=HttpClient()))
+        client = HttpClient()
+        KEPT.append(client)
+        at = gate(tmp_path, "native", ask, backends=Backends.memory(http=client))
 
         async def main() -> list[object]:
             async with at.session("s") as session:

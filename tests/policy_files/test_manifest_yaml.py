@@ -379,7 +379,7 @@ examples:
     assert by_name.args["path"]["scope"] == "fs:read"
     assert [(example.use, example.matches) for example in manifest.examples] == [
         ("env:read:A", True),
-        ("network:https:get@api.example.com:443", False),
+        ("network:https:get@API.example.com", False),
     ]
 
 

@@ -65,8 +65,8 @@ class Report(Struct, frozen=True):
 
     @property
     def covered(self) -> float:
-        """The percentage of rules that a case exercised; 100 if there is no rule."""
-        return 100 * len(self.exercised) / len(self.rules) if self.rules else 100.0
+        """The percentage of rules that a case exercised; 0 if there is no rule."""
+        return 100 * len(self.exercised) / len(self.rules) if self.rules else 0.0
 
 
 def run_examples(

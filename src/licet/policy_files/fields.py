@@ -58,9 +58,9 @@ def at(keys: Fields, *path: str) -> Value | None:
 
 
 def record(keys: Fields, key: str) -> Fields:
-    """The mapping under a key, empty if it is absent."""
+    """The mapping under a key, empty if it is absent, or if a list is written there, as `tools` may be."""
     located = keys.get(key)
-    return located.value if located is not None else NONE
+    return located.value if located is not None and isinstance(located.value, Mapping) else NONE
 
 
 def plain(keys: Fields, key: str, default: Any) -> Any:

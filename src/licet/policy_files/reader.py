@@ -167,7 +167,8 @@ def _own_layer(ceiling: Lists, kind: Any, admissions: Mapping[str, tuple[Admissi
     )
     denies = (*ceiling.capability_rules(*hosts, "deny"), *ceiling.capability_rules("deny"))
     # This layer does not decide about connectors: they have versions, and a layer of their own for each tool.
-    return Layer(kind, f"the {kind}", ceiling.origin, allows, denies, frozenset({"connector"}))
+    safety = kind == "personality" and not {"destinations", "grants"} & ceiling.keys.keys()
+    return Layer(kind, f"the {kind}", ceiling.origin, allows, denies, frozenset({"connector"}), safety)
 
 
 Admissions = dict[str, tuple[Admission, ...]]

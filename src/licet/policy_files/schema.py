@@ -18,12 +18,13 @@ from licet.core.algebra.scope import (
     secret_reference,
     variable,
 )
-from licet.core.algebra.use import InvalidUse, Use, use_of_url
+from licet.core.algebra.use import InvalidUse, use_of_url
 from licet.core.canonical import checked_key
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
 from licet.core.policy.effects import CLASSES, LEVELS
 from licet.core.policy.servers import CLIENT_ASKS, EVERY, MOST_ASKS, SERVER_NAME
 from licet.core.policy.terms import WRITE_APPROVALS
+from licet.core.review.examples import asked_use
 from licet.policy_files.containers import Either, Field, ListOf, MappingOf, Record
 from licet.policy_files.shapes import AnyJson, Flag, Integer, Money, OneOf, Shape, TextShape
 
@@ -52,16 +53,10 @@ def _or_star(parse: Callable[[str], str]) -> Callable[[str], str]:
     return lambda text: "*" if text == "*" else parse(text)
 
 
-def _example(text: str) -> str:
-    """Parse a concrete use. Its path may start with `~` or `${workdir}`, as in a rule."""
-    domain, _, rest = text.partition(":")
-    action, _, path = rest.partition(":")
-    root = path.partition("/")[0]
-    if domain != "fs" or root not in ("${workdir}", "~"):
-        return str(Use(text))
-    if action == "*" or "*" in path:
-        raise Malformed(text, "one concrete use, without a wildcard")
-    return str(Capability(text))
+def _use(text: str) -> str:
+    """Check a use as people write it. Where `~` and `${workdir}` are is known only when it is asked."""
+    asked_use(text, "/workdir", "/home")
+    return text
 
 
 NAME = TextShape(expected="a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`", pattern=NAME_PATTERN)
@@ -80,7 +75,11 @@ RULE = TextShape(
     parse=Capability,
     examples=("fs:read:/srv/data", "network:https:get@*.github.com", "network:tcp:db.internal:5432"),
 )
-USE = TextShape(expected="a concrete use, such as `network:https:get@api.example.com`", parse=_example)
+USE = TextShape(
+    expected="a concrete use, as `licet explain` takes it",
+    parse=_use,
+    examples=("network:https:get@api.example.com", "POST https://api.example.com/v1", "write ${workdir}/out.txt"),
+)
 VARIABLE = TextShape(expected="the name of an environment variable", parse=_or_star(variable), examples=("PATH",))
 SECRET = TextShape(
     expected="a secret reference, or `prefix/*`", parse=secret_key, examples=("WEATHER_API_KEY", "github/*")

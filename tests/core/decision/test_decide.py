@@ -840,6 +840,6 @@ def test_a_tool_declared_in_source_but_not_admitted_gets_the_fix_that_admits_it(
     (ground,) = answer.rules
     assert (ground.reason, str(ground)) == (
         "TOOL_NOT_IN_BUNDLE",
-        "`b` is in no bundle assigned to `clerk` (agent.yaml:1)",
+        "`b` is in no bundle assigned to the agent `clerk` (agent.yaml:1)",
     )
     assert ground.fix == "add `b` under `capabilities.tools` in agent.yaml"

@@ -113,7 +113,7 @@ def explanation_of(
             "pull",
             "network:https:get@a.example",
             [
-                "because       `pull` is in no bundle assigned to `a` (m.yaml:2)",
+                "because       `pull` is in no bundle assigned to the agent `a` (m.yaml:2)",
                 "because       the manifest does not allow it (m.yaml:2)",
                 "to allow it   add `pull` under `capabilities.tools` in m.yaml",
                 "to allow it   add `network:https:get@a.example:443` under `capabilities.grants` in m.yaml",
@@ -125,18 +125,18 @@ def explanation_of(
             "bare",
             "network:https:post@a.example",
             [
-                "because       `bare` is in no bundle assigned to `a` (m.yaml:2)",
+                "because       `bare` is in no bundle assigned to the agent `a` (m.yaml:2)",
                 "because       no class is stated for `bare` (m.yaml:9)",
                 "because       no level is stated for `bare` (m.yaml:9)",
                 "because       the manifest does not allow it (m.yaml:2)",
                 "to allow it   add `bare` under `capabilities.tools` in m.yaml",
                 (
-                    'to allow it   add `effect="read_only"` to the tool, or `bare: {side_effect_class: read_only}`'
-                    " under `capabilities.tools`"
+                    "to allow it   add `effect: read_only` to `bare` under the top-level `tools` in m.yaml,"
+                    " or `bare: {side_effect_class: read_only}` under `capabilities.tools`"
                 ),
                 (
-                    'to allow it   add `sandbox="restricted"` to the tool, or `bare: {sandbox: restricted}` under'
-                    " `capabilities.tools`"
+                    "to allow it   add `sandbox: restricted` to `bare` under the top-level `tools` in m.yaml,"
+                    " or `bare: {sandbox: restricted}` under `capabilities.tools`"
                 ),
                 "to allow it   add `network:https:post@a.example:443` under `capabilities.grants` in m.yaml",
             ],
@@ -147,13 +147,13 @@ def explanation_of(
             "wipe",
             "",
             [
-                "because       `wipe` is in no bundle assigned to `a` (m.yaml:2)",
+                "because       `wipe` is in no bundle assigned to the agent `a` (m.yaml:2)",
                 "because       `wipe` is full; at most read_only is allowed, the default (m.yaml:2)",
                 "because       `wipe` is not named in `native` (m.yaml:2)",
                 "because       class full needs the level restricted or isolated (m.yaml:7)",
                 "because       class full needs a budget (m.yaml:1)",
                 "to allow it   add `wipe` under `capabilities.tools` in m.yaml",
-                "to allow it   set `max_side_effect_class: full` (m.yaml:2)",
+                "to allow it   set `effect: read_only` on the tool, or set `max_side_effect_class: full` (m.yaml:2)",
                 'to allow it   set `sandbox="isolated"` on the tool',
                 "to allow it   add `budget: {max_calls_per_session: 100}` under `capabilities` in m.yaml",
             ],
@@ -165,7 +165,10 @@ def explanation_of(
             "network:https:get@a.example",
             [
                 "because       `gone` is not known here (m.yaml:1)",
-                "to allow it   declare it, and add it to a bundle or to `capabilities.tools`",
+                (
+                    "to allow it   declare it under the top-level `tools` in m.yaml, and add it to a bundle or under"
+                    " `capabilities.tools`"
+                ),
             ],
             id="of a tool that nobody declares nothing more is known",
         ),
@@ -222,6 +225,15 @@ def test_fixes_for_a_personality_use_its_keys(
     manifest = 'agent: a\ncapabilities: {tools: [pull], destinations: {allow: ["*"]}}\n'
     lines = explanation_of(tmp_path, manifest, "pull", use, HOSTS)
     assert [line for line in lines if line.startswith("to allow")] == [f"to allow it   {one}" for one in fix]
+
+
+def test_a_personality_is_told_the_key_of_its_own_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    manifest = 'agent: a\ncapabilities: {tools: [pull], destinations: {allow: ["*"]}}\n'
+    personality = "id: p\ntools: [pull]\nsafety: {network: {allow: [a.example]}}\n"
+    lines = explanation_of(tmp_path, manifest, "pull", "network:https:get@c.example", personality)
+    note = "this key cannot say less than any connection to that port"
+    assert lines[-1] == f"to allow it   add `c.example:443` under `safety.network.allow` in p.yaml ({note})"
 
 
 def test_the_fix_for_a_personality_alone_names_the_key_of_its_budget(

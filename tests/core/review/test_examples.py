@@ -100,6 +100,19 @@ DECIDED = [
     (case("read", use="fs:read:/srvs"), "deny", "PATH_NOT_REACHABLE"),
     (case("mail", use="network:https:post@a.example"), "ask", ""),
     (case("mail", use="network:https:get@a.example"), "deny", "HOST_NOT_ALLOWED"),
+    # a use as `licet explain` takes it
+    (case("read", use="/srv/a"), "allow", ""),
+    (case("read", use="read a"), "allow", ""),
+    (case("read", use="./a"), "allow", ""),
+    (case("read", use="${workdir}/a b"), "allow", ""),
+    (case("read", use="~/notes/a"), "allow", ""),
+    (case("read", use="write ./a"), "deny", "PATH_NOT_REACHABLE"),
+    (case("mail", use="POST https://a.example/x"), "ask", ""),
+    (case("mail", use="https://a.example/x"), "deny", "HOST_NOT_ALLOWED"),
+    # any command of `licet run`
+    (case("run", use="read a"), "ask", ""),
+    (case("run", use="read private"), "deny", "PATH_NOT_REACHABLE"),
+    (case("run", use="process:exec:git"), "deny", "BINARY_NOT_ALLOWED"),
     # the tool alone
     (case("read"), "allow", ""),
     (case("mail"), "ask", ""),
@@ -172,6 +185,8 @@ PROBLEMS = [
     ),
     (case("read", use="fs:read:*"), "found `fs:read:*`, expected one concrete use"),
     (case("read", use="nonsense"), "found `nonsense`, expected"),
+    (case("run", use="secret:read:KEY"), "found `secret:read:KEY`, expected what a command of `licet run` uses"),
+    (case("read", use="fs:read:${workdir}/a*"), "found `${workdir}/a*`, expected one concrete path"),
     (case("pay", args={"two": 1}), "found the argument `two`, expected one of to, amount; did you mean `to`?"),
     (case("clock", args={"zone": 1}), "found the argument `zone`, expected none, since the tool takes no arguments"),
     (

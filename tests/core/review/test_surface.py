@@ -436,9 +436,27 @@ _NARROW = layer(["fs:read:/srv/a"], kind="bundle", silent=EVERY_DOMAIN - {"fs"})
             id="denies hold for it too",
         ),
         pytest.param(manifest(allows=["process:exec:wc"], max_effect="full"), [], id="refused without a budget"),
+        pytest.param(
+            manifest(
+                tool("count", "process:exec:wc"), allows=["process:exec:wc"], admissions={"count": (admission(),)}
+            ),
+            None,
+            id="a tool needs every binary",
+        ),
+        pytest.param(
+            manifest(
+                tool("count", "process:exec:wc"),
+                allows=["process:exec:wc", "process:exec:git"],
+                admissions={"count": (admission(),)},
+            ),
+            ["process:exec:git", "process:exec:wc"],
+            id="no tool needs one of the binaries",
+        ),
     ],
 )
-def test_the_surface_has_commands_exactly_if_a_binary_is_allowed(found: Manifest, expected: list[str] | None) -> None:
+def test_the_surface_has_commands_exactly_if_a_binary_is_allowed_that_no_tool_needs(
+    found: Manifest, expected: list[str] | None
+) -> None:
     shown = surface(found)
     assert (None if shown.commands is None else texts(shown.commands)) == expected
     assert [one.name for one in shown.tools] == sorted(found.admissions)

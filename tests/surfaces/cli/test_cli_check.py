@@ -170,7 +170,7 @@ CASES = [
         {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {from: 't:t'}}\n", "t.py": SOURCE % "api.stripe.com"},
         ["m.yaml"],
         1,
-        ["t.py:3:1: error: found that `t` needs network:*:api.stripe.com, …, expected a tool that fits `a`; …"],
+        ["t.py:3:1: error: found that `t` needs network:*:api.stripe.com, …, expected a tool that fits the agent …; …"],
         "1 file, 1 error",
     ),
     Case(

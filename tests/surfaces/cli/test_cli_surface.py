@@ -37,7 +37,7 @@ capabilities:
   fs_reach: {read: [/srv], write: [/srv/out]}
   secrets: [KEY]
   env: [LANG]
-  process: {allowed_binaries: [git]}
+  process: {allowed_binaries: [git, make]}
   deny: ["fs:*:/srv/notes/private"]
   budget: {max_calls_per_session: 9, max_calls_per_day: 99, max_cost_usd: 1.50, max_cost_usd_per_day: 20}
 """
@@ -66,7 +66,7 @@ fetch     high risk          hosts    api.example.com  https read
 unknown   high risk          hosts     api.example.com  read
           read_only          paths     /srv  read except /srv/notes/private
           restricted         secrets   KEY
-          in reading         binaries  git
+          in reading         binaries  git, make
                              env       LANG
                              storage   session, tool-private
                              tools     blocked, fetch, notes, save, unknown
@@ -79,7 +79,7 @@ blocked   no class           cannot be called
 any       high risk          hosts     api.example.com  any protocol
 command   full               paths     /srv  read except /srv/notes/private
           isolated                     /srv/out  write, delete
-          asks per session   binaries  git
+          asks per session   binaries  git, make
           asks per delete    env       LANG
 
 undeclared   unknown is admitted but not declared; shown is the most that any
@@ -314,3 +314,11 @@ def test_a_pipe_gets_no_codes_at_all() -> None:
         [SCRIPT, "surface", "m.yaml"], check=True, capture_output=True, text=True, env=os.environ | {"TERM": "xterm"}
     )
     assert "\x1b" not in done.stdout
+
+
+def test_the_page_shows_each_deny_on_a_line_of_its_own(here: Path) -> None:
+    (here / "m.yaml").write_text(MANIFEST.replace('private"]', 'private", "fs:*:/srv/x"]'))
+    assert run("--html", "page.html").exit_code == 0
+    text = (here / "page.html").read_text("utf-8")
+    assert "fs:*:/srv/notes/private (m.yaml:12)<br>fs:*:/srv/x (m.yaml:12)" in text
+    assert "u000a" not in text

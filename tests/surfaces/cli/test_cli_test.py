@@ -54,6 +54,11 @@ cases:
   - {tool: read_note, use: "fs:read:${workdir}/notes/private/a", verdict: deny, reason: HOST_NOT_ALLOWED}
   - {tool: reed_note, verdict: deny}
 """
+RULELESS = """\
+agent: a
+tools: {read_note: {from: "tools:read_note"}}
+examples: {no_match: [{tool: read_note, use: "./a"}]}
+"""
 FAILURES = [
     "4:5: error: found the tool `reed_note`, expected a tool that the policy knows; did you mean `read_note`?",
     '2:5: failed: `publish` with {"url": "https://a.example/x"}: expected allow, found ask, because ASKS',
@@ -152,6 +157,7 @@ def test_coverage_lists_the_rules_that_no_example_exercises(words: list[str], co
         ({}, ["gone.yaml"], "gone.yaml:1:1: error: found no file there, expected a policy file"),
         ({"empty/x": ""}, ["empty"], "empty:1:1: error: found a directory without a policy, expected"),
         ({"x.yaml": "agent: a\n"}, ["x.yaml"], "there is nothing to run: write `examples:` in the manifest"),
+        ({"x.yaml": RULELESS}, ["x.yaml", "--coverage"], "there is no rule to cover: the policy allows nothing"),
         ({"w/licet.yaml": "bundles: {}\n"}, ["w"], "w/licet.yaml:1:1: error: found a workspace, expected a manifest"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",

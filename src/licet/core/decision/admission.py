@@ -79,14 +79,14 @@ def bundle_problems(manifest: Manifest) -> Iterator[Problem]:
 def _steps(manifest: Manifest, tool: str) -> tuple[_Step, ...]:
     bundle, rosters = _nearest_bundle(manifest, tool), manifest.rosters
     if bundle is None:
-        why = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
+        why = f"`{tool}` is in no bundle assigned to the agent `{manifest.agent}`"
         return tuple(_Step(roster, why, _name_fix(roster, tool)) for roster in rosters if tool not in roster.named)
     missing = [roster for roster in rosters if bundle.name not in roster.assigned]
     unnamed = [roster for roster in missing if tool not in roster.named]
     steps = []
     if missing and len(missing) == len(rosters):  # no ceiling assigns it: prefer one that does not name the tool either
         assigner = (unnamed or missing)[0]
-        why = f"`{tool}` is in the bundle `{bundle.name}`, which is not assigned to `{manifest.agent}`"
+        why = f"`{tool}` is in the bundle `{bundle.name}`, which is not assigned to the agent `{manifest.agent}`"
         steps.append(_Step(assigner, why, _assign_fix(manifest, assigner, bundle)))
         unnamed = [roster for roster in unnamed if roster is not assigner]
     for roster in unnamed:

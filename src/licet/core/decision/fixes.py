@@ -57,6 +57,9 @@ def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note
             note = note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
     elif everything and layer.kind == "manifest":
         key, item = "capabilities.destinations.allow", place_text(rule.key, rule.port)
+    elif hosts_alone(layer, rule):
+        key, item = "safety.network.allow", place_text(rule.key, rule.port)
+        note = note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
     elif spec.by_keys and kind in ("fs:write", "fs:delete"):
         key, item, note = _own(layer, KEY_OF[kind]), _target(rule, roots), note or _also(kind)
     elif kind in EXACT_KEY_OF:
@@ -64,6 +67,11 @@ def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note
     else:
         key, item = _own(layer, "grants"), _text(rule, roots)
     return f"add `{item}` under `{key}` in {layer.origin.file}", note
+
+
+def hosts_alone(layer: Layer, rule: Capability) -> bool:
+    """Whether advice about a rule names a list of hosts, whose entries allow every request."""
+    return layer.safety and rule.domain == "network" and rule.action != "tcp"
 
 
 def delegate(what: Capability | Use) -> str:
@@ -192,18 +200,50 @@ def pin(manifest: Manifest) -> str:
     return f"accept the policy with `licet trust {manifest.files[0]}`"
 
 
-def state_class(spec: ToolSpec) -> str:
+def lower_class(
+    spec: ToolSpec, admissions: tuple[Admission, ...], wanted: EffectClass, permitted: CapabilitySet
+) -> str:
+    """The edit that states a weaker class for a tool; empty if a need of the tool is nothing at that class."""
+    if not all(CapabilitySet((need,)) & permitted for need in spec.needs.allow):
+        return ""
+    if spec.effect:
+        return f"set `effect: {wanted}` on the tool"
+    places = [
+        f"`side_effect_class: {wanted}` ({origin})"
+        for admission in admissions
+        for effect, origin in admission.effects
+        if not class_fits(effect, wanted)
+    ]
+    return "set " + " and ".join(places) if places else ""
+
+
+def state_class(manifest: Manifest, spec: ToolSpec) -> str:
     """The edit that states a class for a tool that has none."""
-    return _state(spec, "effect", "side_effect_class", "read_only")
+    return _state(manifest, spec, "effect", "side_effect_class", "read_only")
 
 
-def state_level(spec: ToolSpec, level: Level) -> str:
+def state_level(manifest: Manifest, spec: ToolSpec, level: Level) -> str:
     """The edit that states a level for a tool that has none."""
-    return _state(spec, "sandbox", "sandbox", level)
+    return _state(manifest, spec, "sandbox", "sandbox", level)
 
 
-def _state(spec: ToolSpec, argument: str, key: str, word: str) -> str:
-    return f'add `{argument}="{word}"` to the tool, or `{spec.name}: {{{key}: {word}}}` under `capabilities.tools`'
+def _state(manifest: Manifest, spec: ToolSpec, argument: str, key: str, word: str) -> str:
+    own = f'`{argument}="{word}"` to the tool'
+    if spec.origin is not None and spec.origin.file in manifest.files:  # declared in a policy file
+        own = f"`{argument}: {word}` to `{spec.name}` under the top-level `tools` in {spec.origin.file}"
+    return f"add {own}, or `{spec.name}: {{{key}: {word}}}` under `{tools_key(manifest)}`"
+
+
+def tools_key(manifest: Manifest) -> str:
+    """The key under which the agent's own file names the tools that it may call."""
+    return f"{manifest.rosters[0].prefix if manifest.rosters else 'capabilities.'}tools"
+
+
+def declare(manifest: Manifest) -> str:
+    """The edit that declares a tool in a policy file: the workspace, which may be the file of the agent itself."""
+    own = {layer.origin.file for layer in manifest.layers if layer.kind in ("manifest", "personality")}
+    shared = [file for file in manifest.files if file not in own]
+    return f"declare it under the top-level `tools` in {(*shared, manifest.origin.file)[0]}"
 
 
 def _own(layer: Layer, key: str) -> str:

@@ -22,14 +22,17 @@ from licet.core.decision.fixes import (
     add_budget,
     add_need,
     add_to_layer,
+    declare,
     declared_so,
     delegate,
     elevate,
+    lower_class,
     narrowest,
     raise_class,
     remove,
     state_class,
     state_level,
+    tools_key,
     wall,
 )
 from licet.core.decision.folding import CEILINGS, common_of, connector_ground, connector_grounds
@@ -44,6 +47,7 @@ from licet.core.policy.effects import (
     Level,
     class_fits,
     level_fits,
+    permits,
     weakest_class,
 )
 from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
@@ -198,18 +202,18 @@ def not_admitted_grounds(manifest: Manifest, tool: str, uses: tuple[Use, ...] = 
     """Why `reach_of` is None for a tool, and the further reasons why it or its uses would be refused if admitted."""
     denied, admitted = call_denials(manifest, tool), tool in manifest.admissions
     if admitted and tool not in manifest.tools:
-        text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
+        text, fix = f"`{tool}` is admitted, but nothing declares it", declare(manifest)
         if why := manifest.withheld.get(tool):
             text, fix = f"`{tool}` is admitted, but {why}", ""
         return (*denied, Ground("UNKNOWN_TOOL", text, manifest.admissions[tool][0].origin, fix))
     if not (bundles_with(manifest, tool) or tool in manifest.tools or tool in manifest.sources):
         text = f"`{visible(tool)}` is not known here"
-        fix = "declare it, and add it to a bundle or to `capabilities.tools`"
+        fix = f"{declare(manifest)}, and add it to a bundle or under `{tools_key(manifest)}`"
         return (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),)
     call = Use(f"tool:call:{tool}")
     grounds = denied if admitted else (*denied, *admission_grounds(manifest, tool))
     grounds += tuple(_left_out(layer, tool, call) for layer in manifest.layers if _names_tools(layer, call))
-    text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
+    text = f"`{tool}` is in no bundle assigned to the agent `{manifest.agent}`"
     grounds = grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
     if tool not in manifest.tools:
         return grounds
@@ -347,7 +351,9 @@ def _class_of(
     stated += [pair for one in defined for pair in one.effects]
     if own is None:
         text = f"no class is stated for `{spec.name}`"
-        grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_class(spec), "side_effect_class"))
+        grounds.append(
+            Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_class(manifest, spec), "side_effect_class")
+        )
         return None
     ceilings = [(effect, origin, "") for effect, origin in stated]
     tops = manifest.max_effects or (MaxEffect("read_only", manifest.origin, False),)
@@ -357,7 +363,10 @@ def _class_of(
     for ceiling, origin, why in ceilings:
         if not class_fits(own, ceiling):
             text = f"`{spec.name}` is {own}; at most {ceiling} is allowed{why}"
+            least = min((one for one, _, _ in ceilings), key=CLASSES.index)
+            lower = lower_class(spec, admissions, least, permits(least))
             fix = raise_class(spec, (*admissions, *defined), tops, own)
+            fix = f"{lower}, or {fix}" if lower else fix
             grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, origin, fix, f"side_effect_class {own}"))
     return own
 
@@ -374,11 +383,13 @@ def _level_of(
     own: Level | None = spec.sandbox or min((level for level, _ in stated), key=LEVELS.index, default=None)
     if own is None:
         text = f"no level is stated for `{spec.name}`"
-        grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, state_level(spec, "restricted"), "sandbox"))
+        fix = state_level(manifest, spec, "restricted")
+        grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, fix, "sandbox"))
         return None
     if own not in LEVELS:
         text = f"`{spec.name}` asks for the unknown level {own}"
-        grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, state_level(spec, "restricted"), "sandbox"))
+        fix = state_level(manifest, spec, "restricted")
+        grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, fix, "sandbox"))
         return None
     levels: list[Level] = [own, *(ceiling for ceiling, _ in stated)]
     level: Level = min(levels, key=LEVELS.index) if manifest.narrow else own

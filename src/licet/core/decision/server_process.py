@@ -102,4 +102,4 @@ def server_grant_problems(manifest: Manifest, workdir: str, home: str) -> Iterat
                 continue
             place = manifest.places.get(f"servers.{server.name}", manifest.origin)
             found = f"that the server `{server.name}` does not fit: {ground.text}"
-            yield Problem(place, found, f"a server whose grants fit `{manifest.agent}`", ground.fix)
+            yield Problem(place, found, f"a server whose grants fit the agent `{manifest.agent}`", ground.fix)

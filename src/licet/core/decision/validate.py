@@ -104,7 +104,7 @@ def validate_registration(
     if reach is None:
         if denied := call_denials(manifest, spec.name):
             return tuple(misfit_of(spec.name, ground) for ground in denied)
-        text = f"`{spec.name}` is in no bundle or list of tools of `{manifest.agent}`"
+        text = f"`{spec.name}` is in no bundle or list of tools of the agent `{manifest.agent}`"
         grounds = not_admitted_grounds(manifest, spec.name)
         fixes = (ground.fix for ground in grounds if ground.reason == "TOOL_NOT_IN_BUNDLE" and ground.fix)
         fix = "; ".join(dict.fromkeys(fixes))

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse, Use
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission
 from licet.core.policy.tool import ToolSpec
@@ -31,6 +32,21 @@ def with_commands(manifest: Manifest) -> Manifest:
     """Return the manifest with one more tool, named `COMMANDS`, that is any command."""
     spec = ToolSpec(COMMANDS, CapabilitySet(COMMAND_NEEDS), manifest.max_effect, "isolated", origin=manifest.origin)
     return admit_commands(manifest).declare([spec])
+
+
+def asked_tool(tool: str, manifest: Manifest) -> tuple[str, Manifest]:
+    """The tool that people mean by a name, and the manifest that has it: `run` is any command, unless a tool is."""
+    if tool != PROGRAM or tool in manifest.admissions or tool in manifest.tools:
+        return tool, manifest
+    return COMMANDS, with_commands(manifest)
+
+
+def check_command_use(*uses: Use) -> None:
+    """Raise `InvalidUse` for a use that no command of `licet run` has."""
+    for use in uses:
+        if use.domain not in COMMAND_DOMAINS:
+            domains = ", ".join(COMMAND_DOMAINS)
+            raise InvalidUse(str(use), f"what a command of `licet run` uses: {domains}; never `{use.domain}`")
 
 
 def _names(rule: Capability, tool: str) -> bool:

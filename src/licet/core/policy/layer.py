@@ -57,6 +57,7 @@ class Layer(Struct, frozen=True, dict=True):
     allows: tuple[Rule, ...] = ()
     denies: tuple[Rule, ...] = ()
     silent: frozenset[str] = frozenset()
+    safety: bool = False  # whether its file lists hosts as personalities do, under `safety.network.allow`
 
     def __hash__(self) -> int:
         return hash((self.kind, self.title, self.origin))  # a layer may have thousands of rules

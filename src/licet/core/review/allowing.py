@@ -16,7 +16,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
-from licet.core.decision.fixes import declared_so, narrowest
+from licet.core.decision.fixes import declared_so, hosts_alone, narrowest
 from licet.core.decision.folding import CEILINGS
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.reach import Reach, reach_of, rule_covers
@@ -86,6 +86,8 @@ def _as_written(layer: Layer, rule: Capability, spec: ToolSpec) -> list[tuple[Ca
     kind = f"{rule.domain}:{rule.action}"
     if rule.domain == "network" and layer.kind in ("bundle", "workspace", "definition"):
         return [(capability("network", EVERY_METHOD, rule.key, rule.port), "destinations")]
+    if hosts_alone(layer, rule):
+        return [(capability("network", EVERY_METHOD, rule.key, rule.port), "safety.network.allow")]
     if spec.by_keys and kind in ("fs:write", "fs:delete") and layer.kind in CEILINGS:
         key = f"{own}{KEY_OF[kind]}"
         return [(capability("fs", DOMAINS["fs"].actions[one], rule.key, None), key) for one in ("write", "delete")]

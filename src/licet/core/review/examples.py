@@ -6,15 +6,14 @@ would decide it, from files alone. `exercised_rules` finds the written rules tha
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed
-from licet.core.algebra.set import expand_rule
-from licet.core.algebra.use import InvalidUse, Use
+from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
 from licet.core.decision.arguments import ArgumentCheck, argument_denial, tied, use_of_argument
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Decision, Deny
@@ -22,10 +21,14 @@ from licet.core.decision.foreseen import foreseen, unfit_grounds
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Request
 from licet.core.origin import Origin, Problem
+from licet.core.policy.commands import COMMANDS, asked_tool, check_command_use
 from licet.core.policy.manifest import Manifest
 
 MATCH, NO_MATCH = ("allow", "ask"), ("deny",)  # the verdicts that `match:` and `no_match:` accept
 _WORKDIR = "${workdir}"
+_REQUEST = re.compile(r"(?:(?P<method>\S+)\s+)?(?P<url>https?://\S*)", re.IGNORECASE)
+_ACTION = re.compile(r"(read|write|delete)\s+(\S.*)", re.DOTALL)
+_PATH = re.compile(r"[/~$]|\.{1,2}(?:/|$)")  # the beginnings of a path; no other word begins so
 
 
 class Case(Struct, frozen=True):
@@ -34,7 +37,7 @@ class Case(Struct, frozen=True):
     origin: Origin
     tool: str
     verdicts: tuple[str, ...]  # any of them passes
-    use: str = ""  # a path may begin with `${workdir}` or `~`
+    use: str = ""  # as `asked_use` takes it
     args: Mapping[str, Any] | None = None  # None: no argument is looked at
     reason: str = ""  # the reason code that a refusal must have; empty if any will do
     name: str = ""
@@ -125,13 +128,16 @@ def cases_of(manifest: Manifest) -> tuple[Case, ...]:
 
 def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Problem:
     """Decide one case under a reviewed manifest; a problem if the case cannot be decided, such as an unknown tool."""
-    if problem := _tool_problem(case, manifest) or _argument_problem(case, manifest):
+    tool, manifest = asked_tool(case.tool, manifest)
+    if tool != COMMANDS and (problem := _tool_problem(case, manifest) or _argument_problem(case, manifest)):
         return problem
     try:
-        uses = (concrete_use(case.use, setting.workdir, setting.home),) if case.use else ()
+        uses = (asked_use(case.use, setting.workdir, setting.home),) if case.use else ()
+        if tool == COMMANDS:
+            check_command_use(*uses)
     except (InvalidUse, Malformed) as wrong:
         return Problem(case.origin, f"`{wrong.found}`", wrong.expected, getattr(wrong, "hint", ""))
-    request, reach = Request(case.tool, uses), reach_of(manifest, case.tool)
+    request, reach = Request(tool, uses), reach_of(manifest, tool)
     checked: list[tuple[Origin, str]] = []
     if case.args is not None and reach is not None and not reach.grounds and not unfit_grounds(reach):
         given = {**_defaults(reach), **{name: _filled(value, setting.workdir) for name, value in case.args.items()}}
@@ -147,21 +153,55 @@ def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Prob
                 return Outcome(case, denied, arguments=tuple(checked))
             known += (use_of_argument(value, reach.grant, setting.workdir) for value in tied(rules, given))
         deletes = tuple(use for use in known if use.domain == "fs" and use.action == "delete")
-        request = Request(case.tool, (*uses, *deletes))
+        request = Request(tool, (*uses, *deletes))
         uses = (*uses, *known)
     decision = foreseen(decide(request, manifest), manifest)
     if reach is None or isinstance(decision, Deny):
         return Outcome(case, decision, arguments=tuple(checked))
-    held = (Use(f"tool:call:{case.tool}"), *uses)
+    held = uses if tool == COMMANDS else (Use(f"tool:call:{tool}"), *uses)
     by = tuple(ground for use in held for ground in reach.grounds_of(use))
     return Outcome(case, decision, by, tuple(checked))
 
 
-def concrete_use(text: str, workdir: str, home: str) -> Use:
-    """Parse a use whose path may begin with `${workdir}` or `~`; raises `Malformed` or `InvalidUse`."""
-    if text.startswith("fs:") and text.split(":", 2)[-1].partition("/")[0] in (_WORKDIR, "~"):
-        return Use(str(expand_rule(Capability(text), workdir, home)))
+def asked_use(text: str, workdir: str, home: str) -> Use:
+    """Parse a use as people write it; raises `InvalidUse`. A URL alone is a GET, a path alone is a read.
+
+    A path is taken from the working directory, and may begin with `${workdir}` or `~`.
+    """
+    # No use in rule notation begins like a URL or a path, so the forms cannot be confused.
+    if request := _REQUEST.fullmatch(text):
+        if "*" in re.split(r"[/?#]", request["url"].partition("://")[2])[0]:
+            raise InvalidUse(request["url"], "one concrete URL, whose host has no wildcard")
+        return use_of_url(request["method"] or "GET", request["url"])
+    acted = _ACTION.fullmatch(text)
+    action, path = acted.groups() if acted else ("read", text)
+    if _PATH.match(path) or (acted and ":" not in path.partition("/")[0]):
+        return use_of_path(action, _placed(path, workdir, home), workdir)
+    # `data/a.csv` is not taken for a path: `api.example.com/v1` and `github/token` look the same.
+    if text.count(":") < 2:
+        raise InvalidUse(text, "an http or https URL, a path such as `./a` or `read a`, or `domain:action:scope`")
+    domain, action, scope = text.split(":", 2)
+    if domain == "fs" and scope.partition("/")[0] in (_WORKDIR, "~"):
+        return use_of_path(action, _placed(scope, workdir, home))
     return Use(text)
+
+
+def has_verb(text: str) -> bool:
+    """Whether the first word of a use is an action or a method: `write PATH`, `POST URL`."""
+    return bool(_ACTION.fullmatch(text) or _REQUEST.fullmatch(text))
+
+
+def _placed(path: str, workdir: str, home: str) -> str:
+    """Replace `~` or `${workdir}` at the beginning of a path by its directory, as in a rule."""
+    if "*" in path:
+        raise InvalidUse(path, "one concrete path, without a wildcard")
+    root, slash, rest = path.partition("/")
+    if root == "~" and not home:
+        raise InvalidUse(root, "a user with a home directory; set HOME, or write the whole path")
+    root = {"~": home, _WORKDIR: workdir}.get(root, root)
+    if root.startswith(("~", "$")) or "${" in rest:
+        raise InvalidUse(path, "a path; only `~` and `${workdir}`, at its start, stand for a directory")
+    return root + slash + rest
 
 
 def _filled(value: Any, workdir: str) -> Any:

@@ -8,6 +8,8 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
 from typing import Any, ClassVar
 
 from licet.core.algebra.capability import Capability
@@ -63,7 +65,9 @@ class Surface(Compared, frozen=True, kw_only=True):
     app: str
     personality: str | None
     tools: tuple[ToolSurface, ...]
-    commands: ToolSurface | None  # what any command reaches under `licet run`; None if no binary is allowed
+    commands: (
+        ToolSurface | None
+    )  # what any command reaches under `licet run`; None if no binary is allowed but for tools
     max_effect: EffectClass
     native: tuple[str, ...]
     private: tuple[str, ...]
@@ -150,7 +154,7 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
         app=manifest.app,
         personality=manifest.personality,
         tools=each,
-        commands=tools.commands(),
+        commands=tools.commands({tool.grant for tool in each if tool.standing == "callable"}),
         max_effect=manifest.max_effect,
         native=tuple(sorted(manifest.native)),
         private=terms.private,
@@ -257,10 +261,15 @@ class _Tools:
             return entries
         return tuple(one for one in entries if not all(unreachable(piece.rule, reach) for piece in one.pieces))
 
-    def commands(self) -> ToolSurface | None:
-        """What any command reaches under `licet run`; None if the ceiling allows no binary."""
+    def commands(self, grants: Iterable[CapabilitySet]) -> ToolSurface | None:
+        """What any command reaches under `licet run`; None if no binary is allowed but those that tools need.
+
+        `grants` are what the tools hold. A policy whose binaries all serve its tools is not meant for commands.
+        """
         reach = reach_of(self._manifest, COMMANDS)
-        return self.surface_of(COMMANDS) if reach is not None and reach.grant & _BINARIES else None
+        binaries = reach.grant & _BINARIES if reach is not None else _NOTHING
+        of_tools = reduce(or_, (grant & _BINARIES for grant in grants), _NOTHING)
+        return None if binaries <= of_tools else self.surface_of(COMMANDS)
 
     def _entries_of(self, grant: CapabilitySet, layers: tuple[Layer, ...]) -> tuple[ReachEntry, ...]:
         if layers not in self._origins:

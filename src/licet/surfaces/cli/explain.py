@@ -14,17 +14,18 @@ import click
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
-from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
+from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Allow, Decision, Deny
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.obstacles import explain
 from licet.core.decision.reach import Reach, nearest_rules, reach_of
 from licet.core.decision.request import Ground, Request
-from licet.core.policy.commands import COMMAND_DOMAINS, COMMANDS, PROGRAM, with_commands
+from licet.core.policy.commands import COMMANDS, asked_tool, check_command_use
 from licet.core.policy.manifest import Manifest
 from licet.core.review.allowing import growth_if_allowed
 from licet.core.review.changes import Change
+from licet.core.review.examples import asked_use, has_verb
 from licet.errors import Refused
 from licet.surfaces.cli.discovery import complete_words, named_first, named_or_found
 from licet.surfaces.cli.options import (
@@ -40,46 +41,14 @@ from licet.surfaces.cli.options import (
 )
 from licet.surfaces.cli.output import place_document, show, show_json
 
-_REQUEST = re.compile(r"(?:(?P<method>\S+)\s+)?(?P<url>https?://\S*)", re.IGNORECASE)
-_ACTION = re.compile(r"(read|write|delete)\s+(\S.*)", re.DOTALL)
-_PATH = re.compile(r"[/~$]|\.{1,2}(?:/|$)")  # the beginnings of a path; no other word begins so
-
 
 def one_use(words: tuple[str, ...], places: Places) -> Use:
     """Join the words of a command line to one use: `POST URL`, `write PATH`, or a single word."""
     # Two paths are not one path with a space in it: the answer would be about another path.
     joined = " ".join(words)
-    if len(words) > 1 and not (len(words) == 2 and (_ACTION.fullmatch(joined) or _REQUEST.fullmatch(joined))):
+    if len(words) > 1 and not (len(words) == 2 and has_verb(joined)):
         raise InvalidUse(joined, "one use; ask about each by itself, and quote a path that holds spaces")
-    return asked_use(joined, places)
-
-
-def asked_use(text: str, places: Places) -> Use:
-    """Parse the use that a user means; raises `InvalidUse`. A URL alone is a GET, a path alone is a read."""
-    # No use in rule notation begins like a URL or a path, so the forms cannot be confused.
-    if request := _REQUEST.fullmatch(text):
-        if "*" in re.split(r"[/?#]", request["url"].partition("://")[2])[0]:
-            raise InvalidUse(request["url"], "one concrete URL, whose host has no wildcard")
-        return use_of_url(request["method"] or "GET", request["url"])
-    acted = _ACTION.fullmatch(text)
-    action, spoken = acted.groups() if acted else ("read", text)
-    if _PATH.match(spoken) or (acted and ":" not in spoken.partition("/")[0]):
-        return use_of_path(action, _filled(spoken, places), places.workdir)
-    # `data/a.csv` is not taken for a path: `api.example.com/v1` and `github/token` look the same.
-    if text.count(":") < 2:
-        raise InvalidUse(text, "an http or https URL, a path such as `./a` or `read a`, or `domain:action:scope`")
-    return Use(text)
-
-
-def _filled(spoken: str, places: Places) -> str:
-    """Replace `~` or `${workdir}` at the beginning of a path by its directory, as in a rule."""
-    if "*" in spoken:
-        raise InvalidUse(spoken, "one concrete path, without a wildcard")
-    root, slash, rest = spoken.partition("/")
-    root = {"~": places.home or "~", "${workdir}": places.workdir}.get(root, root)
-    if root.startswith(("~", "$")) or "${" in rest:
-        raise InvalidUse(spoken, "a path; only `~` and `${workdir}`, at its start, stand for a directory")
-    return root + slash + rest
+    return asked_use(joined, places.workdir, places.home)
 
 
 _RECEIPT = re.compile(r"r-[0-9a-f]+-\d+")
@@ -148,11 +117,12 @@ def command(
         raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
     named = named_or_found(manifest, "MANIFEST")
     policy = closed_to_grants(read_sound(named.path, setting, as_json), places.workdir)
-    if tool == PROGRAM and tool not in policy.admissions.keys() | policy.tools.keys():
-        tool, policy = COMMANDS, with_commands(policy)
-        if uses and uses[0].domain not in COMMAND_DOMAINS:
-            text = f"a command of `licet run` uses {', '.join(COMMAND_DOMAINS)}, and never `{uses[0].domain}`"
-            raise click.BadParameter(text, ctx, param_hint="USE")
+    tool, policy = asked_tool(tool, policy)
+    if tool == COMMANDS:
+        try:
+            check_command_use(*uses)
+        except InvalidUse as wrong:
+            raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
     decision = foreseen(decide(Request(tool, uses), policy), policy)
     refused = decision.use if isinstance(decision, Deny) else None
     more = growth_if_allowed(policy, tool, refused) if refused is not None else None

@@ -386,4 +386,6 @@ def _problem(manifest: Manifest, misfit: Misfit) -> Problem:
         message = f"{name} {message}" if needed else f"{name} does not fit: {message}"
     origin = spec.origin or manifest.admissions[misfit.tool][0].origin
     hint = ", or ".join(filter(None, ways))
-    return MisfitProblem(origin, f"that {message}", f"a tool that fits `{manifest.agent}`", hint, misfit=misfit)
+    return MisfitProblem(
+        origin, f"that {message}", f"a tool that fits the agent `{manifest.agent}`", hint, misfit=misfit
+    )

@@ -59,8 +59,9 @@ def command(
 
     The answer is exact and comes from the files alone: a tool reaches what it declares and the policy allows. A tool
     that no file declares is shown with the most that any declaration could give it. A tool that cannot be called
-    reaches nothing. If a binary is allowed, the last row shows what any command of `licet run` reaches. Paths that no
-    grant ever writes (policy, code of tools, interpreter, libraries, licet's state) are one line; --json lists them.
+    reaches nothing. If a binary is allowed that no tool needs, the last row shows what any command of `licet run`
+    reaches. Paths that no grant ever writes (policy, code of tools, interpreter, libraries, licet's state) are one
+    line; --json lists them.
 
     \b
     Exit codes:

@@ -21,6 +21,7 @@ from licet.surfaces.cli.output import (
 )
 
 _NOTHING = "there is nothing to run: write `examples:` in the manifest, or `cases:` in .licet/tests/NAME.yaml"
+_RULELESS = "there is no rule to cover: the policy allows nothing and denies nothing by a rule of its own"
 
 
 @click.command(name="test")
@@ -64,17 +65,20 @@ def command(
         paths = (Path(),)
     report = run_examples(paths, Places.here(setting.workdir), setting.workspace, setting.personality)
     nothing = not report.outcomes and not report.problems
-    uncovered = fail_under is not None and report.covered < fail_under
     coverage = coverage or fail_under is not None
+    ruleless = coverage and not report.rules and not nothing and not report.problems
+    uncovered = fail_under is not None and report.covered < fail_under and not ruleless
     if as_json:
         show_json(_document(report, coverage=coverage))
     else:
         _show(report, coverage=coverage)
         if nothing:
             show(_NOTHING, err=True, colour="red")
+        if ruleless:
+            show(_RULELESS, err=True, colour="red")
         if uncovered:
             show(f"expected at least {fail_under:g} % of the rules to be covered", err=True, colour="red")
-    ctx.exit(1 if report.failed or report.problems or nothing or uncovered else 0)
+    ctx.exit(1 if report.failed or report.problems or nothing or ruleless or uncovered else 0)
 
 
 def _show(report: Report, *, coverage: bool) -> None:
@@ -90,7 +94,7 @@ def _show(report: Report, *, coverage: bool) -> None:
     passed, failed = len(report.outcomes) - len(report.failed), len(report.failed)
     errors = [counted(len(report.problems), "error")] if report.problems else []
     show(", ".join([f"{passed} passed, {failed} failed", *errors]), err=True)
-    if coverage:
+    if coverage and report.rules:
         covered = f"{len(report.exercised)} of {counted(len(report.rules), 'rule')} covered"
         show(f"{covered}, {_percentage(report):g} %", err=True)
 

@@ -105,10 +105,9 @@ def listed(items: Iterable[str]) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Titles and texts next to each other."""
-    return element(
-        "dl", "".join(f"<dt>{safe(title)}</dt><dd>{safe(text)}</dd>" for title, text in pairs) or "<dt></dt>"
-    )
+    """Titles and texts next to each other; a text may have several lines."""
+    each = ((safe(title), "<br>".join(map(safe, text.split("\n")))) for title, text in pairs)
+    return element("dl", "".join(f"<dt>{title}</dt><dd>{text}</dd>" for title, text in each) or "<dt></dt>")
 
 
 def folded(title: str, body: str, *, opened: bool = False) -> str:
