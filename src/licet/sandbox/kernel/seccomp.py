@@ -242,8 +242,9 @@ def program(
 ) -> bytes:
     """Build a filter.
 
-    execute: programs may be started by name, set the ids that they have, and make FIFOs. fork: processes may be made;
-    without it only threads. inet: IPv4 and IPv6 sockets; right only in a private network. metadata: modes, owners, times and extended
+    execute: programs may be started by name, set the ids that they have, and make FIFOs.
+    fork: processes may be made; without it only threads.
+    inet: IPv4 and IPv6 sockets; right only in a private network. metadata: modes, owners, times and extended
     attributes may change, and files be watched; right only in a private root.
     own_pid: the one process that signals may go to; None where Landlock (from version 6) or a pid namespace keeps
     them inside. abi: the version of Landlock whose gaps are to be closed; this kernel's if not given.

@@ -52,7 +52,9 @@ class _Split(click.Command):
 @click.option("--tool", "name", metavar="NAME", help="Give the command only the permissions of this tool.")
 @click.option("--ask", is_flag=True, help="If the run needs approval, ask at this terminal.")
 @caller_options("run")
-@click.option("--no-time-limit", "endless", is_flag=True, help="Accepted, and not needed: only the policy limits time.")
+@click.option(
+    "--no-time-limit", is_flag=True, expose_value=False, help="Accepted, and not needed: only the policy limits time."
+)
 @setting_options
 @json_option
 @click.pass_context
@@ -65,7 +67,6 @@ def command(
     purpose: str | None,
     secrets: Path | None,
     state: Path | None,
-    endless: bool,
     setting: Setting,
     as_json: bool,
 ) -> None:
