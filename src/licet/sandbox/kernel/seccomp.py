@@ -111,6 +111,9 @@ _IOCTL: Final = (
     0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5429, 0x5450, 0x5451, 0x802C542A,
     0x402C542B, 0x402C542C, 0x402C542D, 0x40049409, 0x80086601,
 )  # fmt: skip
+# To make a terminal (TIOCSPTLCK, TIOCGPTN, TIOCGPTPEER) that then controls the process (TIOCSCTTY). The terminal of the
+# operator controls the operator's processes, and only a privileged process can take it from them.
+_OWN_TERMINAL: Final = (0x40045431, 0x80045430, 0x5441, 0x540E)
 # Thread names, reading settings, timer slack, no_new_privs, huge pages, names of memory.
 _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41)
 _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
@@ -144,6 +147,8 @@ def call_rules(
             ((ArgumentTest(1, (_SOCKETS,), none=True),), (ArgumentTest(2, (_LINGER,), none=True),))
         )
     if metadata:
+        if execute:
+            found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_OWN_TERMINAL)), otherwise=errno.ENOTTY)
         found |= dict.fromkeys(_names(_WITH_METADATA), YES)
         # No set-id bits: the file may lie where other users can run it, outside of these walls.
         modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
@@ -154,6 +159,8 @@ def call_rules(
     found |= _opening(abi)
     if execute:
         found |= _own_ids()
+        # Memory with a descriptor is what a file in scratch is, and can be executed as that can.
+        found["memfd_create"] = YES
         # FIFOs only: no devices, and regular files are made by `open`. Landlock checks where they are made.
         for name, mode in (("mknod", 1), ("mknodat", 2)):
             found[name] = _if(ArgumentTest(mode, (_FIFO,), _KIND_OF_FILE | _SET_IDS))
