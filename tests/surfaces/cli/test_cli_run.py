@@ -340,3 +340,16 @@ def test_the_receipt_of_a_refused_command_leads_to_its_explanation(desk: Path, m
     way = re.search("see `licet explain (agent.yaml run process:exec:ls)`", told)
     assert way is not None, told
     assert "add `ls` under" in CliRunner().invoke(program, ["explain", *way[1].split()]).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("nowhere", "not available: `run` was not called"), ("ls", "denied: `run` may not process:exec:ls")],
+)
+def test_nobody_is_asked_about_a_program_that_cannot_start(desk: Path, name: str, said: str) -> None:
+    capabilities = {**MANIFEST["capabilities"], "approvals": {"write": "session"}}
+    capabilities["process"] = {"allowed_binaries": ["sh", "nowhere"]}
+    (desk / "agent.yaml").write_text(json.dumps({**MANIFEST, "capabilities": {**capabilities, "tools": []}}))
+    assert "asks: `run` may be called once a person agrees" in licet(desk, "agent.yaml", "--", "sh").stderr
+    ended = licet(desk, "agent.yaml", "--", name)
+    assert (ended.returncode, ended.stderr.partition("\n")[0]) == (125, said)
