@@ -216,6 +216,32 @@ def test_scripts_and_interpreters_of_virtual_environments_are_started(desk: Path
         assert said in ended.stderr
 
 
+# A script that is found by name on PATH gets the path that the kernel would pass to its interpreter.
+ON_PATH = {
+    "of a shell": ("#!/bin/sh\necho $0 $1\n", False),
+    "of a virtual environment": ("#!{python}\nimport sys\nprint(sys.argv[0], sys.argv[1])\n", False),
+    "by a link": ("#!/bin/sh\necho $0 $1\n", True),
+}
+
+
+@pytest.mark.parametrize("case", ON_PATH)
+@pytest.mark.parametrize("readable", [True, False])
+@pytest.mark.sampled(3)
+def test_a_script_on_the_path_gets_its_own_path(desk: Path, case: str, readable: bool) -> None:
+    text, linked = ON_PATH[case]
+    venv.create(desk / "env", with_pip=False)
+    binaries, target = desk / "env" / "bin", desk / "env" / ("target" if linked else "bin/tool")
+    target.write_text(text.format(python=binaries / "python"))
+    target.chmod(0o755)
+    if linked:
+        (binaries / "tool").symlink_to(target)
+    read = ["${workdir}/env"] if readable else ["${workdir}/in"]
+    with_capabilities(desk, process={"allowed_binaries": ["tool"]}, fs_reach={"read": read})
+    ended = licet(desk, "agent.yaml", "--", "tool", "x", env={"PATH": f"{binaries}:{os.environ['PATH']}"})
+    shown = binaries / "tool" if readable else target
+    assert (ended.stdout, ended.stderr) == (f"{shown} x\n", "")
+
+
 def test_a_first_line_that_a_tool_may_write_opens_no_environment(desk: Path) -> None:
     """A tool could name any interpreter there, and so choose what can be read."""
     venv.create(desk / "env", with_pip=False)
