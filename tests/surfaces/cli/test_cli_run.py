@@ -379,3 +379,32 @@ def test_nobody_is_asked_about_a_program_that_cannot_start(desk: Path, name: str
     assert "asks: `run` may be called once a person agrees" in licet(desk, "agent.yaml", "--", "sh").stderr
     ended = licet(desk, "agent.yaml", "--", name)
     assert (ended.returncode, ended.stderr.partition("\n")[0]) == (125, said)
+
+
+# What a command does, and the hint about it: a part of a line, or nothing where no wall was hit.
+HINTS = {
+    "it writes what is denied": ("echo x > out/closed", "`{desk}/out/closed` may not be written: `fs:write:"),
+    "the line of the rule": ("echo x > out/closed", "is denied (agent.yaml:1)"),
+    "it writes what no rule allows": ("echo x > in/new", "`{desk}/in/new` may not be written: no rule allows it"),
+    "it deletes": ("rm out/kept", "`{desk}/out/kept` may be written, and not renamed or deleted: the class is"),
+    "it writes policy": ("echo x > agent.yaml", "`{desk}/agent.yaml` may not be written: policy files are never"),
+    "it fails": ("exit 3", ""),
+    "it says that something was refused": ("echo permission denied >&2; exit 1", ""),
+    "it says so about what it may do": ("echo \"cannot open 'in/file': Permission denied\" >&2; exit 1", ""),
+    "a host refuses it": ("echo 'user@host: Permission denied (publickey).' >&2; exit 255", ""),
+    "it succeeds": ("echo x > in/new; true", ""),
+}
+
+
+@needs_namespaces
+@pytest.mark.parametrize("case", HINTS)
+@pytest.mark.sampled(4)
+def test_a_hint_names_a_wall_that_was_hit(desk: Path, case: str) -> None:
+    script, expected = HINTS[case]
+    for name in ("closed", "kept"):
+        (desk / "out" / name).write_text("x")
+    writes = {"read": ["${workdir}"], "write": ["${workdir}/out"]}
+    with_capabilities(desk, fs_reach=writes, deny=["fs:write:${workdir}/out/closed"])
+    said = licet(desk, "agent.yaml", "--", "sh", "-c", script).stderr
+    assert ("licet: the command met walls of its policy:" in said) is bool(expected), said
+    assert expected.format(desk=desk) in said
