@@ -281,3 +281,17 @@ def test_a_directory_is_no_program(tmp_path: Path, case: str) -> None:
     for one in said:
         assert one.startswith(f"{file}:2:")
         assert f"found the directory `{directory}`, expected the name of a program" in one
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied", "warned"),
+    [(["sh"], "id", True), (["sh"], "/usr/bin/id", True), ([], "id", False), (["sh"], "*", False)],
+)
+def test_a_deny_of_a_program_that_others_can_run_is_told_of(
+    tmp_path: Path, allowed: list[str], denied: str, warned: bool
+) -> None:
+    written = {"process": {"allowed_binaries": allowed}, "deny": [f"process:exec:{denied}"]}
+    file = tmp_path / "agent.yaml"
+    file.write_text(f"agent: a\ncapabilities: {json.dumps(written)}\n")
+    said = [str(problem) for problem in review(file).problems]
+    assert any("warning" in one and "which says only what licet itself starts" in one for one in said) is warned, said
