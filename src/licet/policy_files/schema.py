@@ -374,6 +374,25 @@ MANIFEST_FIELDS = {
     ),
 }
 
+# The keys of an organisation file. Each only narrows, and is read as the key of that name in a manifest or workspace.
+ORGANISATION_FIELDS = {
+    "destinations": Field(DESTINATIONS, description="narrows where every agent of this machine may connect"),
+    "connectors": Field(
+        Record(
+            {
+                "allow": Field(
+                    CONNECTOR_LIST, description="no other connector can be used; leave it out to not narrow"
+                ),
+                "deny": _several(NAME, "wins over every allow"),
+            }
+        ),
+        description="narrows the connectors of every agent",
+    ),
+    "max_side_effect_class": Field(EFFECT, description="the strongest class that any tool may have"),
+    "approvals": Field(APPROVALS, description="the stricter value of each key counts"),
+    "budget": Field(BUDGET, description="the most that each agent may spend; the smaller value of each key counts"),
+}
+
 FORMAT = 1  # the version of the keys of policy files and their meaning
 FORMAT_FIELDS = {"licet": Field(Integer(1, FORMAT), description="the format of this file; 1 if left out")}
 
@@ -391,9 +410,11 @@ PERSONALITY = Record(
         **FORMAT_FIELDS,
     }
 )
-SHAPES = {"workspace": WORKSPACE, "manifest": MANIFEST, "personality": PERSONALITY}
+ORGANISATION = Record(ORGANISATION_FIELDS | FORMAT_FIELDS)
+SHAPES = {"workspace": WORKSPACE, "manifest": MANIFEST, "personality": PERSONALITY, "organisation": ORGANISATION}
 DESCRIPTIONS = {
     "workspace": "A licet workspace: tools, bundles, connectors, destinations and servers that agents share.",
     "manifest": "A licet manifest: what one agent may touch. What is absent is denied.",
     "personality": "A licet personality: a second ceiling that a manifest is narrowed by.",
+    "organisation": "What an organisation says about every agent of a machine: /etc/licet/organisation.yaml.",
 }

@@ -26,6 +26,8 @@ from licet.surfaces.cli.options import (
     degraded_problems,
     idle_problems,
     misfit_problems,
+    organisation_line,
+    organisations_above,
     read,
     report_options,
     setting_options,
@@ -99,6 +101,8 @@ def command(
         show(rest, err=True)
     if not (as_json or sarif):
         show(_summary(len(files), errors, warnings), err=True)
+        if not errors and (above := organisations_above(as_json, setting.organisation)):
+            show(f"checked under {organisation_line(above)}", err=True)
     ctx.exit(1 if errors else 0)
 
 

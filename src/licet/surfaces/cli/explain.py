@@ -34,6 +34,8 @@ from licet.surfaces.cli.options import (
     json_option,
     manifest_option,
     of_manifest,
+    organisation_document,
+    organisation_line,
     read,
     read_sound,
     setting_options,
@@ -157,7 +159,7 @@ def command(
     refused = decision.use if isinstance(decision, Deny) else None
     more = growth_if_allowed(policy, tool, refused) if refused is not None else None
     if as_json:
-        show_json(_document(decision, more))
+        show_json({**_document(decision, more), **organisation_document(policy.organisations)})
     else:
         _show(decision, policy, more)
     ctx.exit(0 if isinstance(decision, Allow) else 1)
@@ -191,7 +193,7 @@ def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:
         return shlex.quote(str(named))
     try:
         files = manifests_of(named or Path())
-        read_here = [(file, read(file, Setting()).manifest) for file in files]
+        read_here = [(file, read(file, Setting(alone=True)).manifest) for file in files]
     except click.ClickException:
         return ANY_MANIFEST
     same = [file for file, manifest in read_here if manifest is not None and manifest.digest == digest]
@@ -216,6 +218,7 @@ def _show(decision: Decision, manifest: Manifest, more: tuple[Change, ...] | Non
     if tool not in known and (near := difflib.get_close_matches(tool, known, 1)):
         lines.append(f"did you mean  {near[0]}")
     lines += (f"  {line}" for line in _growth(more))
+    lines += (f"  under         {organisation_line([above])}" for above in manifest.organisations)
     show(verdict, colour=COLOURS[decision.verdict])
     for number, line in enumerate(lines, 1):
         show(f"{'└─' if number == len(lines) else '├─'} {line}", colour=_MARKS.get(line[:1]))

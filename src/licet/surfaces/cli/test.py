@@ -62,7 +62,8 @@ def command(
         if find_policy() is None:
             raise click.UsageError(f"Missing argument 'MANIFEST': {NOTHING_HERE}.", ctx)
         paths = (Path(),)
-    report = run_examples(paths, Places.here(setting.workdir), setting.workspace, setting.personality)
+    places = Places.here(setting.workdir)
+    report = run_examples(paths, places, setting.workspace, setting.personality, setting.organisation)
     nothing = not report.outcomes and not report.problems
     uncovered = fail_under is not None and report.covered < fail_under
     coverage = coverage or fail_under is not None
