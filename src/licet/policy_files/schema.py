@@ -102,6 +102,7 @@ def _several(shape: Shape, description: str = "") -> Field:
 
 CONNECTOR_LINE = Record({"connector": Field(NAME, required=True), "version": Field(VERSIONS)})
 CONNECTOR_LIST = ListOf(Either((NAME, CONNECTOR_LINE)))
+CONNECTOR_RULES = Record({"allow": Field(CONNECTOR_LIST), "deny": _several(NAME)})
 CONNECTOR = TextShape(expected="a connector such as `github` or `github@2.1`", parse=ConnectorRef.parse)
 DISTRIBUTION = TextShape(
     expected="the name of an installed distribution, such as `PyGithub`",
@@ -314,9 +315,7 @@ WORKSPACE_FIELDS = {
                 "definitions": Field(
                     MappingOf(NAME, DEFINITION), description="what a connector is; its tools must fit"
                 ),
-                "app_overrides": Field(
-                    MappingOf(NAME, Record({"allow": Field(CONNECTOR_LIST), "deny": _several(NAME)}))
-                ),
+                "app_overrides": Field(MappingOf(NAME, CONNECTOR_RULES)),
             }
         ),
         description="connectors that are not listed are denied",
@@ -377,17 +376,7 @@ MANIFEST_FIELDS = {
 # The keys of an organisation file. Each only narrows, and is read as the key of that name in a manifest or workspace.
 ORGANISATION_FIELDS = {
     "destinations": Field(DESTINATIONS, description="narrows where every agent of this machine may connect"),
-    "connectors": Field(
-        Record(
-            {
-                "allow": Field(
-                    CONNECTOR_LIST, description="no other connector can be used; leave it out to not narrow"
-                ),
-                "deny": _several(NAME, "wins over every allow"),
-            }
-        ),
-        description="narrows the connectors of every agent",
-    ),
+    "connectors": Field(CONNECTOR_RULES, description="narrows the connectors of every agent"),
     "max_side_effect_class": Field(EFFECT, description="the strongest class that any tool may have"),
     "approvals": Field(APPROVALS, description="the stricter value of each key counts"),
     "budget": Field(BUDGET, description="the most that each agent may spend; the smaller value of each key counts"),

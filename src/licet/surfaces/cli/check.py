@@ -26,7 +26,6 @@ from licet.surfaces.cli.options import (
     degraded_problems,
     idle_problems,
     misfit_problems,
-    organisation_line,
     organisations_above,
     read,
     report_options,
@@ -36,6 +35,7 @@ from licet.surfaces.cli.options import (
 from licet.surfaces.cli.output import (
     counted,
     first_problems,
+    organisation_line,
     problem_document,
     show,
     show_annotations,

@@ -16,11 +16,16 @@ from licet.surfaces.cli.options import (
     FILE,
     Setting,
     json_option,
-    organisation_document,
-    organisation_line,
     organisations_above,
 )
-from licet.surfaces.cli.output import shortened, show, show_annotation, show_json
+from licet.surfaces.cli.output import (
+    organisation_document,
+    organisation_line,
+    shortened,
+    show,
+    show_annotation,
+    show_json,
+)
 from licet.surfaces.cli.versions import Compared, compared_versions
 
 SIGNS: dict[Side, tuple[str, str]] = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "yellow")}

@@ -34,13 +34,11 @@ from licet.surfaces.cli.options import (
     json_option,
     manifest_option,
     of_manifest,
-    organisation_document,
-    organisation_line,
     read,
     read_sound,
     setting_options,
 )
-from licet.surfaces.cli.output import place_document, show, show_json
+from licet.surfaces.cli.output import organisation_document, organisation_line, place_document, show, show_json
 
 _REQUEST = re.compile(r"(?:(?P<method>\S+)\s+)?(?P<url>https?://\S*)", re.IGNORECASE)
 _ACTION = re.compile(r"(read|write|delete)\s+(\S.*)", re.DOTALL)

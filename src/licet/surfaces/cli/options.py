@@ -7,10 +7,10 @@ are not declared, or are listed without effect.
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 from msgspec import Struct
@@ -34,11 +34,6 @@ from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, po
 from licet.policy_files.shapes import did_you_mean, meant_by
 from licet.surfaces.cli.missing_servers import missing_server_problems, tools_without_server
 from licet.surfaces.cli.output import MOST_PROBLEMS, MisfitProblem, show
-
-if TYPE_CHECKING:
-    from licet.core.origin import Problem
-    from licet.core.policy.manifest import Manifest
-
 
 # A bad command line is reported before the library is loaded.
 
@@ -190,17 +185,6 @@ def organisations_above(as_json: bool, second: Path | None = None) -> tuple[Orga
     except ManifestError as wrong:
         refuse(list(wrong.problems), as_json)
     return tuple(one for one in found if one is not None)
-
-
-def organisation_line(above: Iterable[Organisation]) -> str:
-    """Organisation files for people to read, each with its digest."""
-    return ", ".join(f"{one.origin.file} ({one.digest})" for one in above)
-
-
-def organisation_document(above: Iterable[Organisation]) -> dict[str, Any]:
-    """Organisation files as plain data; empty if there are none."""
-    listed = [{"file": one.origin.file, "digest": one.digest} for one in above]
-    return {"organisations": listed} if listed else {}
 
 
 def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
