@@ -1,26 +1,22 @@
 """An organisation above the project: where its file must be and whose, what it may say, and that it only narrows."""
 
-import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from licet import Manifest, ManifestError, load_manifest
 from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Ask, Deny
+from licet.core.decision.decision import Deny
 from licet.core.decision.reach import reach_of
-from licet.core.decision.request import Request, Usage
+from licet.core.decision.request import Request
 from licet.core.policy.commands import COMMANDS, with_commands
-from licet.core.policy.effects import WRITES
-from licet.core.policy.terms import WRITE_APPROVALS
 from licet.policy_files import organisation
 from licet.policy_files.load import read_policy
-from licet.policy_files.organisation import Place, machine_organisation, read_organisation_file, under_organisation
+from licet.policy_files.organisation import Place, machine_organisation, under_organisation
 from organisations import put
 
 WORKSPACE = """connectors:
@@ -66,118 +62,6 @@ def problem(path: Path) -> str:
     with pytest.raises(ManifestError) as wrong:
         load_manifest(path)
     return str(wrong.value.problems[0])
-
-
-# What it narrows ------------------------------------------------------------------------------------------------------
-
-REFUSALS = {
-    "a destination": ("destinations:\n  allow: [api.example.com]\n", "fetch", (SECOND_USE,), "HOST_NOT_ALLOWED", 1),
-    "a denied host": ("destinations:\n  deny:\n  - files.example.com\n", "fetch", (SECOND_USE,), "HOST_NOT_ALLOWED", 3),
-    "no destination": ("destinations: {allow: [], default: deny}\n", "fetch", (SECOND_USE,), "HOST_NOT_ALLOWED", 1),
-    "a class": ("licet: 1\nmax_side_effect_class: read_only\n", "save", (), "SIDE_EFFECT_EXCEEDED", 2),
-    "a connector": ("connectors:\n  allow: [slack]\n", "issue", (), "CONNECTOR_NOT_ALLOWED", 2),
-    "a version": ("connectors: {allow: [{connector: github, version: '3'}]}", "issue", (), "CONNECTOR_NOT_ALLOWED", 1),
-    "a denied connector": ("connectors:\n  deny:\n  - slack\n  - github\n", "issue", (), "CONNECTOR_NOT_ALLOWED", 4),
-    "a budget": ("budget:\n  max_calls_per_session: 3\n", "issue", (), "BUDGET_EXCEEDED", 2),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", REFUSALS)
-def test_a_refusal_names_its_line(case: str, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text, tool, uses, reason, line = REFUSALS[case]
-    request = Request(tool, tuple(map(Use, uses)))
-    before = decide(request, own(policy).expand("/w", "/h"), Usage(calls=3))
-    assert not isinstance(before, Deny)
-    file = put(monkeypatch, tmp_path, text)
-    after = decide(request, load_manifest(policy).expand("/w", "/h"), Usage(calls=3))
-    assert isinstance(after, Deny)
-    assert (after.rules[0].reason, str(after.rules[0].origin)) == (reason, f"{file}:{line}")
-    assert str(file) in after.rules[0].fix
-
-
-@pytest.mark.parametrize(
-    ("text", "write", "delete"),
-    [
-        ("approvals: {write: call}", "call", "session"),
-        ("approvals: {write: session}", "session", "session"),
-        ("approvals: {write: manifest, delete: manifest}", "manifest", "session"),
-        ("approvals: {delete: call}", "manifest", "call"),
-        ("budget: {}", "manifest", "session"),
-    ],
-)
-def test_the_stricter_approval_counts(
-    text: str, write: str, delete: str, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(monkeypatch, tmp_path, text)
-    from pins import pinned
-
-    manifest = with_commands(pinned(load_manifest(policy)).expand("/w", "/h"))
-    for tool in ("save", COMMANDS):
-        reach = reach_of(manifest, tool)
-        assert reach is not None
-        assert (tool, "manifest" if reach.approved_by else reach.approval) == (tool, write)
-    assert manifest.approvals.delete == delete
-
-
-def test_a_question_names_the_line_that_asks(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pins import pinned
-
-    file = put(monkeypatch, tmp_path, "approvals:\n  delete: session\n  write: call\n")
-    manifest = with_commands(pinned(load_manifest(policy)).expand("/w", "/h"))
-    for tool in ("save", COMMANDS):
-        asked = decide(Request(tool), manifest)
-        assert isinstance(asked, Ask), tool
-        assert str(asked.rules[0].origin) == f"{file}:3"
-
-
-def test_its_budget_does_not_stand_for_one_of_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A class that needs a budget is not permitted by a file that only narrows."""
-    path = tmp_path / "agent.yaml"
-    path.write_text(f"{WORKSPACE}{MANIFEST.partition('  budget')[0]}", encoding="utf-8")
-    put(monkeypatch, tmp_path, "budget: {max_calls_per_session: 3}")
-    found = decide(Request("wipe"), load_manifest(path).expand("/w", "/h"))
-    assert isinstance(found, Deny)
-    assert [rule.text for rule in found.rules] == ["class full needs a budget"]
-
-
-PARTS: dict[str, list[Any]] = {
-    "destinations": [None, {"allow": ["api.example.com", "10.0.0.1", "*"]}, {"allow": []}, {"deny": ["*.example.com"]}],
-    "connectors": [None, {"allow": ["github", "jira"]}, {"allow": []}, {"deny": ["github"]}],
-    "max_side_effect_class": [None, "read_only", "destructive"],
-    "approvals": [None, {"write": "call"}, {"write": "manifest", "delete": "manifest", "through_client": True}],
-    "budget": [None, {"max_calls_per_session": 1000}, {"max_calls_per_session": 1}],
-}
-USES = [
-    *("network:https:get@api.example.com", SECOND_USE, "network:https:post@other.example", "network:tcp:10.0.0.1:22"),
-    *("fs:read:/srv/a", "fs:write:/srv/out/a", "fs:delete:/srv/out/a", "fs:write:/etc/a", "process:exec:git"),
-]
-
-
-@pytest.mark.sampled(24)
-@pytest.mark.parametrize("chosen", list(itertools.product(*PARTS.values())), ids=lambda _: "")
-def test_it_only_narrows(chosen: tuple[Any, ...], policy: Path, tmp_path: Path) -> None:
-    """Whatever it says, no use is allowed that was refused or asked about before, and no limit is higher."""
-    stated = {key: part for key, part in zip(PARTS, chosen, strict=True) if part is not None}
-    file = tmp_path / "above.yaml"
-    file.write_text(yaml.safe_dump(stated), encoding="utf-8")
-    alone = with_commands(own(policy).expand("/w", "/h"))
-    narrowed = with_commands(own(policy).under(read_organisation_file(file)).expand("/w", "/h"))
-    assert narrowed.digest == alone.digest
-    assert narrowed.max_effects[: len(alone.max_effects)] == alone.max_effects
-    for tool in (*alone.admissions, "unknown"):
-        for uses in ((), *((Use(use),) for use in USES)):
-            before, after = (decide(Request(tool, uses, arguments="sha256:0"), one) for one in (alone, narrowed))
-            assert isinstance(after, Deny) or not isinstance(before, Deny), (tool, uses)
-        one, two = reach_of(alone, tool), reach_of(narrowed, tool)
-        assert (one is None) == (two is None)
-        if one is None or two is None:
-            continue
-        assert two.grant <= one.grant
-        assert two.approvals.quorum >= one.approvals.quorum
-        assert two.approvals.through_client <= one.approvals.through_client
-        if two.grant & WRITES:  # what still writes asks at least as often
-            often = (WRITE_APPROVALS.index(each.approval or "manifest") for each in (two, one))
-            assert next(often) <= next(often), tool
 
 
 # Whose file it is -----------------------------------------------------------------------------------------------------
@@ -318,30 +202,6 @@ def test_what_it_may_not_say_is_an_error(
     for found in (problem(policy), str(read_policy(file).problems[0])):
         assert found.startswith(f"{file}:")
         assert expected in found
-
-
-@pytest.mark.parametrize(
-    ("one", "two", "same"),
-    [
-        ("destinations: {allow: [a.example, b.example]}", "destinations:\n  allow: [b.example, a.example]  # x", True),
-        ("destinations: {allow: [a.example]}", "destinations: {allow: [b.example]}", False),
-        ("budget: {max_cost_usd: 5}", "licet: 1\nbudget: {max_cost_usd: 5.00}", True),
-        ("budget: {max_cost_usd: 5}", "budget: {max_cost_usd: 6}", False),
-        ("connectors: {allow: []}", "connectors: {}", False),
-        ("connectors: {allow: [github]}", "connectors: {deny: [github]}", False),
-        ("max_side_effect_class: full", "max_side_effect_class: read_only", False),
-        ("approvals: {write: call}", "approvals: {delete: call}", False),
-        ("destinations: {allow: []}", "destinations: {deny: []}", False),
-    ],
-)
-def test_its_digest_is_of_what_it_means(one: str, two: str, same: bool, tmp_path: Path) -> None:
-    digests = []
-    for number, text in enumerate((one, two)):
-        file = tmp_path / f"{number}.yaml"
-        file.write_text(text, encoding="utf-8")
-        digests.append(read_organisation_file(file).digest)
-    assert all(digest.startswith("sha256:") for digest in digests)
-    assert (digests[0] == digests[1]) is same
 
 
 # Beside the policy ----------------------------------------------------------------------------------------------------
