@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from msgspec import UNSET
 
 from licet import (
@@ -136,6 +137,19 @@ def test_receipts_have_its_digest_beside_that_of_the_manifest(tmp_path: Path, mo
     found = entries(gate)
     assert {one.kind for one in found} == {"decision", "receipt"}
     assert {(one.manifest, one.organisation) for one in found} == {(alone.manifest.digest, expected)}
+
+
+def test_a_second_file_stays_with_its_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, second = tmp_path / "agent.yaml", tmp_path / "second.yaml"
+    path.write_text(yaml.safe_dump(POLICY), encoding="utf-8")
+    second.write_text("destinations: {deny: [a.example]}\n", encoding="utf-8")
+    put(monkeypatch, tmp_path, NARROW)
+    gate = gate_of(load_manifest(path, organisation=second))
+    assert [run(gate, "look", {"host": host}).reason for host in "ab"] == ["HOST_NOT_ALLOWED", "HOST_NOT_ALLOWED"]
+    named = [Path(one.origin.file).name for one in gate.manifest.organisations]
+    assert named == ["organisation.yaml", "second.yaml"]
+    digests = tuple(one.digest for one in gate.manifest.organisations)
+    assert {one.organisation for one in entries(gate)} == {digests}
 
 
 def test_entries_without_it_are_read_as_before() -> None:
