@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from effort import EXAMPLES, LONG
+from organisations import hidden, nowhere
 from sampled_files import MOST_OF_FILE
 
 # A slow machine is not a failure: no deadlines, and no complaint about slow or wasteful data.
@@ -30,6 +31,16 @@ settings.load_profile("long" if LONG else "short")
 # A shell that starts this in the background lets its children ignore interrupts, and theirs too: some tests send them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Processes that tests start read the organisation file of the machine, like any process: hide it from all of them.
+hidden()
+
+
+@pytest.fixture(autouse=True)
+def no_organisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, a machine without an organisation file."""
+    nowhere(monkeypatch)
 
 
 @pytest.hookimpl(optionalhook=True)

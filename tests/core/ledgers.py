@@ -76,6 +76,7 @@ def sample_entry(
         arguments="sha256:a",
         bodies=BodiesFact(arguments="{}", result="1.5"),
         verdict="deny",
+        organisation=("sha256:o",),
         observed=ObservedFact(verdict="deny", reasons=("R",), rules=("y (f:1)",), walls=False),
         reason="HOST_NOT_ALLOWED",
         rules=("y (f:1)",),

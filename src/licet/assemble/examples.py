@@ -30,6 +30,7 @@ from licet.core.review.examples import (
 from licet.errors import ManifestError
 from licet.policy_files.argument_rules import argument_check
 from licet.policy_files.case_files import case_files, is_case_file, policy_of, read_case_file
+from licet.policy_files.documents import a_kind
 from licet.policy_files.manifests import manifests_in
 from licet.policy_files.policy_paths import SUFFIXES
 
@@ -74,14 +75,18 @@ def run_examples(
     places: Places,
     workspace: Path | None = None,
     personality: Path | None = None,
+    organisation: Path | None = None,
 ) -> Report:
-    """Run the examples of policies. A path is a policy file, a test file, or the directory of a project."""
+    """Run the examples of policies, as they hold under the organisation of this machine and a second file.
+
+    A path is a policy file, a test file, or the directory of a project.
+    """
     problems: list[Problem] = []
     outcomes: list[Outcome] = []
     rules: set[WrittenRule] = set()
     exercised: set[WrittenRule] = set()
     for path in paths:
-        for one in cases_at(path, places, problems, workspace, personality):
+        for one in cases_at(path, places, problems, workspace, personality, organisation, alone=False):
             ran, wrong = one.outcomes(places)
             outcomes += ran
             problems += wrong
@@ -96,19 +101,26 @@ def cases_at(
     problems: list[Problem],
     workspace: Path | None = None,
     personality: Path | None = None,
+    organisation: Path | None = None,
+    *,
+    alone: bool = True,
 ) -> list[PolicyCases]:
-    """The policies that a path names, each with its cases. See `run_examples` for what a path may be."""
+    """The policies that a path names, each with its cases. See `run_examples` for what a path may be.
+
+    Those that are `alone` do not depend on the organisation of this machine, as the tests of a project must not.
+    """
     if path.is_dir():
         policies = _policies_in(path, problems)
     elif path.suffix in SUFFIXES and is_case_file(path):
         read = read_case_file(path, problems)
-        policy = None if read is None else _reviewed(read.policy, places, problems)
+        more = (None, None, organisation)
+        policy = None if read is None else _reviewed(read.policy, places, problems, *more, alone=alone)
         return [] if read is None or policy is None else [PolicyCases(policy, read.cases)]
     else:
         policies = [path]
     found = []
     for one in policies:
-        manifest = _reviewed(one, places, problems, workspace, personality)
+        manifest = _reviewed(one, places, problems, workspace, personality, organisation, alone=alone)
         cases = _written_for(one, problems)
         if manifest is not None:
             found.append(PolicyCases(manifest, (*cases_of(manifest), *cases)))
@@ -128,7 +140,8 @@ def decision(
         assert decision(".licet/licet.yaml", "read_note", "fs:read:${workdir}/notes/oslo.md").verdict == "allow"
 
     The result has a `verdict`, the `rules` that decided and, if it is a `Deny`, a `reason`. `ManifestError` if the
-    policy has errors, `ValueError` if the question cannot be decided, such as one about an unknown tool.
+    policy has errors, `ValueError` if the question cannot be decided, such as one about an unknown tool. The answer is
+    about the policy alone, without the organisation of this machine.
     """
     problems: list[Problem] = []
     places = Places.here(Path(workdir) if workdir is not None else None)
@@ -148,13 +161,16 @@ def _reviewed(
     problems: list[Problem],
     workspace: Path | None = None,
     personality: Path | None = None,
+    organisation: Path | None = None,
+    *,
+    alone: bool = True,
 ) -> Manifest | None:
-    policy = review(path, workspace, personality, places)
+    policy = review(path, workspace, personality, places, organisation=organisation, alone=alone)
     if policy.sound and policy.manifest is not None:
         accepted = replace(policy.manifest, pinned=_PIN, lock_problem=None)
         return closed_to_grants(accepted, places.workdir)
     wrong = [problem for problem in policy.problems if problem.severity == "error"]
-    other = Problem(Origin(str(path), 1, 1), f"a {policy.kind}", "a manifest or a personality", "name the manifest")
+    other = Problem(Origin(str(path), 1, 1), a_kind(policy.kind), "a manifest or a personality", "name the manifest")
     problems += wrong or [other]
     return None
 

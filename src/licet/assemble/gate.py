@@ -38,6 +38,7 @@ from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Secr
 from licet.guard.registration import OnMisfit, Packages, Registered
 from licet.guard.result import Result
 from licet.policy_files.argument_rules import argument_check
+from licet.policy_files.organisation import under_organisation
 from licet.sandbox.grant_paths import search_ahead
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
@@ -250,6 +251,7 @@ class Gate(BareGate):
             protect=protect_in(places.workdir),
             packages=_packages_in(places),
             changed=_changed,
+            narrow=self._narrow,
             workdir=places.workdir,
             home=places.home,
             pin=pin,
@@ -257,6 +259,11 @@ class Gate(BareGate):
             observers=observers,
             imports="accept" if unchecked_imports else self._imports,
         )
+
+    @staticmethod
+    def _narrow(manifest: Manifest) -> Manifest:
+        """The manifest as it holds on this machine, at the start and at each `reload`."""
+        return under_organisation(manifest)
 
     @classmethod
     def load(

@@ -41,8 +41,10 @@ from licet.core.policy.servers import Server, servers_of, tool_parts
 from licet.core.policy.terms import MaxEffect
 from licet.core.policy.tool import ToolSpec
 from licet.guard.protection import kept_private, protection_layer
+from licet.policy_files.documents import a_kind
 from licet.policy_files.load import read_policy
 from licet.policy_files.lock_file import load_lock
+from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import LOCK_FILE, shown_path
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
@@ -114,7 +116,7 @@ def _manifest(file: Path) -> tuple[Manifest | None, list[Problem]]:
         if not problems:
             expected = "the manifest of an agent"
             hint = f"name the manifests that use it; the {policy.kind} next to them is found"
-            problems = [Problem(Origin(str(file), 1, 1), f"a {policy.kind}", expected, hint)]
+            problems = [Problem(Origin(str(file), 1, 1), a_kind(policy.kind), expected, hint)]
         return None, problems
     manifest, wrong = declared(policy.manifest)
     return (None if wrong else manifest), problems + wrong
@@ -233,7 +235,7 @@ def ceiling_of_grants(
         allow_degraded=degraded,
         places={f"servers.{server.name}": origin},
     )
-    closed = closed_to_grants(manifest.expand(workdir, home), workdir)
+    closed = closed_to_grants(under_organisation(manifest).expand(workdir, home), workdir)
     return replace(closed, layers=(*closed.layers, protection_layer(kept_private(kept), origin)))
 
 

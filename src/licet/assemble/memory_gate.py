@@ -26,7 +26,8 @@ from licet.guard import people
 from licet.guard.execution import Command, Finished, Layers, ToolCall, Walls
 from licet.guard.result import Result
 from licet.policy_files.data import manifest_from_data
-from licet.policy_files.load import load_manifest
+from licet.policy_files.load import load_own_manifest
+from licet.policy_files.organisation import read_organisation_file
 from licet.sandbox.native import InProcess
 from licet.sandbox.programs.memory import MemoryProcesses
 from licet.sandbox.workers.engine import Workers
@@ -83,12 +84,14 @@ class MemoryGate(Gate):
         clock: MemoryClock | None = None,
         workdir: str | os.PathLike[str] = WORKDIR,
         walls: bool = False,
+        organisation: str | os.PathLike[str] | None = None,
     ) -> None:
         """Build the gate, or raise `RegistrationRefused` with the tools that do not fit the policy.
 
         `files` are texts or bytes by path, below `workdir` unless absolute; `http` answers by URL, or one function for
         all of them; `addresses` what names resolve to; `programs` functions or outputs by name; `answers` what the
         approver answers, in order. With `walls=True` tools run in worker processes behind the walls of their level.
+        A test does not depend on the organisation of its machine: only the file `organisation` narrows the policy.
         """
         if isinstance(allow, str) or isinstance(deny, str):
             raise TypeError('expected a list of rules, such as `allow=["fs:read:/srv"]`, found a text')
@@ -123,8 +126,16 @@ class MemoryGate(Gate):
         elif allow is not None or deny:
             raise TypeError("`allow=` and `deny=` make up a policy: leave them out where `manifest=` is given")
         elif not isinstance(manifest, Manifest):
-            manifest = load_manifest(os.fspath(manifest))
+            manifest = load_own_manifest(os.fspath(manifest))
+        if organisation is not None:
+            manifest = manifest.own.under(read_organisation_file(os.fspath(organisation)))
+        else:
+            manifest = manifest.own
         super().__init__(manifest, tools, self.backends, workdir=workdir, pin=manifest.digest)
+
+    @staticmethod
+    def _narrow(manifest: Manifest) -> Manifest:
+        return manifest  # a test says the same on every machine
 
     @property
     def receipts(self) -> tuple[Entry, ...]:

@@ -25,6 +25,7 @@ from licet.core.policy.terms import MaxEffect
 from licet.core.review.recording import RecordingStart
 from licet.guard.grant import Grant
 from licet.guard.redaction.redact import Redactor
+from licet.policy_files.organisation import under_organisation
 from licet.sandbox import scratch as scratches
 from licet.sandbox.observe import watching
 from licet.sandbox.observe.guardian import Orders
@@ -169,6 +170,7 @@ def _grant_of_everything(observer: Callable[[Event], None]) -> Grant:
         private=(_EVERYWHERE,),
         limits=_LIMITS,
     )
+    manifest = under_organisation(manifest)  # its destinations and its class hold for what goes through the proxy
     reach = reach_of(with_commands(manifest), COMMANDS)
     if reach is None:
         raise RuntimeError("commands are not admitted")

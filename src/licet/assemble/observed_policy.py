@@ -77,6 +77,7 @@ def observed_policy(
         record=manifest.record,
         loaded=manifest.loaded or manifest,  # receipts have the digest of the policy
     )
+    instead = instead.under(*manifest.organisations)
     return CommandGate(instead, tools, backends, workdir=workdir, on_misfit="deny").policy
 
 

@@ -119,9 +119,12 @@ def _grounds(registered: Registered) -> Iterator[Ground]:
     if registered.reach is not None and not registered.reach.layers[0].allowed.has(call):
         text = f"`{spec.name}` is not among the tools of the set given as `allow`"
         yield Ground("TOOL_NOT_IN_BUNDLE", text, _HERE, f"add `{call}` to `allow`", call)
+    above = {one.origin.file for one in registered.reach.manifest.organisations} if registered.reach else ()
     for ground in registered.misfits:
         domain = ground.capability.partition(":")[0]
-        if domain == "connector":
+        if ground.origin is not None and ground.origin.file in above:
+            yield ground
+        elif domain == "connector":
             text = f"`{spec.name}` needs {ground.capability}, which the set given as `allow` does not allow"
             yield replace(ground, text=text, fix=f"add `{ground.capability}` to `allow`")
         elif domain in REASON_OF_DOMAIN:

@@ -10,15 +10,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.core.algebra.scope import Malformed
-from licet.core.decision.foreseen import address_problems, pair_problems
+from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
 from licet.core.origin import Problem
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.wide import ceiling_problems
+from licet.errors import ManifestError
 from licet.policy_files.containers import check
 from licet.policy_files.documents import PolicyDocument
 from licet.policy_files.load import directory_problems, read_policy
 from licet.policy_files.nodes import read_nodes
+from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import policy_root
 from licet.policy_files.public_suffix import suffix_problems
 from licet.policy_files.reader import read_manifest
@@ -56,10 +58,14 @@ def review(
     places: Places | None = None,
     *,
     draft: str | None = None,
+    organisation: str | Path | None = None,
+    alone: bool = False,
 ) -> PolicyDocument:
     """Read a policy as a reviewer sees it: tools are read from source, never imported, and directories filled in.
 
-    A `draft` is read in place of what is in the file.
+    A `draft` is read in place of what is in the file. The organisation of this machine narrows it, and so does a
+    second file that `organisation` names. A policy that is `alone` is not narrowed: its digest, its lock and its own
+    tests are about what its files say, on every machine.
     """
     policy = read_policy(path, workspace, personality, draft=draft)
     if policy.manifest is None:
@@ -82,7 +88,17 @@ def review(
     except Malformed as wrong:
         problem = Problem(manifest.origin, f"`{wrong.found}`", wrong.expected, wrong.hint)
         return PolicyDocument(policy.kind, None, (*policy.problems, *problems, problem))
-    return PolicyDocument(policy.kind, expanded, (*policy.problems, *problems, *directory_problems(expanded)))
+    found = (*policy.problems, *problems, *directory_problems(expanded))
+    if alone:
+        return PolicyDocument(policy.kind, expanded, found)
+    try:
+        narrowed = under_organisation(expanded, organisation)
+    except ManifestError as wrong:
+        return PolicyDocument(policy.kind, None, (*found, *wrong.problems))
+    if narrowed is not expanded:  # keys of approvers may be in both
+        known = set(quorum_problems(expanded))
+        found = (*found, *(problem for problem in quorum_problems(narrowed) if problem not in known))
+    return PolicyDocument(policy.kind, narrowed, found)
 
 
 def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> PolicyDocument:

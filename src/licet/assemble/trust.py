@@ -19,7 +19,7 @@ from licet.core.policy.layer import meet_written_layers
 from licet.core.policy.lock import FORMAT, BadLock, Lock, lock_digest, read_lock, write_lock
 from licet.core.policy.manifest import Manifest
 from licet.errors import LicetError
-from licet.policy_files.load import load_manifest
+from licet.policy_files.load import load_own_manifest
 from licet.policy_files.pins import lock_state
 from licet.policy_files.policy_paths import LOCK_FILE
 from licet.policy_files.syntax import MOST_BYTES
@@ -140,4 +140,4 @@ def _texts(manifest: Manifest) -> dict[str, str]:
 def _load(texts: Mapping[str, str], name: str, folder: str) -> Manifest:
     for file, text in texts.items():
         Path(folder, os.path.basename(file)).write_bytes(text.encode())
-    return load_manifest(Path(folder, name))
+    return load_own_manifest(Path(folder, name))

@@ -21,7 +21,7 @@ from licet.core.origin import Origin
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
-from licet.errors import Refused, RegistrationRefused
+from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.bind import BoundContext
 from licet.guard.call import Call
 from licet.guard.execution import ToolCall, Warms
@@ -36,6 +36,8 @@ from licet.guard.session import Session
 
 # Compares tools with the lock next to a manifest; the grounds say what is different.
 Changed = Callable[[Manifest, Sequence[Tool]], Sequence[Ground]]
+# Narrows a manifest by the organisation of this machine; raises `ManifestError` if that cannot be read.
+Narrow = Callable[[Manifest], Manifest]
 _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceiling
 
 
@@ -53,6 +55,7 @@ class BareGate:
         protect: Protect,
         packages: Packages,
         changed: Changed,
+        narrow: Narrow,
         workdir: str,
         home: str,
         pin: str | None = None,
@@ -79,6 +82,7 @@ class BareGate:
         self.protect = protect
         self.packages = packages
         self.changed = changed
+        self.narrow = narrow
         self.imports: WritableImports = imports  # what to do about a grant to write where this process imports from
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions ended by this process; the store has all of them
@@ -130,11 +134,14 @@ class BareGate:
             manifest = replace(manifest, pinned="Gate(pin=…)")
         twice = len({tool.name for tool in self.tools}) < len(self.tools)
         try:
+            manifest = self.narrow(manifest)
             self._check_lock(manifest)
             policy = self._register(manifest, refuse=at_build and (self.on_misfit != "deny" or twice))
         except BaseException as error:
             if not at_build:  # the old manifest may allow more than this one
                 found = error.decision.rules[0].text if isinstance(error, Refused) else type(error).__name__
+                if isinstance(error, ManifestError) and error.problems:
+                    found = str(error.problems[0])
                 why = f"the manifest that was loaded last cannot be used: {found}"
                 self._switch(manifest, RegisteredTools(manifest, manifest.digest, {}, unusable=why))
             raise
@@ -262,6 +269,7 @@ class _Delegated(BareGate):
             protect=parent.protect,
             packages=parent.packages,
             changed=_unchanged,  # the parent compares them
+            narrow=_narrowed_above,
             imports=parent.imports,
         )
         self.running = parent.running
@@ -308,11 +316,23 @@ class _Delegated(BareGate):
             admissions = {
                 name: admission for name, admission in admissions.items() if layer.allowed.has(f"tool:call:{name}")
             }
-        return replace(full, agent=self._agent, layers=(*full.layers, layer), admissions=admissions, loaded=None)
+        own = full.project and replace(
+            full.project,
+            agent=self._agent,
+            layers=(*full.project.layers, layer),
+            admissions={name: one for name, one in full.project.admissions.items() if name in admissions},
+            loaded=None,
+        )
+        layers = (*full.layers, layer)
+        return replace(full, agent=self._agent, layers=layers, admissions=admissions, loaded=own, project=own)
 
 
 async def _ask_nobody(approval: Approval, use: Use) -> None:
     raise RuntimeError("no call is running, so nobody is asked")
+
+
+def _narrowed_above(manifest: Manifest) -> Manifest:
+    return manifest  # the parent has narrowed it
 
 
 def _unchanged(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[Ground]:

@@ -22,7 +22,12 @@ from licet.policy_files.reader import read_manifest, read_personality
 from licet.policy_files.schema import FORMAT, SHAPES, WORKSPACE_FIELDS
 from licet.policy_files.shapes import Located, number_of
 
-Kind = Literal["workspace", "manifest", "personality"]
+Kind = Literal["workspace", "manifest", "personality", "organisation"]
+
+
+def a_kind(kind: Kind) -> str:
+    """A kind of document with its article."""
+    return f"{'an' if kind == 'organisation' else 'a'} {kind}"
 
 
 class PolicyDocument(Struct, frozen=True):
@@ -72,12 +77,12 @@ class Document(Struct, frozen=True):
 
     def wrong_kind(self, expected: str) -> Problem:
         """The problem of a document whose kind is not the expected one."""
-        return Problem(self.origin, f"a {self.kind}", expected)
+        return Problem(self.origin, a_kind(self.kind), expected)
 
 
-def checked_document(origin: Origin, node: Node | None, problems: list[Problem]) -> Document:
-    """Find out the kind of a document by its keys, and check it against the schema of that kind."""
-    kind = kind_of(node)
+def checked_document(origin: Origin, node: Node | None, problems: list[Problem], kind: Kind | None = None) -> Document:
+    """Check a document against the schema of its kind. If the kind is not given, its keys tell it."""
+    kind = kind or kind_of(node)
     return Document(origin, kind, None if node is None else check(SHAPES[kind], node, problems))
 
 

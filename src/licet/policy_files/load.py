@@ -29,6 +29,12 @@ from licet.policy_files.documents import (
 )
 from licet.policy_files.foreign import foreign
 from licet.policy_files.nodes import read_nodes
+from licet.policy_files.organisation import (
+    machine_file,
+    machine_organisation,
+    organisation_and_problems,
+    under_organisation,
+)
 from licet.policy_files.pins import with_pin
 from licet.policy_files.policy_paths import WORKSPACE_FILE, policy_paths, policy_root
 from licet.policy_files.public_suffix import suffix_problems
@@ -44,9 +50,23 @@ __all__ = ["PolicyDocument", "is_agent_policy", "load_manifest", "read_policy"]
 
 
 def load_manifest(
+    path: str | Path,
+    workspace: str | Path | None = None,
+    personality: str | Path | None = None,
+    *,
+    organisation: str | Path | None = None,
+) -> Manifest:
+    """Load an agent's manifest and the `licet.yaml` next to it, or raise `ManifestError` with all errors.
+
+    The organisation of this machine narrows it, as every `Gate` does; `organisation` names a second file, to try it.
+    """
+    return under_organisation(load_own_manifest(path, workspace, personality), organisation)
+
+
+def load_own_manifest(
     path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None
 ) -> Manifest:
-    """Load an agent's manifest and the `licet.yaml` next to it, or raise `ManifestError` with all errors."""
+    """Load what the files of an agent say, without the organisation above it; every gate narrows it by that."""
     policy = read_policy(path, workspace, personality)
     if not policy.sound or policy.manifest is None:
         raise ManifestError(problem for problem in policy.problems if problem.severity == "error")
@@ -74,6 +94,8 @@ def _read_policy(
     path: str | Path, workspace: str | Path | None, personality: str | Path | None, draft: str | None
 ) -> PolicyDocument:
     problems: list[Problem] = []
+    if Path(path).stem == "organisation" and draft is None:
+        return _organisation_alone(Path(path))
     file = _read(Path(path), problems, draft)
     if file.kind == "workspace":
         if workspace is not None or personality is not None:
@@ -108,6 +130,17 @@ def directory_problems(manifest: Manifest) -> Iterator[Problem]:
             found = f"the directory `{visible(rule.key)}`"
             hint = "name each program that licet itself may start; what these start in turn needs no line"
             yield Problem(origin, found, "the name of a program, or its path, which covers nothing below it", hint)
+
+
+def _organisation_alone(path: Path) -> PolicyDocument:
+    """An organisation file is known by its name, since its keys are those of other files."""
+    try:
+        if os.path.abspath(path) == machine_file() and os.path.lexists(path):
+            machine_organisation()  # who owns it counts too
+        _, problems = organisation_and_problems(path)
+    except ManifestError as wrong:
+        problems = wrong.problems
+    return PolicyDocument("organisation", None, problems)
 
 
 def _workspace_alone(file: Document, problems: list[Problem]) -> Manifest | None:

@@ -14,8 +14,9 @@ from licet.core.canonical import key_bytes
 from licet.core.decision.bundle_rules import bundles_of
 from licet.core.origin import Origin, Problem
 from licet.core.policy.bundle import Bundle, Roster
-from licet.core.policy.layer import OWN_STORAGE, Layer, Rule
+from licet.core.policy.layer import EVERY_DOMAIN, OWN_STORAGE, Layer, Rule
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.organisation import TITLE, Organisation
 from licet.core.policy.terms import Admission, Approvals, Budget, Example, MaxEffect, Natives, WriteApproval
 from licet.core.policy.tool import LISTS
 from licet.policy_files.argument_rules import argument_problems
@@ -78,6 +79,33 @@ def read_personality(content: Value, workspace: Value | None, problems: Problems
     name = plain(given, "id", "")
     manifest = _read_ceiling(Lists(given, "", content.origin), "personality", name, None, workspace, problems)
     return replace(manifest, origin=content.origin, personality=name)
+
+
+def read_organisation(content: Value, problems: Problems) -> Organisation:
+    """Read an organisation file with the readers of a workspace and a manifest."""
+    given: Fields = content.value
+    connectors, approvals, budget = (record(given, key) for key in ("connectors", "approvals", "budget"))
+    denied = tuple(
+        Rule(Capability(f"connector:use:{item.value}"), item.origin, "connectors.deny")
+        for item in plain(connectors, "deny", ())
+    )
+    layers = tuple(workspace_layer(given, problems, "organisation", TITLE))
+    if denied:
+        origin = key_origin(connectors["deny"])
+        layers += (Layer("organisation", TITLE, origin, (), denied, EVERY_DOMAIN),)
+    problems += _shared_key_problems(approvals)
+    effect = given.get("max_side_effect_class")
+    return Organisation(
+        origin=content.origin,
+        layers=layers,
+        max_effect=MaxEffect(effect.value, effect.origin, True) if effect is not None else None,
+        connectors=connector_lines(connectors["allow"]) if "allow" in connectors else None,
+        approvals=stated_approvals(approvals),
+        budget=Budget(**{key: value.value for key, value in budget.items()}),
+        places={key: key_origin(located) for key, located in (*given.items(), *budget.items())}
+        | {f"approvals.{key}": key_origin(located) for key, located in approvals.items()}
+        | {f"connectors.{key}": key_origin(located) for key, located in connectors.items()},
+    )
 
 
 def _read_ceiling(
@@ -268,7 +296,7 @@ def _bundle(name: str, located: Value) -> Bundle:
             approval_key=f"bundles.{name}.approvals.write",
         ),
         budget=Budget(**{key: value.value for key, value in budget.items()}),
-        approvals={key: data(value) for key, value in approvals.items()} | _bundle_keys(approvals),
+        approvals=stated_approvals(approvals),
         connectors=connector_lines(given.get("connectors")) if "connectors" in given else None,
         private=None if private is None else tuple(item.value for item in private.value),
         places={key: key_origin(item) for key, item in given.items()}
@@ -298,9 +326,11 @@ def _shared_key_problems(approvals: Fields) -> Iterator[Problem]:
             yield Problem(item.origin, f"the key of `{first}` again, for `{name}`", "a key of their own for each")
 
 
-def _bundle_keys(approvals: Fields) -> dict[str, Any]:
+def stated_approvals(approvals: Fields) -> dict[str, Any]:
+    """The approval keys that are stated, for a bundle or an organisation: the others do not narrow."""
     keys, names = _approver_keys(approvals)
-    return ({} if keys is None else {"keys": keys}) | ({"names": names} if names else {})
+    listed = ({} if keys is None else {"keys": keys}) | ({"names": names} if names else {})
+    return {key: data(value) for key, value in approvals.items()} | listed
 
 
 def _tool_admission(entry: Value, approval_key: str) -> Admission:

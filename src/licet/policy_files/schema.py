@@ -101,6 +101,7 @@ def _several(shape: Shape, description: str = "") -> Field:
 
 CONNECTOR_LINE = Record({"connector": Field(NAME, required=True), "version": Field(VERSIONS)})
 CONNECTOR_LIST = ListOf(Either((NAME, CONNECTOR_LINE)))
+CONNECTOR_RULES = Record({"allow": Field(CONNECTOR_LIST), "deny": _several(NAME)})
 CONNECTOR = TextShape(expected="a connector such as `github` or `github@2.1`", parse=ConnectorRef.parse)
 DISTRIBUTION = TextShape(
     expected="the name of an installed distribution, such as `PyGithub`",
@@ -313,9 +314,7 @@ WORKSPACE_FIELDS = {
                 "definitions": Field(
                     MappingOf(NAME, DEFINITION), description="what a connector is; its tools must fit"
                 ),
-                "app_overrides": Field(
-                    MappingOf(NAME, Record({"allow": Field(CONNECTOR_LIST), "deny": _several(NAME)}))
-                ),
+                "app_overrides": Field(MappingOf(NAME, CONNECTOR_RULES)),
             }
         ),
         description="connectors that are not listed are denied",
@@ -373,6 +372,15 @@ MANIFEST_FIELDS = {
     ),
 }
 
+# The keys of an organisation file. Each only narrows, and is read as the key of that name in a manifest or workspace.
+ORGANISATION_FIELDS = {
+    "destinations": Field(DESTINATIONS, description="narrows where every agent of this machine may connect"),
+    "connectors": Field(CONNECTOR_RULES, description="narrows the connectors of every agent"),
+    "max_side_effect_class": Field(EFFECT, description="the strongest class that any tool may have"),
+    "approvals": Field(APPROVALS, description="the stricter value of each key counts"),
+    "budget": Field(BUDGET, description="the most that each agent may spend; the smaller value of each key counts"),
+}
+
 FORMAT = 1  # the version of the keys of policy files and their meaning
 FORMAT_FIELDS = {"licet": Field(Integer(1, FORMAT), description="the format of this file; 1 if left out")}
 
@@ -390,9 +398,11 @@ PERSONALITY = Record(
         **FORMAT_FIELDS,
     }
 )
-SHAPES = {"workspace": WORKSPACE, "manifest": MANIFEST, "personality": PERSONALITY}
+ORGANISATION = Record(ORGANISATION_FIELDS | FORMAT_FIELDS)
+SHAPES = {"workspace": WORKSPACE, "manifest": MANIFEST, "personality": PERSONALITY, "organisation": ORGANISATION}
 DESCRIPTIONS = {
     "workspace": "A licet workspace: tools, bundles, connectors, destinations and servers that agents share.",
     "manifest": "A licet manifest: what one agent may touch. What is absent is denied.",
     "personality": "A licet personality: a second ceiling that a manifest is narrowed by.",
+    "organisation": "What an organisation says about every agent of a machine: /etc/licet/organisation.yaml.",
 }

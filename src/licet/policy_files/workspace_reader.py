@@ -5,7 +5,7 @@ from collections.abc import Container, Iterator
 from licet.core.origin import Origin, Problem
 from licet.core.policy.connector import ConnectorRule, Connectors, Versions, version_range
 from licet.core.policy.connector_definition import Definition
-from licet.core.policy.layer import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer
+from licet.core.policy.layer import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer, LayerKind
 from licet.core.policy.tool import ToolSpec, spec_of
 from licet.policy_files.fields import Fields, Lists, Problems, Value, key_origin, plain, record, stated
 from licet.policy_files.shapes import did_you_mean
@@ -113,8 +113,10 @@ def connector_lines(located: Value | None) -> tuple[ConnectorRule, ...]:
     return tuple(lines)
 
 
-def workspace_layer(shared: Fields, problems: Problems) -> Iterator[Layer]:
-    """The layer for `destinations` of a workspace, if it has any."""
+def workspace_layer(
+    shared: Fields, problems: Problems, kind: LayerKind = "workspace", title: str = "the workspace"
+) -> Iterator[Layer]:
+    """The layer for `destinations` of a workspace or an organisation, if it has any."""
     located = shared.get("destinations")
     if located is None:
         return
@@ -125,9 +127,9 @@ def workspace_layer(shared: Fields, problems: Problems) -> Iterator[Layer]:
         problems.append(Problem(key_origin(located.value.get("default", located)), found, expected, hint))
     allows, denies = tuple(narrowing.capability_rules("allow")), tuple(narrowing.capability_rules("deny"))
     if "allow" in located.value:
-        yield Layer("workspace", "the workspace", narrowing.origin, allows, denies, ALL_BUT_NETWORK)
+        yield Layer(kind, title, narrowing.origin, allows, denies, ALL_BUT_NETWORK)
     elif denies:
-        yield Layer("workspace", "the workspace", narrowing.origin, (), denies, EVERY_DOMAIN)
+        yield Layer(kind, title, narrowing.origin, (), denies, EVERY_DOMAIN)
 
 
 def bundle_layer(name: str, bundle: Fields) -> Layer | None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from licet.surfaces.cli.app import licet
 from surfaces.messages import message
 
-KINDS = ("workspace", "manifest", "personality", "tests")
+KINDS = ("workspace", "manifest", "personality", "organisation", "tests")
 
 
 def run(*words: str) -> Result:

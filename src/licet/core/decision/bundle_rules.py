@@ -11,7 +11,7 @@ from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import Connectors
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.meet import placed
-from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, both_keys
+from licet.core.policy.terms import Admission, Approvals
 
 
 def bundles_of(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[Bundle, ...]:
@@ -24,15 +24,7 @@ def approvals_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Approvals:
     """The stricter value of each approval key of the manifest and these bundles."""
     approvals = manifest.approvals
     for stated in (bundle.approvals for bundle in bundles if bundle.approvals):
-        approvals = Approvals(
-            min(approvals.write, stated.get("write", approvals.write), key=WRITE_APPROVALS.index),
-            min(approvals.expires_seconds, stated.get("expires_seconds", approvals.expires_seconds)),
-            max(approvals.quorum, stated.get("quorum", approvals.quorum)),
-            both_keys(approvals.keys, stated.get("keys")),
-            min(approvals.delete, stated.get("delete", approvals.delete), key=WRITE_APPROVALS.index),
-            approvals.through_client and stated.get("through_client", True),
-            {**stated.get("names", {}), **approvals.names},
-        )
+        approvals = approvals.narrowed_by(stated)
     return approvals
 
 

@@ -12,6 +12,7 @@ from licet.core.decision.folding import CEILINGS
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import Ground
 from licet.core.origin import Origin
+from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import WRITE_APPROVALS, WriteApproval
 
 INSIDE = "inside `fs_reach.write`"
@@ -50,7 +51,15 @@ def approval_origin(reach: Reach, mode: WriteApproval) -> Origin:
         return reach.class_origin
     modes = (mode, "manifest") if mode == "session" else (mode,)
     stated = (admission.approval_origin for one in modes for admission in reach.admissions if admission.approval == one)
-    return next(filter(None, stated), reach.manifest.places.get("approvals", reach.manifest.origin))
+    return next(filter(None, stated), write_origin(reach.manifest))
+
+
+def write_origin(manifest: Manifest) -> Origin:
+    """Where the `approvals.write` of a manifest that counts is written, or should be: it may be an organisation's."""
+    for above in manifest.organisations:
+        if above.approvals.get("write") == manifest.approvals.write != manifest.own.approvals.write:
+            return above.place("approvals.write")
+    return manifest.places.get("approvals", manifest.origin)
 
 
 def deletes_ground(reach: Reach) -> Ground:
@@ -80,7 +89,7 @@ def _with_call(reach: Reach) -> str:
 def _settled(reach: Reach, wanted: WriteApproval) -> str:
     """The edits after which deletes inside `fs_reach.write` ask no more than `wanted` says."""
     manifest, places = reach.manifest, []
-    if _stricter(manifest.approvals.delete, wanted):
+    if _stricter(manifest.own.approvals.delete, wanted):
         ceilings = [layer for layer in manifest.layers if layer.kind in ("manifest", "personality")]
         places += [
             f"`{'capabilities.' if layer.kind == 'manifest' else ''}approvals.delete: {wanted}` in {layer.origin.file}"
@@ -90,6 +99,11 @@ def _settled(reach: Reach, wanted: WriteApproval) -> str:
         f"`bundles.{bundle.name}.approvals.delete: {wanted}` in {bundle.place('approvals.delete').file}"
         for bundle in reach.bundles
         if _stricter(bundle.approvals.get("delete", "manifest"), wanted)
+    ]
+    places += [
+        f"`approvals.delete: {wanted}` in {above.place('approvals.delete').file}"
+        for above in manifest.organisations
+        if _stricter(above.approvals.get("delete", "manifest"), wanted)
     ]
     steps = [f"set {' and '.join(places)}"] if places else []
     if wanted == "manifest":

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from licet.core.algebra.use import Use
 from licet.core.decision.budget import NOTHING, overspent, overspent_bundle, spent_of
-from licet.core.decision.consent import approval_origin, delete_ground, deletes_ground
+from licet.core.decision.consent import approval_origin, delete_ground, deletes_ground, write_origin
 from licet.core.decision.decision import Allow, Ask, Decision, Deny
 from licet.core.decision.fixes import settle
 from licet.core.decision.reach import Reach, reach_of
@@ -114,8 +114,8 @@ def _call_asks(
 def _write_ground(manifest: Manifest, reach: Reach) -> Ground | None:
     """Why writes need an approval, apart from the class; None if they do not."""
     places = {admission.approval: admission.approval_origin for admission in reach.admissions if admission.approval}
-    if not places and "approvals" in manifest.places:
-        places = {manifest.approvals.write: manifest.places["approvals"]}
+    if not places and ("approvals" in manifest.places or manifest.organisations):
+        places = {manifest.approvals.write: write_origin(manifest)}
     write: WriteApproval = min(places, key=WRITE_APPROVALS.index, default="manifest")
     if write == "manifest":
         return None

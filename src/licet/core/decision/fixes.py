@@ -46,7 +46,7 @@ def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note
     if layer.kind == "allow":
         return f"add `{_text(rule, roots)}` to `allow`", note
     kind, everything = f"{rule.domain}:{rule.action}", rule.domain == "network" and rule.atoms == EVERYTHING
-    if layer.kind in ("bundle", "workspace"):  # these only have hosts
+    if layer.kind in ("bundle", "workspace", "organisation"):  # these only have hosts
         key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
         item, note = place_text(rule.key, rule.port), note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
     elif layer.kind == "definition":  # this has hosts and secrets
@@ -88,6 +88,8 @@ def remove(rule: Rule) -> str:
         return f"remove `{written}` from the denies of `allow`"
     if rule.key.endswith(("destinations.deny", "network.deny")):
         written = written.removeprefix("network:*:").removeprefix("*@")
+    if rule.key == "connectors.deny":
+        written = rule.capability.scope
     return f"remove `{written}` from `{rule.key}` in {rule.origin.file}"
 
 
@@ -162,7 +164,7 @@ def elevate(
         return []
     return [
         *([wall(admissions)] if level == "native" else []),
-        *([add_budget(manifest)] if not manifest.budget else []),
+        *([add_budget(manifest)] if not manifest.own.budget else []),
     ]
 
 
@@ -188,7 +190,12 @@ def settle(manifest: Manifest, admissions: tuple[Admission, ...]) -> str:
         f"`{admission.approval_key}: manifest` in {(admission.approval_origin or admission.origin).file}"
         for admission in asking
     ]
-    edit = f"set {' and '.join(places)}, and " if places else ""
+    places += [
+        f"`approvals.write: manifest` in {above.place('approvals.write').file}"
+        for above in manifest.organisations
+        if above.approvals.get("write") not in (None, "manifest")
+    ]
+    edit = f"set {' and '.join(dict.fromkeys(places))}, and " if places else ""
     return f"approve it, or {edit}{pin(manifest)}"
 
 

@@ -331,7 +331,7 @@ def _elevated_grounds(
     if level == "native":
         text = f"class {effect} needs the level restricted or isolated"
         yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, wall(admissions), "sandbox native")
-    if not manifest.budget:
+    if not manifest.own.budget:  # one of an organisation only narrows
         text = f"class {effect} needs a budget"
         yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, add_budget(manifest), "side_effect_class")
 

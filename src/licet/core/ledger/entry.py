@@ -179,6 +179,7 @@ class Entry(Fact, frozen=True, kw_only=True):
     tool: str
     time: str  # of the call
     manifest: str  # digest
+    organisation: Texts | UnsetType = UNSET  # digests of the organisation files above it; the machine's own is first
     tool_digest: str | None = None
     parent: ParentFact | None = None
     caller: Caller | None = None

@@ -17,6 +17,7 @@ LayerKind = Literal[
     "personality",
     "allow",
     "workspace",
+    "organisation",
     "bundle",
     "definition",
     "connectors",

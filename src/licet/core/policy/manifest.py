@@ -14,7 +14,8 @@ from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.scope import directory_key
 from licet.core.policy.digest import manifest_digest
 from licet.core.policy.manifest_fields import ManifestFields
-from licet.core.policy.meet import met_fields
+from licet.core.policy.meet import met_fields, narrowed_fields
+from licet.core.policy.organisation import Organisation
 from licet.core.policy.tool import ToolSpec
 
 
@@ -28,6 +29,7 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
     """What one agent may touch. An empty manifest allows nothing."""
 
     loaded: "Manifest | None" = None  # the manifest as it was loaded, before tools and directories were filled in
+    project: "Manifest | None" = None  # the manifest before an organisation narrowed it
 
     @classmethod
     def from_data(
@@ -81,7 +83,26 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
 
         `other` is a personality. `ValueError` if both have a bundle of the same name with different terms.
         """
-        return replace(self, **met_fields(self, other))
+        met = replace(self, **met_fields(self, other))
+        if not met.organisations:
+            return met
+        own = self.own.meet(other.own)
+        return replace(met, loaded=own, project=own)
+
+    def under(self, *above: Organisation) -> "Manifest":
+        """Return the manifest narrowed by organisations; one that narrows it already adds nothing. The digest stays."""
+        narrowed = self
+        for one in above:
+            if one in narrowed.organisations:
+                continue
+            fields = narrowed_fields(narrowed, one)
+            narrowed = replace(narrowed, **fields, loaded=narrowed.loaded or narrowed, project=narrowed.own)
+        return narrowed
+
+    @property
+    def own(self) -> "Manifest":
+        """The manifest without what an organisation says: what its digest, a lock and `licet trust` are about."""
+        return self.project or self
 
 
 # Called by `Manifest.from_data`. `policy_files` sets it, because core does not import the reader of policy files.

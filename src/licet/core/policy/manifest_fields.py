@@ -18,6 +18,7 @@ from licet.core.policy.connector_definition import Definition
 from licet.core.policy.effects import CLASSES, EffectClass
 from licet.core.policy.layer import Layer, Rule, meet_layers
 from licet.core.policy.lock import Lock
+from licet.core.policy.organisation import Organisation
 from licet.core.policy.terms import Admission, Approvals, Budget, Example, MaxEffect, Natives
 from licet.core.policy.tool import ToolSpec
 
@@ -26,7 +27,7 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
     """Everything that the policy files of one agent state."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset(
-        {"installed", "pinned", "lock", "lock_problem", "withheld", "places", "roots", "loaded"}
+        {"installed", "pinned", "lock", "lock_problem", "withheld", "places", "roots", "loaded", "project"}
     )
 
     agent: str
@@ -65,6 +66,7 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
     # `${workdir}` and `~`, if the files use them -> the real directory, once it is known
     roots: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    organisations: tuple[Organisation, ...] = ()  # those that narrow it; no part of its digest
 
     @cached_property
     def ceiling(self) -> CapabilitySet:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.origin import Origin
@@ -15,16 +15,8 @@ from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import Connectors
 from licet.core.policy.layer import Layer, Rule, distinct
 from licet.core.policy.manifest_fields import ManifestFields
-from licet.core.policy.terms import (
-    BUDGET_KEYS,
-    WRITE_APPROVALS,
-    Admission,
-    Approvals,
-    Budget,
-    both_keys,
-    least,
-    least_limits,
-)
+from licet.core.policy.organisation import Organisation
+from licet.core.policy.terms import BUDGET_KEYS, Admission, least_limits
 
 Admissions = Mapping[str, tuple[Admission, ...]]
 
@@ -52,16 +44,8 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
         "natives": one.natives + two.natives,
         "connectors": _met_connectors(one, two),
         "definitions": {**two.definitions, **one.definitions},
-        "approvals": Approvals(
-            min(one.approvals.write, two.approvals.write, key=WRITE_APPROVALS.index),
-            min(one.approvals.expires_seconds, two.approvals.expires_seconds),
-            max(one.approvals.quorum, two.approvals.quorum),
-            both_keys(one.approvals.keys, two.approvals.keys),
-            min(one.approvals.delete, two.approvals.delete, key=WRITE_APPROVALS.index),
-            one.approvals.through_client and two.approvals.through_client,
-            {**two.approvals.names, **one.approvals.names},
-        ),
-        "budget": Budget(**{key: least(getattr(one.budget, key), getattr(two.budget, key)) for key in BUDGET_KEYS}),
+        "approvals": one.approvals.narrowed_by(asdict(two.approvals)),
+        "budget": one.budget.narrowed_by(two.budget),
         "limits": least_limits(one.limits, two.limits),
         "allow_degraded": one.allow_degraded and two.allow_degraded,
         "record": "full" if "full" == one.record == two.record else "digests",
@@ -69,6 +53,41 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
         "files": one.files + two.files,
         "roots": {**two.roots, **one.roots},
         "places": {**two.places, **one.places, **_tighter_places(one, two)},
+        "organisations": distinct(one.organisations + two.organisations),
+    }
+
+
+def narrowed_fields(manifest: ManifestFields, above: Organisation) -> dict[str, Any]:
+    """The fields of a manifest that an organisation above it narrows. It admits no tool and allows nothing."""
+    connectors = manifest.connectors
+    if above.connectors is not None:
+        listed = ("connectors.allow", above.place("connectors.allow"))
+        connectors = replace(
+            connectors,
+            profiles=(*connectors.profiles, above.connectors),
+            profile_places=(*placed(manifest), listed),
+        )
+    return {
+        "layers": manifest.layers + above.layers,
+        "admissions": _with_write_approval(manifest.admissions, above),
+        "unassigned": _with_write_approval(manifest.unassigned, above),
+        "max_effects": (*manifest.max_effects, *((above.max_effect,) if above.max_effect is not None else ())),
+        "connectors": connectors,
+        "approvals": manifest.approvals.narrowed_by(above.approvals),
+        "budget": manifest.budget.narrowed_by(above.budget),
+        "places": {**manifest.places, **above.tightened(manifest.approvals, manifest.budget)},
+        "organisations": (*manifest.organisations, above),
+    }
+
+
+def _with_write_approval(admissions: Admissions, above: Organisation) -> Admissions:
+    """The admissions, and when the organisation wants writes to ask; the strictest counts.
+
+    A tool whose admissions say nothing about it takes `approvals.write` of the manifest, which is narrowed too.
+    """
+    more = above.admission()
+    return {
+        tool: (*given, *more) if any(one.approval for one in given) else given for tool, given in admissions.items()
     }
 
 

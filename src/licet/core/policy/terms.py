@@ -64,6 +64,18 @@ class Approvals(Struct, frozen=True):
         """A key for people to read, with its owner where the policy names one."""
         return signer_text(key, self.names)
 
+    def narrowed_by(self, stated: Mapping[str, Any]) -> "Approvals":
+        """The stricter value of each key; one that is not `stated` does not narrow."""
+        return Approvals(
+            min(self.write, stated.get("write", self.write), key=WRITE_APPROVALS.index),
+            min(self.expires_seconds, stated.get("expires_seconds", self.expires_seconds)),
+            max(self.quorum, stated.get("quorum", self.quorum)),
+            both_keys(self.keys, stated.get("keys")),
+            min(self.delete, stated.get("delete", self.delete), key=WRITE_APPROVALS.index),
+            self.through_client and stated.get("through_client", True),
+            {**stated.get("names", {}), **self.names},
+        )
+
 
 class Budget(Struct, frozen=True):
     """The most that an agent or a bundle may spend; None is no limit."""
@@ -75,6 +87,10 @@ class Budget(Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return self != Budget()
+
+    def narrowed_by(self, other: "Budget") -> "Budget":
+        """The smaller limit of each key."""
+        return Budget(**{key: least(getattr(self, key), getattr(other, key)) for key in BUDGET_KEYS})
 
 
 BUDGET_KEYS = Budget.__struct_fields__

@@ -84,7 +84,7 @@ def _as_written(layer: Layer, rule: Capability, spec: ToolSpec) -> list[tuple[Ca
     """What a line for a rule means in a layer. Some keys cannot say less than every method, or write and delete."""
     own = "" if layer.kind == "personality" else "capabilities."
     kind = f"{rule.domain}:{rule.action}"
-    if rule.domain == "network" and layer.kind in ("bundle", "workspace", "definition"):
+    if rule.domain == "network" and layer.kind in ("bundle", "workspace", "organisation", "definition"):
         return [(capability("network", EVERY_METHOD, rule.key, rule.port), "destinations")]
     if hosts_alone(layer, rule):
         return [(capability("network", EVERY_METHOD, rule.key, rule.port), "safety.network.allow")]
@@ -136,8 +136,11 @@ def _stronger(manifest: Manifest, reach: Reach, spec: ToolSpec, use: Use) -> tup
 
     admissions = {name: tuple(map(edited, held)) for name, held in manifest.admissions.items()}
     tops = tuple(replace(top, effect=raised(top.effect)) for top in manifest.max_effects)
-    budget = Budget(max_calls_per_session=100) if wanted in ELEVATED and not manifest.budget else manifest.budget
+    if wanted in ELEVATED and not manifest.own.budget:
+        budget = Budget(max_calls_per_session=100)
+        project = manifest.project and replace(manifest.project, budget=budget)
+        manifest = replace(manifest, budget=manifest.budget.narrowed_by(budget), project=project)
     spec = replace(spec, effect=raised(spec.effect) if spec.effect else None)
     if wanted in ELEVATED and reach.level == "native":
         spec = replace(spec, sandbox="isolated")
-    return replace(manifest, admissions=admissions, max_effects=tops, budget=budget), spec
+    return replace(manifest, admissions=admissions, max_effects=tops), spec

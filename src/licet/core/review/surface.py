@@ -87,6 +87,7 @@ class Surface(Compared, frozen=True, kw_only=True):
     digest: str
     pinned: str  # where the digest is pinned; empty if it is not, and then the file cannot approve writes
     files: tuple[str, ...]
+    organisations: tuple[tuple[str, str], ...] = ()  # files that narrow all of this, each with its digest
 
     @property
     def risk(self) -> Risk:
@@ -110,6 +111,11 @@ class Surface(Compared, frozen=True, kw_only=True):
             "digest": self.digest,
             **({"pinned": self.pinned} if self.pinned else {}),
             "files": list(self.files),
+            **(
+                {"organisations": [{"file": file, "digest": digest} for file, digest in self.organisations]}
+                if self.organisations
+                else {}
+            ),
             "risk": self.risk.document(),
             "tools": [tool.document() for tool in self.tools],
             "commands": self.commands.document() if self.commands else None,
@@ -177,6 +183,7 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
         digest=manifest.digest,
         pinned=manifest.pinned,
         files=manifest.files,
+        organisations=tuple((above.origin.file, above.digest) for above in manifest.organisations),
     )
 
 

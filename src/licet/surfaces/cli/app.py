@@ -69,6 +69,9 @@ FURTHER = (
     Command("completion", "print the completion script for your shell", "licet completion bash"),
 )
 COMMANDS = {entry.name: entry for entry in (*FIRST, *FURTHER)}
+# What still works under an organisation file that cannot be used: finding out why, and reading records. `run` refuses
+# with an exit code of its own.
+_WITHOUT_ORGANISATION = ("check", "doctor", "schema", "receipts", "completion", "run")
 
 
 class Licet(click.Group):
@@ -101,6 +104,8 @@ class Licet(click.Group):
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"expected one of {', '.join(COMMANDS)}"
             ctx.fail(f"there is no command `{args[0]}`; {hint}")
+        if args[0] not in _WITHOUT_ORGANISATION and not ctx.resilient_parsing and not _asks_for_help(args):
+            _require_organisation(ctx)
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
@@ -138,6 +143,25 @@ class Licet(click.Group):
             sys.stdout.reconfigure(errors="backslashreplace")
         with _reported(), _spelled_out():
             return super().invoke(ctx)
+
+
+def _asks_for_help(words: list[str]) -> bool:
+    own = words[: words.index("--")] if "--" in words else words
+    return "--help" in own or "-h" in own
+
+
+def _require_organisation(ctx: click.Context) -> None:
+    """End the command if the organisation file of this machine is there and cannot be used."""
+    from licet.errors import ManifestError
+    from licet.policy_files.organisation import machine_organisation
+
+    try:
+        machine_organisation()
+    except ManifestError as wrong:
+        from licet.surfaces.cli.output import show_problems
+
+        show_problems(list(wrong.problems), err=True)
+        ctx.exit(1)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from licet.surfaces.cli.options import (
     degraded_problems,
     idle_problems,
     misfit_problems,
+    organisations_above,
     read,
     report_options,
     setting_options,
@@ -34,6 +35,8 @@ from licet.surfaces.cli.options import (
 from licet.surfaces.cli.output import (
     counted,
     first_problems,
+    organisation_document,
+    organisation_line,
     problem_document,
     show,
     show_annotations,
@@ -80,13 +83,13 @@ def command(
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors
     first, rest = first_problems(problems)
+    above = organisations_above(as_json, setting.organisation) if not errors else ()
     if as_json:
         names = [str(file) for file in files]
         listed = [problem_document(problem) for problem in first]
         left_out = len(problems) - len(first)
-        show_json(
-            {"files": names, "errors": errors, "warnings": warnings, "problems": listed, "problems_left_out": left_out}
-        )
+        found = {"files": names, "errors": errors, "warnings": warnings, "problems": listed}
+        show_json({**found, "problems_left_out": left_out, **organisation_document(above)})
     elif sarif:
         from licet.surfaces.cli.sarif import sarif_log
 
@@ -99,6 +102,8 @@ def command(
         show(rest, err=True)
     if not (as_json or sarif):
         show(_summary(len(files), errors, warnings), err=True)
+        if above:
+            show(f"checked under {organisation_line(above)}", err=True)
     ctx.exit(1 if errors else 0)
 
 

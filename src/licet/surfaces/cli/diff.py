@@ -12,8 +12,20 @@ from licet.core.review.changes import Change, Changes, Side
 from licet.core.review.risk import riskiest
 from licet.core.review.workspace import diff_agents, joined
 from licet.surfaces.cli.fail_on import exit_code, fail_on_option, failing_changes
-from licet.surfaces.cli.options import FILE, Setting, json_option
-from licet.surfaces.cli.output import shortened, show, show_annotation, show_json
+from licet.surfaces.cli.options import (
+    FILE,
+    Setting,
+    json_option,
+    organisations_above,
+)
+from licet.surfaces.cli.output import (
+    organisation_document,
+    organisation_line,
+    shortened,
+    show,
+    show_annotation,
+    show_json,
+)
 from licet.surfaces.cli.versions import Compared, compared_versions
 
 SIGNS: dict[Side, tuple[str, str]] = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "yellow")}
@@ -64,8 +76,9 @@ def command(
 
     The command compares what tools and `licet run` can reach, and what decides about it: classes, levels, approvals,
     budgets, limits, argument rules, descriptions, schemas. What the policy allows and no tool needs today counts too,
-    as `the ceiling allows …`. Moving a rule to another file or writing it differently is no difference. Each
-    version is read with the `licet.yaml` next to it. NEW is the policy in this directory if left out.
+    as `the ceiling allows …`. Moving a rule to another file or writing it differently is no difference, and neither is
+    what the organisation of this machine says, which is no part of a policy. Each version is read with the `licet.yaml`
+    next to it. NEW is the policy in this directory if left out.
 
     \b
     OLD and NEW are files, directories or git revisions:
@@ -92,20 +105,23 @@ def command(
 
         check_target(html, ".html")
     settings = (
-        Setting(old_workspace or workspace, personality, workdir),
-        Setting(new_workspace or workspace, personality, workdir),
+        Setting(old_workspace or workspace, personality, workdir, alone=True),
+        Setting(new_workspace or workspace, personality, workdir, alone=True),
     )
+    above = organisations_above(as_json)
     with compared_versions(words, settings, as_json) as versions:
         changes = diff_agents(versions.old.agents, versions.new.agents)
         short = versions.worded(shortened(workdir))
         if as_json:
-            show_json(_document(versions, changes))
+            show_json({**_document(versions, changes), **organisation_document(above)})
         elif github:
             _annotate(changes, versions)
         elif html is not None:
             _write_page(html, versions, changes, short)
         else:
             _show(changes, by, short, headed=not versions.single)
+            if above:
+                show(f"not in it: {organisation_line(above)} narrows both on this machine", err=True)
         failing = map(short, failing_changes(fail_on, changes))
         # The text ends with how much grew and changed, on the standard error too, and the JSON has all of it.
         code = exit_code(fail_on, failing, silent=not (fail_on.startswith("risk:") or github or html))

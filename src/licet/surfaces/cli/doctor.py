@@ -12,7 +12,9 @@ from rich.text import Text
 
 from licet.core.algebra.scope import visible
 from licet.core.policy.effects import LEVELS, Level
+from licet.errors import ManifestError
 from licet.guard.execution import SandboxUnavailable
+from licet.policy_files.organisation import machine_file, machine_organisation
 from licet.sandbox.probe import WALLS, Support, look
 from licet.sandbox.wasi.compiled import wasmtime_version
 from licet.sandbox.wasi.layers import WALLS as WASM_WALLS
@@ -20,7 +22,7 @@ from licet.sandbox.wasi.layers import on_linux
 from licet.sandbox.wasi.python.build import BuildFailed
 from licet.sandbox.wasi.python.kept import kept_runner
 from licet.surfaces.cli.options import json_option
-from licet.surfaces.cli.output import coloured, show_json
+from licet.surfaces.cli.output import coloured, show, show_json
 
 _WALLED: tuple[Level, ...] = tuple(level for level in LEVELS if level != "native")
 _WASM_DEGRADED = (
@@ -40,14 +42,37 @@ def command(ctx: click.Context, every: bool, as_json: bool) -> None:
     Each wall is built in a process of its own, which then tries what the wall forbids. A level whose walls do not hold
     is refused when a tool needs it. So are programs on a machine without namespaces, unless the manifest allows that.
     WASM tools need wasmtime: the walls are a second layer around it, which a manifest can do without.
-    The exit code is 1 if a level is not supported.
+    If this machine has an organisation file, it is shown too. The exit code is 1 if a level is not supported, or if
+    that file cannot be used: everything is refused then.
     """
-    found = look()
+    found, above = look(), _organisation()
     if as_json:
-        show_json(_document(found))
+        show_json({**_document(found), "organisation": above})
     else:
         _show(found, every)
-    ctx.exit(0 if all(map(found.keeps, _WALLED)) else 1)
+        _show_organisation(above)
+    ctx.exit(0 if all(map(found.keeps, _WALLED)) and not (above and above["problems"]) else 1)
+
+
+def _organisation() -> dict[str, Any] | None:
+    """The organisation file of this machine: its digest, or why everything is refused; None if there is none."""
+    try:
+        found = machine_organisation()
+    except ManifestError as wrong:
+        return {"file": machine_file(), "digest": None, "problems": [str(problem) for problem in wrong.problems]}
+    return None if found is None else {"file": found.origin.file, "digest": found.digest, "problems": []}
+
+
+def _show_organisation(above: dict[str, Any] | None) -> None:
+    if above is None:
+        return
+    click.echo()
+    if above["problems"]:
+        show(f"organisation  {above['file']} cannot be used, so everything is refused:", colour="red")
+        for problem in above["problems"]:
+            show(f"  {problem}")
+    else:
+        show(f"organisation  {above['file']} ({above['digest']}) narrows every policy here")
 
 
 def _show(found: Support, every: bool) -> None:

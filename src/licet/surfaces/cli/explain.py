@@ -39,7 +39,7 @@ from licet.surfaces.cli.options import (
     read_sound,
     setting_options,
 )
-from licet.surfaces.cli.output import place_document, show, show_json
+from licet.surfaces.cli.output import organisation_document, organisation_line, place_document, show, show_json
 
 
 def one_use(words: tuple[str, ...], places: Places) -> Use:
@@ -127,7 +127,7 @@ def command(
     refused = decision.use if isinstance(decision, Deny) else None
     more = growth_if_allowed(policy, tool, refused) if refused is not None else None
     if as_json:
-        show_json(_document(decision, more))
+        show_json({**_document(decision, more), **organisation_document(policy.organisations)})
     else:
         _show(decision, policy, more)
     ctx.exit(0 if isinstance(decision, Allow) else 1)
@@ -161,7 +161,7 @@ def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:
         return shlex.quote(str(named))
     try:
         files = manifests_of(named or Path())
-        read_here = [(file, read(file, Setting()).manifest) for file in files]
+        read_here = [(file, read(file, Setting(alone=True)).manifest) for file in files]
     except click.ClickException:
         return ANY_MANIFEST
     same = [file for file, manifest in read_here if manifest is not None and manifest.digest == digest]
@@ -186,6 +186,7 @@ def _show(decision: Decision, manifest: Manifest, more: tuple[Change, ...] | Non
     if tool not in known and (near := difflib.get_close_matches(tool, known, 1)):
         lines.append(f"did you mean  {near[0]}")
     lines += (f"  {line}" for line in _growth(more))
+    lines += (f"  under         {organisation_line([above])}" for above in manifest.organisations)
     show(verdict, colour=COLOURS[decision.verdict])
     for number, line in enumerate(lines, 1):
         show(f"{'└─' if number == len(lines) else '├─'} {line}", colour=_MARKS.get(line[:1]))

@@ -134,8 +134,10 @@ def command(
     names = naming(policy.servers, "prefixed" if policy.gateway_names == "prefixed" else _plain(policy))
     observed = None
     if observe_for is not None:
-        from licet.surfaces.gateway.observation import observation, opening_lines
+        from licet.surfaces.gateway.observation import observation, opening_lines, unobservable
 
+        if why := unobservable(policy.organisations, is_open=is_open):
+            fail(why, as_json)
         seconds, where = observe_for.total_seconds(), {"workdir": setting.workdir, "secrets_file": secrets}
         for line in opening_lines(policy.origin.file, _spelled(observe_for), is_open=is_open):
             report(line)

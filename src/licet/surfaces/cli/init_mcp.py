@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from licet.assemble.review import straight
 from licet.assemble.state import state_directory
 from licet.core.policy.servers import servers_of
+from licet.policy_files.documents import a_kind
 from licet.policy_files.load import read_policy
 from licet.policy_files.pins import lock_state
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
@@ -106,7 +107,9 @@ def _policy(output: Path | None, as_json: bool) -> Policy:
     if errors := [problem for problem in found.problems if problem.severity == "error"]:
         refuse(errors, as_json)
     if found.manifest is None or found.kind != "manifest":
-        fail(f"{path} is a {found.kind}, and the gateway needs the manifest of an agent: name one with -o", as_json)
+        fail(
+            f"{path} is {a_kind(found.kind)}, and the gateway needs the manifest of an agent: name one with -o", as_json
+        )
     shared = [Path(file) for file in found.manifest.files if Path(file).name == WORKSPACE_FILE]
     file = straight(shared[0]) if shared else path
     if file.suffix == ".json":

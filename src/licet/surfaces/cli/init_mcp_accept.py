@@ -12,7 +12,7 @@ from licet.assemble.locking import lock_place
 from licet.assemble.trust import accept_policy
 from licet.core.policy.manifest import Manifest
 from licet.errors import LicetError
-from licet.policy_files.load import load_manifest
+from licet.policy_files.load import load_own_manifest
 from licet.policy_files.pins import lock_state
 from licet.policy_files.policy_paths import shown_path
 from licet.policy_files.syntax import MOST_BYTES
@@ -52,11 +52,11 @@ def _changed(policy: Policy, text: str, manifest: Manifest) -> str:
 def accept_edited(policy: Policy, text: str, agrees: Callable[[str], bool], *, quiet: bool) -> bool:
     """Accept the policy after servers were added, which made its file `text`; False if it is not accepted."""
     try:
-        manifest = load_manifest(policy.manifest)
+        manifest = load_own_manifest(policy.manifest)
         if is_accepted(manifest, policy):
             return True
         if not policy.accepted:
-            manifest = read_sound(policy.manifest, Setting(workdir=policy.root), quiet)
+            manifest = read_sound(policy.manifest, Setting(workdir=policy.root, alone=True), quiet)
             if not quiet:
                 show_review(policy.manifest, manifest, review_of(policy.manifest, manifest))
             if not agrees(f"accept {shown_path(policy.manifest)}, so that clients may start it?"):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from licet.assemble.trust import PolicyMoved, accept_policy
 from licet.core.origin import Origin, Problem
 from licet.errors import LicetError
-from licet.policy_files.load import load_manifest
+from licet.policy_files.load import load_own_manifest
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.syntax import MOST_BYTES
 from licet.regular_files import read_regular
@@ -80,7 +80,7 @@ def _schema_obstacles(folder: Path) -> list[Problem]:
 def _accept_written(target: Path, text: str) -> list[Problem]:
     """Accept the policy that was just written, since its author has seen it; warn if that cannot be stored."""
     try:
-        manifest = load_manifest(target)
+        manifest = load_own_manifest(target)
         if read_regular(target, MOST_BYTES) != text.encode():
             raise PolicyMoved("it was changed at once")
         accept_policy(target, manifest)

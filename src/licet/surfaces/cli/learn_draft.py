@@ -216,7 +216,7 @@ def policy_text(target: Path, as_json: bool) -> str:
 
 
 def _read(target: Path, text: str, where: Whereabouts, as_json: bool) -> Manifest:
-    policy = review(target, places=Places(where.workdir, where.home), draft=text)
+    policy = review(target, places=Places(where.workdir, where.home), draft=text, alone=True)
     errors = [problem for problem in policy.problems if problem.severity == "error"]
     if policy.kind == "workspace" and not errors:
         fail(f"{target} is a workspace without an agent: name the policy to write with --manifest", as_json)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 from msgspec import Struct
@@ -24,19 +24,16 @@ from licet.core.decision.reach import reach_of
 from licet.core.decision.validate import Misfit, validate_tools
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.organisation import Organisation
 from licet.core.policy.servers import tool_parts
 from licet.errors import ManifestError
-from licet.policy_files.documents import PolicyDocument
+from licet.policy_files.documents import PolicyDocument, a_kind
 from licet.policy_files.load import load_manifest
+from licet.policy_files.organisation import machine_organisation, read_organisation_file
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.shapes import did_you_mean, meant_by
 from licet.surfaces.cli.missing_servers import missing_server_problems, tools_without_server
 from licet.surfaces.cli.output import MOST_PROBLEMS, MisfitProblem, show
-
-if TYPE_CHECKING:
-    from licet.core.origin import Problem
-    from licet.core.policy.manifest import Manifest
-
 
 # A bad command line is reported before the library is loaded.
 
@@ -76,17 +73,28 @@ class Setting(Struct, frozen=True):
     workspace: Path | None = None
     personality: Path | None = None
     workdir: Path | None = None
+    organisation: Path | None = None
+    alone: bool = False  # without the organisation of this machine: for reviews of what a digest is about
+
+
+organisation_option = click.option(
+    "--organisation",
+    metavar="FILE",
+    type=FILE,
+    help="Try an organisation file: it narrows the policy too, after that of this machine.",
+)
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--workspace`, `--personality` and `--workdir` to a command, which gets them as one `setting`."""
+    """Add the options of a `Setting` to a command, which gets them as one `setting`."""
 
     @functools.wraps(command)
     def gathered(*words: Any, **given: Any) -> Any:
-        setting = Setting(*(given.pop(name) for name in Setting.__struct_fields__))
+        setting = Setting(*(given.pop(name) for name in ("workspace", "personality", "workdir", "organisation")))
         return command(*words, setting=setting, **given)
 
     for option in (
+        organisation_option,
         click.option(
             "--workdir",
             metavar="DIR",
@@ -166,8 +174,17 @@ def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":
     problems = [problem for problem in policy.problems if problem.severity == "error"]
     if not problems:
         hint = "name the agent's manifest; the workspace next to it is found"
-        problems = [Problem(Origin(str(path), 1, 1), f"a {policy.kind}", "a manifest or a personality", hint)]
+        problems = [Problem(Origin(str(path), 1, 1), a_kind(policy.kind), "a manifest or a personality", hint)]
     refuse(problems, as_json)
+
+
+def organisations_above(as_json: bool, second: Path | None = None) -> tuple[Organisation, ...]:
+    """The organisation of this machine, and a second file; prints what is wrong with one of them and exits with 1."""
+    try:
+        found = machine_organisation(), None if second is None else read_organisation_file(second)
+    except ManifestError as wrong:
+        refuse(list(wrong.problems), as_json)
+    return tuple(one for one in found if one is not None)
 
 
 def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
@@ -241,7 +258,7 @@ def _remember(ctx: click.Context, param: click.Parameter, manifest: Path | None)
 def sound_manifest(path: Path, setting: Setting, as_json: bool) -> Manifest:
     """Load a manifest for a call. If it has errors, print all of them and exit with 1."""
     try:
-        return load_manifest(path, setting.workspace, setting.personality)
+        return load_manifest(path, setting.workspace, setting.personality, organisation=setting.organisation)
     except ManifestError:
         return read_sound(path, setting, as_json)  # prints the problems and exits
 
@@ -263,7 +280,8 @@ def read(path: Path, setting: Setting) -> PolicyDocument:
     for title, place in (("working", places.workdir), ("home", places.home)):
         if place and (why := _unnameable(place)):
             raise click.UsageError(f"no rule can contain the path of the {title} directory: {why}")
-    return review(path, setting.workspace, setting.personality, places)
+    above, alone = setting.organisation, setting.alone
+    return review(path, setting.workspace, setting.personality, places, organisation=above, alone=alone)
 
 
 def _misfits(manifest: Manifest) -> tuple[Misfit, ...]:

@@ -19,6 +19,7 @@ from licet.core.algebra.scope import visible
 from licet.core.canonical import milliseconds
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin, Problem
+from licet.core.policy.organisation import Organisation
 
 if TYPE_CHECKING:
     from licet.guard.result import Result
@@ -304,3 +305,14 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise click.ClickException(f"cannot make the directory {path}: {error.strerror}") from None
+
+
+def organisation_line(above: Iterable[Organisation]) -> str:
+    """Organisation files for people to read, each with its digest."""
+    return ", ".join(f"{one.origin.file} ({one.digest})" for one in above)
+
+
+def organisation_document(above: Iterable[Organisation]) -> dict[str, Any]:
+    """Organisation files as plain data; empty if there are none."""
+    listed = [{"file": one.origin.file, "digest": one.digest} for one in above]
+    return {"organisations": listed} if listed else {}

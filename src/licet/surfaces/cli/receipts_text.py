@@ -144,6 +144,7 @@ def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterat
         yield name, _body(last, name)
     yield "tool digest", last["tool_digest"] or "none"
     yield "manifest", last["manifest"]
+    yield from (("organisation", digest) for digest in last.get("organisation", ()))
     for kind, entry in (("decision", decision), ("receipt", receipt)):
         if entry is not None:
             yield "entry", f"{entry['number']} ({kind}), number {entry['sequence']} of its session, {entry['recorded']}"
@@ -231,6 +232,7 @@ def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
         lines.append(_way_out(entry, manifest, "" if what == call else f" {shlex.quote(what)}"))
     lines += [
         ("manifest", entry["manifest"]),
+        *(("organisation", digest) for digest in entry.get("organisation", ())),
         ("when", f"{entry['time']}, {entry['agent']}, session {entry['session']}"),
         ("receipt" if entry["kind"] == "receipt" else "call", entry["id"]),
     ]

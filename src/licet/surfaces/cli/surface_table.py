@@ -172,6 +172,8 @@ def heading(surface: Surface) -> Iterator[tuple[str, str]]:
     yield "risk", _risk_text(surface)
     yield "digest", surface.digest
     yield "files", ", ".join(dict.fromkeys(surface.files))
+    for file, digest in surface.organisations:
+        yield "under", f"{file} ({digest})"
     yield "at most", surface.max_effect
     if surface.budget:
         yield "budget", ", ".join(spending(surface.budget))

@@ -63,7 +63,8 @@ def command(
         if find_policy() is None:
             raise click.UsageError(f"Missing argument 'MANIFEST': {NOTHING_HERE}.", ctx)
         paths = (Path(),)
-    report = run_examples(paths, Places.here(setting.workdir), setting.workspace, setting.personality)
+    places = Places.here(setting.workdir)
+    report = run_examples(paths, places, setting.workspace, setting.personality, setting.organisation)
     nothing = not report.outcomes and not report.problems
     coverage = coverage or fail_under is not None
     ruleless = coverage and not report.rules and not nothing and not report.problems

@@ -97,7 +97,7 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> 
     if not yes and not asks:  # a script that only wants to read must not accept anything
         raise click.UsageError("there is no terminal to ask at: add `--yes`, or use `licet surface` to only look", ctx)
     path = named_or_found(file, "FILE").path
-    manifest = read_sound(path, Setting(), as_json)
+    manifest = read_sound(path, Setting(alone=True), as_json)
     entry = accepted().get(os.path.realpath(path))
     if entry is not None and (entry.digest, entry.lock) == (manifest.digest, lock_state(manifest)):
         _report(path, manifest, as_json, f"{path} is already accepted")

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.backends.git_tree import GitError, LeftOut, Revision, export_revision, find_revision
 from licet.core.policy.manifest import Manifest
@@ -142,7 +143,7 @@ def _of_revision(revision: Revision, path: Path, folder: Path, setting: Setting,
     here, meta = f"{target}{os.sep}", click.get_current_context().meta
     meta[PLACES] = here, f"{revision.name}:"
     workspace, personality = (_moved(one, revision, target) for one in (setting.workspace, setting.personality))
-    moved = Setting(workspace, personality, setting.workdir)
+    moved = replace(setting, workspace=workspace, personality=personality)
     found = _of_path(target / inside, moved, as_json, str(path))
     del meta[PLACES]
     return Version(found.agents, here, f"{revision.name}:", left_out)

@@ -3,7 +3,7 @@
 It is a flag of one command line. Nothing in a policy file or in the environment switches it on.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from licet.backends.call_recording import CallRecording
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, LockedServer
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.organisation import DECIDED_BY_CALL, Organisation
 from licet.core.policy.servers import Server, servers_of
 from licet.guard.observing import Observing
 from licet.policy_files.server_tools import is_other_server, with_server_tools
@@ -34,6 +35,21 @@ class Observation(Struct, frozen=True):
     seconds: float
     is_open: bool = False  # servers run without walls
     recording: CallRecording | None = None  # of what the calls use, for `licet learn`
+
+
+def unobservable(above: Iterable[Organisation], *, is_open: bool) -> str:
+    """Why a gateway must not only observe under these organisations; empty if it may.
+
+    Destinations are kept by the walls of a server, and budgets are counted while it observes, too. What else an
+    organisation says is decided by the checks that are lifted.
+    """
+    for one in above:
+        for key in DECIDED_BY_CALL:
+            if key in one.places:
+                return f"{one.place(key)}: `{key}` holds here, and --observe would not keep it: leave out --observe"
+        if is_open and one.layers:
+            return f"{one.layers[0].origin}: `destinations` hold here, and --open would not keep them: leave out --open"
+    return ""
 
 
 async def observation(
@@ -82,6 +98,7 @@ async def observation(
     locked = {name: locked.get(name, found) for name, found in offered.items()}
     lock = Lock(format=FORMAT, manifests=base.lock.manifests if base.lock is not None else {}, servers=locked)
     policy = with_server_tools(replace(base, lock=lock, lock_problem=None, loaded=base))
+    policy = policy.under(*manifest.organisations)
     return Observation(policy, offered, seconds, is_open)
 
 

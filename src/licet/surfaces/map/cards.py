@@ -167,6 +167,7 @@ def _agent(surface: Surface) -> Card:
 def _facts(surface: Surface) -> Iterator[str]:
     if surface.version:
         yield f"version {surface.version}"
+    yield from (f"under {file}" for file, _ in surface.organisations)
     yield f"at most {surface.max_effect}"
     if surface.approvals.write != "manifest":
         yield f"writes ask per {surface.approvals.write}"
