@@ -230,11 +230,13 @@ class Gate(BareGate):
         on_misfit: OnMisfit = "refuse",
         observers: Sequence[Observer] = (),
         unchecked_imports: bool = False,
+        strict: bool = False,
     ) -> None:
         """Check every tool against the manifest, or raise `RegistrationRefused` with all misfits.
 
         A grant to write a directory from which this process imports modules is refused too, unless
-        `unchecked_imports` accepts the risk. `pin` is the digest that the manifest must have.
+        `unchecked_imports` accepts the risk. `pin` is the digest that the manifest must have. With `strict`, so is a
+        tool of an agent framework with text in its arguments that is neither tied nor declared free.
         """
         if not isinstance(manifest, Manifest):
             raise TypeError(
@@ -256,6 +258,7 @@ class Gate(BareGate):
             on_misfit=on_misfit,
             observers=observers,
             imports="accept" if unchecked_imports else self._imports,
+            strict=strict,
         )
 
     @classmethod
@@ -269,6 +272,7 @@ class Gate(BareGate):
         on_misfit: OnMisfit = "refuse",
         observers: Sequence[Observer] = (),
         unchecked_imports: bool = False,
+        strict: bool = False,
     ) -> Self:
         """Build a gate from a manifest file and the tools that its `from:` entries name, on this machine's backends.
 
@@ -290,6 +294,7 @@ class Gate(BareGate):
             on_misfit=on_misfit,
             observers=observers,
             unchecked_imports=unchecked_imports,
+            strict=strict,
         )
 
 
