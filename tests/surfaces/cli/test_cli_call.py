@@ -266,7 +266,8 @@ def test_the_whole_result_as_json() -> None:
         assert event.pop("time").endswith("+00:00")
     assert said == {
         "ok": True, "verdict": "allow", "logs": "", "tool": "say", "value": "a", "code": "ok", "reason": "ALLOWED",
-        "error": None, "explanation": None, "cost_usd": "0", "truncated": False, "events": events, "approvals": [],
+        "capability": None, "error": None, "explanation": None, "cost_usd": "0", "truncated": False, "events": events,
+            "approvals": [],
             "sandbox": {"access": None, "layers": ["handles", "declared, not enforced"], "programs": None},
     }  # fmt: skip
 
