@@ -30,6 +30,7 @@ import licet.ports
 from licet.backends.packages import launch_of
 from licet.core.algebra.domains import DEFAULT_PORTS, DOMAINS, EFFECTS, METHODS, NEVER_METHODS
 from licet.core.decision.request import REASON_OF_DOMAIN, Reason
+from licet.core.policy import argument_ties
 from licet.guard.result import Code, code_of
 from licet.policy_files.schema import SHAPES
 from licet.surfaces.cli.app import COMMANDS
@@ -87,6 +88,18 @@ def grammar() -> str:
         + table(("written", "canonical"), spelled)
         + "\nThese are refused:\n\n"
         + table(("written", "answer"), refused)
+        + "\n## Arguments that are tied\n\n"
+        + tied_arguments()
+    )
+
+
+def tied_arguments() -> str:
+    """Which arguments of a governed tool must be inside what it declares."""
+    rows = [(kind, code(argument_ties.NAMES[kind]), code(argument_ties.FORMATS[kind])) for kind in argument_ties.NAMES]
+    return (
+        "An argument of a tool that `governed` wraps must be inside what the tool declares if its JSON Schema has one "
+        "of these formats, or if its name is one of these words or ends in one after an underscore "
+        "(`filePath` counts as `file_path`).\n\n" + table(("holds a", "names", "formats"), rows)
     )
 
 

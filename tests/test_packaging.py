@@ -145,10 +145,16 @@ def test_the_sdist_can_test_itself(installed: Installed) -> None:
     assert [name for name in names if name.startswith((".venv", ".git/"))] == []
 
 
-def test_each_adapter_imports_its_framework_which_the_extra_names() -> None:
-    extra = {Requirement(line).name for line in PROJECT["project"]["optional-dependencies"]["adapters"]}
-    assert extra == {distribution for distribution, _ in FRAMEWORKS.values()}
-    for file, (_, packages) in FRAMEWORKS.items():
+def test_each_adapter_imports_its_framework_which_an_extra_of_its_name_installs() -> None:
+    extras = {
+        name: [Requirement(line) for line in lines]
+        for name, lines in PROJECT["project"]["optional-dependencies"].items()
+    }
+    names = {file: file.removesuffix(".py").replace("_", "-") for file in FRAMEWORKS}
+    [every] = extras["adapters"]
+    assert (every.name, every.extras) == ("licet", set(names.values()))
+    for file, (distribution, packages) in FRAMEWORKS.items():
+        assert [one.name for one in extras[names[file]]] == [distribution]
         source = (ROOT / "src" / "licet" / "surfaces" / "adapters" / file).read_text("utf-8")
         known = {*sys.stdlib_module_names, "licet", "pydantic"}
         assert set(imported_packages(source)) - known == packages

@@ -1,5 +1,6 @@
 """`licet.testing`: what users test their tools with."""
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 import warm
-from licet import Context, Manifest, ManifestError, RegistrationRefused, SyncContext, run, tool
+from licet import Backends, Context, Gate, Manifest, ManifestError, RegistrationRefused, SyncContext, run, tool
 from licet.testing import Answer, Command, Finished, MemoryGate, decision
 
 URL = "https://api.weather.gov/oslo"
@@ -202,6 +203,114 @@ def test_tools_run_behind_walls_where_a_test_asks_for_it() -> None:
         gate.close()
     assert result.value == '201 ["rain"]'
     assert "no walls: a test" not in result.layers
+
+
+@tool(needs=["fs:read:~/notes", "network:https:get@a.example"], effect="read_only", sandbox="restricted")
+async def gather(ctx: Context) -> dict[str, object]:
+    """A note of this user, and where a page has moved to."""
+    moved = await ctx.fetch("https://a.example/", redirects=False)
+    note = await ctx.fs.read_bytes("~/notes/a")
+    return {"note": note, "more": [bytearray(b"x")], "moved": [moved.status, moved.headers["location"]]}
+
+
+@pytest.mark.parametrize("walls", [False, True])
+def test_home_redirects_and_bytes_are_the_same_behind_walls(walls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/maria")
+    moved = Answer(302, [("location", "https://elsewhere.example/")])
+    notes = {"/home/maria/notes/a": b"\xff\x00"}
+    gate = MemoryGate(gather, files=notes, http={"https://a.example/": moved}, walls=walls)
+    try:
+        result = gate.call(gather)
+    finally:
+        gate.close()
+    assert result.value == {
+        "note": {"type": "bytes", "base64": "/wA="},
+        "more": [{"type": "bytes", "base64": "eA=="}],
+        "moved": [302, "https://elsewhere.example/"],
+    }
+
+
+@tool(needs=["secret:read:TOKEN", "fs:read:${workdir}/notes"], effect="read_only", sandbox="native")
+async def reveal(ctx: Context, path: str = "notes/a") -> bytes:
+    """The bytes of a note, which may hold a secret."""
+    await ctx.secrets.get("TOKEN")
+    return await ctx.fs.read_bytes(path)
+
+
+def test_a_secret_inside_bytes_does_not_leave() -> None:
+    gate = MemoryGate(
+        reveal, files={"notes/a": b"\xffkey=s3cr3t-value-of-maria;"}, secrets={"TOKEN": "s3cr3t-value-of-maria"}
+    )
+    assert gate.call(reveal).value == {"type": "bytes", "base64": "/2tleT1[redacted TOKEN]E7"}
+
+
+@pytest.mark.parametrize(
+    ("path", "capability"),
+    [("notes/a", ""), ("/etc/passwd", "fs:read:/etc/passwd"), ("notes/../b", "fs:read:/workdir/b"), ("notes/none", "")],
+)
+def test_a_result_says_which_capability_was_refused(path: str, capability: str) -> None:
+    result = MemoryGate(reveal, files={"notes/a": "x"}, secrets={"TOKEN": "s3cr3t-value"}).call(reveal, path=path)
+    assert result.capability == pickle.loads(pickle.dumps(result)).capability == capability
+
+
+def test_a_call_that_may_not_be_made_lacks_the_call_itself() -> None:
+    gate = MemoryGate(remember, deny=["tool:call:remember"])
+    assert gate.call(remember).capability == "tool:call:remember"
+    assert gate.call("nothing").capability == ""  # not known here, so not refused by a rule
+
+
+def test_memory_backends_take_the_same_contents_as_a_memory_gate() -> None:
+    policy = Manifest.from_data(
+        {
+            "agent": "test",
+            "capabilities": {
+                "tools": ["page", "version"],
+                "native": ["page", "version"],
+                "destinations": {"allow": ["a.example"]},
+                "process": {"allowed_binaries": ["git"]},
+            },
+        }
+    )
+
+    @tool(needs=["network:https:get@a.example"], effect="read_only", sandbox="native")
+    async def page(ctx: Context) -> str:
+        return (await ctx.fetch("https://a.example/")).text
+
+    @tool(needs=["process:exec:git"], effect="read_only", sandbox="native")
+    async def version(ctx: Context) -> str:
+        return (await ctx.process.spawn("git", ["--version"])).stdout
+
+    for http, git in (
+        ({"https://a.example/": Answer.text("hello")}, "git 2"),
+        (lambda exchange: Answer.text("hello"), lambda command: Finished(0, b"git 2", b"")),
+    ):
+        gate = Gate(policy, [page, version], Backends.memory(http=http, processes={"git": git}))
+        assert run(gate, "page").value == "hello"
+        assert run(gate, "version").value == "git 2"
+
+
+def test_plain_functions_and_plain_backends_give_secrets() -> None:
+    class Vault:
+        def get(self, reference: str) -> str | None:
+            return {"TOKEN": "s3cr3t-value"}.get(reference)
+
+    policy = Manifest.from_data(
+        {
+            "agent": "test",
+            "capabilities": {
+                "tools": ["reveal"],
+                "native": ["reveal"],
+                "secrets": ["TOKEN"],
+                "fs_reach": {"read": ["${workdir}/notes"]},
+            },
+        }
+    )
+    sources: tuple[Any, ...] = (lambda reference: "s3cr3t-value", Vault(), lambda reference: None)
+    for source in sources:
+        gate = Gate(policy, [reveal], Backends.memory(files={"/desk/notes/a": "x"}, secrets=source), workdir="/desk")
+        result = run(gate, "reveal")
+        known = getattr(source, "get", source)("TOKEN") is not None
+        assert result.reason == ("ALLOWED" if known else "BACKEND_MISSING")
 
 
 SUITE = '''

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from licet.core.policy.manifest import Manifest
     from licet.core.policy.tool import ToolSpec
     from licet.declare import Context, SyncContext, Tool, ToolCapabilities, tool
-    from licet.errors import LicetError, ManifestError, Refused, RegistrationRefused
+    from licet.errors import LicetError, ManifestError, Refused, RegistrationRefused, UntiedArgument
     from licet.guard.result import Result
     from licet.guard.session import Session
     from licet.policy_files.load import load_manifest
@@ -58,6 +58,7 @@ __all__ = [
     "Tool",
     "ToolCapabilities",
     "ToolSpec",
+    "UntiedArgument",
     "Usage",
     "Use",
     "check_and_run",
@@ -86,7 +87,9 @@ _HOMES = {
     "licet.core.algebra.use": ("Use", "use_of_path", "use_of_url"),
     "licet.core.decision.validate": ("Misfit", "validate_registration", "validate_tools"),
     "licet.declare": ("Context", "SyncContext", "Tool", "ToolCapabilities", "tool"),
-    "licet.errors": ("InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"),
+    "licet.errors": (
+        *("InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused", "UntiedArgument"),
+    ),
     "licet.guard.result": ("Result",),
     "licet.guard.session": ("Session",),
 }

@@ -30,12 +30,7 @@ __all__ = [
     "pydantic_ai",
 ]
 
-_FRAMEWORKS = {
-    "claude_agent_sdk": "claude-agent-sdk",
-    "langchain": "langchain",
-    "openai_agents": "openai-agents",
-    "pydantic_ai": "pydantic-ai-slim",
-}
+_FRAMEWORKS = ("claude_agent_sdk", "langchain", "openai_agents", "pydantic_ai")
 
 
 def __getattr__(name: str) -> object:
@@ -46,7 +41,7 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] == "licet":
             raise
-        fix = f"`pip install {_FRAMEWORKS[name]}`, or `pip install licet[adapters]`"
+        fix = f"`pip install 'licet[{name.replace('_', '-')}]'`"
         raise ModuleNotFoundError(f"{missing}: {fix}", name=missing.name) from missing
     globals()[name] = module
     return module

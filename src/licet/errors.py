@@ -53,6 +53,10 @@ class RegistrationRefused(LicetError):
         return RegistrationRefused, (self.misfits,)
 
 
+class UntiedArgument(UserWarning):
+    """A tool of an agent framework takes text that is neither tied to what it declares nor declared free."""
+
+
 class Refused(LicetError):
     """A call or a use is not permitted. Its text is one line, safe for the model; `explain()` is for the operator."""
 

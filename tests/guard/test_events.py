@@ -267,7 +267,7 @@ def test_events_in_an_entry_do_not_repeat_its_other_fields(tmp_path: Path) -> No
         {"kind": "BudgetSettled"},
     )
     assert reserved == {"kind": "BudgetReserved", "rule": "0.4 USD"}
-    assert (receipt["cost_usd"], receipt["sandbox"]["layers"]) == ("0.1", ["handles"])
+    assert (receipt["cost_usd"], receipt["sandbox"]["layers"]) == ("0.1", ["handles", "declared, not enforced"])
 
 
 def test_only_the_first_call_of_a_session_opens_it(tmp_path: Path) -> None:

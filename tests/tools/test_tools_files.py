@@ -11,7 +11,8 @@ import pytest
 
 from counted import work
 from guard.gates import call, gate
-from licet import Backends, Gate, Result, Tool, tools
+from licet import Backends, Gate, Manifest, Result, Tool, tools
+from licet.assemble.memory_gate import InThisProcess
 from licet.tools import edit_file, list_dir, read_file, search_files, write_file
 from licet.tools.files import MOST_ENTRIES, MOST_TEXT
 from licet.tools.globs import Glob, StepMeter, TooManySteps, ignore_rules, is_ignored
@@ -44,8 +45,8 @@ def gate_of(folder: Path, name: str) -> Gate:
     work = folder / "work"
     reach = {"read": [str(work)], "write": [str(work)]}
     return gate(
-        folder, getattr(tools, name), backends=Backends.local(folder / "state"), fs_reach=reach,
-        tools={name: {"sandbox": "native"}}, deny=[f"fs:*:{work}/private"],
+        folder, getattr(tools, name), backends=Backends.local(folder / "state", sandbox=InThisProcess()),
+        fs_reach=reach, deny=[f"fs:*:{work}/private"],
     )  # fmt: skip
 
 
@@ -65,13 +66,24 @@ def write(folder: Path, **files: str | bytes) -> Path:
 
 
 @pytest.mark.parametrize("tool", [getattr(tools, name) for name in tools.__all__], ids=lambda tool: tool.name)
-def test_each_tool_takes_everything_from_the_ceiling_and_states_no_level(tool: Tool) -> None:
+def test_each_tool_takes_everything_from_the_ceiling_and_is_restricted(tool: Tool) -> None:
     assert all(str(need).endswith(":*") for need in tool.needs.allow)
     # What model-written Python does is known to nobody before it runs: the manifest states its class.
     assert tool.effect in (("read_only", "write_limited") if tool.name != "python" else (None,))
-    assert tool.sandbox == ("restricted" if tool.name == "python" else None)
+    assert tool.sandbox == "restricted"
     assert tool.description.endswith(".")
     assert tool.fn.__module__.startswith("licet.tools.")
+
+
+def test_a_personality_lists_them_by_name_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a").write_text("Rain.", encoding="utf-8")
+    given = {"id": "desk", "toolset": ["read_file", "list_dir"], "fs_reach": {"read": [str(tmp_path / "notes")]}}
+    backends = Backends.local(tmp_path / "state")
+    with backends:
+        at = Gate(Manifest.from_data(given), [read_file, list_dir], backends, workdir=tmp_path)
+        assert call(at, "read_file", {"path": "notes/a"}).value == "Rain."
+        assert call(at, "read_file", {"path": "/etc/passwd"}).capability == "fs:read:/etc/passwd"
 
 
 # read_file ------------------------------------------------------------------------------------------------------------

@@ -8,16 +8,17 @@ import pytest
 
 from guard.gates import call, gate
 from licet import Backends, RegistrationRefused, Result, Tool
+from licet.assemble.memory_gate import InThisProcess
 from licet.backends.http_memory import Answer, MemoryHttp
+from licet.guard.execution import SandboxUnavailable, Walls
 from licet.guard.ports import Exchange
-from licet.sandbox.native import InProcess
 from licet.tools import http_get, http_post, run_command
 from licet.tools.http import MOST_TEXT
 from loopback import serving
 
 
 def ask(folder: Path, tool: Tool, backends: Backends, arguments: dict[str, Any], **capabilities: Any) -> Result:
-    at = gate(folder, tool, backends=backends, tools={tool.name: {"sandbox": "native"}}, **capabilities)
+    at = gate(folder, tool, backends=backends, **capabilities)
     return call(at, tool.name, arguments)
 
 
@@ -42,7 +43,9 @@ def site(exchange: Exchange) -> Answer:
 def over(folder: Path, tool: Tool, path: str, **arguments: Any) -> Result:
     http = MemoryHttp(site, lambda host: ["93.184.216.34"])
     given = {"url": f"http://api.test{path}", **arguments}
-    return ask(folder, tool, Backends.memory(http=http), given, destinations={"allow": ["api.test"]})
+    return ask(
+        folder, tool, Backends.memory(http=http, sandbox=InThisProcess()), given, destinations={"allow": ["api.test"]}
+    )
 
 
 def test_a_get_gives_status_headers_and_text(tmp_path: Path) -> None:
@@ -116,8 +119,16 @@ COMMANDS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+class WithoutWalls(InThisProcess):
+    """Tools run in this process, and no walls can be put around their programs."""
+
+    def walls(self, held: Any) -> Walls:
+        """Refuse."""
+        raise SandboxUnavailable("no walls here")
+
+
 @pytest.mark.parametrize(("given", "reason", "said"), COMMANDS.values(), ids=COMMANDS)
 def test_a_program_that_may_not_run_does_not(tmp_path: Path, given: dict[str, Any], reason: str, said: str) -> None:
     allowed = {"process": {"allowed_binaries": ["true"]}, "fs_reach": {"read": [], "write": []}}
-    result = ask(tmp_path, run_command, Backends.local(tmp_path, sandbox=InProcess()), given, **allowed)
+    result = ask(tmp_path, run_command, Backends.local(tmp_path, sandbox=WithoutWalls()), given, **allowed)
     assert (result.reason, said in result.error) == (reason, True), result.error

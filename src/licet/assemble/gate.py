@@ -5,8 +5,9 @@
 """
 
 import asyncio
+import inspect
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -55,8 +56,8 @@ Source = Secrets | SecretsFunction
 def secrets_from(given: Any) -> tuple[Source, list[Path]]:
     """Return one backend for all given sources, searched in order, and the paths of those that are files.
 
-    A source is a path (`NAME=value` lines), a mapping (variables, such as `os.environ`), a backend, or an async
-    function that takes a reference.
+    A source is a path (`NAME=value` lines), a mapping (variables, such as `os.environ`), a backend, or a function that
+    takes a reference, async or not.
     """
     sources = given if isinstance(given, list | tuple) else [given]
     backends = [_backend(source) for source in sources]
@@ -86,7 +87,7 @@ def _backend(source: Any) -> Source:
         return EnvironmentSecrets(source)
     if isinstance(source, str) or not (callable(source) or callable(getattr(source, "get", None))):
         # A plain text is refused and not quoted: it could be a secret itself.
-        expected = "a Path, a mapping such as `os.environ`, a backend with `get`, or an async function"
+        expected = "a Path, a mapping such as `os.environ`, a backend with `get`, or a function"
         raise TypeError(f"a source of secrets is {expected}; found a {type(source).__name__}")
     backend: Source = source
     return backend
@@ -123,7 +124,7 @@ class Backends(Ports, frozen=True, kw_only=True):
         """Files, network, environment, programs and storage of this machine; `path` is the state directory.
 
         Secrets come from the environment, or first from a file of `NAME=value` lines. `secrets=` takes other sources,
-        which are searched in order: paths, mappings of variables, backends, async functions. Requests for approval are
+        which are searched in order: paths, mappings of variables, backends, functions. Requests for approval are
         answered with `licet approvals`, unless another `approver` is given. A call that needs approval is refused, and
         succeeds when it is repeated after the approval; with `wait_for_approval` it waits for the answer instead.
         """
@@ -158,13 +159,16 @@ class Backends(Ports, frozen=True, kw_only=True):
 
     @classmethod
     def memory(cls, **parts: Unpack[MemoryParts]) -> "Backends":
-        """Memory backends, for tests. `files`, `http` and `secrets` take a mapping of their contents."""
+        """Memory backends, for tests. `files`, `http`, `secrets` and `processes` take a mapping of their contents.
+
+        As in `licet.testing.MemoryGate`, every name has an address, and a program is a function or its output.
+        """
         check_names(parts)
         from licet.backends.files.memory import MemoryFiles
-        from licet.backends.http_memory import MemoryHttp
+        from licet.backends.http_memory import MemoryHttp, everywhere
         from licet.backends.kv import MemoryKv
         from licet.backends.secrets import MemorySecrets
-        from licet.sandbox.programs.memory import MemoryProcesses
+        from licet.sandbox.programs.memory import MemoryProcesses, NoWalls, memory_programs
 
         given: dict[str, Any] = dict(parts)
         own: dict[str, Any] = {
@@ -175,9 +179,18 @@ class Backends(Ports, frozen=True, kw_only=True):
             "processes": MemoryProcesses({}),
             "environ": {},
         }
-        for name, twin in {"files": MemoryFiles, "http": MemoryHttp, "secrets": MemorySecrets}.items():
-            if isinstance(given.get(name), Mapping):  # the contents of the memory backend, not a backend
-                given[name] = twin(given[name])
+        twins: dict[str, Callable[[Any], Any]] = {
+            "files": MemoryFiles,
+            "http": lambda routes: MemoryHttp(routes, everywhere),
+            "secrets": MemorySecrets,
+            "processes": memory_programs,
+        }
+        for name, twin in twins.items():
+            held = given.get(name)
+            if isinstance(held, Mapping) or (name == "http" and inspect.isroutine(held)):  # the contents, no backend
+                given[name] = twin(held)
+        if isinstance(given.get("processes", own["processes"]), MemoryProcesses):
+            own["sandbox"] = workers_of(NoWalls())
         return cls(**{**own, **given})
 
     def __post_init__(self) -> None:
@@ -201,7 +214,7 @@ class Backends(Ports, frozen=True, kw_only=True):
         self.close()
 
 
-def workers_of(programs: ProgramWalls | None = None) -> Sandbox:
+def workers_of(programs: Any = None) -> Sandbox:  # `ProgramWalls`, or `NoWalls` around functions
     from licet.sandbox.native import InProcess
     from licet.sandbox.workers.engine import Workers
 
@@ -231,11 +244,13 @@ class Gate(BareGate):
         on_misfit: OnMisfit = "refuse",
         observers: Sequence[Observer] = (),
         unchecked_imports: bool = False,
+        strict: bool = False,
     ) -> None:
         """Check every tool against the manifest, or raise `RegistrationRefused` with all misfits.
 
         A grant to write a directory from which this process imports modules is refused too, unless
-        `unchecked_imports` accepts the risk. `pin` is the digest that the manifest must have.
+        `unchecked_imports` accepts the risk. `pin` is the digest that the manifest must have. With `strict`, so is a
+        tool of an agent framework with text in its arguments that is neither tied nor declared free.
         """
         if not isinstance(manifest, Manifest):
             raise TypeError(
@@ -258,6 +273,7 @@ class Gate(BareGate):
             on_misfit=on_misfit,
             observers=observers,
             imports="accept" if unchecked_imports else self._imports,
+            strict=strict,
         )
 
     @staticmethod
@@ -276,6 +292,7 @@ class Gate(BareGate):
         on_misfit: OnMisfit = "refuse",
         observers: Sequence[Observer] = (),
         unchecked_imports: bool = False,
+        strict: bool = False,
     ) -> Self:
         """Build a gate from a manifest file and the tools that its `from:` entries name, on this machine's backends.
 
@@ -297,6 +314,7 @@ class Gate(BareGate):
             on_misfit=on_misfit,
             observers=observers,
             unchecked_imports=unchecked_imports,
+            strict=strict,
         )
 
 

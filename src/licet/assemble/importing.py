@@ -44,6 +44,8 @@ _REVIEWED = (
     "storage_ttl_seconds",
     "reuse",
     "source",
+    "args",
+    "governed",
 )
 
 

@@ -4,38 +4,33 @@ Unless the test names a policy, one is made from what the tools declare. Tools r
 started, so a test of a tool takes milliseconds and does not need Linux.
 """
 
-import inspect
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from licet.assemble.gate import Backends, Gate, run
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.files.memory import MemoryFiles
-from licet.backends.http_memory import Answer, MemoryHttp, Site
+from licet.backends.http_memory import Answer, MemoryHttp, Site, everywhere
 from licet.backends.kv import MemoryKv
 from licet.backends.memory import MemoryClock, MemoryLedger
 from licet.backends.secrets import MemorySecrets
-from licet.core.decision.foreseen import on_this_machine
 from licet.core.ledger.entry import Entry
 from licet.core.policy.effects import CLASSES, Level
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.declare.wasm import WasmTool
 from licet.guard import people
-from licet.guard.execution import Command, Finished, Layers, ToolCall, Walls
+from licet.guard.execution import ToolCall, Walls
 from licet.guard.result import Result
 from licet.policy_files.data import manifest_from_data
 from licet.policy_files.load import load_own_manifest
 from licet.policy_files.organisation import read_organisation_file
 from licet.sandbox.native import InProcess
-from licet.sandbox.programs.memory import MemoryProcesses
+from licet.sandbox.programs.memory import NoWalls, ProgramFunction, memory_programs
 from licet.sandbox.workers.engine import Workers
 
 WORKDIR = "/workdir"  # the default value of `${workdir}`
-PUBLIC_ADDRESS = "93.184.216.34"  # the address that names resolve to by default
-
-ProgramFunction = Callable[[Command], "Finished | str | bytes | Awaitable[Finished | str | bytes]"]
 
 
 class PreparedApprover(MemoryApprover):
@@ -103,10 +98,10 @@ class MemoryGate(Gate):
         self.clock = clock = clock or MemoryClock()
         in_workdir = {os.path.join(workdir, path): content for path, content in (files or {}).items()}
         self.files = MemoryFiles(in_workdir, directories=[workdir])
-        self.http = MemoryHttp(http or {}, addresses if addresses is not None else _everywhere)
+        self.http = MemoryHttp(http or {}, addresses if addresses is not None else everywhere)
         self.kv = MemoryKv(lambda: clock.now().timestamp())
         self.ledger = MemoryLedger(now=clock.now)
-        self.programs = _programs(programs or {})
+        self.programs = memory_programs(programs or {})
         self.approver = PreparedApprover(*answers)
         parts: dict[str, Any] = {} if walls else {"sandbox": InThisProcess()}
         self.backends = Backends.memory(
@@ -177,34 +172,7 @@ class InThisProcess:
 
     def walls(self, held: Any) -> Walls:
         """No walls: programs are functions in memory."""
-        return _NoWalls()
-
-
-class _NoWalls:
-    layers = Layers(("no walls: a test",))
-
-    def around(self, command: Command) -> Command:
-        return command
-
-
-def _everywhere(host: str) -> Sequence[str]:
-    return ("127.0.0.1", "::1") if on_this_machine(host) else (PUBLIC_ADDRESS,)
-
-
-def _programs(given: Mapping[str, ProgramFunction | str | bytes]) -> MemoryProcesses:
-    paths = {name: name if name.startswith("/") else f"/usr/bin/{name}" for name in given}
-    return MemoryProcesses({paths[name]: _program(found) for name, found in given.items()}, paths)
-
-
-def _program(given: ProgramFunction | str | bytes) -> Callable[[Command], Awaitable[Finished]]:
-    async def program(command: Command) -> Finished:
-        found = given(command) if callable(given) else given
-        ended = await found if inspect.isawaitable(found) else found
-        if isinstance(ended, Finished):
-            return ended
-        return Finished(0, ended.encode() if isinstance(ended, str) else ended, b"")
-
-    return program
+        return NoWalls()
 
 
 def _made_up(tools: Sequence[Tool], allow: Iterable[str] | None, deny: Iterable[str]) -> Manifest:

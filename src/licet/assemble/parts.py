@@ -10,6 +10,7 @@ from licet.guard.ports import ArgumentRules, Budgets, Clock, Files, Http, Kv, Le
 
 if TYPE_CHECKING:
     from licet.backends.http_memory import Answer, Site
+    from licet.sandbox.programs.memory import ProgramFunction
 
 SecretSource = Secrets | SecretsFunction | Mapping[str, str] | os.PathLike[str]
 
@@ -18,7 +19,6 @@ class _Parts(TypedDict, total=False):
     """The parts that both kinds of backends take in the same form."""
 
     kv: Kv | None
-    processes: Processes | None
     environ: Mapping[str, str] | None
     ledger: Ledger | None
     budgets: Budgets | None
@@ -34,6 +34,7 @@ class LocalParts(_Parts, total=False):
 
     files: Files | None
     http: Http | None
+    processes: Processes | None
     secrets: SecretSource | Sequence[SecretSource] | None
 
 
@@ -41,7 +42,8 @@ class MemoryParts(_Parts, total=False):
     """The parts that `Backends.memory` takes by name. For some, a mapping of the contents is enough."""
 
     files: Files | Mapping[str, bytes | str] | None
-    http: "Http | Mapping[str, Answer | Site] | None"
+    http: "Http | Mapping[str, Answer | Site] | Site | None"
+    processes: "Processes | Mapping[str, ProgramFunction | str | bytes] | None"
     secrets: Secrets | SecretsFunction | Mapping[str, str] | None
 
 
@@ -57,7 +59,7 @@ _PORTS: dict[str, type] = {
     "sandbox": Sandbox,
     "clock": Clock,
 }
-_FUNCTIONS = ("secrets", "approver")  # parts that may be an async function instead of an object
+_FUNCTIONS = ("secrets", "approver")  # parts that may be a function instead of an object
 
 
 def check_names(parts: Mapping[str, object]) -> None:
@@ -92,7 +94,7 @@ def _lacking(name: str, part: Any) -> str:
     missing = [method for method in methods if not _has(part, method)]
     if not missing or (name in _FUNCTIONS and callable(part)):
         return ""
-    function = " or an async function" if name in _FUNCTIONS else ""
+    function = " or a function" if name in _FUNCTIONS else ""
     has = "" if missing == methods else f", of which it lacks {_listed(missing)}"
     return f"an object with {_listed(methods)} as in `licet.ports.{port.__name__}`{function}{has}"
 

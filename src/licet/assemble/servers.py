@@ -9,7 +9,6 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,6 +35,7 @@ from licet.errors import LicetError
 from licet.guard.execution import Command, Layers, Running, SandboxUnavailable, Streams
 from licet.guard.grant import Grant
 from licet.guard.handles.messages import BadRequest, checked_value
+from licet.guard.handles.secrets import getter
 from licet.guard.ports import Ports, Unavailable
 from licet.guard.redaction.redact import Redactor
 from licet.policy_files.user_directories import data_root
@@ -139,9 +139,8 @@ async def secret(server: Server, reach: Reach, ports: Ports, reference: str, red
     """The value of a secret that a server may have; it is redacted from everything that the server sends."""
     if not reach.grant.has(Use(f"secret:read:{reference}")):
         raise ServerError(f"the server `{server.name}` may not have the secret `{reference}` under this manifest")
-    source: Any = ports.secrets
     try:
-        value: str | None = None if source is None else await getattr(source, "get", source)(reference)
+        value = None if ports.secrets is None else await getter(ports.secrets)(reference)
     except Unavailable as wrong:
         raise ServerError(f"the secret `{reference}` of server `{server.name}` cannot be read: {wrong}") from None
     if value is None:

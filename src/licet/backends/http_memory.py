@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from licet.core.algebra.scope import is_address
+from licet.core.decision.foreseen import on_this_machine
 from licet.guard.ports import Exchange, Reply, Unconnected, Unreached, Unresolved
 
 
@@ -36,6 +37,14 @@ class Answer(Struct, frozen=True):
 Site = Callable[[Exchange], Answer | Awaitable[Answer]]
 Routes = Site | Mapping[str, Answer | Site]
 Names = Callable[[str], Sequence[str]] | Mapping[str, Sequence[str]]
+
+
+PUBLIC_ADDRESS = "93.184.216.34"  # that names resolve to by default in tests
+
+
+def everywhere(host: str) -> Sequence[str]:
+    """An address for every name: a public one, or that of this machine."""
+    return ("127.0.0.1", "::1") if on_this_machine(host) else (PUBLIC_ADDRESS,)
 
 
 class MemoryHttp:

@@ -4,6 +4,7 @@ pydantic writes results, since it knows models, dates and enums. Short plain dat
 written by msgspec: the bytes are the same, and `licet run` need not load pydantic.
 """
 
+import base64
 import dataclasses
 import enum
 import sys
@@ -53,8 +54,10 @@ def _fields(value: object) -> dict[str, Any]:
     raise ValueError(f"a {type(value).__name__}")
 
 
-def check_bounded(value: object, most: int = MOST_SIZE) -> None:
+def check_bounded(value: object, most: int = MOST_SIZE) -> bool:
     """Raise `ValueError` for data that takes too long to write as JSON, because writing cannot be interrupted.
+
+    Returns whether there are bytes in the data.
 
     Refused are integers with very many digits, lists that contain the same list many times, and iterators, which may
     never end. No code of the value runs, apart from attributes of a dataclass, Struct or model.
@@ -62,7 +65,7 @@ def check_bounded(value: object, most: int = MOST_SIZE) -> None:
     digits = getattr(sys, "get_int_max_str_digits", int)() or MOST_DIGITS
     bits, left = int(min(digits, MOST_DIGITS) * _BITS_PER_DIGIT), most
     levels: list[Iterator[Any]] = [iter((value,))]
-    held = 0
+    held, has_bytes = 0, False
     while levels:
         for one in levels[-1]:
             kind = type(one)
@@ -71,6 +74,7 @@ def check_bounded(value: object, most: int = MOST_SIZE) -> None:
                 left -= str.__len__(one)
             elif issubclass(kind, bytes | bytearray):
                 left -= memoryview(one).nbytes
+                has_bytes = True
             elif issubclass(kind, int):
                 if int.bit_length(one) > bits:
                     raise ValueError(f"an integer of more than {min(digits, MOST_DIGITS)} digits")
@@ -89,6 +93,23 @@ def check_bounded(value: object, most: int = MOST_SIZE) -> None:
             raise ValueError(f"more than {MOST_HELD} lists and objects")
         if len(levels) > MOST_DEPTH:
             raise ValueError(f"data in more than {MOST_DEPTH} levels")
+    return has_bytes
+
+
+def with_typed_bytes(value: Any) -> Any:
+    """The same data with `{"type": "bytes", "base64": …}` in place of bytes. Models write their own fields."""
+    match value:
+        case bytes() | bytearray():
+            return {"type": "bytes", "base64": base64.b64encode(value).decode()}
+        case dict():
+            return {key: with_typed_bytes(one) for key, one in dict.items(value)}
+        case list() | tuple() | set() | frozenset() | deque():
+            return [with_typed_bytes(one) for one in value]
+        case Struct():
+            return {key: with_typed_bytes(one) for key, one in asdict(value).items()}
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {field.name: with_typed_bytes(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value
 
 
 def _held(value: Any, kind: type) -> Iterator[Any]:

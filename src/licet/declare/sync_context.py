@@ -31,12 +31,16 @@ class SyncFetch(Protocol):
         body: bytes | str | None = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
+        redirects: bool = True,
     ) -> Answer:
-        """Send a request, follow its redirects, and read the complete answer; or raise `Refused`."""
+        """Send a request, follow its redirects, and read the complete answer; or raise `Refused`.
+
+        With `redirects=False` a redirect is an answer like any other: its status, and `location` in its headers.
+        """
 
 
 class SyncFileSystem(Protocol):
-    """`ctx.fs`: files below the paths that the call holds; relative paths start at `ctx.workdir`."""
+    """`ctx.fs`: files below the paths that the call holds; relative paths start at `ctx.workdir`, `~/` at home."""
 
     def read(self, path: Path, limit: int | None = None) -> str:
         """The text of a file, in UTF-8. More than 10 MiB, or `limit` bytes, are refused: use `open`."""

@@ -1,14 +1,28 @@
-"""Checks the arguments of a call against the rules of the manifest, and computes their digest."""
+"""Checks the arguments of a call against the rules of the manifest and what is tied, and computes their digest."""
 
+import os
 from typing import TYPE_CHECKING, Any
 
+from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
+from licet.core.algebra.use import Use, use_of_path
 from licet.core.canonical import data_digest
-from licet.core.decision.arguments import argument_denial, tied, use_of_argument
+from licet.core.decision.arguments import (
+    PathReading,
+    argument_denial,
+    tie_denial,
+    tied,
+    unheld,
+    untying,
+    use_of_argument,
+    uses_of_argument,
+)
+from licet.core.decision.reach import Reach
 from licet.declare.received import exact, received
 from licet.errors import Refused
-from licet.guard.registration import Registered, Rules
+from licet.guard.argument_rules import Rules
+from licet.guard.held_paths import held_paths
+from licet.guard.registration import Registered
 
 if TYPE_CHECKING:
     from licet.guard.call import Call
@@ -16,11 +30,62 @@ if TYPE_CHECKING:
 
 def check_rules(call: "Call", registered: Registered, one: Rules, data: dict[str, Any]) -> None:
     """Check arguments against the rules of one admission; raise `Refused` if they break one."""
-    reach, workdir = registered.reach, call.session.gate.workdir
+    reach = registered.reach
     assert reach is not None  # noqa: S101
-    denied = argument_denial(call.request, reach, one.rules, one.check, data, workdir, one.origin)
+    reading = _reading(call, registered)
+    denied = argument_denial(call.request, reach, one.rules, one.check, data, reading, one.origin)
     if denied is not None:
         raise Refused(denied)
+    if reading.by_code:
+        _check_links(call, reach, one.rules, data, reading)
+
+
+def check_ties(call: "Call", registered: Registered, given: dict[str, Any]) -> None:
+    """Check what the code of a tool without handles gets against its grant; raise `Refused` if it is not held.
+
+    This is about the text of the arguments, and about links that exist now. What the code makes of them, and links
+    that change before it opens a file, are not seen.
+    """
+    ties, reach = registered.ties, registered.reach
+    assert ties is not None  # noqa: S101
+    assert reach is not None  # noqa: S101
+    got = {name: received(given[name]) for name in ties.rules if name in given}
+    reading = _reading(call, registered)
+    if (denied := tie_denial(call.request, reach, ties, got, reading)) is not None:
+        raise Refused(denied)
+    _check_links(call, reach, ties.rules, got, reading)
+
+
+def _reading(call: "Call", registered: Registered) -> PathReading:
+    gate = call.session.gate
+    if registered.ties is None:
+        return PathReading(gate.workdir, gate.home)
+    try:
+        return PathReading(os.getcwd(), gate.home, by_code=True)  # where its code opens relative paths
+    except FileNotFoundError:  # the directory was removed; relative paths are then refused
+        return PathReading("", gate.home, by_code=True)
+
+
+def _check_links(call: "Call", reach: Reach, rules: Any, data: dict[str, Any], reading: PathReading) -> None:
+    """Refuse a path that leads out of the grant through a link."""
+    for value in tied(rules, data):
+        for use in uses_of_argument(value, reach.grant, reading):
+            away = _linked_away(use, reach.grant) if use.domain == "fs" else None
+            if away is not None:
+                raise Refused(unheld(call.request, reach, value.argument, away, untying(reach, value.argument)))
+
+
+def _linked_away(use: Use, grant: CapabilitySet) -> Use | None:
+    """The use of the real path, if a path leads through a link to something that is not held; otherwise None."""
+    real = os.path.realpath(use.target)
+    if real == use.target:
+        return None
+    found, held = use_of_path(use.action, real), held_paths(grant)
+    if (known := grant.verdict(found)) is not None:
+        return None if known else found
+    # The grant may name a directory by a path with links, such as a working directory below one.
+    roots, denied = (map(os.path.realpath, paths(use.action)) for paths in (held.allowed, held.denied))
+    return None if inside(real, list(roots)) and not inside(real, list(denied)) else found
 
 
 def known_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
@@ -28,11 +93,12 @@ def known_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
     if not (registered.asks and registered.rules):
         return ()
     found: dict[Use, None] = {}
+    reading = PathReading(call.session.gate.workdir, call.session.gate.home)
     for one in registered.rules:
         got = {name: received(call.arguments[one.parameters[name]]) for name in one.rules}
         for value in tied(one.rules, got):
             if value.scope == "fs:delete":
-                found[use_of_argument(value, CapabilitySet(), call.session.gate.workdir)] = None
+                found[use_of_argument(value, CapabilitySet(), reading)] = None
     return tuple(found)
 
 

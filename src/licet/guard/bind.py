@@ -82,7 +82,7 @@ class BoundContext:
     def fs(self) -> ScopedFiles:
         """Files below the paths that this call holds."""
         if self._fs is None:
-            self._fs = ScopedFiles(self._grant, self._ports.files, self.workdir)
+            self._fs = ScopedFiles(self._grant, self._ports.files, self.workdir, home=self._session.gate.home)
         return self._fs
 
     @property

@@ -31,7 +31,7 @@ from licet.declare.plain_json import data_again, plain_json
 from licet.declare.received import received
 from licet.errors import Refused
 from licet.guard.approvals import ask_approver
-from licet.guard.argument_check import arguments_digest, check_rules, known_deletes
+from licet.guard.argument_check import arguments_digest, check_rules, check_ties, known_deletes
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
 from licet.guard.deadline import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time
@@ -260,6 +260,8 @@ async def validate(call: Call, registered: Registered, arguments: object) -> dic
             # Type hints trim, convert and fill in defaults: check what the tool gets, too.
             got = {name: received(given[one.parameters[name]]) for name in one.rules}
             await patiently(check_rules, call, registered, one, got)
+    if registered.ties is not None:
+        await patiently(check_ties, call, registered, given)
     return given
 
 

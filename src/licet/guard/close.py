@@ -14,7 +14,7 @@ from licet.core.algebra.use import Use
 from licet.core.decision.decision import Ask, Deny, ToolPrinted, all_events
 from licet.core.decision.request import Ground, Reason, Request
 from licet.core.origin import Origin
-from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_core, plain_json
+from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_core, plain_json, with_typed_bytes
 from licet.errors import Refused
 from licet.guard.approvals import redacted_agreements
 from licet.guard.deadline import finish
@@ -136,9 +136,10 @@ def result_text(value: Any) -> bytes:
     if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):
         raise TypeError("it returned a generator: return a list")
     try:
-        check_bounded(value)
+        has_bytes = check_bounded(value)
     except ValueError as error:
         raise TypeError(f"it returned what JSON cannot carry: {error}") from None
+    value = with_typed_bytes(value) if has_bytes else value
     try:
         return plain_json(value)
     except ValueError as error:  # its text may show the value

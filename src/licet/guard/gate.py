@@ -62,6 +62,7 @@ class BareGate:
         on_misfit: OnMisfit = "refuse",
         observers: Sequence[Observer] = (),
         imports: WritableImports = "refuse",
+        strict: bool = False,
     ) -> None:
         self.tools = tuple(tools)
         for tool in self.tools:
@@ -84,6 +85,7 @@ class BareGate:
         self.changed = changed
         self.narrow = narrow
         self.imports: WritableImports = imports  # what to do about a grant to write where this process imports from
+        self.strict = strict  # whether text in arguments that is not tied to what a tool declares refuses the tool
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions ended by this process; the store has all of them
         self.running: set[Call] = set()  # of this gate and its delegates
@@ -164,6 +166,7 @@ class BareGate:
             packages=self.packages,
             imports=self.imports,
             refuse=refuse,
+            strict=self.strict,
             parent=parent,
         )
 

@@ -206,7 +206,8 @@ class Secrets(Protocol):
         """The value of a secret, or None if it is not known here."""
 
 
-SecretsFunction = Callable[[str], Awaitable[str | None]]
+# An ordinary function is called in a thread, since it may wait for a vault.
+SecretsFunction = Callable[[str], Awaitable[str | None] | str | None]
 
 
 class Kv(Protocol):

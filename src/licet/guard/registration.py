@@ -20,7 +20,7 @@ from licet.core.decision.consent import consent
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground
 from licet.core.decision.validate import Misfit, declared_twice, misfit_grounds, misfit_of, too_many_pairs, unheld_needs
-from licet.core.origin import Origin
+from licet.core.policy.argument_ties import Ties
 from licet.core.policy.connector import Installed
 from licet.core.policy.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
 from licet.core.policy.manifest import Manifest
@@ -29,6 +29,7 @@ from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
 from licet.declare.cell_source import with_cell
 from licet.errors import RegistrationRefused
+from licet.guard.argument_rules import Rules, argument_rule_misfits, rules_of, ties_of_tool, untied_grounds, warn_untied
 from licet.guard.early_imports import load_code
 from licet.guard.execution import Layers, LayersOfTools, SandboxUnavailable
 from licet.guard.grant import PART_OF_DOMAIN
@@ -51,16 +52,6 @@ _IMPORT_FIX = (
 )
 
 
-class Rules(Struct, frozen=True):
-    """The rules on arguments of one admission, and the function that checks them."""
-
-    rules: Mapping[str, Any]
-    check: Callable[[Mapping[str, Any]], str] | None  # None: they cannot be checked, so every call is refused
-    defaults: Mapping[str, Any]  # of arguments that a caller leaves out
-    parameters: Mapping[str, str]  # by argument: the parameter of the function that takes it
-    origin: Origin | None = None  # of the admission
-
-
 class Registered(Struct, frozen=True):
     """One tool at one gate."""
 
@@ -81,7 +72,8 @@ class Registered(Struct, frozen=True):
     asks: bool  # each delete inside a call needs an approval
     needs_context: bool  # a call needs a context: the tool has the parameter, or runs behind walls
     needs_approval: bool  # calls may need one: arguments and earlier approvals are looked up before the decision
-    rules: tuple["Rules", ...]  # on its arguments
+    rules: tuple[Rules, ...]  # on its arguments
+    ties: Ties | None  # of its arguments, if it has no handles
     walls: str  # its level and the layers around it, as text
     admission_rules: tuple[str, ...]  # the rules that admit it, and how its writes are approved, for receipts
     tool_digest: str
@@ -120,6 +112,7 @@ def register(
     packages: Packages,
     imports: WritableImports = "refuse",
     refuse: bool = False,
+    strict: bool = False,
     parent: RegisteredTools | None = None,
 ) -> RegisteredTools:
     """Register tools under a manifest. Calls of a tool that does not fit are denied.
@@ -130,6 +123,8 @@ def register(
     - With `narrow`, a tool that needs too much holds the overlap. What cannot be narrowed is still a misfit.
     - With `parent`, for a delegate, a tool has the misfits that it has there, and one if the delegate holds nothing of
       something that it needs.
+    - Text in the arguments of a tool without handles that is not tied to its grant is a warning, or with `strict` a
+      misfit.
     - With `refuse`, misfits raise `RegistrationRefused`, which lists all of them.
     """
     tools = [with_cell(tool) for tool in tools]
@@ -142,17 +137,21 @@ def register(
     closed = (*kept_private(ports.state), *protect(manifest, tools))
     ceiling = replace(ceiling, layers=(*ceiling.layers, protection_layer(closed, ceiling.origin)))
     misfits: dict[str, list[Ground]] = {}
+    untied: list[Ground] = []
     for tool in tools:
         if tool.name in misfits:
             misfits[tool.name].append(declared_twice(tool.name))
             continue
         try:
             misfits[tool.name] = list(_misfits(tool, manifest, ceiling, narrow, parent))
+            if parent is None:  # otherwise the parent has said so
+                (misfits[tool.name] if strict else untied).extend(untied_grounds(tool, ceiling))
         except TooManyPairs:
             raise RegistrationRefused([misfit_of(tool.name, too_many_pairs(tool.name))]) from None
         misfits[tool.name] += _import_misfits(reach_of(ceiling, tool.name), ports, imports)
     if refuse and any(misfits.values()):
         raise RegistrationRefused(misfit_of(name, ground) for name, found in misfits.items() for ground in found)
+    warn_untied(untied)
     if ports.files is not None:
         ports.files.pin(_roots(ceiling), lambda directory: ceiling.ceiling.has(use_of_path("write", directory)))
     registered = {tool.name: _registered(tool, ceiling, ports, imports, misfits[tool.name]) for tool in tools}
@@ -176,7 +175,7 @@ def _misfits(
     if not narrow:  # otherwise a call holds the overlap
         yield from misfit_grounds(reach)
         yield from _declaration_misfits(tool, manifest)
-    yield from _argument_rule_misfits(tool, ceiling)
+    yield from argument_rule_misfits(tool, ceiling)
 
 
 def _import_misfits(reach: Reach | None, ports: Ports, imports: WritableImports) -> list[Ground]:
@@ -294,7 +293,8 @@ def _registered(
         seconds=limits.get("wall_seconds", WALL_SECONDS),
         output_bytes=limits.get("output_kb", OUTPUT_KB) * 1024,
         limits=limits,
-        rules=_rules(tool, reach, ports),
+        rules=rules_of(tool, reach, ports.argument_rules),
+        ties=ties_of_tool(tool, reach),
         cost_usd=cost,
         budgeted=budgeted,
         asks=asks,
@@ -326,48 +326,6 @@ def _roots(manifest: Manifest) -> list[str]:
     written = (layer for layer in manifest.layers if layer.kind != "protected paths")
     rules = (rule.capability for layer in written for rule in (*layer.allows, *layer.denies))
     return sorted({rule.key for rule in rules if rule.domain == "fs" and rule.key})
-
-
-def _rules(tool: Tool, reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
-    make_check = ports.argument_rules
-    admissions = [admission for admission in reach.admissions if admission.args] if reach is not None else []
-    if not admissions:
-        return ()
-    taken = tool.schema.get("properties", {})
-    defaults = {name: held["default"] for name, held in taken.items() if "default" in held}
-    names = tool.parameter_names()
-    parameters = {name: held for name, held in names.items() if held is not None}
-    return tuple(
-        Rules(
-            admission.args,
-            make_check(admission.args) if make_check is not None else None,
-            defaults,
-            parameters,
-            admission.origin,
-        )
-        for admission in admissions
-    )
-
-
-def _argument_rule_misfits(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
-    """Misfits for rules that stop nothing: on arguments that the tool does not take, or takes under other names too."""
-    admissions = [admission for admission in manifest.admissions.get(tool.name, ()) if admission.args]
-    if not admissions:
-        return
-    taken = (tool.spec.schema or {}).get("properties", {})
-    parameters = tool.parameter_names()
-    for admission in admissions:
-        for name in admission.args:
-            if name not in taken:
-                text = f"`{name}` is not an argument of `{tool.name}`: its rule would stop nothing"
-                listed = ", ".join(f"`{one}`" for one in taken)
-                fix = f"write the rule for one of {listed}, or take it out" if taken else "take the rule out"
-            elif parameters.get(name) is None:
-                text = f"`{name}` of `{tool.name}`, or a part of it, can be sent under another name, past its rule"
-                fix = "give it one name: no `AliasChoices`, no `AliasPath`, no alias beside a name"
-            else:
-                continue
-            yield Ground("ARGUMENT_NOT_ALLOWED", text, admission.origin, fix, f"args.{name}")
 
 
 def _needs_backend(tool: Tool, reach: Reach | None) -> CapabilitySet:

@@ -130,6 +130,17 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
             return events
         return tuple(identity.stamped(event, identity.started + self.duration_ms / 1000) for event in events)
 
+    @property
+    def capability(self) -> str:
+        """What was refused, such as `fs:read:/etc/passwd`; of a call that may not be made at all, `tool:call:NAME`.
+
+        Empty if nothing was refused: the call was done, or failed for another reason.
+        """
+        if self.ok or (self.verdict == "failed" and self._decision.use is None):
+            return ""
+        last = all_events(self._decision)[-1]
+        return last.capability if isinstance(last, CapabilityDenied) else ""
+
     def unwrap(self) -> Any:
         """The value, or raise `Refused`."""
         if self.ok:

@@ -1,6 +1,7 @@
 """Rules on arguments in a manifest: JSON Schema keywords and `scope`.
 
-Unknown keywords are errors, since JSON Schema would ignore them and the rule would not be enforced.
+Unknown keywords are errors, since JSON Schema would ignore them and the rule would not be enforced. The word `free`
+instead of keywords unties an argument of a tool without handles: see `core/policy/argument_ties.py`.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from licet.core.algebra.domains import DOMAINS
 from licet.core.decision.arguments import DESCENDS
 from licet.core.origin import Origin, Problem
+from licet.core.policy.argument_ties import FREE
 from licet.declare.plain_json import plain_json
 from licet.policy_files.shapes import Located, did_you_mean
 
@@ -31,7 +33,7 @@ LONGEST_PATTERNS = 1 << 16  # characters of all rules with patterns; compiling t
 LONGEST_SHOWN = 200  # characters of a message about a rule
 _PATTERN = '"pattern": '  # the key as it is written in JSON; inside a JSON string, its quotes would be escaped
 _KNOWN = (*_WORDS, *_ONE, *_SEVERAL, *_NAMED)
-_SCOPES = (
+SCOPES = (
     "network",
     *(f"fs:{action}" for action in DOMAINS["fs"].actions if action != "*"),
     "process",
@@ -45,8 +47,11 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
     seen: set[str] = set()
     patterns = length = 0
     for name, located in (rule for args in tools if args is not None for rule in args.value.items()):
+        if located.value == FREE:
+            continue
         if not isinstance(located.value, dict):
-            yield Problem(located.origin, f"no mapping for `{name}`", "JSON Schema keywords, such as `{enum: [a, b]}`")
+            expected = f"JSON Schema keywords, such as `{{enum: [a, b]}}`, or the word `{FREE}`"
+            yield Problem(located.origin, f"no mapping for `{name}`", expected)
             continue
         problems = list(_unknown(located.value, located.origin, known))
         yield from problems
@@ -79,9 +84,9 @@ def _unknown(schema: Any, origin: Origin, known: list[Problem], *, certain: bool
         if key not in _KNOWN:
             hint = did_you_mean(key, _KNOWN, known)
             yield Problem(origin, f"the keyword `{key}`", "a JSON Schema keyword that licet enforces, or `scope`", hint)
-        elif key == "scope" and value not in _SCOPES:
-            hint = did_you_mean(str(value), _SCOPES, known)
-            yield Problem(origin, f"the scope `{value}`", f"one of {', '.join(_SCOPES)}", hint)
+        elif key == "scope" and value not in SCOPES:
+            hint = did_you_mean(str(value), SCOPES, known)
+            yield Problem(origin, f"the scope `{value}`", f"one of {', '.join(SCOPES)}", hint)
         elif key == "scope" and not certain:
             found, expected = (
                 "`scope` inside another keyword",

@@ -165,7 +165,7 @@ SECRETS_BY_NAME = MappingOf(
 )
 ARGUMENT_RULES = Field(
     MappingOf(TextShape(expected="the name of an argument"), AnyJson()),
-    description="JSON Schema per argument; `scope` ties a value to the grant",
+    description="JSON Schema per argument; `scope` ties a value to the grant, `free` unties an argument",
 )
 SERVER_TOOL = Record(
     {

@@ -13,6 +13,7 @@ from licet import Context, tool
         "env": ["*"],
     },
     effect="write_limited",
+    sandbox="restricted",
 )
 async def run_command(
     ctx: Context,

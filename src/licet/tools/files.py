@@ -13,7 +13,7 @@ _PIECE = 64 * 1024
 _PAUSE = 256  # pieces or names after which other tasks may run
 
 
-@tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only")
+@tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only", sandbox="restricted")
 async def read_file(ctx: Context, path: str, offset: int = 0, limit: int | None = None) -> str:
     """Read a text file, or some of its lines.
     `offset` lines are skipped, and at most `limit` lines returned. A text that is cut because it is long ends with a
@@ -37,7 +37,7 @@ async def read_file(ctx: Context, path: str, offset: int = 0, limit: int | None 
     return f"{text}[more: go on with offset={offset + lines}]\n"
 
 
-@tool(capabilities={"fs_reach": {"write": "from-personality"}}, effect="write_limited")
+@tool(capabilities={"fs_reach": {"write": "from-personality"}}, effect="write_limited", sandbox="restricted")
 async def write_file(ctx: Context, path: str, text: str) -> dict[str, Any]:
     """Write a text file; what was in it is replaced, all at once, and missing directories are made."""
     try:
@@ -54,6 +54,7 @@ async def write_file(ctx: Context, path: str, text: str) -> dict[str, Any]:
 @tool(
     capabilities={"fs_reach": {"read": "from-personality", "write": "from-personality"}},
     effect="write_limited",
+    sandbox="restricted",
 )
 async def edit_file(ctx: Context, path: str, old: str, new: str, count: int = 1) -> dict[str, Any]:
     """Replace a piece of a text file.
@@ -80,7 +81,7 @@ async def edit_file(ctx: Context, path: str, old: str, new: str, count: int = 1)
     return {"path": path, "replaced": count}
 
 
-@tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only")
+@tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only", sandbox="restricted")
 async def list_dir(ctx: Context, path: str = ".") -> dict[str, Any]:
     """List a directory: the name of each entry, whether it is a file or a directory, and the size of files.
     `more` says that there are more entries than were returned.

@@ -16,7 +16,7 @@ _CHARSETS = frozenset(
 )
 
 
-@tool(capabilities={"network": {"allowed_hosts": ["*"]}}, effect="read_only")
+@tool(capabilities={"network": {"allowed_hosts": ["*"]}}, effect="read_only", sandbox="restricted")
 async def http_get(ctx: Context, url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
     """Fetch a URL: the status, headers and text of the answer.
     Redirects are followed. `truncated` says that the text is only the beginning.
@@ -24,7 +24,7 @@ async def http_get(ctx: Context, url: str, headers: dict[str, str] | None = None
     return await _request(ctx, url, "GET", headers or {})
 
 
-@tool(capabilities={"network": {"allowed_hosts": ["*"]}}, effect="write_limited")
+@tool(capabilities={"network": {"allowed_hosts": ["*"]}}, effect="write_limited", sandbox="restricted")
 async def http_post(
     ctx: Context,
     url: str,

@@ -35,7 +35,7 @@ _TURN = 20_000  # matching steps after which other tasks may run
 _NEVER = frozenset({".git", ".hg", ".svn", ".jj"})
 
 
-@tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only")
+@tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only", sandbox="restricted")
 async def search_files(
     ctx: Context,
     pattern: str,

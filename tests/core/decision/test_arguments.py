@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.manifests import HERE, manifest, tool
-from licet.core.decision.arguments import argument_denial
+from licet.core.decision.arguments import PathReading, argument_denial
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import MOST_OF_A_GROUND, Request
 from licet.core.origin import Origin
@@ -24,7 +24,7 @@ def denied(arguments: Mapping[str, Any], rules: Any = RULES, with_check: Any = c
     under = manifest(tool("t", "fs:read:/srv"), allows=["fs:read:/srv"])
     reach = reach_of(under, "t")
     assert reach is not None
-    found = argument_denial(Request("t"), reach, rules, with_check, arguments, "/srv", place)
+    found = argument_denial(Request("t"), reach, rules, with_check, arguments, PathReading("/srv"), place)
     if found is None:
         return []
     assert found.reason == "ARGUMENT_NOT_ALLOWED"

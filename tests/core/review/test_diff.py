@@ -505,6 +505,10 @@ def test_a_looser_term_of_a_tool_has_grown_and_shrinks_in_the_other_direction(
         ({"to": {"maxLength": 3, "minLength": 1}}, {"to": {"minLength": 1, "maxLength": 3}}, ""),
         ({}, {"to": {"enum": ["a"]}}, "shrunk"),
         ({"to": {"enum": ["a"]}}, {"from": {"enum": ["a"]}}, "grown"),
+        ({}, {"to": "free"}, "grown"),
+        ({"to": "free"}, {}, "shrunk"),
+        ({"to": "free"}, {"to": {"enum": ["a"]}}, "shrunk"),
+        ({"to": {"enum": ["a"]}}, {"to": "free"}, "grown"),
     ],
 )
 def test_any_changed_rule_on_an_argument_counts_as_grown(old: Any, new: Any, side: str) -> None:

@@ -375,6 +375,15 @@ def test_an_answer_that_is_no_redirect_is_returned(status: int, location: str | 
     assert fetched({"https://a.test/": answer}).status == status
 
 
+@pytest.mark.parametrize("target", ["/next", "https://elsewhere.test/"])
+def test_a_redirect_is_an_answer_where_none_is_followed(target: str) -> None:
+    fetch, net = fetching({"https://a.test/": moved(target)})
+    answer = run(fetch("https://a.test/", redirects=False))
+    assert (answer.status, answer.headers["location"], answer.content) == (302, target, b"moved")
+    assert [one.url for one in net.sent] == ["https://a.test/"]
+    assert refusal({}, redirects=1).code == "INPUT_INVALID"
+
+
 def test_at_most_five_redirects_are_followed() -> None:
     def steps(last: int) -> Routes:
         routes: dict[str, Any] = {f"https://a.test/{n}": moved(f"/{n + 1}") for n in range(last)}

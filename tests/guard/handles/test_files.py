@@ -52,6 +52,28 @@ def events(holds: Grant) -> list[tuple[str, str]]:
     return [(type(event).__name__, event.capability) for event in holds.events]
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("~/a.txt", "fs:read:/srv/home/a.txt"),
+        ("~", "fs:read:/srv/home"),
+        ("~/../a.txt", "fs:read:/srv/a.txt"),
+        ("~/../../etc/passwd", "fs:read:/etc/passwd"),
+        # Rules know no other user either, so these are names of files.
+        ("~root/a.txt", "fs:read:/srv/~root/a.txt"),
+        ("./~/a.txt", "fs:read:/srv/~/a.txt"),
+        ("sub/~/a.txt", "fs:read:/srv/sub/~/a.txt"),
+    ],
+)
+def test_a_path_below_home_is_expanded_as_in_rules(path: str, expected: str) -> None:
+    _, use = scoped(home="/srv/home")._use("read", path)
+    assert str(use) == expected
+
+
+def test_without_a_home_directory_nothing_is_below_it() -> None:
+    assert refusal(lambda fs: fs.read("~/a.txt"), scoped(home="")).code == "PATH_NOT_REACHABLE"
+
+
 def test_every_file_operation_is_checked_and_recorded() -> None:
     asked: list[str] = []
 

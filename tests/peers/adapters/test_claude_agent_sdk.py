@@ -7,6 +7,7 @@ sends. The program itself is not run here, since it needs a model behind it.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -342,3 +343,27 @@ def test_a_tool_of_the_framework_runs_behind_the_gate(given: Any, answer: tuple[
     assert text.startswith(answer[0])
     assert failed is answer[1]
     assert len(DONE) == runs
+
+
+@claude_tool("read_file", "Read a file, by itself.", {"file_path": str})
+async def read_file(given: dict[str, Any]) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": Path(given["file_path"]).read_text(encoding="utf-8")}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("notes/a", "Rain."),
+        ("/etc/passwd", "ARGUMENT_NOT_ALLOWED: `file_path` names what this call does not hold"),
+    ],
+)
+def test_a_path_outside_of_what_the_tool_declares_is_refused(
+    path: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a").write_text("Rain.", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    tool: SdkMcpTool[Any] = read_file
+    governed = licet.adapters.governed(tool, needs=["fs:read:${workdir}/notes"], effect="read_only")
+    gate = gate_of([governed], workdir=str(tmp_path))
+    assert with_client(gate, lambda code: code.use("read_file", {"file_path": path}))[0] == text

@@ -275,6 +275,31 @@ def test_a_tool_that_takes_the_state_of_its_graph_is_an_error() -> None:
         licet.adapters.governed(stateful, needs=[], effect="read_only")
 
 
+@langchain_tool
+def read_file(file_path: str) -> str:
+    """Read a file, by itself."""
+    return Path(file_path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("notes/a", "Rain."),
+        ("/etc/passwd", "ARGUMENT_NOT_ALLOWED: `file_path` names what this call does not hold"),
+    ],
+)
+def test_a_path_outside_of_what_the_tool_declares_is_refused(
+    path: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a").write_text("Rain.", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    governed = licet.adapters.governed(read_file, needs=["fs:read:${workdir}/notes"], effect="read_only")
+    gate = gate_of([governed], workdir=str(tmp_path))
+    state = agent_of(gate, asks(("read_file", {"file_path": path}))).invoke(go(), THREAD)
+    assert [answer for answer, _ in answers(state)] == [text]
+
+
 # The documentation ----------------------------------------------------------------------------------------------------
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "langchain.md"

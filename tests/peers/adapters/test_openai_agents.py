@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,3 +225,27 @@ def test_guards_that_would_be_lost_are_an_error(guard: dict[str, Any]) -> None:
     given = FunctionTool("x", "", {"properties": {}}, run, strict_json_schema=False, **guard)
     with pytest.raises(TypeError, match=next(iter(guard))):
         licet.adapters.governed(given, needs=[], effect="read_only")
+
+
+@function_tool
+def read_file(file_path: str) -> str:
+    """Read a file, by itself."""
+    return Path(file_path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("notes/a", "Rain."),
+        ("/etc/passwd", "ARGUMENT_NOT_ALLOWED: `file_path` names what this call does not hold"),
+    ],
+)
+def test_a_path_outside_of_what_the_tool_declares_is_refused(
+    path: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a").write_text("Rain.", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    governed = licet.adapters.governed(read_file, needs=["fs:read:${workdir}/notes"], effect="read_only")
+    gate = gate_of([governed], workdir=str(tmp_path))
+    assert outputs(Runner.run_sync(agent_of(gate, calls(("read_file", {"file_path": path}))), "go")) == [text]

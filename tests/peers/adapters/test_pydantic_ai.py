@@ -1,6 +1,7 @@
 """pydantic-ai agents with its own test models."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -250,3 +251,26 @@ def test_the_manifest_has_rules_on_its_arguments() -> None:
 def test_an_approval_that_would_be_lost_is_an_error() -> None:
     with pytest.raises(TypeError, match="requires_approval"):
         licet.adapters.governed(Tool(search, requires_approval=True), needs=[], effect="read_only")
+
+
+def read_file(file_path: Path) -> str:
+    """Read a file, by itself."""
+    return file_path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("notes/a", "Rain."),
+        ("/etc/passwd", "ARGUMENT_NOT_ALLOWED: `file_path` names what this call does not hold"),
+    ],
+)
+def test_a_path_outside_of_what_the_tool_declares_is_refused(
+    path: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a").write_text("Rain.", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    governed = licet.adapters.governed(Tool(read_file), needs=["fs:read:${workdir}/notes"], effect="read_only")
+    tools = licet.adapters.pydantic_ai.tools(gate_of([governed], workdir=str(tmp_path)), session="s-42")
+    assert Agent(says(("read_file", {"file_path": path})), tools=tools).run_sync("go").output == text

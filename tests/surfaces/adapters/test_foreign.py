@@ -141,7 +141,8 @@ def test_no_framework_is_imported_unless_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("name", ["pydantic_ai", "openai_agents", "langchain", "claude_agent_sdk"])
 def test_a_framework_that_is_not_installed_is_named(name: str) -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"`pip install licet\[adapters\]`"):
+    extra = name.replace("_", "-")
+    with pytest.raises(ModuleNotFoundError, match=rf"`pip install 'licet\[{extra}\]'`"):
         getattr(licet.adapters, name)
 
 

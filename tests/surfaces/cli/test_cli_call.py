@@ -254,7 +254,11 @@ def test_the_whole_result_as_json() -> None:
     assert re.fullmatch(r"\d+\.\d{3}", duration)  # text everywhere, as in a receipt
     assert duration in json.dumps(listed)
     assert said.pop("receipt").startswith("r-")
-    kinds = {"SessionOpened": None, "CapabilityGranted": None, "SandboxEntered": "native: handles"}
+    kinds = {
+        "SessionOpened": None,
+        "CapabilityGranted": None,
+        "SandboxEntered": "native: handles, declared, not enforced",
+    }
     about = {"capability": "tool:call:say", "tool_name": "say", "reason": None}
     events = [{**about, "kind": kind, "rule": rule} for kind, rule in kinds.items()]
     for event in said["events"]:
@@ -262,8 +266,9 @@ def test_the_whole_result_as_json() -> None:
         assert event.pop("time").endswith("+00:00")
     assert said == {
         "ok": True, "verdict": "allow", "logs": "", "tool": "say", "value": "a", "code": "ok", "reason": "ALLOWED",
-        "error": None, "explanation": None, "cost_usd": "0", "truncated": False, "events": events, "approvals": [],
-            "sandbox": {"access": None, "layers": ["handles"], "programs": None},
+        "capability": None, "error": None, "explanation": None, "cost_usd": "0", "truncated": False, "events": events,
+            "approvals": [],
+            "sandbox": {"access": None, "layers": ["handles", "declared, not enforced"], "programs": None},
     }  # fmt: skip
 
 

@@ -344,8 +344,8 @@ CASES = [
     Case(
         "a tool without walls that needs everything of a kind",
         {
-            "m.yaml": "agent: a\ncapabilities: {tools: {t: {}, walled: {}, narrow: {}, read_file: {sandbox: native}}, "
-            "native: [t, narrow, read_file], env: [HOME], fs_reach: {read: [/srv]}}\n"
+            "m.yaml": "agent: a\ncapabilities: {tools: {t: {}, walled: {}, narrow: {}, read_file: {}}, "
+            "native: [t, narrow], env: [HOME], fs_reach: {read: [/srv]}}\n"
             "tools:\n"
             "  t: {needs: ['fs:read:/', 'network:*:*', 'env:read:HOME'], effect: read_only, sandbox: native}\n"
             "  walled: {needs: ['fs:read:*'], effect: read_only, sandbox: isolated}\n"

@@ -147,7 +147,7 @@ def test_a_receipt_shows_everything_about_its_call(made: Path) -> None:
         r"^  time +2026-03-01T14:00:00\.000000Z",
         r"^  said +PATH_NOT_REACHABLE: read not permitted for /etc/passwd$",
         rf"^  because .*\({place}:2\)$",
-        r"^  layers +native: handles$",
+        r"^  layers +native: handles, declared, not enforced$",
         r"^  event +budget set aside\n  event +granted tool:call:look\n  event +the tool is run$",
         rf"^  event +denied fs:read:/etc/passwd  PATH_NOT_REACHABLE: .*\({place}:2\)\n  event +budget settled$",
         r"^  arguments +sha256:[0-9a-f]{64}$",

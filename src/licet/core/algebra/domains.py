@@ -360,3 +360,15 @@ KIND_OF_DOMAIN: dict[str, ResourceKind] = {
     "tool": "tools",
     "connector": "connectors",
 }
+
+
+def storage_scope_id(kind: str, tool: str, session: str, personality: str | None) -> str:
+    """The namespace of a key-value store. Tools never choose it themselves."""
+    match kind:
+        case "tool-private":
+            return f"tool:{tool}"
+        case "personality" if personality:
+            return f"personality:{personality}"
+        case "session" | "personality":
+            return f"session:{session}"
+    raise ValueError(f"unknown kind of storage: {kind}")

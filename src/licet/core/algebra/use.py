@@ -240,13 +240,20 @@ def _parents(domain: str) -> tuple[str, ...]:
         return ()
 
 
-def use_of_path(action: str, path: Any, base: Any = None) -> Use:
-    """The use of reading, writing or deleting a path; `..` is resolved without looking at the file system."""
+def use_of_path(action: str, path: Any, base: Any = None, home: Any = None) -> Use:
+    """The use of reading, writing or deleting a path; `..` is resolved without looking at the file system.
+
+    With `home`, a path that is `~` or begins with `~/` lies below that directory, as in a rule.
+    """
     action = _true_text(action)
     kind = _KINDS.get(("fs", action, ""))
     if kind is None:
         raise InvalidUse(action, "one of read, write, delete")
     text = path_text(path)
+    if home is not None and text.partition("/")[0] == "~":
+        if (root := path_text(home))[:1] != "/":
+            raise InvalidUse(text, "a user with a home directory: set HOME, or write the whole path")
+        text = root + text[1:]
     if text[:1] != "/":
         root = "" if base is None or not text else path_text(base)
         if root[:1] != "/":

@@ -1,9 +1,11 @@
 """Decides whether the arguments of a call keep the rules that a manifest has on them.
 
-Values with a `scope` must name what the call holds.
+Values with a `scope` must name what the call holds. Arguments of a tool without handles are tied in the same way, by
+`core/policy/argument_ties.py`, and are read as such code reads them: a path may be a URL, and begin with `~/`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -13,12 +15,28 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
 from licet.core.canonical import canonical_json
 from licet.core.decision.decision import Deny
-from licet.core.decision.reach import Reach
+from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import MOST_OF_A_GROUND, Ground, Reason, Request
-from licet.core.origin import Origin
+from licet.core.origin import Origin, Problem
+from licet.core.policy.argument_ties import FREE, PATH, URL, Ties, ties_of
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.tool import ToolSpec
 
 ArgumentCheck = Callable[[Mapping[str, Any]], str]  # returns what is wrong with arguments, or an empty text
 _REASON: Reason = "ARGUMENT_NOT_ALLOWED"
+_ACTIONS = ("read", "write", "delete")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least, since one is a drive
+_FILE_URL = re.compile(r"file://(?:localhost)?(/[^?#\\]*)", re.IGNORECASE)
+_ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
+
+
+class PathReading(Struct, frozen=True):
+    """How paths in arguments are read: relative ones begin at `base`, and those with `~/` at `home`."""
+
+    base: str
+    home: str = ""
+    # Whether code without handles gets the value: it opens URLs and paths by itself, as it likes to read them.
+    by_code: bool = False
 
 
 def argument_denial(
@@ -27,7 +45,7 @@ def argument_denial(
     rules: Mapping[str, Any],
     check: ArgumentCheck | None,
     arguments: Mapping[str, Any],
-    workdir: str,
+    reading: PathReading,
     origin: Origin | None = None,
 ) -> Deny | None:
     """Deny a call whose arguments break a rule of one admission, which is written at `origin`; None if they do not."""
@@ -37,19 +55,99 @@ def argument_denial(
     if wrong:
         ground = Ground(_REASON, wrong[:MOST_OF_A_GROUND])
         return Deny(request, (ground, *_broken(request.tool, rules, check, arguments, origin)))
+    return _scope_denial(request, reach, rules, arguments, reading)
+
+
+def tie_denial(
+    request: Request, reach: Reach, ties: Ties, arguments: Mapping[str, Any], reading: PathReading
+) -> Deny | None:
+    """Deny a call of a tool without handles whose arguments name a path or a URL that it does not hold."""
+    return _scope_denial(request, reach, ties.rules, arguments, reading, untie=True)
+
+
+def _scope_denial(
+    request: Request,
+    reach: Reach,
+    rules: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    reading: PathReading,
+    *,
+    untie: bool = False,
+) -> Deny | None:
     for value in tied(rules, arguments):
+        fix = untying(reach, value.argument) if untie else ""
         try:
-            use = use_of_argument(value, reach.grant, workdir)
+            uses = uses_of_argument(value, reach.grant, reading)
         except InvalidUse as invalid:
-            return _denied(request, f"`{value.argument}`: {invalid}")
-        if not reach.grant.has(use):
-            ground = Ground(_REASON, f"`{value.argument}` names what this call does not hold")
-            return Deny(request, (ground, *reach.obstacles_of(use)), use)
+            return _denied(request, f"`{value.argument}`: {invalid}", fix)
+        for use in uses:
+            if not reach.grant.has(use):
+                return unheld(request, reach, value.argument, use, fix)
     return None
 
 
-def _denied(request: Request, text: str) -> Deny:
-    return Deny(request, (Ground(_REASON, text[:MOST_OF_A_GROUND]),))
+def unheld(request: Request, reach: Reach, argument: str, use: Use, fix: str = "") -> Deny:
+    """The refusal of an argument that names something that the call does not hold."""
+    ground = Ground(_REASON, f"`{argument}` names what this call does not hold", fix=fix)
+    return Deny(request, (ground, *reach.obstacles_of(use)), use)
+
+
+def untying(reach: Reach, argument: str) -> str:
+    """The edit that unties an argument."""
+    written = f"write `{reach.spec.name}: {{args: {{{argument}: {FREE}}}}}` under `capabilities.tools`"
+    return f"if `{argument}` names no file and no URL: {written} in {reach.admissions[0].origin.file}"
+
+
+def spec_ties(spec: ToolSpec, rules: Sequence[Mapping[str, Any]] = ()) -> Ties | None:
+    """What is tied of the arguments of a tool without handles; None for other tools, and if nothing is known."""
+    schema = spec.schema if spec.schema is not None else spec.sketch
+    return ties_of(schema, spec.args, rules) if spec.governed and schema is not None else None
+
+
+def ties_under(reach: Reach) -> Ties | None:
+    """What is tied of the arguments of a tool under a manifest, which may declare some of them free."""
+    return spec_ties(reach.spec, [admission.args for admission in reach.admissions])
+
+
+def untied_ground(reach: Reach, ties: Ties) -> Ground | None:
+    """Why a strict gate refuses a tool: it touches files or hosts, and text in its arguments is not tied to these."""
+    touched = sorted({rule.domain for rule in reach.spec.touches.allow} & {"fs", "network"})
+    if not touched or not ties.untied:
+        return None
+    names = list(dict.fromkeys(re.split(r"[.\[{]", place)[0] for place in ties.untied))
+    shown = ", ".join(f"`{place}`" for place in ties.untied)
+    text = f"`{reach.spec.name}` declares {' and '.join(touched)}, and takes text that is not tied to it: {shown}"
+    free, scope = (
+        ", ".join(f"{name}: {word}" for name in names) for word in (FREE, f"{{scope: {_likely(reach.spec)}}}")
+    )
+    where = f"under `capabilities.tools` in {reach.admissions[0].origin.file}"
+    fix = (
+        f"write `{reach.spec.name}: {{args: {{{free}}}}}` {where} if it names no file and no URL, "
+        f"or `{{args: {{{scope}}}}}` to tie it"
+    )
+    return Ground(_REASON, text, reach.admissions[0].origin, fix, f"args.{names[0]}")
+
+
+def untied_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each tool with text in its arguments that is neither tied nor declared free."""
+    for name in manifest.admissions:
+        reach = reach_of(manifest, name)
+        ties = ties_under(reach) if reach is not None else None
+        ground = untied_ground(reach, ties) if reach is not None and ties is not None else None
+        if ground is not None:
+            found, expected = f"that {ground.text}", "every such text tied, or declared free"
+            yield Problem(ground.origin or manifest.origin, found, expected, ground.fix, "warning")
+
+
+def _likely(spec: ToolSpec) -> str:
+    for action in _ACTIONS:
+        if any(rule.domain == "fs" and rule.action in (action, "*") for rule in spec.touches.allow):
+            return f'"fs:{action}"'
+    return "network"
+
+
+def _denied(request: Request, text: str, fix: str = "") -> Deny:
+    return Deny(request, (Ground(_REASON, text[:MOST_OF_A_GROUND], fix=fix),))
 
 
 def _broken(
@@ -86,10 +184,16 @@ def tied(rules: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[Tie
             yield from _walk(name, rule, arguments[name])
 
 
-def _walk(name: str, rule: Any, value: Any) -> Iterator[Tied]:
-    if not isinstance(rule, Mapping) or value is None:
+def _walk(name: str, rule: Any, value: Any, seen: frozenset[int] = frozenset()) -> Iterator[Tied]:
+    """`seen` are the rules that were applied to this value already, since a rule may contain itself."""
+    if not isinstance(rule, Mapping) or value is None or id(rule) in seen:
         return
-    if scope := rule.get("scope"):
+    scope, by_parts = rule.get("scope"), isinstance(value, Mapping | list)
+    if scope in (PATH, URL) and by_parts:
+        known = "properties" if isinstance(value, Mapping) else "items"
+        if known not in rule and "allOf" not in rule:  # the schema accepts anything here
+            yield from (Tied(name, scope, one) for one in _texts(value))
+    elif scope:
         for one in value if isinstance(value, list) else [value]:
             yield Tied(name, scope, one)
     if isinstance(value, list):
@@ -97,28 +201,98 @@ def _walk(name: str, rule: Any, value: Any) -> Iterator[Tied]:
         for place, one in enumerate(value):
             yield from _walk(name, first[place] if place < len(first) else rule.get("items"), one)
     if isinstance(value, Mapping):
-        for key, one in rule.get("properties", {}).items():
-            yield from _walk(name, one, value.get(key))
+        named = rule.get("properties", {})
+        for key, one in value.items():
+            yield from _walk(name, named[key] if key in named else rule.get("additionalProperties"), one)
+    for part in rule.get("allOf", ()):
+        yield from _walk(name, part, value, seen | {id(rule)})
 
 
-def use_of_argument(one: Tied, grant: CapabilitySet, workdir: str) -> Use:
-    """The use that a value with a `scope` names; `InvalidUse` if it names none."""
+def _texts(value: Any) -> Iterator[Any]:
+    match value:
+        case str():
+            yield value
+        case list():
+            yield from (text for one in value for text in _texts(one))
+        case Mapping():
+            yield from (text for one in value.values() for text in _texts(one))
+
+
+def uses_of_argument(one: Tied, grant: CapabilitySet, reading: PathReading) -> tuple[Use, ...]:
+    """The uses that a value with a `scope` names, all of which must be held; `InvalidUse` if it names none."""
+    domain, _, action = one.scope.partition(":")
+    if domain not in ("fs", "network", PATH, URL) or not reading.by_code:
+        return (use_of_argument(one, grant, reading),)
+    text = _plain(one.value)
+    scheme = _SCHEME.match(text)
+    word = scheme[1].lower() if scheme else ""
+    if word in ("http", "https") and domain != "fs":
+        return (_use_of_url(text, grant),)
+    if domain == "network":
+        raise InvalidUse(text, "a URL that begins with http: or https:")
+    if word == "file":
+        paths = _paths_of_file_url(text)
+    elif scheme or "://" in text:
+        hint = "a path, or a URL that begins with http:, https: or file: (`./a:b` is a file of that name)"
+        raise InvalidUse(text, hint)
+    elif domain == URL:
+        raise InvalidUse(text, "a URL that begins with http:, https: or file:")
+    elif text[:1] == "$" or (text[:1] == "~" and text.partition("/")[0] != "~"):
+        raise InvalidUse(text, "a path without variables and names of users (`./$a` is a file of that name)")
+    else:
+        paths = (text or ".",)
+    actions = (action,) if action else _ACTIONS
+    return tuple(_use_of_path(path, actions, grant, reading) for path in paths)
+
+
+def _plain(value: Any) -> str:
+    if type(value) is not str:
+        raise InvalidUse(type(value).__name__, "text")
+    if value != value.strip():
+        raise InvalidUse(value, "a path or a URL without spaces around it")
+    return value
+
+
+def _paths_of_file_url(text: str) -> tuple[str, ...]:
+    """The path of a file URL; if it has escapes, also as it is without replacing these."""
+    found = _FILE_URL.fullmatch(text)
+    if found is None:
+        raise InvalidUse(text, "a file URL with an absolute path, such as `file:///srv/data`")
+    raw = found[1].encode("utf-8", "surrogateescape")
+    path = _ESCAPED.sub(lambda escape: bytes((int(escape[1], 16),)), raw).decode("utf-8", "surrogateescape")
+    return tuple(dict.fromkeys((path, found[1])))
+
+
+def _use_of_path(path: str, actions: Sequence[str], grant: CapabilitySet, reading: PathReading) -> Use:
+    """The use of a path. The argument does not tell the action, so it is enough if one of them is held."""
+    asked = [use_of_path(action, path, reading.base, reading.home) for action in actions]
+    held = {rule.action for rule in grant.allow if rule.domain == "fs"}
+    likely = [use for use in asked if use.action in held]
+    return next(filter(grant.has, asked), (likely or asked)[0])
+
+
+def use_of_argument(one: Tied, grant: CapabilitySet, reading: PathReading) -> Use:
+    """The use that a value with a `scope` of the manifest names, as handles read it; `InvalidUse` if it names none."""
     if type(one.value) is not str:
         raise InvalidUse(type(one.value).__name__, "text")
     domain, _, action = one.scope.partition(":")
     match domain:
         case "fs":
-            return use_of_path(action, one.value, workdir)
+            return use_of_path(action, one.value, reading.base, reading.home)
         case "network":
-            # A URL does not tell the method, so it is enough if the grant allows any method.
-            asked = [use_of_url(method, one.value) for method in METHODS]
-            # A refusal names a method that the call holds for other hosts, if there is one.
-            held = 0
-            for rule in grant.allow:
-                held |= rule.atoms if rule.domain == "network" else 0
-            likely = [use for use in asked if use.kind.atom & held]
-            return next(filter(grant.has, asked), (likely or asked)[0])
+            return _use_of_url(one.value, grant)
         case "process":
             return Use(f"process:exec:{one.value}")
         case _:
             return Use(f"{domain}:read:{one.value}")
+
+
+def _use_of_url(url: str, grant: CapabilitySet) -> Use:
+    """The use of a URL. It does not tell the method, so it is enough if the grant allows any method."""
+    asked = [use_of_url(method, url) for method in METHODS]
+    # A refusal names a method that the call holds for other hosts, if there is one.
+    held = 0
+    for rule in grant.allow:
+        held |= rule.atoms if rule.domain == "network" else 0
+    likely = [use for use in asked if use.kind.atom & held]
+    return next(filter(grant.has, asked), (likely or asked)[0])

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from licet.core.canonical import key_bytes
 from licet.core.origin import Origin
+from licet.core.policy.argument_ties import FREE
 from licet.core.policy.effects import EffectClass, Level
 from licet.core.policy.layer import Layer
 
@@ -31,6 +32,11 @@ class Admission(Struct, frozen=True):
     limits: Mapping[str, int] = field(default_factory=dict)
     approval_origin: Origin | None = None  # where `approval` is stated or should be
     approval_key: str = "capabilities.approvals.write"  # the key there
+
+    @property
+    def argument_rules(self) -> Mapping[str, Any]:
+        """The rules on arguments, without those that only declare an argument free."""
+        return {name: rule for name, rule in self.args.items() if rule != FREE}
 
 
 class MaxEffect(Struct, frozen=True):

@@ -28,7 +28,7 @@ from licet.core.policy.effects import CLASSES, LEVELS, EffectClass, Level
 class ToolSpec(Compared, frozen=True, dict=True):
     """A tool as policy sees it: everything that decides what a call of it may touch."""
 
-    _not_compared: ClassVar[frozenset[str]] = frozenset({"parameters", "by_keys", "package", "signature"})
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"parameters", "by_keys", "package", "signature", "sketch"})
 
     name: str
     needs: CapabilitySet
@@ -47,6 +47,9 @@ class ToolSpec(Compared, frozen=True, dict=True):
     signature: str = ""  # its arguments with their types, as written in the source
     reuse: bool = False  # one worker may serve many calls, which can see what earlier ones left in memory
     source: str = ""  # the hash of its text, if it was defined in a notebook cell
+    args: Mapping[str, Any] = {}  # rules that its declaration has on its arguments: `free`, or a `scope`
+    governed: bool = False  # its code has no handles: its arguments are tied to what it declares
+    sketch: Mapping[str, Any] | None = None  # the schema of its arguments as far as its source shows it
 
     def __hash__(self) -> int:
         return hash((self.name, self.needs, self.optional, self.origin))  # a schema is a dict, which has no hash
@@ -83,25 +86,17 @@ class ToolSpec(Compared, frozen=True, dict=True):
                 "cost_usd": self.cost_usd,
                 "schema": self.schema,
                 "storage_ttl_seconds": self.storage_ttl_seconds,
-                **{key: value for key, value in (("source", self.source), ("reuse", self.reuse)) if value},
+                **{key: value for key, value in self._added() if value},
             }
         )
+
+    def _added(self) -> Iterable[tuple[str, Any]]:
+        """The parts that are left out of the digest if empty, so that digests from before they existed stay valid."""
+        return ("source", self.source), ("reuse", self.reuse), ("args", dict(self.args))
 
 
 def _connectors_in(needs: CapabilitySet) -> set[str]:
     return {need.key for need in needs.allow if need.domain == "connector" and not need.defers}
-
-
-def storage_scope_id(kind: str, tool: str, session: str, personality: str | None) -> str:
-    """The namespace of a key-value store. Tools never choose it themselves."""
-    match kind:
-        case "tool-private":
-            return f"tool:{tool}"
-        case "personality" if personality:
-            return f"personality:{personality}"
-        case "session" | "personality":
-            return f"session:{session}"
-    raise ValueError(f"unknown kind of storage: {kind}")
 
 
 # The plain lists of a manifest, a personality and `ToolCapabilities`, and the rules that an entry means. Hosts are not

@@ -15,6 +15,7 @@ from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.origin import Origin
 from licet.core.policy.addresses import beyond
+from licet.core.policy.argument_ties import FREE
 from licet.core.policy.commands import COMMANDS
 from licet.core.policy.effects import CLASSES, LEVELS, WRITES
 from licet.core.policy.layer import Layer, meet_layers
@@ -38,6 +39,7 @@ from licet.core.review.surface import Surface, surface
 from licet.core.review.tool_surface import ToolSurface
 
 _NOTHING = CapabilitySet()
+_FREE = f'"{FREE}"'  # as canonical JSON
 _APPROVAL_TEXT: dict[WriteApproval, str] = {
     "call": "before each call",
     "session": "once a session",
@@ -215,8 +217,11 @@ def _callable_tool_changes(was: ToolSurface, now: ToolSurface, old: _Version, ne
             yield from stated.limit_changed(key, before, after)
     for key, rules, kept in _keyed(was.args, now.args):
         if rules != kept:
-            # An argument must satisfy all its rules. Additional rules narrow; any other change may widen.
-            side: Side = "shrunk" if set(rules or ()) < set(kept or ()) else "grown"
+            # An argument must satisfy all its rules. Additional rules narrow, and `free` widens; so may other changes.
+            was_rules, now_rules = set(rules or ()), set(kept or ())
+            freed = _FREE in now_rules - was_rules
+            narrowed = was_rules - {_FREE} <= now_rules - {_FREE}
+            side: Side = "shrunk" if narrowed and not freed else "grown"
             words = " and ".join(rules or ()), " and ".join(kept or ())
             stated = _stated(now.name, old, new, lambda admission, key=key: key in admission.args)  # type: ignore[misc]
             yield from stated.value_changed(side, "arguments", f"rules on `{key}`", *words)

@@ -14,7 +14,15 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
-from licet.core.decision.arguments import ArgumentCheck, argument_denial, tied, use_of_argument
+from licet.core.decision.arguments import (
+    ArgumentCheck,
+    PathReading,
+    argument_denial,
+    tie_denial,
+    tied,
+    ties_under,
+    uses_of_argument,
+)
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Decision, Deny
 from licet.core.decision.foreseen import foreseen, unfit_grounds
@@ -142,16 +150,21 @@ def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Prob
     if case.args is not None and reach is not None and not reach.grounds and not unfit_grounds(reach):
         given = {**_defaults(reach), **{name: _filled(value, setting.workdir) for name, value in case.args.items()}}
         known: list[Use] = []
+        ties = ties_under(reach)
+        reading = PathReading(setting.workdir, setting.home, by_code=ties is not None)
+        if ties is not None and (denied := tie_denial(request, reach, ties, given, reading)) is not None:
+            return Outcome(case, denied)
         for admission in reach.admissions:
-            rules = admission.args
+            rules = admission.argument_rules
             if not rules:
                 continue
             checked += ((admission.origin, name) for name in rules)
             check = setting.make_check(rules)
-            denied = argument_denial(request, reach, rules, check, given, setting.workdir, admission.origin)
+            denied = argument_denial(request, reach, rules, check, given, reading, admission.origin)
             if denied is not None:
                 return Outcome(case, denied, arguments=tuple(checked))
-            known += (use_of_argument(value, reach.grant, setting.workdir) for value in tied(rules, given))
+            values = tied(rules, given)
+            known += (use for value in values for use in uses_of_argument(value, reach.grant, reading))
         deletes = tuple(use for use in known if use.domain == "fs" and use.action == "delete")
         request = Request(tool, (*uses, *deletes))
         uses = (*uses, *known)
@@ -244,7 +257,7 @@ def _argument_problem(case: Case, manifest: Manifest) -> Problem | None:
         hint = f"did you mean `{near[0]}`?" if near else ""
         expected = f"one of {', '.join(taken)}" if taken else "none, since the tool takes no arguments"
         return Problem(case.origin, f"the argument `{strange[0]}`", expected, hint)
-    ruled = [name for admission in manifest.admissions.get(case.tool, ()) for name in admission.args]
+    ruled = [name for admission in manifest.admissions.get(case.tool, ()) for name in admission.argument_rules]
     if spec.schema is None and (missing := [name for name in ruled if name not in case.args]):
         hint = "its default is in the code of the tool, which is not run"
         return Problem(case.origin, f"no argument `{missing[0]}`", "every argument that the policy has a rule on", hint)
@@ -292,7 +305,7 @@ def _rules(manifest: Manifest) -> dict[_Key, WrittenRule]:
                     found.setdefault((kind, rule.origin, ""), WrittenRule(rule.origin, kind, text))
     for name, admissions in manifest.admissions.items():
         for admission in admissions:
-            for argument in admission.args:
+            for argument in admission.argument_rules:
                 text = _argument_text(argument, name)
                 found["args", admission.origin, text] = WrittenRule(admission.origin, "args", text)
     return found

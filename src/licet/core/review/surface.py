@@ -18,6 +18,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.canonical import canonical_json
 from licet.core.compared import Compared
 from licet.core.decision.admission import call_denials
+from licet.core.decision.arguments import ties_under, untied_ground
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
 from licet.core.decision.folding import connector_ref
@@ -216,6 +217,7 @@ class _Tools:
         grant = _NOTHING if standing == "blocked" or reach is None else reach.grant
         free = _NOTHING if standing == "blocked" or reach is None else reach.free_deletes
         spec = manifest.tools.get(name)
+        ties = ties_under(reach) if isinstance(reach, Reach) else None
         return ToolSurface(
             name=name,
             standing=standing,
@@ -232,7 +234,9 @@ class _Tools:
             max_calls=reach.max_calls if reach else None,
             max_cost_usd=reach.max_cost_usd if reach else None,
             limits=_limits(manifest, admissions),
-            args=_args(admissions),
+            args=_args((spec.args if spec else {}, *(admission.args for admission in admissions))),
+            ties=ties,
+            untied=untied_ground(reach, ties) if isinstance(reach, Reach) and ties is not None else None,
             entries=self._reached(name, self._entries_of(grant, reach.layers)) if reach else (),
             grant=grant,
             optional=tuple(map(str, spec.optional.allow)) if spec else (),
@@ -315,10 +319,10 @@ def _limits(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[tuple[
     return tuple(sorted(limits.items()))
 
 
-def _args(admissions: Iterable[Admission]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _args(stated: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     rules: dict[str, set[str]] = {}
-    for admission in admissions:
-        for name, rule in admission.args.items():
+    for args in stated:
+        for name, rule in args.items():
             rules.setdefault(name, set()).add(canonical_json(rule).decode())
     return tuple((name, tuple(sorted(rules[name]))) for name in sorted(rules))
 

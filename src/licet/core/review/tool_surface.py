@@ -9,6 +9,7 @@ from licet.core.canonical import money_text
 from licet.core.compared import Compared
 from licet.core.decision.request import Ground
 from licet.core.origin import Origin
+from licet.core.policy.argument_ties import Ties
 from licet.core.policy.effects import EffectClass, Level
 from licet.core.policy.terms import WriteApproval
 from licet.core.review.entries import ReachEntry
@@ -26,7 +27,9 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     - `blocked`: every call is refused, so it reaches nothing.
     """
 
-    _not_compared: ClassVar[frozenset[str]] = frozenset({"grant", "optional", "grounds", "origin", "risks"})
+    _not_compared: ClassVar[frozenset[str]] = frozenset(
+        {"grant", "optional", "grounds", "origin", "risks", "ties", "untied"}
+    )
 
     name: str
     standing: Standing
@@ -44,6 +47,8 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     max_cost_usd: Decimal | None  # per session, like `max_calls`
     limits: tuple[tuple[str, int], ...]
     args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
+    ties: Ties | None = None  # of its arguments, if its code has no handles
+    untied: Ground | None = None  # text in its arguments that is not tied, and what to write
     entries: tuple[ReachEntry, ...]
     grant: CapabilitySet
     optional: tuple[str, ...]  # the needs it declares as optional, allowed or not
@@ -99,6 +104,7 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
             "max_cost_usd": _money(self.max_cost_usd),
             "limits": dict(self.limits),
             "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
+            **({"tied": list(self.ties.tied), "untied": list(self.ties.untied)} if self.ties is not None else {}),
             "reach": _reach_document(self.entries),
             **({"optional": list(self.optional)} if self.optional else {}),
             "description": self.description or None,

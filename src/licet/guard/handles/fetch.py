@@ -119,10 +119,14 @@ class ScopedFetch:
         body: bytes | str | None = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
+        redirects: bool = True,
     ) -> Response:
-        """Send a request, follow its redirects, and read the complete answer; or raise `Refused`."""
-        message = (headers, json, body)
-        async with self._answered(url, method, message, timeout, max_bytes, complete=True) as answer:
+        """Send a request, follow its redirects, and read the complete answer; or raise `Refused`.
+
+        With `redirects=False` a redirect is an answer like any other: its status, and `location` in its headers.
+        """
+        message, bounds = (headers, json, body), (timeout, max_bytes, redirects)
+        async with self._answered(url, method, message, bounds, complete=True) as answer:
             content = await answer.read()
         return Response(answer.status, answer.url, answer.headers, content)
 
@@ -137,20 +141,21 @@ class ScopedFetch:
         body: bytes | str | None = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
+        redirects: bool = True,
     ) -> AsyncGenerator[Streamed]:
         """Send a request, follow its redirects, and read the answer while it is received."""
-        message = (headers, json, body)
-        async with self._answered(url, method, message, timeout, max_bytes, complete=False) as answer:
+        message, bounds = (headers, json, body), (timeout, max_bytes, redirects)
+        async with self._answered(url, method, message, bounds, complete=False) as answer:
             yield answer
 
     @asynccontextmanager
     async def _answered(
-        self, url: str, method: str, parts: tuple[Any, Any, Any], timeout: Any, max_bytes: Any, *, complete: bool
+        self, url: str, method: str, parts: tuple[Any, Any, Any], bounds: tuple[Any, Any, Any], *, complete: bool
     ) -> AsyncGenerator[Streamed]:
         """The answer without the secrets that this call placed in requests: a server may echo them."""
         placed = Redactor() if self._placeholders is None else self._placeholders.placed
         try:
-            async with self._received(url, method, parts, timeout, max_bytes) as (reply, where, known, use, most):
+            async with self._received(url, method, parts, bounds) as (reply, where, known, use, most):
                 shown = _clean_headers(placed, known) if placed else known
                 async with (
                     aclosing(self._pieces(reply, known, use, most)) as pieces,
@@ -166,7 +171,7 @@ class ScopedFetch:
 
     @asynccontextmanager
     async def _received(
-        self, url: str, method: str, parts: tuple[Any, Any, Any], timeout: Any, max_bytes: Any
+        self, url: str, method: str, parts: tuple[Any, Any, Any], bounds: tuple[Any, Any, Any]
     ) -> AsyncGenerator[tuple[Reply, str, Headers, Use, int]]:
         """Send the request and follow redirects: the raw answer, its URL, headers, use and limit of the body."""
         try:
@@ -180,7 +185,7 @@ class ScopedFetch:
             message = outgoing(*parts, self._grant.meter)
             if message.body:
                 check_may_have_body(there.method)
-            waited, most = self._bounds(timeout, max_bytes)
+            waited, most, follow = self._bounds(*bounds)
         except BadRequest as wrong:
             self._grant.refuse("INPUT_INVALID", str(wrong), use)
         except Exceeded as over:
@@ -196,7 +201,7 @@ class ScopedFetch:
                     async with AsyncExitStack() as stack:
                         reply = await self._open(stack, http, there, message, waited)
                         known = Headers(reply.headers)
-                        if reply.status not in _REDIRECTS or "location" not in known:
+                        if not follow or reply.status not in _REDIRECTS or "location" not in known:
                             yield reply, there.url, known, use, most
                             return
                         await self._drain(reply)
@@ -207,7 +212,7 @@ class ScopedFetch:
                 raise
             self._grant.refuse("LIMIT_TIME", f"no complete answer within {waited:g} seconds", use)
 
-    def _bounds(self, timeout: Any, max_bytes: Any) -> tuple[float, int]:
+    def _bounds(self, timeout: Any, max_bytes: Any, redirects: Any) -> tuple[float, int, bool]:
         limits = self._limits
         try:
             waited = limits.seconds if timeout is None else seconds(timeout, "timeout")
@@ -216,7 +221,9 @@ class ScopedFetch:
         most = limits.body_bytes if max_bytes is None else max_bytes
         if not isinstance(most, int) or most < 0:
             raise BadRequest("expected `max_bytes` to be a number of bytes, 0 or more")
-        return waited, min(int(most), limits.most_body_bytes)
+        if not isinstance(redirects, bool):
+            raise BadRequest("expected `redirects` to be True or False")
+        return waited, min(int(most), limits.most_body_bytes), redirects
 
     async def _permit(self, use: Use, clock: Deadline) -> None:
         if use.effect != "delete":

@@ -37,17 +37,19 @@ def _size(file: IO[bytes]) -> int:
 
 
 class ScopedFiles:
-    """`ctx.fs` of one call. Relative paths start at the working directory of the agent.
+    """`ctx.fs` of one call. Relative paths start at the working directory of the agent, and `~/` at the home directory.
 
     A file from `open()` stays usable until it is closed, also after the call has ended.
     """
 
-    __slots__ = ("_files", "_grant", "_held", "_limit", "_workdir")
+    __slots__ = ("_files", "_grant", "_held", "_home", "_limit", "_workdir")
 
-    def __init__(self, grant: Grant, files: Files | None, workdir: str, read_limit: int = READ_LIMIT) -> None:
+    def __init__(
+        self, grant: Grant, files: Files | None, workdir: str, read_limit: int = READ_LIMIT, home: str | None = None
+    ) -> None:
         self._grant = grant
         self._files = files
-        self._workdir = workdir
+        self._workdir, self._home = workdir, home
         self._limit = read_limit
         self._held = held_paths(grant.capabilities)
 
@@ -176,7 +178,7 @@ class ScopedFiles:
         """The path as text, and its use. The caller's object is read once: a later read could differ from the check."""
         try:
             sent = path_text(path)
-            return sent, use_of_path(action, sent, self._workdir)
+            return sent, use_of_path(action, sent, self._workdir, self._home)
         except InvalidUse as wrong:
             self._grant.invalid("PATH_NOT_REACHABLE", wrong)
 

@@ -5,9 +5,8 @@ A tool cannot name the scope of a store: it is made from the tool, the session, 
 
 from typing import Any, NoReturn
 
-from licet.core.algebra.domains import STORAGE_KINDS
+from licet.core.algebra.domains import STORAGE_KINDS, storage_scope_id
 from licet.core.algebra.use import InvalidUse, Use
-from licet.core.policy.tool import storage_scope_id
 from licet.declare.plain_json import is_heavy
 from licet.guard.grant import Grant
 from licet.guard.ports import Ended, Kv, TooLarge, Unavailable

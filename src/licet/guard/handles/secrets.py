@@ -5,9 +5,11 @@ places is redacted from its result and receipt. Placed secrets are also redacted
 programs, because the tool should not see them.
 """
 
+import asyncio
+import inspect
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -133,9 +135,23 @@ def redacted_refusal(redactor: Redactor, refusal: Refused) -> Refused:
     return Refused(Deny(decision.request, clean, None))
 
 
-def getter(backend: Secrets | SecretsFunction) -> SecretsFunction:
-    """The function that looks up a secret: the `get` of a backend, or the backend itself if it is a function."""
-    return backend if not hasattr(backend, "get") else backend.get
+def getter(backend: Secrets | SecretsFunction) -> Callable[[str], Awaitable[str | None]]:
+    """The function that looks up a secret: the `get` of a backend, or the backend itself if it is a function.
+
+    What is not async runs in a thread, since it may wait for a vault.
+    """
+    ask: Any = backend if not hasattr(backend, "get") else backend.get
+
+    async def value(reference: str) -> str | None:
+        found = ask(reference) if _is_async(ask) else await asyncio.to_thread(ask, reference)
+        value: str | None = await found if inspect.isawaitable(found) else found
+        return value
+
+    return value
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 _use = lru_cache(1024)(lambda name: Use(f"env:read:{name}"))

@@ -1,4 +1,4 @@
-"""Reads the tools that one Python file declares, with `@tool(…)` or `Tool.wasm(…)`, from its source.
+"""Reads the tools that one Python file declares, with `@tool(…)`, `Tool.wasm(…)` or `governed(…)`, from its source.
 
 Nothing in the file is run.
 """
@@ -21,7 +21,9 @@ from licet.core.policy.tool import ToolSpec, spec_of, summary
 from licet.declare import tool
 from licet.declare.wasm import PYTHON
 from licet.policy_files.source.arguments import DeclarationForm, malformed, read_arguments
+from licet.policy_files.source.governed_declarations import GovernedCall, governed_calls, read_governed
 from licet.policy_files.source.names import (
+    GOVERNED,
     MOST_IN_FILE,
     TOOL,
     WASM,
@@ -39,7 +41,11 @@ UNREAD = "what follows was not read"
 # Every node of a file is compared with these; a tuple is faster than a union.
 _DECORATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NAMES = (ast.Name, ast.Attribute)
-_EXPECTED = {TOOL: "`@tool(…)` above a function", WASM: "`NAME = Tool.wasm(…)` at the top level of a module"}
+_EXPECTED = {
+    TOOL: "`@tool(…)` above a function",
+    WASM: "`NAME = Tool.wasm(…)` at the top level of a module",
+    GOVERNED: "`NAME = governed(…)` at the top level of a module",
+}
 _WASM_WORD = b".wasm"
 _CONTEXTS = ("Context", "SyncContext")
 _LONGEST_SIGNATURE = 2000  # characters
@@ -125,7 +131,7 @@ def module_in(text: SourceText) -> Module:
         read |= {_called(mark) for mark in marks}
         if isinstance(node, ast.ClassDef):
             problems.append(_misplaced(text, marks[0], f"a class `{node.name}` as a tool", "error"))
-        elif isinstance(node, WasmCall) or node in top:
+        elif isinstance(node, WasmCall | GovernedCall) or node in top:
             try:
                 declared.append(_read(text, names, node, marks))
             except TooManyValues as spent:
@@ -156,18 +162,26 @@ def _meaning(bindings: list[Binding]) -> Meaning:
     return Meaning(len(bindings), line, offset, imported, isinstance(meaning, Function | ast.Call))
 
 
-def _declarations(text: SourceText, names: Names) -> list[tuple[Function | ast.ClassDef | WasmCall, list[ast.expr]]]:
-    """What is decorated with `tool`, with these decorators, and calls of `Tool.wasm`; in the order of the source."""
-    marked: list[tuple[Function | ast.ClassDef | WasmCall, list[ast.expr]]] = [
+_Declaration = Function | ast.ClassDef | WasmCall | GovernedCall
+
+
+def _declarations(text: SourceText, names: Names) -> list[tuple[_Declaration, list[ast.expr]]]:
+    """What is decorated with `tool`, with these decorators, and calls that declare tools; in file order."""
+    marked: list[tuple[_Declaration, list[ast.expr]]] = [
         (node, [mark for mark in node.decorator_list if TOOL in names.dotted(_called(mark))])
         for node in text.nodes
         if isinstance(node, _DECORATED)
     ]
     marked += ((one, [one.call]) for one in wasm_calls(names))
+    marked += ((one, [one.call]) for one in governed_calls(names))
     return sorted((one for one in marked if one[1]), key=lambda one: one[0].lineno)
 
 
-def _read(text: SourceText, names: Names, node: Function | WasmCall, marks: list[ast.expr]) -> DeclaredTool:
+def _read(
+    text: SourceText, names: Names, node: Function | WasmCall | GovernedCall, marks: list[ast.expr]
+) -> DeclaredTool:
+    if isinstance(node, GovernedCall):
+        return DeclaredTool(node.name, *read_governed(text, names, node))
     if isinstance(node, WasmCall):
         spec, file, problems = read_wasm(text, names, node)
         return DeclaredTool(node.name, spec, problems, file)

@@ -21,6 +21,7 @@ from licet.policy_files.source.text import SourceText
 
 TOOL = "licet.tool"
 WASM = "licet.Tool.wasm"
+GOVERNED = "licet.adapters.governed"
 LONGEST_CHAIN = 8  # attributes; names of licet are shorter, and very long chains would take long to walk
 MOST_VALUES = 10_000  # in one argument; names that contain names could otherwise grow without bound
 MOST_IN_FILE = 100_000  # in all arguments of a file, since thousands of tools may use one long constant
@@ -51,7 +52,7 @@ def _beginnings(dotted: str) -> Iterator[str]:
 # All prefixes of the dotted names above; other names do not matter here.
 _KNOWN_PREFIXES = frozenset(
     beginning
-    for known in (TOOL, WASM, *_CONSTRUCTORS)
+    for known in (TOOL, WASM, GOVERNED, *_CONSTRUCTORS)
     for dotted in (known, known.replace("licet.", "licet.declare.", 1))
     for beginning in _beginnings(dotted)
 )
@@ -278,7 +279,7 @@ class Names:
         modules = [bound.meaning for each in self._bindings.values() for bound in each]
         waiting: list[ast.expr] = [
             value
-            for known, calls in ((TOOL, marks), (WASM, modules))
+            for known, calls in ((TOOL, marks), (WASM, modules), (GOVERNED, modules))
             for call in calls
             if isinstance(call, ast.Call) and self.dotted(call.func) == {known}
             for value in (*call.args, *(keyword.value for keyword in call.keywords))

@@ -145,10 +145,12 @@ def _request(
     body: Any = None,
     timeout: Any = None,
     max_bytes: Any = None,
+    redirects: Any = True,
 ) -> tuple[dict[str, Any], bytes]:
     """A request as JSON. A value that is not JSON is sent as False: the host refuses it with its own message."""
     head: dict[str, Any] = {"url": _text(url), "method": _text(method)}
     head |= {"timeout": _number(timeout), "max_bytes": _number(max_bytes)}
+    head["redirects"] = redirects if isinstance(redirects, bool) else None
     blob = b""
     if headers is not None:
         try:

@@ -335,6 +335,7 @@ def _options(head: Head, blob: bytes) -> dict[str, Any]:
     for name in ("timeout", "max_bytes"):
         value = head.get(name)
         found[name] = _UNFIT if value is False else value
+    found["redirects"] = head.get("redirects", True)
     headers = head.get("headers")
     found["headers"] = _UNFIT if isinstance(headers, int) else headers
     if head.get("json") is not None:

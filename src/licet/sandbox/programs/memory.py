@@ -1,15 +1,18 @@
 """Programs that are Python functions, for tests: with the same limits and results as real ones."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from msgspec.structs import replace
 
-from licet.guard.execution import Command, Ending, Finished, Running, Streams, Walls
+from licet.guard.execution import Command, Ending, Finished, Layers, Running, Streams, Walls
 from licet.sandbox.programs.supervisor_client import Pipes, Receiver, Sender
 
 Program = Callable[[Command], Awaitable[Finished]]
+ProgramFunction = Callable[[Command], "Finished | str | bytes | Awaitable[Finished | str | bytes]"]
 
 
 class MemoryProcesses:
@@ -61,6 +64,40 @@ class MemoryProcesses:
             raise FileNotFoundError(2, "No such file or directory", command.binary)
         self.ran.append(command)
         return self._programs[command.binary], command
+
+
+class NoWalls:
+    """The walls of programs that are functions: there is nothing to put around one."""
+
+    layers = Layers(("no walls: a test",))
+
+    def load_code(self) -> None:
+        """Nothing is needed."""
+
+    def walls(self, held: Any) -> Walls:
+        """The same for every grant."""
+        return self
+
+    def around(self, command: Command) -> Command:
+        """The command itself."""
+        return command
+
+
+def memory_programs(given: Mapping[str, ProgramFunction | str | bytes]) -> MemoryProcesses:
+    """Programs by name or path, each a function or what it prints."""
+    paths = {name: name if name.startswith("/") else f"/usr/bin/{name}" for name in given}
+    return MemoryProcesses({paths[name]: _program(found) for name, found in given.items()}, paths)
+
+
+def _program(given: ProgramFunction | str | bytes) -> Program:
+    async def program(command: Command) -> Finished:
+        found = given(command) if callable(given) else given
+        ended = await found if inspect.isawaitable(found) else found
+        if isinstance(ended, Finished):
+            return ended
+        return Finished(0, ended.encode() if isinstance(ended, str) else ended, b"")
+
+    return program
 
 
 async def _in_time(program: Program, command: Command) -> Finished:

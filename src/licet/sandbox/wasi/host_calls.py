@@ -92,7 +92,8 @@ def _write(ctx: Any, given: Json) -> Json:
 
 
 def _fetch(ctx: Any, given: Json) -> Json:
-    options = {name: given[name] for name in ("headers", "json", "timeout", "max_bytes") if given.get(name) is not None}
+    named = ("headers", "json", "timeout", "max_bytes", "redirects")
+    options = {name: given[name] for name in named if given.get(name) is not None}
     body = _bytes_of(given)
     if body is not None:
         options["body"] = body

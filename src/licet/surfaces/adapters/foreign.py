@@ -1,7 +1,8 @@
 """`governed`: a function, or a tool that was written for an agent framework, as a licet tool at `native`.
 
 It is registered with a gate like any tool, and given back to the framework by that framework's adapter. It runs in this
-process, as trusted code of the operator: licet decides, asks and records, but puts no walls around it.
+process, as trusted code of the operator: licet decides, asks and records, but puts no walls around it. Arguments that
+name paths and URLs are tied to what it declares: see `core/policy/argument_ties.py`.
 """
 
 import inspect
@@ -13,17 +14,21 @@ from keyword import iskeyword
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.scope import visible
 from licet.core.algebra.set import Rules
 from licet.core.canonical import canonical_json
 from licet.core.origin import Origin
+from licet.core.policy.argument_ties import FREE
 from licet.core.policy.effects import EffectClass
-from licet.core.policy.tool import spec_of, summary
+from licet.core.policy.tool import ToolSpec, spec_of, summary
 from licet.declare import Tool, tool
 from licet.declare.arguments import InvalidArguments
+from licet.declare.decorator import with_spec
 from licet.declare.json_schema import NO_FIT, SchemaCheck, check_usable
 from licet.declare.plain_json import plain_json
+from licet.policy_files.argument_rules import SCOPES
 
 # The packages of frameworks, and the adapter that takes their tools.
 _ADAPTERS = {
@@ -75,6 +80,7 @@ def governed(
     description: str | None = None,
     connector: str | None = None,
     cost_usd: Decimal | str | float | None = None,
+    args: Mapping[str, Any] | None = None,
 ) -> Tool:
     """Declare what a function, or a tool of an agent framework, touches; it becomes a tool at `native`.
 
@@ -82,7 +88,9 @@ def governed(
         gate = Gate(load_manifest("agent.yaml"), tools=[search], backends=Backends.local())
         agent = Agent(model, tools=licet.adapters.pydantic_ai.tools(gate, session="s-42"))
 
-    Give the framework only what the adapter returns: the original is not governed. See docs/adapters.md.
+    Arguments that name paths or URLs must be inside `needs`: those whose type says so, and those with a name such as
+    `path` or `url`. `args={"query": "free"}` says that an argument names neither, `{"where": {"scope": "fs:read"}}`
+    that it does. Give the framework only what the adapter returns: the original is not governed. See docs/adapters.md.
     """
     adapter = _adapter_of(given)
     if adapter is None:
@@ -95,7 +103,8 @@ def governed(
             connector=connector,
             cost_usd=cost_usd,
         )
-        return declared(given)
+        made: Tool = declared(given)
+        return with_spec(made, _tied(made.spec, args))
     foreign: Foreign = import_module(adapter).taken(given)
     schema = _own_copy(foreign)
     run = _function(foreign, schema)
@@ -110,7 +119,20 @@ def governed(
         schema=schema,
         origin=Origin(f"{type(given).__module__}.{type(given).__qualname__}", 0, 0),
     )
-    return ForeignTool(run, spec)
+    return ForeignTool(run, _tied(spec, args))
+
+
+def _tied(spec: ToolSpec, args: Mapping[str, Any] | None) -> ToolSpec:
+    """The declaration of a tool without handles, with what it says about its arguments."""
+    stated: dict[str, Any] = {}
+    for name, rule in (args or {}).items():
+        if name not in (spec.schema or {}).get("properties", {}):
+            raise TypeError(f"`{visible(name)}` in `args=` is not an argument of `{spec.name}`")
+        if rule != FREE and not (isinstance(rule, Mapping) and rule.keys() == {"scope"} and rule["scope"] in SCOPES):
+            one = ", ".join(f"`{scope}`" for scope in SCOPES)
+            raise TypeError(f'`{name}` in `args=` of `{spec.name}` must be "free", or {{"scope": …}} with one of {one}')
+        stated[name] = rule if rule == FREE else dict(rule)
+    return replace(spec, args=stated, governed=True)
 
 
 def _adapter_of(given: Any) -> str | None:

@@ -8,6 +8,7 @@ import click
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants, has_servers
 from licet.assemble.pinned_here import pinned_here
+from licet.core.decision.arguments import untied_problems
 from licet.core.decision.foreseen import (
     closed_address_problems,
     server_delete_problems,
@@ -120,6 +121,7 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         closed = closed_to_grants(policy.manifest, places.workdir)
         found += misfit_problems(closed)
         found += argument_name_problems(policy.manifest)
+        found += untied_problems(policy.manifest)
         found += idle_problems(policy.manifest)
         found += degraded_problems(policy.manifest)
         found += undeclared_problems(pinned_here(policy.manifest))

@@ -191,6 +191,7 @@ def result_document(result: "Result") -> dict[str, Any]:
         "value": result.value,
         "code": result.code,
         "reason": result.reason,
+        "capability": result.capability or None,
         "error": result.error or None,
         "explanation": None if result.ok else result.explain(),
         "receipt": result.receipt,

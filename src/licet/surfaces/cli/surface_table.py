@@ -282,6 +282,12 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
     if native := [tool.name for tool in surface.tools if tool.level == "native" and tool.reachable]:
         verb = "is" if len(native) == 1 else "are"
         yield "trusted", f"{', '.join(native)} {verb} trusted code of this program: nothing but its handles is checked"
+    for tool in surface.tools:
+        if tool.ties is not None and tool.reachable:
+            named = ", ".join(tool.ties.tied) or "no argument"
+            yield "tied", f"{tool.name}: {named}, to what it declares; a call that names anything else is refused"
+        if tool.untied is not None and tool.reachable:
+            yield "not tied", short(f"{tool.untied.text}; {tool.untied.fix}")
     if denied := list(_denied(surface)):
         yield "denied", short("\n".join(denied))
     yield "closed", _CLOSED

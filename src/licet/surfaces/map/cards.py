@@ -250,6 +250,7 @@ def _tool(tool: ToolSurface) -> Card:
         f"at most {tool.max_calls} calls a session" if tool.max_calls is not None else "",
         f"at most {money_text(tool.max_cost_usd)} USD a session" if tool.max_cost_usd is not None else "",
         f"rules on {', '.join(name for name, _ in tool.args)}" if tool.args else "",
+        f"tied to what it declares: {', '.join(tool.ties.tied) or 'no argument'}" if tool.ties is not None else "",
     )
     group = tool.bundles[0] if tool.bundles else ""
     return Card(f"tool:{tool.name}", 2, group, look, height, lines, tip, tool.effect or "")

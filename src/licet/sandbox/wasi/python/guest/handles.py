@@ -215,6 +215,7 @@ class Fetch:
         params: Any = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
+        redirects: bool = True,
     ) -> Response:
         """Send a request. `data` is another name for `body`; a mapping there is sent as a form."""
         sent: dict[str, Any] = {}
@@ -232,9 +233,8 @@ class Fetch:
             sent = dict(_sent(body))
         elif json is not None:
             sent = {"json": json}
-        answer = self._host.ask(
-            "fetch", sent, url=str(url), method=method, headers=lines or None, timeout=timeout, max_bytes=max_bytes
-        )
+        bounds = {"timeout": timeout, "max_bytes": max_bytes, "redirects": redirects}
+        answer = self._host.ask("fetch", sent, url=str(url), method=method, headers=lines or None, **bounds)
         head = Headers(answer.get("headers") or ())
         return Response(int(answer["status"]), str(answer.get("url") or url), head, _received(answer))
 

@@ -1,0 +1,391 @@
+"""Arguments of governed tools are tied to what these declare. The tools here really open what they are given."""
+
+import json
+import os
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pydantic import BaseModel
+
+from gates import policy, receipts
+from licet import Backends, Gate, RegistrationRefused, Tool, UntiedArgument
+from licet.adapters import governed
+from licet.policy_files.load import load_manifest
+from licet.surfaces.adapters.calls import GateTools, Outcome
+from licet.surfaces.cli.app import licet
+
+
+class Source(BaseModel):
+    """A place, and others below it."""
+
+    path: str
+    others: list["Source"] = []
+
+
+def read(path: str) -> str:
+    """Read a file."""
+    return Path(path).expanduser().read_text(encoding="utf-8")
+
+
+def read_typed(where: Path) -> str:
+    """Read a file, whose argument is no text."""
+    return where.read_text(encoding="utf-8")
+
+
+def read_all(paths: list[str]) -> str:
+    """Read some files."""
+    return "".join(map(read, paths))
+
+
+def read_optional(path: str | None = None) -> str:
+    """Read a file, or nothing."""
+    return "nothing" if path is None else read(path)
+
+
+def read_default(path: str = "secret") -> str:
+    """Read a file, with a default outside of what is declared."""
+    return read(path)
+
+
+def read_nested(source: Source) -> str:
+    """Read files that a model names."""
+    return read(source.path) + "".join(map(read_nested, source.others))
+
+
+def load(url: str) -> str:
+    """Load a URL, as libraries do: `file:` too."""
+    with urllib.request.urlopen(url) as answer:
+        return str(answer.read().decode())
+
+
+def find(path: str, query: str, options: dict[str, str] | None = None) -> str:
+    """Look for a text in a file."""
+    return f"{query} {options}" if query in read(path) else "nothing"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with notes, a secret next to them, and links from the notes to it."""
+    home = tmp_path / "desk"
+    (home / "notes").mkdir(parents=True)
+    (home / "notes" / "a").write_text("Rain.", encoding="utf-8")
+    (home / "secret").write_text("key", encoding="utf-8")
+    (home / "notes" / "out").symlink_to(home)
+    (home / "notes" / "same").symlink_to("a")
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+def gate(desk: Path, tool: Tool, strict: bool = False, **capabilities: Any) -> Gate:
+    return Gate(policy([tool], **capabilities), [tool], Backends.memory(), workdir=desk, strict=strict)
+
+
+def call(desk: Path, function: Any, given: dict[str, Any], *, needs: str = "fs:read:${workdir}/notes") -> Outcome:
+    tool = governed(function, needs=[needs], effect="read_only")
+    reach: dict[str, Any] = {"fs_reach": {"read": ["${workdir}/notes"]}, "destinations": {"allow": ["notes.example"]}}
+    return GateTools(gate(desk, tool, **reach), "s").call_blocking(tool.name, given)
+
+
+ALLOWED: list[tuple[Any, dict[str, Any]]] = [
+    (read, {"path": "notes/a"}),
+    (read, {"path": "./notes/../notes//a"}),
+    (read, {"path": "{desk}/notes/a"}),
+    (read, {"path": "~/notes/a"}),
+    (read, {"path": "notes/same"}),
+    (read_typed, {"where": "notes/a"}),
+    (read_all, {"paths": ["notes/a"]}),
+    (read_optional, {"path": "notes/a"}),
+    (read_optional, {}),
+    (read_optional, {"path": None}),
+    (read_nested, {"source": {"path": "notes/a", "others": []}}),
+    (load, {"url": "file://{desk}/notes/a"}),
+    (load, {"url": "file://localhost{desk}/notes/a"}),
+]
+REFUSED: list[tuple[Any, dict[str, Any]]] = [
+    (read, {"path": "secret"}),
+    (read, {"path": "{desk}/secret"}),
+    (read, {"path": "/etc/passwd"}),
+    (read, {"path": "notes/../secret"}),
+    (read, {"path": "notes/out/secret"}),
+    (read, {"path": "~/secret"}),
+    (read, {"path": "~root/.profile"}),
+    (read, {"path": "$HOME/secret"}),
+    (read, {"path": " /etc/passwd"}),
+    (read, {"path": "file://{desk}/secret"}),
+    (read, {"path": "file:{desk}/secret"}),
+    (read, {"path": "notes/a::file://{desk}/secret"}),
+    (read, {"path": "https://notes.example/a"}),
+    (read, {"path": ""}),
+    (read_typed, {"where": "secret"}),
+    (read_all, {"paths": ["notes/a", "secret"]}),
+    (read_optional, {"path": "secret"}),
+    (read_default, {}),
+    (read_nested, {"source": {"path": "notes/a", "others": [{"path": "notes/a", "others": [{"path": "secret"}]}]}}),
+    (load, {"url": "file://{desk}/secret"}),
+    (load, {"url": "FILE://{desk}/notes/%2e%2e/secret"}),
+    (load, {"url": "file://{desk}/notes/..%2fsecret"}),
+    (load, {"url": "file://other.example{desk}/notes/a"}),
+    (load, {"url": "notes/a"}),
+    (load, {"url": "ftp://notes.example/a"}),
+    (load, {"url": "http://127.0.0.1:9/"}),
+]
+
+
+def shown(one: Any) -> str:
+    return str(getattr(one, "__name__", one))
+
+
+def placed(given: Any, desk: Path) -> Any:
+    match given:
+        case str():
+            return given.replace("{desk}", str(desk))
+        case list():
+            return [placed(one, desk) for one in given]
+        case dict():
+            return {key: placed(one, desk) for key, one in given.items()}
+    return given
+
+
+@pytest.mark.parametrize(("function", "given"), ALLOWED, ids=shown)
+def test_what_a_tool_declares_can_be_named(desk: Path, function: Any, given: dict[str, Any]) -> None:
+    outcome = call(desk, function, placed(given, desk))
+    assert outcome.text in ("Rain.", "nothing")
+
+
+@pytest.mark.parametrize(("function", "given"), REFUSED, ids=shown)
+def test_what_a_tool_does_not_declare_is_refused_before_its_code_runs(
+    desk: Path, function: Any, given: dict[str, Any]
+) -> None:
+    outcome = call(desk, function, placed(given, desk))
+    assert outcome.result is not None
+    assert (outcome.result.reason, outcome.result.code) == ("ARGUMENT_NOT_ALLOWED", "denied")
+    assert str(desk) not in outcome.text.replace(str(placed(given, desk)), "") or "{desk}" in str(given)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("https://notes.example/a", "ALLOWED"),
+        ("https://other.example/a", "ARGUMENT_NOT_ALLOWED"),
+        ("https://notes.example@other.example/a", "ARGUMENT_NOT_ALLOWED"),
+        ("file:///etc/passwd", "ARGUMENT_NOT_ALLOWED"),
+        ("//other.example/a", "ARGUMENT_NOT_ALLOWED"),
+    ],
+)
+def test_a_url_must_be_of_a_declared_host(desk: Path, url: str, reason: str) -> None:
+    def show(url: str) -> str:
+        """Show a URL."""
+        return url
+
+    result = call(desk, show, {"url": url}, needs="network:https:get@notes.example").result
+    assert result is not None
+    assert result.reason == reason
+
+
+def test_a_tool_that_declares_nothing_can_be_given_no_path(desk: Path) -> None:
+    tools = GateTools(gate(desk, governed(read, needs=[], effect="read_only")), "s")
+    assert tools.call_blocking("read", {"path": "notes/a"}).text.startswith("ARGUMENT_NOT_ALLOWED")
+
+
+def test_relative_paths_begin_where_the_code_opens_them(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (desk / "other" / "notes").mkdir(parents=True)
+    (desk / "other" / "notes" / "a").write_text("another file", encoding="utf-8")
+    monkeypatch.chdir(desk / "other")
+    assert call(desk, read, {"path": "notes/a"}).text.startswith("ARGUMENT_NOT_ALLOWED")
+
+
+def test_a_deny_holds_for_an_argument_too(desk: Path) -> None:
+    tool = governed(read, needs=["fs:read:${workdir}/notes"], effect="read_only")
+    tools = GateTools(gate(desk, tool, deny=["fs:read:${workdir}/notes/a"]), "s")
+    for path in ("notes/a", "notes/same"):  # a link, too
+        assert tools.call_blocking("read", {"path": path}).text.startswith("ARGUMENT_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize("by", ["manifest", "tool"])
+def test_an_argument_that_is_declared_free_is_not_tied(desk: Path, by: str) -> None:
+    args = {"path": "free"}
+    tool = governed(read, needs=["fs:read:${workdir}/notes"], effect="read_only", args=args if by == "tool" else None)
+    tools = {"read": {"args": args}} if by == "manifest" else ["read"]
+    assert GateTools(gate(desk, tool, tools=tools), "s").call_blocking("read", {"path": "secret"}).text == "key"
+
+
+def test_an_argument_can_be_tied_by_the_tool_or_the_manifest(desk: Path) -> None:
+    def show(topic: str) -> str:
+        """Read a file under an unusual name."""
+        return read(topic)
+
+    rule, needs = {"topic": {"scope": "fs:read"}}, ["fs:read:${workdir}/notes"]
+    by_tool = governed(show, needs=needs, effect="read_only", args=rule)
+    by_manifest = governed(show, needs=needs, effect="read_only")
+    for tool, tools in ((by_tool, ["show"]), (by_manifest, {"show": {"args": rule}})):
+        called = GateTools(gate(desk, tool, strict=True, tools=tools), "s")
+        assert called.call_blocking("show", {"topic": "notes/a"}).text == "Rain."
+        for path in ("secret", "notes/out/secret", f"file://{desk}/secret", "~/secret"):
+            assert called.call_blocking("show", {"topic": path}).text.startswith("ARGUMENT_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize(
+    ("args", "wrong"),
+    [
+        ({"nothing": "free"}, "`nothing` in `args=` is not an argument of `read`"),
+        ({"path": "open"}, 'must be "free", or'),
+        ({"path": {"scope": "fs:open"}}, 'must be "free", or'),
+        ({"path": {"enum": ["a"]}}, 'must be "free", or'),
+    ],
+    ids=str,
+)
+def test_a_wrong_word_about_an_argument_is_an_error(args: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(TypeError, match=wrong):
+        governed(read, needs=[], effect="read_only", args=args)
+
+
+# Text that is not tied ------------------------------------------------------------------------------------------------
+
+FIND = governed(find, needs=["fs:read:${workdir}/notes"], effect="read_only")
+NAMED = r"`find` declares fs, and takes text that is not tied to it: `query`, `options\{\}`"
+LINES = r"write `find: \{args: \{query: free, options: free\}\}` under `capabilities.tools`"
+
+
+def test_registration_names_text_that_is_not_tied_and_the_lines_to_write(desk: Path) -> None:
+    with pytest.warns(UntiedArgument, match=f"{NAMED}; {LINES}") as warned:
+        gate(desk, FIND)
+    assert warned[0].filename == __file__
+
+
+def test_a_strict_gate_refuses_it(desk: Path) -> None:
+    with pytest.raises(RegistrationRefused, match=NAMED):
+        gate(desk, FIND, strict=True)
+
+
+def test_the_lines_settle_it(desk: Path) -> None:
+    tools = {"find": {"args": {"query": "free", "options": "free"}}}
+    called = GateTools(gate(desk, FIND, strict=True, tools=tools), "s")
+    given = {"query": "Rain", "path": "notes/a", "options": {"x": "/etc"}}
+    assert called.call_blocking("find", given).text == "Rain {'x': '/etc'}"
+
+
+def test_text_of_a_tool_without_files_and_hosts_is_not_named(desk: Path) -> None:
+    gate(desk, governed(find, needs=["env:read:LANG"], effect="read_only"), strict=True, env=["LANG"])
+
+
+def test_the_operator_reads_how_to_untie_it_and_the_receipt_that_nothing_is_enforced(desk: Path) -> None:
+    at = gate(desk, governed(read, needs=["fs:read:${workdir}/notes"], effect="read_only"))
+    tools = GateTools(at, "s")
+    refused = tools.call_blocking("read", {"path": os.path.join(desk, "secret")}).result
+    assert refused is not None
+    assert "write `read: {args: {path: free}}` under `capabilities.tools`" in refused.explain()
+    assert tools.call_blocking("read", {"path": "notes/a"}).ok
+    assert receipts(at)[-1].sandbox.layers == ("handles", "declared, not enforced")
+
+
+# What reviews read from the source ------------------------------------------------------------------------------------
+
+SOURCE = """
+from pathlib import Path
+from typing import Annotated, Any, Literal, Optional, Union
+
+from framework import Wrapper, function_tool
+from licet.adapters import governed
+
+
+@function_tool(strict=True)
+def look({parameters}) -> str:
+    \"\"\"Look at notes.\"\"\"
+    return ""
+
+
+note = governed({given}, needs=["fs:read:${{workdir}}/notes"], effect="read_only"{more})
+"""
+POLICY = """
+agent: desk
+tools: {look: {from: "desk_tools:note"}}
+capabilities:
+  tools: %s
+  native: [look]
+  fs_reach: {read: ["${workdir}/notes"]}
+"""
+
+
+def source(
+    desk: Path, parameters: str = "path: str", given: str = "look", more: str = "", tools: str = "[look]"
+) -> Any:
+    (desk / "desk_tools.py").write_text(SOURCE.format(parameters=parameters, given=given, more=more), encoding="utf-8")
+    (desk / "licet.yaml").write_text(POLICY % tools, encoding="utf-8")
+    return CliRunner()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "tied", "untied"),
+    [
+        ("path: str, n: int = 3", ["path"], []),
+        ("where: Path, query: str", ["where"], ["query"]),
+        ("where: 'Path | None' = None", ["where"], []),
+        ("where: Optional[Path], what: Union[str, int]", ["where"], ["what"]),
+        ("paths: list[str], words: list[str]", ["paths[]"], ["words[]"]),
+        ("files: dict[str, Path], more: dict[str, str]", ["files{}"], ["more{}"]),
+        ("url: Annotated[str, 'where'], kind: Literal['a', 'b']", ["url"], []),
+        ("where: os.PathLike[str], any: Any, bare", ["where"], ["any", "bare"]),
+        ("context: Wrapper[int], model: Model", [], []),
+        ("odd: '(', more: (lambda: 3)()", [], []),
+    ],
+)
+def test_reviews_show_what_is_tied(desk: Path, parameters: str, tied: list[str], untied: list[str]) -> None:
+    cli = source(desk, parameters)
+    shown = json.loads(cli.invoke(licet, ["surface", "--json"]).stdout)["tools"][0]
+    assert (shown["tied"], shown["untied"]) == (tied, untied)
+    checked = cli.invoke(licet, ["check"]).output
+    assert ("takes text that is not tied to it" in checked) is bool(untied)
+
+
+def test_check_and_surface_print_the_lines_to_write(desk: Path) -> None:
+    cli = source(desk, "path: str, query: str")
+    line = "write `look: {args: {query: free}}` under `capabilities.tools` in licet.yaml"
+    checked = cli.invoke(licet, ["check"])
+    assert (checked.exit_code, line in checked.output) == (0, True)
+    shown = " ".join(cli.invoke(licet, ["surface"]).output.split())
+    assert f"not tied `look` declares fs, and takes text that is not tied to it: `query`; {line}" in shown
+    assert "tied look: path, to what it declares" in shown
+    for settled in ({"tools": "{look: {args: {query: free}}}"}, {"more": ', args={"query": "free"}'}):
+        cli = source(desk, "path: str, query: str", **settled)
+        assert "1 file, fine" in cli.invoke(licet, ["check"]).output
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "problem"),
+    [
+        ("Tool(look)", "", "whose tool is not a function of this file, expected its name, such as `name='note'`"),
+        ("Tool(look)", ', name="look"', ""),
+        ("look", ', args={"path": "open"}', "expected `free`, or a `scope`"),
+        ("look", ", sandbox='restricted'", "`sandbox=` in `governed` of `note`"),
+        ("look", ", connector=some()", "a literal"),
+    ],
+)
+def test_a_declaration_that_cannot_be_read_is_a_problem(desk: Path, given: str, more: str, problem: str) -> None:
+    checked = source(desk, given=given, more=more).invoke(licet, ["check"])
+    assert (checked.exit_code, problem in checked.output) == (1 if problem else 0, True)
+
+
+def test_freeing_an_argument_is_growth_and_tying_it_again_is_not(desk: Path) -> None:
+    cli = source(desk)
+    tied = desk / "tied.yaml"
+    tied.write_text((desk / "licet.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    source(desk, tools="{look: {args: {path: free}}}")
+    assert load_manifest(tied).digest != load_manifest(desk / "licet.yaml").digest
+    grown = cli.invoke(licet, ["diff", "tied.yaml", "licet.yaml"])
+    shrunk = cli.invoke(licet, ["diff", "licet.yaml", "tied.yaml"])
+    assert (grown.exit_code, shrunk.exit_code) == (1, 0)
+    assert "rules on `path`" in grown.output
+    assert "rules on `path`" in shrunk.output
+
+
+@pytest.mark.parametrize(("path", "verdict"), [("notes/a", "allow"), ("/etc/passwd", "deny")])
+def test_cases_of_a_policy_see_what_is_tied(desk: Path, path: str, verdict: str) -> None:
+    cli = source(desk)
+    case = f"- {{tool: look, args: {{path: {path}}}, verdict: {verdict}}}\n"
+    (desk / "licet.test.yaml").write_text(f"policy: licet.yaml\ncases:\n{case}", encoding="utf-8")
+    tried = cli.invoke(licet, ["test", "licet.test.yaml"])
+    assert tried.exit_code == 0, tried.output
