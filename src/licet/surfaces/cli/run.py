@@ -293,7 +293,7 @@ def _to_delete(reach: Reach) -> str:
     if reach.effect != "full":
         return f"its class is {reach.effect}; they need full, and `approvals.delete: session` or `manifest`"
     if reach.free_deletes:
-        return "they are not inside `fs_reach.write`, or deletes in them are denied"
+        return "`fs:delete` does not reach them, or deletes in them are denied"
     return f"they need `approvals.delete: session` or `manifest` ({reach.delete_origin})"
 
 
