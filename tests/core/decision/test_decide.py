@@ -128,7 +128,7 @@ def test_free_deletes_are_held_and_asked_about_at_most_once(policy: Manifest) ->
     assert reach.free_deletes <= reach.grant
     assert not reach.free_deletes or reach.delete_approval in ("session", "manifest")
     assert reach.delete_approval != "manifest" or policy.standing is not None
-    approved = Approval(policy.digest, "one", "s-1", deletes=True)
+    approved = Approval(policy.digest, "one", "s-1", deletes=reach.asks_deletes)
     for use in filter(reach.free_deletes.has, FILES):
         answer = decide(Request("one", (use,), "s-1"), policy, Usage(approved=frozenset({approved})))
         assert answer.verdict == ("ask" if reach.effect == "destructive" else "allow")

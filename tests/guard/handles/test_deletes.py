@@ -187,7 +187,7 @@ def test_deletes_ask_as_approvals_delete_says(tmp_path: Path, mode: str, where: 
     approvals, given, first, in_all = MODES[mode]
     asked = Asked()
     reach = {"fs_reach": {"write": ["${workdir}"]}, "grants": ["fs:write:${workdir}", "fs:delete:${workdir}"]}
-    allowed = {"fs_reach": {}} | {where: reach[where]} | {"destinations": {"allow": ["a.example"]}}
+    allowed: dict[str, Any] = {"fs_reach": {}} | {where: reach[where]} | {"destinations": {"allow": ["a.example"]}}
     at = desk(tmp_path, asked, sort, given=given, approvals=approvals, **allowed)
     result = call(at, "sort")
     assert result.ok, result.explain()

@@ -41,7 +41,7 @@ from licet.guard.ports import LedgerUnavailable, Unavailable
 
 _TOOL = "licet trust"  # in the ledger; no tool has a space in its name
 _DAY = 86_400_000  # milliseconds
-_NONE = "no standing approval covers them"
+_NONE = "nobody has given a standing approval of them"
 
 
 def this_machine() -> str:
@@ -99,13 +99,13 @@ class LocalStanding:
             raise NotStanding(f"the standing approvals cannot be read: {broken}") from None
         if id is not None and not known:
             raise NotStanding(f"there is no standing approval `{id}` here")
-        now, machine = max(self._store.now(), latest), self._machine()
-        return _longest(
-            known,
-            manifest,
-            approvals,
-            lambda kept: _problem(kept, manifest, machine, now) or _unconfirmed(kept.request, entries),
-        )
+        machine, now = self._machine(), self._store.now()
+
+        def problem(kept: StoredRequest) -> str:
+            by_clock, by_ledger = (_problem(kept, manifest, machine, one) for one in (now, max(now, latest)))
+            return by_clock or by_ledger or _unconfirmed(kept.request, entries)
+
+        return _longest(known, manifest, approvals, problem)
 
     def stands(self, approval: StandingApproval) -> bool:
         """Whether an approval that was found has neither ended nor been withdrawn."""
@@ -158,7 +158,7 @@ class LocalStanding:
         return [kept.request.id for kept in found]
 
     async def _record(self, kind: str, request: ApprovalRequest, by: tuple[str, ...]) -> None:
-        ledger = SqliteLedger(self._ledger)
+        ledger = SqliteLedger(self._ledger, lambda: datetime.fromtimestamp(self._store.now() / 1000, UTC))
         try:
             await ledger.record(_entry(kind, request, by))
         finally:
@@ -166,7 +166,7 @@ class LocalStanding:
 
     def _entries(self, ids: Sequence[str]) -> tuple[list[LinkedEntry], int]:
         """The entries about these approvals, and when the newest entry of all was recorded, in milliseconds."""
-        if not ids:
+        if not ids or not self._ledger.exists():  # then nothing is confirmed
             return [], 0
         with LedgerReader(self._ledger) as reader:
             try:

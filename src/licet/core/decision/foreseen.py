@@ -254,8 +254,8 @@ def standing_problems(manifest: Manifest) -> Iterator[Problem]:
     """Warn about `approvals.delete: manifest` while no standing approval covers the deletes of this policy here."""
     if manifest.approvals.delete != "manifest" or manifest.standing is not None or manifest.lock_problem is not None:
         return
-    why = f": {manifest.standing_problem}" if manifest.standing_problem else ""
-    found, expected = f"`manifest` as approval of deletes, and no standing approval{why}", "one; without it, `session`"
+    why = manifest.standing_problem or "no standing approval covers them"
+    found, expected = f"`manifest` as approval of deletes, and {why}", "a standing approval; without it, `session`"
     hint = f"{stand(manifest)}, or say `session`" if stand(manifest) else "say `session`"
     yield Problem(manifest.places.get("approvals.delete", manifest.origin), found, expected, hint, "warning")
 

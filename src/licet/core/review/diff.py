@@ -248,18 +248,10 @@ def _write_approval_changes(places: ChangePlaces, before: WriteApproval, after: 
 def _delete_changes(
     was: ToolSurface, now: ToolSurface, old: _Version, new: _Version, places: ChangePlaces
 ) -> SidedChanges:
-    """Compare when the deletes of a tool ask: how often, and which ones do not ask one by one."""
+    """Compare when the deletes of a tool ask, where that differs from what the policy says for all tools."""
     asked, asks = was.deletes or "call", now.deletes or "call"
     if (asked, asks) != (old.surface.approvals.delete, new.surface.approvals.delete):
         yield from _delete_approval_changes(places, asked, asks)
-    if "call" in (asked, asks):
-        return
-    sides: tuple[tuple[Side, ToolSurface, ToolSurface], ...] = (("grown", now, was), ("shrunk", was, now))
-    for side, mine, other in sides:
-        # What the other version does not reach at all is reported as reach.
-        for piece in (mine.free_deletes & other.grant) - other.free_deletes:
-            text = f"does not ask for each delete: {piece_text(piece)}"
-            yield from places.only_on(side, "approval", text, piece_text(piece))
 
 
 def _delete_approval_changes(places: ChangePlaces, before: WriteApproval, after: WriteApproval) -> SidedChanges:

@@ -223,9 +223,6 @@ def _body(entry: Entry, name: str) -> str:
 
 def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
     """Explain why one call was allowed or refused, from its receipt. `manifest` is the file of its policy."""
-    if "standing" in entry:
-        yield from _standing(entry)
-        return
     verdict, tool, call = entry["verdict"], entry["tool"], f"tool:call:{entry['tool']}"
     checks = [event for event in entry["events"] if event["kind"].startswith("Capability")]
     denied = [event for event in checks if event["kind"] != "CapabilityGranted"]
