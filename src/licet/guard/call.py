@@ -1,7 +1,5 @@
 """The path of one call, read top to bottom: declare, validate, decide, ask, reserve, record, bind, run, close.
 
-Between decide and ask, a call that cannot run is refused: a backend is missing, or the tool says it is not available.
-
 There is no middleware to reorder, and no shared object stores anything about a call. An error before the tool runs
 refuses the call. An error inside the tool ends only that call.
 """

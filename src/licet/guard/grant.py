@@ -259,7 +259,8 @@ class Grant:
         Before each delete, and before walls are made of this grant. The kernel keeps the walls of what runs already.
         """
         if self._stands is not None and not self._stands():
-            self.reach, self._stands = self.reach.without_standing(), None
+            self._stands = None
+            self.reach = replace(self.reach, delete_approval="call", free_deletes=CapabilitySet())
 
     def refuse(self, reason: Reason, text: str, use: Use | None = None, fix: str = "") -> NoReturn:
         """Refuse for a reason that no rule states: a limit, an address, a name that does not resolve."""

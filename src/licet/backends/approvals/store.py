@@ -31,6 +31,7 @@ from licet.core.decision.approval import (
 )
 from licet.core.policy.terms import Approvals
 from licet.declare.plain_json import plain_data, plain_json
+from licet.guard.deadline import STORE_SECONDS
 from licet.guard.people import Answered, Question
 
 MOST_WAITING = 100  # unanswered requests of one session; nobody reads more
@@ -214,7 +215,9 @@ class SqliteApprovals:
             return []
         query, values = (_LIST, ()) if id is None else (_FIND, (id,))
         now = self.now()
-        found = self._file.read_now(lambda db: [_sound(db, row, now) for row in _rows(db, query, *values)])
+        found = self._file.read_now(
+            lambda db: [_sound(db, row, now) for row in _rows(db, query, *values)], STORE_SECONDS
+        )
         return [kept for kept in found if kept is not None and kept.request.scope == "standing"]
 
     async def offer_standing(self, request: ApprovalRequest, terms: Approvals) -> StoredRequest:

@@ -135,24 +135,17 @@ class SqliteFile:
 
     async def read(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a query, again and again while the file is busy."""
+        return await self._soon(lambda db: self._queried(db, act))
 
-        def checked(db: sqlite3.Connection) -> _T:
-            self._check_schema(db)
-            return act(db)
-
-        return await self._soon(checked)
-
-    def read_now(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
+    def read_now(self, act: Callable[[sqlite3.Connection], _T], seconds: float) -> _T:
         """As `read`, for callers that cannot await. Readers wait for no writer, so this takes moments."""
-
-        def checked(db: sqlite3.Connection) -> _T:
-            self._check_schema(db)
-            return act(db)
-
-        patience = Patience(self.path)
-        while (done := self._tried(checked, patience.left)) is None:
-            time.sleep(patience.next_pause())
+        if (done := self._tried(lambda db: self._queried(db, act), seconds)) is None:
+            raise busy(self.path, seconds)
         return done[0]
+
+    def _queried(self, db: sqlite3.Connection, act: Callable[[sqlite3.Connection], _T]) -> _T:
+        self._check_schema(db)
+        return act(db)
 
     async def _soon(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
         patience = Patience(self.path)

@@ -4,7 +4,6 @@ Values with a `scope` must name what the call holds.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -87,10 +86,16 @@ def likely_deletes(schema: Mapping[str, Any], arguments: Mapping[str, Any], work
         if not (name in PATH_ARGUMENTS or _is_path(about)):
             continue
         for one in value if isinstance(value, list) else [value]:
-            if type(one) is str and one:
-                with suppress(InvalidUse):
-                    found[use_of_path("delete", one, workdir)] = None
+            if type(one) is str and (use := _delete_of(one, workdir)) is not None:
+                found[use] = None
     return tuple(found)[:_MOST_LIKELY]
+
+
+def _delete_of(path: str, workdir: str) -> Use | None:
+    try:
+        return use_of_path("delete", path, workdir) if path else None
+    except InvalidUse:
+        return None
 
 
 def _is_path(schema: Any) -> bool:

@@ -15,13 +15,16 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
-from licet.core.canonical import key_bytes
 from licet.core.compared import Compared
-from licet.core.decision.admission import admission_grounds, admissions_if_admitted, bundles_with, call_denials
-from licet.core.decision.approval import enough
-from licet.core.decision.bundle_rules import approvals_of, bundles_of
+from licet.core.decision.admission import (
+    admission_grounds,
+    admissions_if_admitted,
+    bundles_with,
+    call_denials,
+    elevated_grounds,
+)
+from licet.core.decision.bundle_rules import approvals_of, bundles_of, delete_approval
 from licet.core.decision.fixes import (
-    add_budget,
     add_need,
     add_to_layer,
     declared_so,
@@ -51,7 +54,6 @@ from licet.core.policy.effects import (
 from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import (
-    APPROVED_IN_REVIEW,
     WRITE_APPROVALS,
     Admission,
     Approvals,
@@ -151,12 +153,8 @@ class Reach(Compared, frozen=True):
 
     @property
     def standing(self) -> StandingApproval | None:
-        """The standing approval that covers deletes of the tool; None if it has none, or another approval does."""
+        """The standing approval that covers its deletes; None if there is none, or they ask in another way."""
         return self.manifest.standing if self.delete_approval == "manifest" and self.free_deletes else None
-
-    def without_standing(self) -> "Reach":
-        """The same after the standing approval has ended: each delete asks."""
-        return replace(self, delete_approval="call", free_deletes=CapabilitySet())
 
     @property
     def delete_origin(self) -> Origin:
@@ -285,7 +283,7 @@ def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
     bundles = bundles_of(manifest, admissions)
     grounds += connector_grounds(manifest, bundles, spec, common.layers)
     level = _level_of(manifest, spec, admissions, effect, grounds)
-    grounds += _elevated_grounds(manifest, spec, admissions, effect, level)
+    grounds += elevated_grounds(manifest, spec, admissions, effect, level)
     grounds += common.unexpanded
     grant = common.grant(spec.touches, effect)
     write: WriteApproval = min(
@@ -299,7 +297,7 @@ def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
     approvals = approvals_of(manifest, bundles)
     settled = effect in ELEVATED and approvals.delete != "call"
     free = common.file_deletes(spec.touches, effect) if settled else CapabilitySet()
-    delete = _delete_approval(manifest, approvals, effect, free)
+    delete = delete_approval(manifest, approvals, effect, free)
     asked: list[WriteApproval] = (
         ["call"] if effect == "destructive" else [write] if writes and write != "manifest" else []
     )
@@ -330,48 +328,6 @@ def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
         free_deletes=free,
         unlimited=unlimited and not any(bundle.budget for bundle in bundles),
     )
-
-
-def _delete_approval(
-    manifest: Manifest, approvals: Approvals, effect: EffectClass | None, deletes: CapabilitySet
-) -> WriteApproval | None:
-    """When deletes of files ask. `manifest` counts only with a standing approval of all of them, and below
-    `destructive`: without it, it means `session`.
-    """
-    if effect not in ELEVATED:
-        return None
-    if approvals.delete != "manifest":
-        return approvals.delete
-    standing = manifest.standing
-    if effect == "destructive" or standing is None or not _agreed(standing, approvals):
-        return "session"
-    return "manifest" if deletes <= CapabilitySet(standing.deletes) else "session"
-
-
-def _agreed(standing: StandingApproval, approvals: Approvals) -> bool:
-    """Whether those who gave a standing approval are enough for a tool: its bundle may ask for more signatures."""
-    if standing == APPROVED_IN_REVIEW:
-        return True
-    listed = None if approvals.keys is None else {key_bytes(key) for key in approvals.keys} - {None}
-    by = tuple(one for one in standing.by if listed is None or key_bytes(one) in listed)
-    return enough(by, approvals.quorum, approvals.keys)
-
-
-def _elevated_grounds(
-    manifest: Manifest,
-    spec: ToolSpec,
-    admissions: tuple[Admission, ...],
-    effect: EffectClass | None,
-    level: Level | None,
-) -> Iterator[Ground]:
-    if effect not in ELEVATED:
-        return
-    if level == "native":
-        text = f"class {effect} needs the level restricted or isolated"
-        yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, wall(admissions), "sandbox native")
-    if not manifest.budget:
-        text = f"class {effect} needs a budget"
-        yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, add_budget(manifest), "side_effect_class")
 
 
 def _class_of(

@@ -263,7 +263,12 @@ def read(path: Path, setting: Setting) -> PolicyDocument:
     for title, place in (("working", places.workdir), ("home", places.home)):
         if place and (why := _unnameable(place)):
             raise click.UsageError(f"no rule can contain the path of the {title} directory: {why}")
-    return review(path, setting.workspace, setting.personality, places)
+    policy = review(path, setting.workspace, setting.personality, places)
+    if policy.manifest is not None and policy.manifest.approvals.delete == "manifest":
+        from licet.assemble.standing import with_standing  # loads the stores of this machine
+
+        policy = replace(policy, manifest=with_standing(policy.manifest, path))
+    return policy
 
 
 def _misfits(manifest: Manifest) -> tuple[Misfit, ...]:
