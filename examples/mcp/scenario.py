@@ -1,8 +1,12 @@
 """What a model does with two public MCP servers behind one gateway: it writes a page, and a file gives it orders."""
 
 import json
+import os
+import pty
 import re
 import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,22 @@ def project(place: Path) -> None:
         subprocess.run([*git, *words], check=True)  # noqa: S603
 
 
+def trust(*words: str) -> None:
+    """Play the person at a terminal who accepts the policy, and gives the standing approval of its deletes."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "licet", "trust", *words]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as person:  # noqa: S603
+        os.close(theirs)
+        said = b""
+        with suppress(OSError):  # the terminal is closed when the command has ended
+            while piece := os.read(ours, 65536):
+                said += piece
+                if said.endswith(b"[y/N]: "):
+                    os.write(ours, b"y\n")
+    os.close(ours)
+    assert person.returncode == 0, said.decode()  # noqa: S101
+
+
 async def play(stage: Stage) -> None:
     """Write a page, follow bad advice, and commit with the agreement of a person."""
     root = stage.workdir / "project"
@@ -49,6 +69,9 @@ async def play(stage: Stage) -> None:
         definition that they offer; whoever reviews the policy can see what they reach without starting them.""")
     stage.licet("check", "--locked", "licet.yaml")
     stage.licet("surface", "licet.yaml", "--workdir", str(stage.workdir))
+    stage.say("""Both servers rename files as they work. A person approves that at a terminal: `licet trust` shows the
+        paths, and asks.""")
+    trust("licet.yaml", "--workdir", str(stage.workdir), *state)
 
     with Client("licet.yaml", "--workdir", str(stage.workdir), *state, "--session", "s-1") as client:
         stage.title("What the client sees")

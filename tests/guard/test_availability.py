@@ -4,8 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from guard.gates import call, gate
-from licet import tool
+from licet import Backends, tool
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.budgets import MemoryBudgets
 
 
 async def forever(here: Any) -> bool:
@@ -54,3 +58,85 @@ def test_listing_the_tools_can_be_cancelled(tmp_path: Path) -> None:
             return asking.cancelled()
 
     assert asyncio.run(stopped())
+
+
+# Nobody is asked about a call that cannot run -------------------------------------------------------------------------
+
+
+def not_here(here: Any) -> bool:
+    return False
+
+
+def with_key(here: Any) -> Any:
+    return here.secret("KEY")
+
+
+async def with_undeclared(here: Any) -> bool:
+    return bool(await here.secret("OTHER"))
+
+
+ASKS = {"write": "call"}
+NEEDS: dict[str, Any] = {"needs": ["fs:write:${workdir}"], "effect": "write_limited", "sandbox": "native"}
+
+
+@tool(**NEEDS, available=not_here)
+async def broken() -> str:
+    """Never runs."""
+    return "ran"
+
+
+@tool(**NEEDS)
+async def writes() -> str:
+    """Say that it ran."""
+    return "ran"
+
+
+# The tool, what its backends lack -> the reason.
+CANNOT_RUN: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "its availability check fails": (broken, {}, "TOOL_NOT_AVAILABLE"),
+    "it has no files": (writes, {"files": None}, "BACKEND_MISSING"),
+    "it has no sandbox": (writes, {"sandbox": None}, "SANDBOX_UNAVAILABLE"),
+}
+
+
+@pytest.mark.parametrize("case", CANNOT_RUN)
+def test_nobody_is_asked_about_a_call_that_cannot_run(tmp_path: Path, case: str) -> None:
+    which, parts, reason = CANNOT_RUN[case]
+    approver, budgets = MemoryApprover(lambda _: "approved"), MemoryBudgets()
+    backends = Backends.memory(**{"approver": approver, "budgets": budgets, **parts})
+    more: dict[str, Any] = {"fs_reach": {"write": ["${workdir}"]}, "budget": {"max_calls_per_session": 1}}
+    at = gate(tmp_path, which, backends=backends, **more, max_side_effect_class="write_limited", approvals=ASKS)
+    result = call(at, which.name)
+    assert (result.reason, approver.asked) == (reason, [])
+    assert asyncio.run(budgets.usage("a", "s", "2026-01-01")).calls == 0
+
+
+SECRET: dict[str, Any] = {"effect": "read_only", "sandbox": "native"}
+
+
+@tool(needs=["secret:read:KEY"], **SECRET, available=with_key)
+async def keyed() -> str:
+    """Say that it ran."""
+    return "ran"
+
+
+@tool(needs=["secret:read:KEY"], **SECRET, available=with_undeclared)
+async def curious() -> str:
+    """Never runs: it asks about a secret that it does not declare."""
+    return "ran"
+
+
+SOURCES: dict[str, tuple[Any, Any, str]] = {
+    "the secret exists": (keyed, {"KEY": "value"}, "ALLOWED"),
+    "the secret is missing": (keyed, {}, "TOOL_NOT_AVAILABLE"),
+    "a secret that is not declared": (curious, {"KEY": "value", "OTHER": "value"}, "TOOL_NOT_AVAILABLE"),
+}
+
+
+@pytest.mark.parametrize("case", SOURCES)
+def test_an_availability_check_asks_whether_a_secret_exists(tmp_path: Path, case: str) -> None:
+    which, secrets, reason = SOURCES[case]
+    at = gate(tmp_path, which, backends=Backends.memory(secrets=secrets), secrets=["KEY"])
+    result = call(at, which.name)
+    assert result.reason == reason
+    assert "value" not in str(result.events)

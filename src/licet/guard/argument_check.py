@@ -10,6 +10,7 @@ from licet.core.canonical import data_digest
 from licet.core.decision.arguments import (
     PathReading,
     argument_denial,
+    likely_deletes,
     tie_denial,
     tied,
     unheld,
@@ -100,6 +101,16 @@ def known_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
             if value.scope == "fs:delete":
                 found[use_of_argument(value, CapabilitySet(), reading)] = None
     return tuple(found)
+
+
+def named_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
+    """The deletes that are likely: of the paths that arguments name, by a tool that deletes through `ctx.fs`."""
+    tool, reach = registered.tool, registered.reach
+    if not registered.asks or reach is None or not tool.uses_handles or reach.delete_approval != "call":
+        return ()
+    names = tool.parameter_names()
+    got = {name: received(call.arguments[held]) for name, held in names.items() if held in call.arguments}
+    return likely_deletes(tool.schema, got, call.session.gate.workdir)
 
 
 def arguments_digest(arguments: dict[str, Any]) -> str:

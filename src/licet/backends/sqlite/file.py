@@ -135,12 +135,17 @@ class SqliteFile:
 
     async def read(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a query, again and again while the file is busy."""
+        return await self._soon(lambda db: self._queried(db, act))
 
-        def checked(db: sqlite3.Connection) -> _T:
-            self._check_schema(db)
-            return act(db)
+    def read_now(self, act: Callable[[sqlite3.Connection], _T], seconds: float) -> _T:
+        """As `read`, for callers that cannot await. Readers wait for no writer, so this takes moments."""
+        if (done := self._tried(lambda db: self._queried(db, act), seconds)) is None:
+            raise busy(self.path, seconds)
+        return done[0]
 
-        return await self._soon(checked)
+    def _queried(self, db: sqlite3.Connection, act: Callable[[sqlite3.Connection], _T]) -> _T:
+        self._check_schema(db)
+        return act(db)
 
     async def _soon(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
         patience = Patience(self.path)

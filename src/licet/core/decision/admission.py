@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from licet.core.algebra.scope import TOP
-from licet.core.decision.fixes import remove
+from licet.core.decision.fixes import add_budget, remove, wall
 from licet.core.decision.request import Ground
 from licet.core.origin import Problem
 from licet.core.policy.bundle import Bundle, Roster
+from licet.core.policy.effects import ELEVATED, EffectClass, Level
 from licet.core.policy.layer import distinct
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission
+from licet.core.policy.tool import ToolSpec
 
 _MOST_NAMED = 5  # how many tools one fix lists for removal from a bundle
 Admissions = Mapping[str, tuple[Admission, ...]]
@@ -127,3 +129,21 @@ def _overlaps(manifest: Manifest, bundle: Bundle, rosters: tuple[Roster, ...]) -
         taken = {tool for name in others if name in manifest.bundles for tool in manifest.bundles[name].tools}
         cached[key] = tuple(tool for tool in bundle.tools if tool in taken)
     return cached[key]
+
+
+def elevated_grounds(
+    manifest: Manifest,
+    spec: ToolSpec,
+    admissions: tuple[Admission, ...],
+    effect: EffectClass | None,
+    level: Level | None,
+) -> Iterator[Ground]:
+    """Why a tool of class `full` or `destructive` cannot be called: it needs a walled level and a budget."""
+    if effect not in ELEVATED:
+        return
+    if level == "native":
+        text = f"class {effect} needs the level restricted or isolated"
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, wall(admissions), "sandbox native")
+    if not manifest.own.budget:  # one of an organisation only narrows
+        text = f"class {effect} needs a budget"
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, add_budget(manifest), "side_effect_class")

@@ -18,7 +18,7 @@ from licet.core.decision.decision import Deny
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import MOST_OF_A_GROUND, Ground, Reason, Request
 from licet.core.origin import Origin, Problem
-from licet.core.policy.argument_ties import FREE, PATH, URL, Ties, ties_of
+from licet.core.policy.argument_ties import FORMATS, FREE, PATH, URL, Ties, kind_of_name, ties_of
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 
@@ -37,6 +37,9 @@ class PathReading(Struct, frozen=True):
     home: str = ""
     # Whether code without handles gets the value: it opens URLs and paths by itself, as it likes to read them.
     by_code: bool = False
+
+
+_MOST_LIKELY = 20  # deletes in one question; nobody reads more, and any further one asks when it happens
 
 
 def argument_denial(
@@ -163,6 +166,34 @@ def _broken(
             text = f"a rule on `{name}`: {canonical_json(rule).decode()}"
             fix = f"change `args.{name}` of `{tool}`" + (f" in {origin.file}" if origin else "")
             yield Ground(_REASON, text[:MOST_OF_A_GROUND], origin, fix)
+
+
+def likely_deletes(schema: Mapping[str, Any], arguments: Mapping[str, Any], workdir: str) -> tuple[Use, ...]:
+    """The deletes that arguments make likely: of the paths in those whose schema or name says that they hold paths."""
+    found: dict[Use, None] = {}
+    for name, about in schema.get("properties", {}).items():
+        value = arguments.get(name)
+        if not (kind_of_name(name) == PATH or _is_path(about)):
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            if type(one) is str and (use := _delete_of(one, workdir)) is not None:
+                found[use] = None
+    return tuple(found)[:_MOST_LIKELY]
+
+
+def _delete_of(path: str, workdir: str) -> Use | None:
+    try:
+        return use_of_path("delete", path, workdir) if path else None
+    except InvalidUse:
+        return None
+
+
+def _is_path(schema: Any) -> bool:
+    """Whether a JSON Schema says that a value is a path, or a list of paths; or may be one, beside null."""
+    if not isinstance(schema, Mapping):
+        return False
+    either = [*schema.get("anyOf", ()), schema.get("items")]
+    return schema.get("format") in FORMATS[PATH] or any(map(_is_path, either))
 
 
 # The JSON Schema keywords with the schemas of parts of a value. Other keywords only restrict the value itself.

@@ -7,11 +7,21 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from licet.core.algebra.set import CapabilitySet
+from licet.core.canonical import key_bytes
+from licet.core.decision.approval import enough
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import Connectors
+from licet.core.policy.effects import ELEVATED, EffectClass
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.meet import placed
-from licet.core.policy.terms import Admission, Approvals
+from licet.core.policy.terms import (
+    APPROVED_IN_REVIEW,
+    Admission,
+    Approvals,
+    StandingApproval,
+    WriteApproval,
+)
 
 
 def bundles_of(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[Bundle, ...]:
@@ -46,3 +56,29 @@ def connectors_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Connectors:
             *((f"bundles.{bundle.name}.connectors", bundle.place("connectors")) for bundle in stated),
         ),
     )
+
+
+def delete_approval(
+    manifest: Manifest, approvals: Approvals, effect: EffectClass | None, deletes: CapabilitySet
+) -> WriteApproval | None:
+    """When deletes of files ask; None if the class has none.
+
+    `manifest` counts only with a standing approval of all of them, and below `destructive`; else it means `session`.
+    """
+    if effect not in ELEVATED:
+        return None
+    if approvals.delete != "manifest":
+        return approvals.delete
+    standing = manifest.standing
+    if effect == "destructive" or standing is None or not _agreed(standing, approvals):
+        return "session"
+    return "manifest" if deletes <= CapabilitySet(standing.deletes) else "session"
+
+
+def _agreed(standing: StandingApproval, approvals: Approvals) -> bool:
+    """Whether those who gave a standing approval are enough for a tool: its bundle may ask for more signatures."""
+    if standing == APPROVED_IN_REVIEW:
+        return True
+    listed = None if approvals.keys is None else {key_bytes(key) for key in approvals.keys} - {None}
+    by = tuple(one for one in standing.by if listed is None or key_bytes(one) in listed)
+    return enough(by, approvals.quorum, approvals.keys)

@@ -16,10 +16,15 @@ from licet.core.algebra.scope import visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.compared import Compared
-from licet.core.decision.admission import admission_grounds, admissions_if_admitted, bundles_with, call_denials
-from licet.core.decision.bundle_rules import approvals_of, bundles_of
+from licet.core.decision.admission import (
+    admission_grounds,
+    admissions_if_admitted,
+    bundles_with,
+    call_denials,
+    elevated_grounds,
+)
+from licet.core.decision.bundle_rules import approvals_of, bundles_of, delete_approval
 from licet.core.decision.fixes import (
-    add_budget,
     add_need,
     add_to_layer,
     declare,
@@ -52,7 +57,16 @@ from licet.core.policy.effects import (
 )
 from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, MaxEffect, Natives, WriteApproval, least
+from licet.core.policy.terms import (
+    WRITE_APPROVALS,
+    Admission,
+    Approvals,
+    MaxEffect,
+    Natives,
+    StandingApproval,
+    WriteApproval,
+    least,
+)
 from licet.core.policy.tool import ToolSpec
 
 
@@ -76,7 +90,7 @@ class Reach(Compared, frozen=True):
     max_cost_usd: Decimal | None
     approvals: Approvals  # of the manifest and the bundles together
     bundles: tuple[Bundle, ...]  # the bundles that admit it
-    delete_approval: WriteApproval | None  # when deletes inside `fs_reach.write` ask; None if its class has no deletes
+    delete_approval: WriteApproval | None  # when deletes of files ask; None if its class has no deletes
     free_deletes: CapabilitySet  # the deletes of files that do not ask one by one
     unlimited: bool  # neither a budget nor a limit of the tool applies
 
@@ -95,7 +109,8 @@ class Reach(Compared, frozen=True):
                 Ground("ALLOWED", str(rule.capability), rule.origin) for rule in nearest_rules(layer.allows, use)
             ]
         if self.free_deletes.has(use):
-            grounds.append(Ground("ALLOWED", f"`approvals.delete: {self.delete_approval}`", self.delete_origin))
+            by = f", standing approval {self.standing.id}" if self.standing is not None else ""
+            grounds.append(Ground("ALLOWED", f"`approvals.delete: {self.delete_approval}`{by}", self.delete_origin))
         return tuple(grounds)
 
     def obstacles_of(self, use: Use) -> tuple[Ground, ...]:
@@ -139,6 +154,11 @@ class Reach(Compared, frozen=True):
     def asks_deletes(self) -> bool:
         """Whether the approval of a call covers deletes of files, which then do not ask one by one."""
         return self.delete_approval == "session" and bool(self.free_deletes)
+
+    @property
+    def standing(self) -> StandingApproval | None:
+        """The standing approval that covers its deletes; None if there is none, or they ask in another way."""
+        return self.manifest.standing if self.delete_approval == "manifest" and self.free_deletes else None
 
     @property
     def delete_origin(self) -> Origin:
@@ -267,7 +287,7 @@ def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
     bundles = bundles_of(manifest, admissions)
     grounds += connector_grounds(manifest, bundles, spec, common.layers)
     level = _level_of(manifest, spec, admissions, effect, grounds)
-    grounds += _elevated_grounds(manifest, spec, admissions, effect, level)
+    grounds += elevated_grounds(manifest, spec, admissions, effect, level)
     grounds += common.unexpanded
     grant = common.grant(spec.touches, effect)
     write: WriteApproval = min(
@@ -279,8 +299,9 @@ def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
         write = "session"
     writes = common.writes(spec.touches, effect)
     approvals = approvals_of(manifest, bundles)
-    delete = _delete_approval(manifest, approvals, effect)
-    free = common.file_deletes(spec.touches, effect) if delete in ("session", "manifest") else CapabilitySet()
+    settled = effect in ELEVATED and approvals.delete != "call"
+    free = common.file_deletes(spec.touches, effect) if settled else CapabilitySet()
+    delete = delete_approval(manifest, approvals, effect, free)
     asked: list[WriteApproval] = (
         ["call"] if effect == "destructive" else [write] if writes and write != "manifest" else []
     )
@@ -311,29 +332,6 @@ def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
         free_deletes=free,
         unlimited=unlimited and not any(bundle.budget for bundle in bundles),
     )
-
-
-def _delete_approval(manifest: Manifest, approvals: Approvals, effect: EffectClass | None) -> WriteApproval | None:
-    if effect not in ELEVATED:
-        return None
-    return "session" if approvals.delete == "manifest" and not manifest.pinned else approvals.delete
-
-
-def _elevated_grounds(
-    manifest: Manifest,
-    spec: ToolSpec,
-    admissions: tuple[Admission, ...],
-    effect: EffectClass | None,
-    level: Level | None,
-) -> Iterator[Ground]:
-    if effect not in ELEVATED:
-        return
-    if level == "native":
-        text = f"class {effect} needs the level restricted or isolated"
-        yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, wall(admissions), "sandbox native")
-    if not manifest.own.budget:  # one of an organisation only narrows
-        text = f"class {effect} needs a budget"
-        yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, add_budget(manifest), "side_effect_class")
 
 
 def _class_of(

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants, has_servers
@@ -13,10 +14,12 @@ from licet.core.decision.foreseen import (
     closed_address_problems,
     server_delete_problems,
     session_budget_problems,
+    standing_problems,
     unpinned_problems,
 )
 from licet.core.decision.server_process import server_grant_problems
 from licet.core.origin import Problem
+from licet.core.policy.terms import APPROVED_IN_REVIEW
 from licet.core.review.wide import native_problems, unpermitted_problems
 from licet.policy_files.policy_paths import LOCK_FILE
 from licet.surfaces.cli.discovery import named_or_found
@@ -128,8 +131,10 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         found += native_problems(policy.manifest)
         found += unpermitted_problems(policy.manifest)
         found += unpinned_problems(policy.manifest)
+        # About this machine. A policy and its lock are also checked on others, where nobody gives approvals.
+        found += standing_problems(policy.manifest) if not locked else ()
         found += closed_address_problems(policy.manifest)
-        found += server_delete_problems(policy.manifest)
+        found += server_delete_problems(replace(policy.manifest, standing=APPROVED_IN_REVIEW))
         found += session_budget_problems(policy.manifest)
         found += server_grant_problems(policy.manifest, places.workdir, places.home)
         if has_servers(policy.manifest):

@@ -281,7 +281,12 @@ def read(path: Path, setting: Setting) -> PolicyDocument:
         if place and (why := _unnameable(place)):
             raise click.UsageError(f"no rule can contain the path of the {title} directory: {why}")
     above, alone = setting.organisation, setting.alone
-    return review(path, setting.workspace, setting.personality, places, organisation=above, alone=alone)
+    policy = review(path, setting.workspace, setting.personality, places, organisation=above, alone=alone)
+    if policy.manifest is not None and policy.manifest.approvals.delete == "manifest":
+        from licet.assemble.standing import with_standing  # loads the stores of this machine
+
+        policy = replace(policy, manifest=with_standing(policy.manifest, path))
+    return policy
 
 
 def _misfits(manifest: Manifest) -> tuple[Misfit, ...]:
