@@ -48,7 +48,7 @@ def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own
     if orders["network"]:
         texts += ["connect through the egress proxy alone, as granted", *(f"private {cidr}" for cidr in private)]
     else:
-        texts.append("connect nowhere")
+        texts.append("connect inside its own network alone" if orders["namespaces"] else "connect nowhere")
     return access(*_texts(reach.grant), texts, _worded(own, scratch=orders["scratch"][0]))
 
 

@@ -138,6 +138,7 @@ def private_root(
     over: Sequence[str] = (),
     hold: Sequence[str] = (),
     scratch: tuple[str, int] | None = None,
+    texts: Mapping[str, str] = MappingProxyType({}),
     devices: Iterable[str] = DEVICES,
     proc: bool = False,
 ) -> None:
@@ -151,6 +152,7 @@ def private_root(
     - `over`: paths of `found` that can be opened although they lie in a hidden directory, which cannot be listed
     - `hold`: directories in these that are mounted onto themselves, so that they cannot be renamed or removed
     - `scratch`: a directory in memory, and its size in bytes
+    - `texts`: files with these texts, unless their paths are in the other arguments
     - `proc`: whether /proc shows the processes of this namespace, read-only and without `PROC_COVERED`. If the kernel
       refuses that, as in a container that hides parts of its own /proc, it stays empty.
     """
@@ -183,6 +185,8 @@ def private_root(
         _put_proc()
     for path, target in links.items():
         _put_link(path, target)
+    for path, text in texts.items():
+        _put_text(path, text)
     calls.syscall("pivot_root", _number("pivot_root"), b".", b".")
     # The old root is now mounted on top of the new one.
     calls.syscall("umount2", _number("umount2"), b".", _DETACH)
@@ -343,3 +347,13 @@ def _put_link(path: str, target: str) -> None:
     if not os.path.lexists(place):
         os.makedirs(os.path.dirname(place), exist_ok=True)
         os.symlink(target, place)
+
+
+def _put_text(path: str, text: str) -> None:
+    """Make a readable file, unless its path already exists below a mounted directory."""
+    place = _inside(path)
+    if not os.path.lexists(place):
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "x") as file:
+            file.write(text)
+        os.chmod(place, 0o444)

@@ -46,9 +46,8 @@ def main(control: int, ending: int) -> None:
 
 
 def prepare() -> None:
-    """Build the seccomp filters in advance; forks of this process then have them."""
-    for network in (False, True):
-        _filter(landlock.abi(), spaces=True, network=network)
+    """Build the seccomp filter in advance; forks of this process then have it."""
+    _filter(landlock.abi(), spaces=True)
 
 
 def _orders(host: socket.socket) -> dict[str, Any]:
@@ -149,6 +148,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         over=mounts["over"],
         hold=mounts["hold"],
         scratch=tuple(orders["scratch"]),
+        texts=mounts["texts"],
         proc=True,
     )
     hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, host.fileno(), saying))
@@ -240,7 +240,9 @@ def _wall(orders: dict[str, Any]) -> None:
     spaces: bool = orders["namespaces"]
     opened = [_checked(path, access, identity) for path, access, identity in orders["rules"]]
     try:
-        ports = (_PROXY[1],) if spaces and orders["network"] else ()
+        # In a network of its own a program may listen and connect on any port: there is only its loopback, and the
+        # proxy, if it has one. Without such a network it may do neither.
+        ports = None if spaces else ()
         ruleset = landlock.ruleset([rule for rule, _ in opened], tcp_ports=ports, version=orders["landlock"])
     finally:
         for _, fd in opened:
@@ -248,14 +250,13 @@ def _wall(orders: dict[str, Any]) -> None:
                 os.close(fd)
     landlock.restrict(ruleset)
     os.close(ruleset)
-    seccomp.install(_filter(orders["landlock"], spaces=spaces, network=orders["network"]))
+    seccomp.install(_filter(orders["landlock"], spaces=spaces))
 
 
-def _filter(version: int, *, spaces: bool, network: bool) -> bytes:
+def _filter(version: int, *, spaces: bool) -> bytes:
     """The seccomp filter, which also closes the gaps of a version of Landlock."""
     own_pid = None if spaces or version >= landlock.SIGNALS_SINCE else os.getpid()
-    inet = spaces and network
-    return seccomp.program(execute=True, fork=True, inet=inet, metadata=spaces, own_pid=own_pid, abi=version)
+    return seccomp.program(execute=True, fork=True, inet=spaces, metadata=spaces, own_pid=own_pid, abi=version)
 
 
 def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.PathRule, int | None]:

@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
+from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import TOP, inside
+from licet.core.decision.bundle_rules import private_of
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import Reason
+from licet.core.policy.addresses import refused_addresses
 from licet.core.policy.terms import least_limits
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
 from licet.guard.grant import Grant
@@ -43,6 +46,14 @@ _MB = 1 << 20
 # Places for scratch in the private root. The first one that neither contains nor lies in a granted path is used:
 # Landlock rules apply to everything below a path, and so would the rule for scratch.
 _SCRATCH = ("/tmp", "/var/tmp", "/run/scratch", "/.licet-scratch")  # noqa: S108
+# Names of loopback in a rule, their addresses, and how programs write them in `NO_PROXY`.
+_LOOPBACK = (
+    ("localhost", "127.0.0.1", ("localhost",)),
+    ("127.0.0.1", "127.0.0.1", ("127.0.0.1",)),
+    ("[::1]", "::1", ("::1", "[::1]")),
+)
+# Files of the system that say nothing about this machine, unless the real ones are granted.
+_TEXTS = {"/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n"}
 _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 # Where the manifest states no limit. Memory and CPU time are per process.
@@ -118,7 +129,7 @@ class _CallWalls:
         try:
             # Runtimes look for a home directory when they start, and some do not start without one.
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
-            environment |= proxy_variables() if self._http else {}
+            environment |= proxy_variables(tuple(_own_loopback(self._grant.reach))) if self._http else {}
             common = tuple(self._rules(own, command.runtime, scratch, anything))
             orders: dict[str, Any] = {
                 "binary": command.binary,
@@ -144,6 +155,7 @@ class _CallWalls:
                     "hide": paths.hide,
                     "over": tuple(path for path in command.runtime if path in own and inside(path, paths.hide)),
                     "hold": paths.hold,
+                    "texts": _TEXTS,
                 },
                 "rules": (*common, *paths.rules),
             }
@@ -185,6 +197,8 @@ class _CallWalls:
         yield KernelRule(scratch, everything | (landlock.EXECUTE if anything else 0))
         if self._spaces:
             yield KernelRule("/proc", landlock.READ)  # of its own namespace
+            for path in _TEXTS:
+                yield KernelRule(path, landlock.READ_FILE)
 
 
 def _new_scratch() -> str:
@@ -204,11 +218,27 @@ def _scratch_place(paths: Sequence[str]) -> str:
     raise SandboxUnavailable("everything is granted, so no place is left for scratch")
 
 
-def proxy_variables() -> Mapping[str, str]:
-    """The variables that lead programs to the proxy on their own loopback."""
+def proxy_variables(own: Sequence[str] = ()) -> Mapping[str, str]:
+    """The variables that lead programs to the proxy on their own loopback, except for the hosts in `own`."""
     from licet.sandbox.programs.launcher import PROXY_URL
 
-    return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
+    past = dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(own))
+    return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), **past, "NODE_USE_ENV_PROXY": "1"}
+
+
+def _own_loopback(reach: Reach) -> Iterator[str]:
+    """The names of loopback that mean the program's own network, where its own servers listen.
+
+    A name that the grant reaches means the loopback of the machine, and leads to the proxy.
+    """
+    private = private_of(reach.manifest, reach.bundles)
+    rules = [rule for rule in reach.grant.allow if rule.domain == "network"]
+    for name, address, spellings in _LOOPBACK:
+        asked = Capability(f"network:*:{name}")
+        reached = [rule for rule in rules if rule.meet(asked) is not None]
+        written = any(rule.key == asked.key for rule in reached)
+        if not written and (not reached or refused_addresses((address,), private)):
+            yield from spellings
 
 
 def limits_of(reach: Reach) -> Mapping[str, int]:
