@@ -52,9 +52,7 @@ class _Split(click.Command):
 @click.option("--tool", "name", metavar="NAME", help="Give the command only the permissions of this tool.")
 @click.option("--ask", is_flag=True, help="If the run needs approval, ask at this terminal.")
 @caller_options("run")
-@click.option(
-    "--no-time-limit", "endless", is_flag=True, help="Run as long as it takes, unless the policy states `wall_seconds`."
-)
+@click.option("--no-time-limit", "endless", is_flag=True, help="Accepted, and not needed: only the policy limits time.")
 @setting_options
 @json_option
 @click.pass_context
@@ -82,12 +80,12 @@ def command(
       licet run agent.yaml -- git log --oneline
       licet run agent.yaml --tool shell -- curl -sS http://api.weather.gov
       licet run -- make test                      (with the policy in this directory)
-      licet run --ask --no-time-limit -- ./agent  (a program that asks you, and runs for hours)
+      licet run --ask -- ./agent                  (asks you first, if the policy says so)
 
     \b
     Exit codes:
       that of CMD, or 128 plus the number of the signal that ended it
-      124  CMD ran longer than the time limit (`wall_seconds`), and was ended
+      124  CMD ran longer than the policy allows (`limits.wall_seconds`), and was ended
       125  refused, or the files have errors; CMD was not run
       2    bad command line
     """
@@ -95,7 +93,7 @@ def command(
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
     with supervisor_ahead() as ready:
-        wanted = RunOptions(ask, session, purpose, secrets, state, endless)
+        wanted = RunOptions(ask, session, purpose, secrets, state)
         code = run_program(ctx, manifest, name, setting, words, wanted, as_json, ready)
     ctx.exit(code)
 
@@ -108,7 +106,6 @@ class RunOptions(Struct, frozen=True):
     purpose: str | None = None
     secrets: Path | None = None
     state: Path | None = None
-    endless: bool = False
 
 
 REFUSED = 125
@@ -149,7 +146,6 @@ def run_program(
             held=held,
             approver=terminal_approver(state) if wanted.ask else None,
             secrets_file=wanted.secrets,
-            endless=wanted.endless,
         )
         gate.session(wanted.session)
     except ValueError as wrong:
