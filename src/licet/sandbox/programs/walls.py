@@ -106,7 +106,7 @@ class ProgramWalls:
         way_out = ("egress proxy",) if network else ()
         if support.namespaces:
             http = self._http if network else None
-            return self._of(grant, http, Layers((*in_force, *way_out)), support.landlock)
+            return self._of(grant, http, Layers((*in_force, *way_out)), support)
         if not reach.manifest.allow_degraded:
             reasons = ("no program can be put behind all its walls here", *support.without_namespaces(), _DO_WITHOUT)
             raise SandboxUnavailable("; ".join(reasons))
@@ -115,21 +115,28 @@ class ProgramWalls:
         counted = os.getuid() and hardening.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
         layers = Layers(in_force, (*_SPACES, *way_out, *uncounted))
-        return self._of(grant, None, layers, support.landlock)
+        return self._of(grant, None, layers, support)
 
-    def _of(self, grant: Grant, http: Http | None, layers: Layers, version: int) -> Walls:
-        return _CallWalls(grant, http, layers, self._held, version, limits_of(grant.reach, self._defaults))
+    def _of(self, grant: Grant, http: Http | None, layers: Layers, support: probe.Support) -> Walls:
+        return _CallWalls(grant, http, layers, self._held, support, limits_of(grant.reach, self._defaults))
 
 
 class _CallWalls:
     """The walls of one call's programs."""
 
     def __init__(
-        self, grant: Grant, http: Http | None, layers: Layers, held: set[str], version: int, limits: Mapping[str, int]
+        self,
+        grant: Grant,
+        http: Http | None,
+        layers: Layers,
+        held: set[str],
+        support: probe.Support,
+        limits: Mapping[str, int],
     ) -> None:
-        self.layers, self._version = layers, version
+        self.layers, self._version = layers, support.landlock
         self._held, self._limits = held, limits
         self._grant, self._http, self._spaces = grant, http, not layers.missing
+        self._unix = self._spaces and support.wall_holds(probe.SOCKETS)
 
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
@@ -151,6 +158,7 @@ class _CallWalls:
                 "namespaces": self._spaces,
                 "landlock": self._version,
                 "network": self._http is not None,
+                "unix": self._unix,
                 "scratch": (scratch, limits["scratch_mb"] * _MB),
                 "limits": {
                     "cpu_seconds": limits.get("cpu_seconds"),
@@ -203,7 +211,7 @@ class _CallWalls:
                     yield KernelRule(part, usable, found if part == path else identity(part))
         for device in DEVICES:
             yield KernelRule(device, landlock.READ_FILE | landlock.WRITE)
-        yield KernelRule(scratch, usable | landlock.WRITE | landlock.FIFO | landlock.DELETE)
+        yield KernelRule(scratch, usable | landlock.WRITE | landlock.SPECIAL | landlock.DELETE)
         if self._spaces:
             yield KernelRule("/proc", landlock.READ)  # of its own namespace
             for path in _TEXTS:
