@@ -19,7 +19,7 @@ def listening(family: int, kind: int, address: object) -> Iterator[tuple[socket.
     heard: list[bytes] = []
     with closing(socket.socket(family, kind)) as server:
         server.bind(address)  # type: ignore[arg-type]
-        if kind == socket.SOCK_STREAM:
+        if kind != socket.SOCK_DGRAM:
             server.listen()
         server.settimeout(0.2)
         over = threading.Event()
@@ -27,7 +27,7 @@ def listening(family: int, kind: int, address: object) -> Iterator[tuple[socket.
         def hear() -> None:
             while not over.is_set():
                 try:
-                    if kind == socket.SOCK_STREAM:
+                    if kind != socket.SOCK_DGRAM:
                         with server.accept()[0] as one:
                             one.settimeout(20)
                             heard.append(one.recv(100))

@@ -12,6 +12,7 @@ from attacks.programs import until
 from attacks.walled_programs import PYTHON, Programs, needs_namespaces, needs_walls
 from licet.backends.http import HttpClient
 from licet.backends.http_memory import Answer
+from licet.sandbox import probe
 from loopback import serving
 
 pytestmark = needs_namespaces
@@ -129,6 +130,263 @@ print('done')
 
 def test_the_port_of_the_proxy_stays_that_of_the_proxy() -> None:
     assert Programs("namespaces", ("network:http:example.org",), http=HttpClient()).python(TAKING) == "done\n"
+
+
+# Unix sockets --------------------------------------------------------------------------------------------------------
+
+needs_unix_sockets = pytest.mark.skipif(
+    not probe.support().wall_holds(probe.SOCKETS), reason="programs have no unix sockets here"
+)
+
+UNIX = """
+import os, socket, sys, tempfile
+kind = getattr(socket, sys.argv[1])
+os.chdir(sys.argv[3] or tempfile.gettempdir())
+address = sys.argv[2].replace('@', chr(0)).replace('HERE', os.getcwd())
+server = socket.socket(socket.AF_UNIX, kind)
+server.bind(address)
+server.listen()
+if not os.fork():
+    os.umask(0o777)
+    client = socket.socket(socket.AF_UNIX, kind)
+    client.settimeout(float(sys.argv[4]) or None)
+    client.connect(address)
+    socket.send_fds(client, [b'HEARD'], [client.fileno()])
+    os._exit(0)
+end = server.accept()[0]
+data, files, _, _ = socket.recv_fds(end, 9, 1)
+peer = socket.socket(fileno=files[0])
+peer.send(b' AND PASSED')
+print(data + end.recv(99), os.wait()[1])
+"""
+
+
+@needs_unix_sockets
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_SEQPACKET"])
+@pytest.mark.parametrize("address", ["HERE/s", "s", "./s", "@name", "/proc/self/cwd/s"])
+@pytest.mark.parametrize("granted", [False, True], ids=["scratch", "granted"])
+@pytest.mark.parametrize("seconds", ["0", "20"], ids=["blocking", "non-blocking"])
+@pytest.mark.sampled(4)
+def test_processes_of_one_run_talk_over_unix_sockets(
+    kind: str, address: str, granted: bool, seconds: str, tmp_path: Path
+) -> None:
+    rules = (f"fs:read:{tmp_path}", f"fs:write:{tmp_path}") if granted else ()
+    said = Programs("namespaces", rules).python(UNIX, kind, address, str(tmp_path) if granted else "", seconds)
+    assert said == "b'HEARD AND PASSED' 0\n"
+
+
+LIBRARIES = {
+    "asyncio": """
+import asyncio
+async def talk():
+    async def answer(reader, writer):
+        writer.write((await reader.readline()).upper())
+        await writer.drain()
+        writer.close()
+    server = await asyncio.start_unix_server(answer, 's')
+    async with server:
+        ends = [await asyncio.open_unix_connection('s') for _ in range(50)]
+        for _, writer in ends:
+            writer.write(b'heard\\n')
+        found = {await reader.readline() for reader, _ in ends}
+        for _, writer in ends:
+            writer.close()
+    print(found == {b'HEARD\\n'})
+asyncio.run(talk())
+""",
+    "multiprocessing": """
+import multiprocessing, multiprocessing.connection as connection
+context = multiprocessing.get_context('fork')
+with context.Manager() as manager:
+    numbers = manager.list()
+    children = [context.Process(target=numbers.append, args=(number,)) for number in range(4)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    print(sorted(numbers) == [0, 1, 2, 3])
+""",
+    "many threads": """
+import socketserver, threading
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.wfile.write(self.rfile.readline())
+class Server(socketserver.ThreadingUnixStreamServer):
+    request_queue_size = 4
+    daemon_threads = True
+server = Server('s', Echo)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+found = []
+def ask(number):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect('s')
+        client.sendall(b'%d\\n' % number)
+        found.append(int(client.makefile().readline()))
+asking = [threading.Thread(target=ask, args=(number,)) for number in range(40)]
+for one in asking:
+    one.start()
+for one in asking:
+    one.join()
+print(len(found) >= 30 and set(found) <= set(range(40)))
+""",
+}
+
+
+@needs_unix_sockets
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.sampled(1)
+def test_libraries_that_use_unix_sockets(name: str) -> None:
+    code = f"import os, socket\nos.chdir(os.environ['TMPDIR'])\n{LIBRARIES[name]}"
+    ended = Programs("namespaces", seconds=120.0).run(PYTHON, "-I", "-c", code)
+    assert (ended.stdout_bytes, ended.stderr_bytes) == (b"True\n", b"")
+
+
+NODE = """
+const net = require('net'), path = process.env.TMPDIR + '/s';
+const server = net.createServer((end) => end.pipe(end)).listen(path, () => {
+  const client = net.connect(path, () => client.end('HEARD'));
+  client.on('data', (data) => { console.log(String(data)); server.close(); });
+});
+"""
+
+
+@needs_unix_sockets
+@pytest.mark.skipif(shutil.which("node", path="/usr/bin") is None, reason="no node")
+@pytest.mark.sampled(0)
+def test_node_talks_to_itself() -> None:
+    ended = Programs("namespaces", limits={"memory_mb": 4096}).run("node", "-e", NODE)
+    assert (ended.stdout_bytes, ended.stderr_bytes) == (b"HEARD\n", b"")
+
+
+ERRORS = {
+    "nothing": ("s.connect('none')", "FileNotFoundError"),
+    "a file": ("open('file', 'w').close(); s.connect('file')", "ConnectionRefusedError"),
+    "nobody listens any more": (
+        "t = socket.socket(1); t.bind('t'); t.listen(); t.close(); s.connect('t')",
+        "ConnectionRefusedError",
+    ),
+    "nobody has the name": ("s.connect(chr(0) + 'none')", "ConnectionRefusedError"),
+    "nobody has the port": ("socket.socket().connect(('127.0.0.1', 9))", "ConnectionRefusedError"),
+    "no socket": ("f = os.open('/dev/null', 0); print(libc.connect(f, A, 16), ctypes.get_errno())", "-1 88"),
+    "no file": ("print(libc.connect(99, A, 16), ctypes.get_errno())", "-1 9"),
+    "no memory": ("print(libc.connect(s.fileno(), None, 16), ctypes.get_errno())", "-1 14"),
+    "an address that is too long": ("print(libc.connect(s.fileno(), A, 129), ctypes.get_errno())", "-1 22"),
+    "a negative size": ("print(libc.connect(s.fileno(), A, -1), ctypes.get_errno())", "-1 22"),
+    "no address": ("print(libc.connect(s.fileno(), A, 0), ctypes.get_errno())", "-1 22"),
+    "connected already": (
+        "t = socket.socket(1); t.bind('t'); t.listen(); s.connect('t'); s.connect('t')",
+        "Transport endpoint is already connected",
+    ),
+    "not closed to others": ("s.bind('s'); print(oct(os.stat('s').st_mode & 0o777))", "0o755"),
+}
+
+
+@needs_unix_sockets
+@pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.parametrize("kind", ["open", "namespaces"])
+@pytest.mark.sampled(3)
+def test_errors_are_those_of_the_kernel(name: str, kind: str, tmp_path: Path) -> None:
+    code, expected = ERRORS[name]
+    begin = "import ctypes; libc = ctypes.CDLL(None, use_errno=True); os.umask(0o022); os.chdir(sys.argv[1])\n"
+    begin += "A, s = ctypes.create_string_buffer(200), socket.socket(socket.AF_UNIX)\n"
+    rules = (f"fs:read:{tmp_path}", f"fs:write:{tmp_path}")
+    assert expected in Programs(kind, rules).python(begin + code, str(tmp_path))
+
+
+FLOOD = """
+import signal, threading, time
+os.chdir(os.environ['TMPDIR'])
+def hear(path, backlog):
+    server = socket.socket(1)
+    server.bind(path)
+    server.listen(backlog)
+    return server
+full = hear('full', 0)
+children = []
+for number in range(60):
+    child = os.fork()
+    if not child:
+        try:
+            socket.socket(1).connect('full')
+        except BlockingIOError:
+            os._exit(7)
+        os._exit(0)
+    children.append(child)
+codes = set()
+while len(codes) < 2:  # one was connected, and for some there was no thread left that could wait
+    codes.add(os.waitstatus_to_exitcode(os.wait()[1]))
+free = hear('free', 9)
+client = socket.socket(1)
+client.settimeout(20)
+client.connect('free')
+print(sorted(codes), 'still works')
+for child in children:
+    try:
+        os.kill(child, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+"""
+
+
+@needs_unix_sockets
+def test_connections_that_wait_do_not_stop_the_others() -> None:
+    assert Programs("namespaces", seconds=120.0).python(FLOOD) == "[0, 7] still works\n"
+
+
+MANY_FILES = """
+os.chdir(os.environ['TMPDIR'])
+for number in range(1500):
+    with socket.socket(1) as server, socket.socket(1) as client:
+        server.bind(f's{number}')
+        server.listen()
+        client.connect(f's{number}')
+        if number % 2:
+            os.unlink(f's{number}')
+print('all')
+"""
+
+
+@needs_unix_sockets
+def test_a_long_run_with_many_sockets() -> None:
+    assert Programs("namespaces", seconds=120.0).python(MANY_FILES) == "all\n"
+
+
+@needs_unix_sockets
+def test_a_process_that_restricts_itself_is_held_to_it(tmp_path: Path) -> None:
+    """Connections are made by another process, which must not do for a program what the program has given up."""
+    code = """
+import ctypes, struct, threading
+libc = ctypes.CDLL(None, use_errno=True)
+server = socket.create_server(('127.0.0.1', 0))
+other = socket.create_server(('127.0.0.1', 0))
+ruleset = libc.syscall(444, struct.pack('=QQ', 0, 2), 16, 0)  # no TCP but to one port
+assert not libc.syscall(445, ruleset, 2, struct.pack('=QQ', 2, server.getsockname()[1]), 0)
+assert not libc.syscall(446, ruleset, 0)
+def tried(end, address):
+    try:
+        end.connect(address)
+        print('connected', flush=True)
+    except PermissionError:
+        print('refused', flush=True)
+tried(socket.socket(), server.getsockname())
+tried(socket.socket(), other.getsockname())
+tried(socket.socket(1), chr(0) + 'name')
+if not os.fork():
+    tried(socket.socket(), other.getsockname())
+    sys.stdout.flush()
+    os._exit(0)
+os.wait()
+thread = threading.Thread(target=tried, args=(socket.socket(), other.getsockname()))
+thread.start()
+thread.join()
+"""
+    assert Programs("namespaces").python(code).split() == ["connected", *["refused"] * 4]
+
+
+def test_where_connections_cannot_be_judged_there_are_no_unix_sockets() -> None:
+    walled = Programs("no-unix-sockets")
+    assert "PermissionError" in walled.python("socket.socket(socket.AF_UNIX)")
+    assert walled.python(TCP, "127.0.0.1", "2") == "b'HEARD'\n"
 
 
 @needs_walls

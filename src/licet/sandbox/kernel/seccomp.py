@@ -94,7 +94,7 @@ def _if(*tests: ArgumentTest, otherwise: int = errno.EPERM) -> CallRule:
     return CallRule((tests,), otherwise)
 
 
-_THREAD, _PARENT = 0x10000, 0x8000
+_THREAD, _PARENT, _FILES = 0x10000, 0x8000, 0x400
 _NAMESPACES = 0x7E020000
 _UNIX, _INET, _INET6 = 1, 2, 10
 _STREAM, _DGRAM, _SEQPACKET = 1, 2, 5
@@ -123,7 +123,7 @@ _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
 
 # Reading and answering what other processes ask, and the file of a unix socket (SIOCUNIXFILE).
 _JUDGING_IOCTL: Final = (0xC0502100, 0xC0182101, 0x40082102, 0x89E0)
-_JUDGING: Final = "connect pidfd_open pidfd_getfd process_vm_readv"
+_JUDGING: Final = "connect pidfd_open pidfd_getfd process_vm_readv prlimit64"
 
 Unix = Literal["none", "asks", "judges"]
 
@@ -158,7 +158,11 @@ def call_rules(
             ways += (
                 (ArgumentTest(0, (_UNIX,)), ArgumentTest(1, (_STREAM, _SEQPACKET), 0xF), ArgumentTest(2, (0, _UNIX))),
             )
-            found |= {"connect": ASK, "listen": ASK}
+            found |= {"connect": ASK, "listen": ASK, "landlock_restrict_self": ASK}
+            # Only threads of one process share its open files: see `connections`.
+            found["clone"] = CallRule(
+                ((ArgumentTest(0, (0,), flags | _FILES),), (ArgumentTest(0, (_THREAD,), flags | _THREAD),))
+            )
         found["socket"] = CallRule(ways)
     else:
         found["sendto"] = _if(ArgumentTest(4, (0,)), ArgumentTest(4, (0,), high=True), ArgumentTest(3, (0,), _FASTOPEN))
@@ -168,7 +172,9 @@ def call_rules(
             ((ArgumentTest(1, (_SOCKETS,), none=True),), (ArgumentTest(2, (_LINGER,), none=True),))
         )
     if unix == "judges":
-        found |= dict.fromkeys(_names(_JUDGING), YES)
+        found |= dict.fromkeys(
+            _names(_JUDGING), YES
+        )  # `prlimit64` reads and lowers limits: this has no capability for more
         found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_JUDGING_IOCTL)), otherwise=errno.ENOTTY)
     if metadata:
         found |= dict.fromkeys(_names(_WITH_METADATA), YES)

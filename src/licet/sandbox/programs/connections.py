@@ -5,17 +5,22 @@ A unix socket with a path can be reached from every network namespace, through r
 the address. If the address is a path, it opens the file at its end, and connects to that very file, provided that one
 of the program's processes listens on it. Nothing that the caller changes meanwhile matters.
 
+A process that has restricted itself with Landlock would gain by a connection that is made for it. It gets none, but the
+kernel goes on if its socket is one of IPv4 or IPv6 and stays so: if no other thread can exchange the open file.
+
 Which files these are is recorded at each `listen`: the kernel tells the file that a socket is bound to, for sockets of
 this network namespace only. Runs in the first process of the namespaces, in threads, since a connection may block.
 """
 
 import _thread
+import ctypes
 import errno
 import fcntl
 import os
 import socket
 import stat
 import struct
+from contextlib import suppress
 
 from licet.sandbox.kernel import calls, notify
 
@@ -27,6 +32,7 @@ _MOST_FILES = 512
 _STACK = 256 << 10
 _FILE_OF_SOCKET = 0x89E0  # SIOCUNIXFILE
 _LONGEST = 128  # bytes of an address
+_PAIR = struct.Struct("=QQ")
 _OF_ITSELF = (b"/proc/self/", b"/proc/thread-self/")
 
 
@@ -84,14 +90,20 @@ class Connections:
         return True
 
     def _answer(self, notice: notify.Notice, *, may_block: bool) -> None:
+        if notice.name == "landlock_restrict_self":
+            _mark(notice.thread)
+            notify.go_on(self._listener, notice)
+            return
         if notice.name == "listen":
             try:
                 self._record(notice)
             finally:  # listening itself is harmless, whatever socket it is by now
                 notify.go_on(self._listener, notice)
             return
-        self._connect(notice, may_block=may_block)
-        notify.answer(self._listener, notice, 0)
+        if self._connect(notice, may_block=may_block):
+            notify.answer(self._listener, notice, 0)
+        else:
+            notify.go_on(self._listener, notice)
 
     def _record(self, notice: notify.Notice) -> None:
         copy = notify.open_file(notice.thread, _signed(notice.arguments[0]))
@@ -117,7 +129,8 @@ class Connections:
         gone = [key for key, file in self._files.items() if not os.fstat(file).st_nlink] or [next(iter(self._files))]
         return [self._files.pop(key) for key in gone]
 
-    def _connect(self, notice: notify.Notice, *, may_block: bool) -> None:
+    def _connect(self, notice: notify.Notice, *, may_block: bool) -> bool:
+        """Make a connection; False if the kernel shall go on, for a caller that has restricted itself."""
         size = _signed(notice.arguments[2])
         if not 0 <= size <= _LONGEST:
             raise OSError(errno.EINVAL, "no address is that long")
@@ -125,8 +138,14 @@ class Connections:
         made = notify.open_file(notice.thread, _signed(notice.arguments[0]))
         target = -1
         try:
-            if not notify.waits(self._listener, notice):  # the id of the thread may be that of another by now
+            restricted = _is_marked(notice.thread)
+            alone = restricted and _is_alone(notice.thread)
+            if not notify.waits(self._listener, notice):  # all this may have been that of another thread
                 raise OSError(errno.ESRCH, "the caller is gone")
+            if restricted:
+                if alone and _family(made) in (socket.AF_INET, socket.AF_INET6):
+                    return False
+                raise OSError(errno.EACCES, "the caller has restricted itself")
             if not may_block and not fcntl.fcntl(made, fcntl.F_GETFL) & os.O_NONBLOCK:
                 raise OSError(errno.EAGAIN, "too many connections wait")
             if path := _path(address):
@@ -134,6 +153,7 @@ class Connections:
                 address = struct.pack("=H", socket.AF_UNIX) + b"/proc/self/fd/%d\0" % target
             number = calls.NUMBERS[calls.machine()]["connect"]
             calls.syscall("connect", number, made, address, len(address))
+            return True
         finally:
             os.close(made)
             if target >= 0:
@@ -161,6 +181,36 @@ class Connections:
         if stat.S_ISSOCK(about.st_mode):
             raise OSError(errno.EACCES, "a unix socket of another process")
         raise OSError(errno.ECONNREFUSED, "not a socket")
+
+
+# A process that restricts itself is marked, and with it everything that it starts: a hard limit is inherited, and only
+# falls. This one limits processes with realtime priority, which no program behind walls can have.
+_RTTIME = 15
+_MARK = 1 << 50
+
+
+def _mark(thread: int) -> None:
+    calls.syscall(
+        "prlimit64", calls.NUMBERS[calls.machine()]["prlimit64"], thread, _RTTIME, _PAIR.pack(_MARK, _MARK), 0
+    )
+
+
+def _is_marked(thread: int) -> bool:
+    found = ctypes.create_string_buffer(_PAIR.size)
+    calls.syscall("prlimit64", calls.NUMBERS[calls.machine()]["prlimit64"], thread, _RTTIME, None, found)
+    return int(_PAIR.unpack(found.raw)[1]) <= _MARK
+
+
+def _is_alone(thread: int) -> bool:
+    """Whether a process has one thread; False where /proc is empty."""
+    with suppress(OSError), open(f"/proc/{thread}/status", "rb") as file:
+        return any(line.split() == [b"Threads:", b"1"] for line in file)
+    return False
+
+
+def _family(file: int) -> int:
+    with socket.socket(fileno=os.dup(file)) as same:
+        return same.family
 
 
 def _path(address: bytes) -> bytes:
