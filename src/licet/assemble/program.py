@@ -97,6 +97,7 @@ class ProgramTool(Tool):
     """
 
     in_lock = False  # it is any command; a tool that it is run for was compared when it was read
+    command_argument = "command"
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
         return _arguments

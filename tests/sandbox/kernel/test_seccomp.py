@@ -123,7 +123,7 @@ CASES: dict[str, Case] = {
     "clone3": ("clone3", (NULL, 0), "ENOSYS", "ENOSYS", "ENOSYS"),
     "execve": ("execve", ("/nowhere", NULL, NULL), "EPERM", "ENOENT", "ENOENT"),
     "execveat": ("execveat", (-100, "/nowhere", NULL, NULL, 0), "EPERM", "EPERM", "EPERM"),
-    "memfd": ("memfd_create", ("m", 0), "EPERM", "EPERM", "EPERM"),
+    "memfd": ("memfd_create", ("m", 0), "EPERM", "fd", "fd"),
     "secret memfd": ("memfd_secret", (0,), "EPERM", "EPERM", "EPERM"),
     "io_uring": ("io_uring_setup", (1, " " * 120), "EPERM", "EPERM", "EPERM"),
     "ptrace": ("ptrace", (0, 0, 0, 0), "EPERM", "EPERM", "EPERM"),

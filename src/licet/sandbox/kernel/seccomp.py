@@ -116,6 +116,9 @@ _IOCTL: Final = (
     0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5429, 0x5450, 0x5451, 0x802C542A,
     0x402C542B, 0x402C542C, 0x402C542D, 0x40049409, 0x80086601,
 )  # fmt: skip
+# To make a terminal (TIOCSPTLCK, TIOCGPTN, TIOCGPTPEER) that then controls the process (TIOCSCTTY). The terminal of the
+# operator controls the operator's processes, and only a privileged process can take it from them.
+_OWN_TERMINAL: Final = (0x40045431, 0x80045430, 0x5441, 0x540E)
 # Thread names, reading settings, timer slack, no_new_privs, huge pages, names of memory.
 _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41)
 _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
@@ -123,6 +126,7 @@ _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
 
 # Reading and answering what other processes ask, and the file of a unix socket (SIOCUNIXFILE).
 _JUDGING_IOCTL: Final = (0xC0502100, 0xC0182101, 0x40082102, 0x89E0)
+# `prlimit64` reads and lowers limits of others; raising them needs a capability.
 _JUDGING: Final = "connect pidfd_open pidfd_getfd process_vm_readv prlimit64"
 
 Unix = Literal["none", "asks", "judges"]
@@ -172,11 +176,11 @@ def call_rules(
             ((ArgumentTest(1, (_SOCKETS,), none=True),), (ArgumentTest(2, (_LINGER,), none=True),))
         )
     if unix == "judges":
-        found |= dict.fromkeys(
-            _names(_JUDGING), YES
-        )  # `prlimit64` reads and lowers limits: this has no capability for more
+        found |= dict.fromkeys(_names(_JUDGING), YES)
         found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_JUDGING_IOCTL)), otherwise=errno.ENOTTY)
     if metadata:
+        if execute:
+            found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_OWN_TERMINAL)), otherwise=errno.ENOTTY)
         found |= dict.fromkeys(_names(_WITH_METADATA), YES)
         # No set-id bits: the file may lie where other users can run it, outside of these walls.
         modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
@@ -187,6 +191,8 @@ def call_rules(
     found |= _opening(abi)
     if execute:
         found |= _own_ids()
+        # Memory with a descriptor is what a file in scratch is, and can be executed as that can.
+        found["memfd_create"] = YES
         # FIFOs only: no devices, and regular files are made by `open`. Landlock checks where they are made.
         for name, mode in (("mknod", 1), ("mknodat", 2)):
             found[name] = _if(ArgumentTest(mode, (_FIFO,), _KIND_OF_FILE | _SET_IDS))
@@ -276,9 +282,10 @@ def program(
 ) -> bytes:
     """Build a filter.
 
-    execute: programs may be started by name, set the ids that they have, and make FIFOs. fork: processes may be made;
-    without it only threads. inet: IPv4 and IPv6 sockets; right only in a private network. metadata: modes, owners,
-    times and extended attributes may change, and files be watched; right only in a private root.
+    execute: programs may be started by name, set the ids that they have, and make FIFOs.
+    fork: processes may be made; without it only threads.
+    inet: IPv4 and IPv6 sockets; right only in a private network. metadata: modes, owners, times and extended
+    attributes may change, and files be watched; right only in a private root.
     own_pid: the one process that signals may go to; None where Landlock (from version 6) or a pid namespace keeps
     them inside. abi: the version of Landlock whose gaps are to be closed; this kernel's if not given.
     unix: `asks` for unix sockets, with `inet`, in a filter that has a listener; `judges` for the process that has it.

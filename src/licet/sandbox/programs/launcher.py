@@ -153,7 +153,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         over=mounts["over"],
         hold=mounts["hold"],
         scratch=tuple(orders["scratch"]),
-        texts=mounts["texts"],
+        made=mounts["made"],
         proc=True,
     )
     keep = connections.CAPABILITIES if orders["unix"] else ()

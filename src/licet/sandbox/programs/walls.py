@@ -31,8 +31,8 @@ from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
 from licet.sandbox.grant_paths import Identity, KernelRule, around, identity, kernel_paths
 from licet.sandbox.kernel import hardening, landlock
-from licet.sandbox.kernel.namespaces import DEVICES
-from licet.sandbox.programs.files import SYSTEM, of_binary
+from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
+from licet.sandbox.programs.files import MADE_FILES, SYSTEM, made_files, of_binary
 from licet.sandbox.rules_in_force import program_access
 
 # The proxy is imported only for programs that have a network.
@@ -52,8 +52,6 @@ _LOOPBACK = (
     ("127.0.0.1", "127.0.0.1", ("127.0.0.1",)),
     ("[::1]", "::1", ("::1", "[::1]")),
 )
-# Files of the system that say nothing about this machine, unless the real ones are granted.
-_TEXTS = {"/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n"}
 _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 # Where the manifest states no limit. Memory and CPU time are per process; threads count as processes.
@@ -175,7 +173,7 @@ class _CallWalls:
                     "hide": paths.hide,
                     "over": tuple(path for path in command.runtime if path in own and inside(path, paths.hide)),
                     "hold": paths.hold,
-                    "texts": _TEXTS,
+                    "made": made_files(environment["HOME"]),
                 },
                 "rules": (*common, *paths.rules),
             }
@@ -211,10 +209,14 @@ class _CallWalls:
                     yield KernelRule(part, usable, found if part == path else identity(part))
         for device in DEVICES:
             yield KernelRule(device, landlock.READ_FILE | landlock.WRITE)
-        yield KernelRule(scratch, usable | landlock.WRITE | landlock.SPECIAL | landlock.DELETE)
+        everything = usable | landlock.WRITE | landlock.SPECIAL | landlock.DELETE
+        yield KernelRule(scratch, everything)
         if self._spaces:
-            yield KernelRule("/proc", landlock.READ)  # of its own namespace
-            for path in _TEXTS:
+            # Parts of its own namespace; the last are generated files.
+            yield KernelRule("/proc", landlock.READ)
+            yield KernelRule(SHARED_MEMORY, everything)
+            yield KernelRule(TERMINALS, landlock.READ | landlock.TERMINAL)
+            for path in MADE_FILES:
                 yield KernelRule(path, landlock.READ_FILE)
 
 
