@@ -85,12 +85,17 @@ def _connections(world: World) -> None:
     near.close()
     hardening.no_new_privs()
     hardening.drop_capabilities()
-    listener = notify.install(seccomp.program(execute=True, fork=True, inet=True, metadata=True, unix="asks"))
+    listener = notify.install(_asking())
     socket.send_fds(far, [b"L"], [listener])
     os.close(listener)
     far.close()
     with _in_folder(world.folder), _listening("own"), socket.socket(socket.AF_UNIX) as trying:
         trying.connect("own")
+
+
+def _asking() -> bytes:
+    """The filter of programs; built before the attempts, it is there for the launcher too."""
+    return seccomp.program(execute=True, fork=True, inet=True, metadata=True, unix="asks")
 
 
 @contextmanager
@@ -323,6 +328,8 @@ def tried() -> bytes:
     """Make all attempts; returns the results as one line of JSON."""
     signal.alarm(_SECONDS)
     version = landlock.abi()
+    with suppress(OSError):  # no filter for this architecture
+        _asking()
     attempts = [attempt for attempt in ATTEMPTS if not version or version >= attempt.needs_abi]
     with _folder() as folder, ExitStack() as closed_later:
         port = 1
