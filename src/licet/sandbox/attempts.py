@@ -18,8 +18,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from licet.sandbox import scratch
-from licet.sandbox.kernel import calls, hardening, landlock, namespaces, notify, seccomp
-from licet.sandbox.programs import connections
+from licet.sandbox.kernel import calls, connections, hardening, landlock, namespaces, notify, seccomp
 
 if sys.platform != "win32":
     import resource

@@ -14,8 +14,7 @@ import signal
 import socket
 from typing import Any, NoReturn
 
-from licet.sandbox.kernel import hardening, landlock, namespaces, notify, seccomp
-from licet.sandbox.programs import connections
+from licet.sandbox.kernel import connections, hardening, landlock, namespaces, notify, seccomp
 
 FAILED = 125  # like `env` and `timeout`; the reason goes to the socket
 _MOST_ORDERS = 64 << 20

@@ -15,14 +15,17 @@ this network namespace only. Runs in the first process of the namespaces, in thr
 import _thread
 import ctypes
 import errno
-import fcntl
 import os
 import socket
 import stat
 import struct
+import sys
 from contextlib import suppress
 
 from licet.sandbox.kernel import calls, notify
+
+if sys.platform != "win32":
+    import fcntl
 
 # To be told the file of a socket, and to look into processes that are not dumpable; of this user namespace only.
 CAPABILITIES = (_NET_ADMIN, _SYS_PTRACE) = (12, 19)
