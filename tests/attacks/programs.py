@@ -54,7 +54,7 @@ def alive(process: int) -> bool:
         return False
 
 
-def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + seconds
     while not true():

@@ -36,6 +36,9 @@ ON_PROGRAMS = (
     "attacks/test_wall_program_kernel.py::test_privileges_do_not_come_back",
     "sandbox/programs/test_launcher.py::test_a_program_ends_by_its_own_signal",
     "sandbox/programs/test_launcher.py::test_one_http_request_of_a_program",
+    "attacks/test_wall_program_unix_sockets.py::test_ways_to_a_socket_outside",
+    "sandbox/programs/test_own_network.py::test_processes_of_one_run_talk_over_unix_sockets",
+    "sandbox/programs/test_own_network.py::test_libraries_that_use_unix_sockets",
 )
 ON_PROGRAMS_TRIED = ON_PROGRAMS if LONG else ON_PROGRAMS[::5]
 FILES_ON_PROGRAMS = sorted({Path(test.partition("::")[0]).stem for test in ON_PROGRAMS_TRIED})

@@ -31,11 +31,21 @@ def without_namespaces() -> probe.Support:
     return replace(found, findings=tuple(one for one in found.findings if one.wall not in probe.NAMESPACES))
 
 
+def without_unix_sockets() -> probe.Support:
+    """What this machine could keep if nobody could judge connections to unix sockets."""
+    found = probe.support()
+    return replace(found, findings=tuple(one for one in found.findings if one.wall != probe.SOCKETS))
+
+
 def _older(support: Callable[[], probe.Support], landlock: int) -> probe.Support:
     return replace(support(), landlock=landlock)
 
 
-_KINDS: dict[str, Callable[[], probe.Support]] = {"namespaces": probe.support, "no-namespaces": without_namespaces}
+_KINDS: dict[str, Callable[[], probe.Support]] = {
+    "namespaces": probe.support,
+    "no-namespaces": without_namespaces,
+    "no-unix-sockets": without_unix_sockets,
+}
 
 needs_walls = pytest.mark.skipif(not probe.support().keeps("isolated"), reason="no walls are to be had here")
 needs_namespaces = pytest.mark.skipif(not probe.support().namespaces, reason="user namespaces are not to be had here")

@@ -4,6 +4,7 @@ Runs in an interpreter of its own (see `probe`), because only a process without 
 one line of JSON. What the kernel reports about its own features is not used.
 """
 
+import array  # noqa: F401 - `send_fds` imports it, which is too late behind walls
 import errno
 import json
 import mmap
@@ -17,7 +18,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from licet.sandbox import scratch
-from licet.sandbox.kernel import calls, hardening, landlock, namespaces, seccomp
+from licet.sandbox.kernel import calls, connections, hardening, landlock, namespaces, notify, seccomp
 
 if sys.platform != "win32":
     import resource
@@ -28,7 +29,7 @@ class World(NamedTuple):
 
     file: str  # one that can be read and written
     folder: str  # where it is
-    port: int  # with a listener
+    port: int  # with a listener; and a unix socket with one is in the folder
     parent: int
 
 
@@ -66,6 +67,57 @@ def _private_root(world: World) -> None:
     namespaces.private_root(["/usr"], [])
 
 
+def _connections(world: World) -> None:
+    """Be a process whose connections another one makes, as the first process of a program's namespaces does."""
+    namespaces.enter(processes=False)  # a process that is not in the namespace of its children can start no threads
+    near, far = socket.socketpair()
+    asking = os.fork()
+    if asking:
+        try:
+            signal.alarm(_SECONDS)
+            far.close()
+            hardening.drop_capabilities(connections.CAPABILITIES)
+            connections.Connections(*socket.recv_fds(near, 1, 1)[1]).start()
+            os.waitpid(asking, 0)
+        finally:  # with the listener closed, the calls of the other process fail
+            os._exit(0)
+    near.close()
+    hardening.no_new_privs()
+    hardening.drop_capabilities()
+    listener = notify.install(_asking())
+    socket.send_fds(far, [b"L"], [listener])
+    os.close(listener)
+    far.close()
+    with _in_folder(world.folder), _listening("own"), socket.socket(socket.AF_UNIX) as trying:
+        trying.connect("own")
+
+
+def _asking() -> bytes:
+    """The filter of programs; built before the attempts, it is there for the launcher too."""
+    return seccomp.program(execute=True, fork=True, inet=True, metadata=True, unix="asks")
+
+
+@contextmanager
+def _in_folder(folder: str) -> Iterator[None]:
+    """Work in a directory: the address of a unix socket has at most 107 bytes."""
+    before = os.open(".", os.O_PATH | os.O_CLOEXEC)
+    try:
+        os.chdir(folder)
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
+
+
+def _listening(name: str) -> socket.socket:
+    with suppress(FileNotFoundError):
+        os.unlink(name)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(name)
+    listener.listen()
+    return listener
+
+
 def _raw(name: str, *arguments: int | bytes | None) -> int:
     return calls.syscall(name, calls.NUMBERS[calls.machine()][name], *arguments)
 
@@ -73,6 +125,11 @@ def _raw(name: str, *arguments: int | bytes | None) -> int:
 def _connect(world: World) -> None:
     with socket.socket() as trying:
         trying.connect(("127.0.0.1", world.port))
+
+
+def _connect_unix(world: World) -> None:
+    with _in_folder(world.folder), socket.socket(socket.AF_UNIX) as trying:
+        trying.connect(_DOOR)
 
 
 def _write(world: World) -> None:
@@ -146,6 +203,8 @@ def _limits_of_parent(world: World) -> None:
 
 
 _REPORT, _INHERITED = 3, 9
+_SECONDS = 30  # that all attempts may take
+_DOOR = "door"  # the unix socket in the folder
 _FILES = 32
 _DONE, _REFUSED, _STOPPED = "done", "refused", "stopped: "  # results of one attempt in a child
 
@@ -172,6 +231,7 @@ ATTEMPTS = (
     Attempt("namespaces", "reach the network of the host", _namespaces, _connect),
     Attempt("namespaces", "see a process of the host", _namespaces, _see_parent),
     Attempt("private root", "look at a file", _private_root, lambda world: os.stat(world.file)),
+    Attempt("unix sockets", "connect to a socket of the host", _connections, _connect_unix),
 )  # fmt: skip
 
 
@@ -265,13 +325,17 @@ def _folder() -> Iterator[str]:
 
 def tried() -> bytes:
     """Make all attempts; returns the results as one line of JSON."""
-    signal.alarm(30)  # the most that all attempts may take
+    signal.alarm(_SECONDS)
     version = landlock.abi()
+    with suppress(OSError):  # no filter for this architecture
+        _asking()
     attempts = [attempt for attempt in ATTEMPTS if not version or version >= attempt.needs_abi]
     with _folder() as folder, ExitStack() as closed_later:
         port = 1
         with suppress(PermissionError):  # another sandbox around this process stops connections
             port = closed_later.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+        with suppress(OSError), _in_folder(folder):  # without it, the attempt on unix sockets tells why
+            closed_later.enter_context(_listening(_DOOR))
         world = World(os.path.join(folder, "file"), folder, port, os.getpid())
         found = [
             {"wall": attempt.wall, "about": attempt.about, "outcome": outcome}

@@ -54,8 +54,8 @@ class KernelPaths(Struct, frozen=True):
 def kernel_paths(grant: Grant, *, private_root: bool, program: bool = False) -> KernelPaths:
     """The part of a call's files that the kernel can grant; a private root mounts over closed files.
 
-    A `program` may execute what it may read, since an interpreter or the loader would run it anyway, and may make FIFOs
-    where it may write. A worker does neither.
+    A `program` may execute what it may read, since an interpreter or the loader would run it anyway, and may make
+    FIFOs and unix sockets where it may write. A worker does neither.
 
     A mount cannot be renamed, removed or written through, nor can a directory that is mounted onto itself. Without a
     private root, or if a closed path does not exist yet, the directories around it get no rule. A link cannot be a
@@ -68,7 +68,7 @@ def kernel_paths(grant: Grant, *, private_root: bool, program: bool = False) -> 
     undeleted = tuple({*unwritten, *granted.undeleted, *unread})
     links = _links_to(undeleted) if deletes else []
     readable = landlock.READ | (landlock.EXECUTE if program else 0)
-    writable = landlock.WRITE | (landlock.FIFO if program else 0)
+    writable = landlock.WRITE | (landlock.SPECIAL if program else 0)
     if not private_root:
         rules = (
             *_rules(reads.values(), readable, unread),

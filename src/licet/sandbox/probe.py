@@ -29,7 +29,8 @@ _OF_LEVEL: Final[dict["Level", tuple[str, ...]]] = {
     "native": (),
 }
 NAMESPACES: Final = ("namespaces", "private root")
-WALLS: Final = ("landlock", "seccomp", "hardening", *NAMESPACES)
+SOCKETS: Final = "unix sockets"  # where this does not hold, programs have none
+WALLS: Final = ("landlock", "seccomp", "hardening", *NAMESPACES, SOCKETS)
 
 
 class Attempted(Struct, frozen=True):

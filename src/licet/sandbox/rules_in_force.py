@@ -16,7 +16,7 @@ from licet.sandbox.kernel import landlock
 REACHED = frozenset(("fs", "network", "process"))  # domains that a process uses without a handle
 _WORDS = (
     ("read", landlock.READ),
-    ("write", landlock.WRITE | landlock.FIFO),
+    ("write", landlock.WRITE | landlock.SPECIAL),
     ("delete", landlock.DELETE),
     ("execute", landlock.EXECUTE & ~landlock.READ),
 )
@@ -48,7 +48,7 @@ def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own
     if orders["network"]:
         texts += ["connect through the egress proxy alone, as granted", *(f"private {cidr}" for cidr in private)]
     else:
-        texts.append("connect nowhere")
+        texts.append("connect inside its own network alone" if orders["namespaces"] else "connect nowhere")
     return access(*_texts(reach.grant), texts, _worded(own, scratch=orders["scratch"][0]))
 
 

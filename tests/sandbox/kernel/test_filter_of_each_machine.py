@@ -11,11 +11,21 @@ from licet.sandbox.kernel import calls, seccomp
 from licet.sandbox.kernel import seccomp as seccomp_rules
 from licet.sandbox.kernel.seccomp import NO, OWN_GROUP, OWN_PID, OWN_USER, UNKNOWN, CallRule, call_rules
 
-ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
+ALLOW, NOTIFY, ERRNO, KILL = 0x7FFF0000, 0x7FC00000, 0x00050000, 0x80000000
 PROFILES = [
-    pytest.param({"execute": False, "fork": False, "inet": False, "metadata": False, "fenced": True}, 7, id="tool"),
-    pytest.param({"execute": False, "fork": False, "inet": False, "metadata": False, "fenced": False}, 1, id="old"),
-    pytest.param({"execute": True, "fork": True, "inet": True, "metadata": True, "fenced": True}, 7, id="program"),
+    pytest.param(
+        {"execute": False, "fork": False, "inet": False, "metadata": False, "fenced": True}, 7, "none", id="tool"
+    ),
+    pytest.param(
+        {"execute": False, "fork": False, "inet": False, "metadata": False, "fenced": False}, 1, "none", id="old"
+    ),
+    pytest.param(
+        {"execute": True, "fork": True, "inet": True, "metadata": True, "fenced": True}, 7, "none", id="program"
+    ),
+    pytest.param({"execute": True, "fork": True, "inet": True, "metadata": True, "fenced": True}, 7, "asks", id="unix"),
+    pytest.param(
+        {"execute": False, "fork": False, "inet": False, "metadata": False, "fenced": True}, 7, "judges", id="judge"
+    ),
 ]
 
 
@@ -54,7 +64,7 @@ def holds(test: seccomp_rules.ArgumentTest, arguments: tuple[int, ...]) -> bool:
 
 def expected(answer: CallRule, arguments: tuple[int, ...]) -> int:
     allowed = any(all(holds(test, arguments) for test in tests) for tests in answer.allowed)
-    return ALLOW if allowed else ERRNO | answer.otherwise
+    return (NOTIFY if answer.asks else ALLOW) if allowed else ERRNO | answer.otherwise
 
 
 def tried(answer: CallRule) -> Iterator[tuple[int, ...]]:
@@ -69,10 +79,15 @@ def tried(answer: CallRule) -> Iterator[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("machine", calls.NUMBERS)
-@pytest.mark.parametrize(("profile", "abi"), PROFILES)
-def test_the_filter_says_what_the_rules_say(machine: str, profile: dict[str, bool], abi: int) -> None:
-    program, places = seccomp._built(machine, *profile.values(), abi)
-    rules, names = call_rules(**profile, abi=abi), {number: name for name, number in calls.NUMBERS[machine].items()}
+@pytest.mark.parametrize(("profile", "abi", "unix"), PROFILES)
+def test_the_filter_says_what_the_rules_say(
+    machine: str, profile: dict[str, bool], abi: int, unix: seccomp.Unix
+) -> None:
+    program, places = seccomp._built(machine, *profile.values(), abi, unix)
+    rules, names = (
+        call_rules(**profile, abi=abi, unix=unix),
+        {number: name for name, number in calls.NUMBERS[machine].items()},
+    )
     own = ({OWN_USER, OWN_GROUP} if profile["execute"] else set()) | (set() if profile["fenced"] else {OWN_PID})
     assert {value for _, value in places} == own
     assert all(program[place : place + 4] == struct.pack("=I", value) for place, value in places)
@@ -122,3 +137,30 @@ def test_flags_of_files_are_set_by_nobody(metadata: bool) -> None:
     assert found.get("file_setattr", NO) == NO
     (allowed,) = found["ioctl"].allowed
     assert not set(FLAGS.values()) & set(allowed[0].values)
+
+
+@pytest.mark.parametrize("inet", [False, True])
+def test_every_way_to_connect_a_unix_socket_asks(inet: bool) -> None:
+    """Where unix sockets can be made, no call connects one without asking; datagrams could go anywhere."""
+    found = call_rules(execute=True, fork=True, inet=inet, metadata=True, fenced=True, abi=7, unix="asks")
+    ways = [tests for tests in found.get("socket", NO).allowed if tests[0].values == (1,)]
+    assert [(way[1].values, way[1].mask) for way in ways] == ([((1, 5), 0xF)] if inet else [])
+    assert found.get("connect", NO) == (seccomp.ASK if inet else NO)
+    assert found.get("listen", NO) == (seccomp.ASK if inet else NO)
+
+
+def test_the_process_that_judges_starts_nothing_and_makes_no_sockets() -> None:
+    found = call_rules(execute=False, fork=False, inet=False, metadata=False, fenced=True, abi=7, unix="judges")
+    for name in (
+        "socket",
+        "bind",
+        "listen",
+        "execve",
+        "fork",
+        "vfork",
+        "ptrace",
+        "process_vm_writev",
+        "setns",
+        "mount",
+    ):
+        assert found.get(name, NO) == NO, name

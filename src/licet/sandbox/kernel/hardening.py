@@ -7,6 +7,7 @@ the calling thread and to what it starts.
 import ctypes
 import os
 import signal
+import struct
 import sys
 from collections.abc import Collection
 from contextlib import suppress
@@ -43,18 +44,20 @@ class Limits(NamedTuple):
     address_bytes: int | None = None
 
 
-def harden(*, limits: Limits, keep_fds: Collection[int], parent: int | None = None) -> None:
+def harden(
+    *, limits: Limits, keep_fds: Collection[int], parent: int | None = None, keep_capabilities: Collection[int] = ()
+) -> None:
     """Do all of this module, in the order that works.
 
     With `parent` the process dies with that process, and at once if it is dead. Landlock comes after this, and seccomp
-    last: the filter refuses most calls that are made here.
+    last: the filter refuses most calls that are made here. `keep_capabilities` is for our own code in a user namespace.
     """
     if parent is not None:
         die_with(parent)
     close_all_but(keep_fds)
     limit(limits)
     no_new_privs()
-    drop_capabilities()
+    drop_capabilities(keep_capabilities)
     undumpable()
 
 
@@ -135,8 +138,8 @@ class _Header(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
 
-def drop_capabilities() -> None:
-    """Drop all capabilities, also for programs that are started as root."""
+def drop_capabilities(keep: Collection[int] = ()) -> None:
+    """Drop all capabilities but these; programs that are started lose all of them, also as root."""
     if _has_none():  # another sandbox may refuse the calls below
         return
     # An error means the end of the list, or that dropping is not permitted; then no_new_privs suffices.
@@ -145,7 +148,8 @@ def drop_capabilities() -> None:
             calls.prctl("prctl(PR_CAPBSET_DROP)", _CAPBSET_DROP, capability)
     calls.prctl("prctl(PR_CAP_AMBIENT)", _CAP_AMBIENT, _CLEAR_ALL)
     number = calls.NUMBERS[calls.machine()]["capset"]
-    calls.syscall("capset", number, _Header(_CAPABILITY_VERSION, 0), bytes(24))
+    kept = sum(1 << capability for capability in keep)  # effective and permitted, never inheritable
+    calls.syscall("capset", number, _Header(_CAPABILITY_VERSION, 0), struct.pack("=6I", kept, kept, 0, 0, 0, 0))
 
 
 def _has_none() -> bool:

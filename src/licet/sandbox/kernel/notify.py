@@ -1,11 +1,14 @@
 """Seccomp user notification: the kernel reports system calls of other processes to this one before it runs them.
 
-A filter that lets every call through, but holds some until the owner of its listener has answered. The answer is always
-that the kernel shall go on, so nothing is decided here: what was looked at may change before it is used.
+A filter holds some calls until the owner of its listener has answered. Either the kernel goes on with the call, and
+then nothing is decided: what was looked at may change before it is used. Or the owner has made the call itself, on
+copies of the caller's address and open file, and answers how it ended.
 """
 
 import ctypes
 import errno
+import os
+import select
 import struct
 import sys
 from functools import cache
@@ -82,12 +85,12 @@ def program(machine: str) -> bytes:
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def install() -> int:
-    """Install the filter for this process and everything that it starts, for good; returns the listener.
+def install(text: bytes) -> int:
+    """Install a filter for this process and everything that it starts, for good; returns its listener.
 
-    Needs no_new_privs. The listener is closed when a program is executed. Raises `OSError` on a kernel without this.
+    Needs no_new_privs. The listener is closed when a program is executed. Raises `OSError` on a kernel without this,
+    and inside of another filter that has a listener.
     """
-    text = program(calls.machine())
     number = calls.NUMBERS[calls.machine()]["seccomp"]
     sizes = ctypes.create_string_buffer(6)
     calls.syscall("seccomp(GET_NOTIF_SIZES)", number, _GET_SIZES, 0, sizes)
@@ -121,6 +124,13 @@ def receive(listener: int) -> Notice | None:
     return Notice(told, thread, _names().get(number, str(number)), tuple(arguments))
 
 
+def is_over(listener: int) -> bool:
+    """Whether no process is left whose calls could wait."""
+    poll = select.poll()
+    poll.register(listener, 0)
+    return bool(poll.poll(0))
+
+
 def waits(listener: int, notice: Notice) -> bool:
     """Whether the call still waits. Otherwise its thread id may be that of another thread by now."""
     try:
@@ -139,3 +149,50 @@ def go_on(listener: int, notice: Notice) -> None:
     except OSError as wrong:
         if wrong.errno != errno.ENOENT:  # it was killed
             raise
+
+
+def answer(listener: int, notice: Notice, error: int) -> None:
+    """End the call as one that was made: with an error, or 0 for success."""
+    try:
+        fcntl.ioctl(listener, _SEND, _ANSWER.pack(notice.id, 0, -error, 0))
+    except OSError as wrong:
+        if wrong.errno != errno.ENOENT:  # it was killed
+            raise
+
+
+# The caller ----------------------------------------------------------------------------------------------------------
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = (("address", ctypes.c_uint64), ("size", ctypes.c_uint64))
+
+
+def memory(thread: int, address: int, size: int) -> bytes:
+    """A copy of the memory of a thread; EFAULT if it has less there."""
+    buffer = ctypes.create_string_buffer(size)
+    near, far = _Vector(ctypes.addressof(buffer), size), _Vector(address, size)
+    number = calls.NUMBERS[calls.machine()]["process_vm_readv"]
+    if calls.syscall("process_vm_readv", number, thread, near, 1, far, 1, 0) != size:
+        raise OSError(errno.EFAULT, "the memory of the caller ends there")
+    return buffer.raw
+
+
+def open_file(thread: int, number: int) -> int:
+    """A copy of an open file of a thread, which is closed when a program is executed."""
+    process = _pidfd(thread)
+    try:
+        return calls.syscall("pidfd_getfd", calls.NUMBERS[calls.machine()]["pidfd_getfd"], process, number, 0)
+    finally:
+        os.close(process)
+
+
+def _pidfd(thread: int) -> int:
+    number = calls.NUMBERS[calls.machine()]["pidfd_open"]
+    try:
+        return calls.syscall("pidfd_open", number, thread, os.O_EXCL)  # PIDFD_THREAD
+    except OSError as wrong:
+        if wrong.errno != errno.EINVAL:  # before Linux 6.9
+            raise
+    with open(f"/proc/{thread}/status", "rb") as file:
+        process = next(int(line.split()[1]) for line in file if line.startswith(b"Tgid:"))
+    return calls.syscall("pidfd_open", number, process, 0)

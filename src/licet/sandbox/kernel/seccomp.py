@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from licet.sandbox.kernel import calls, landlock
 
@@ -69,14 +69,19 @@ class ArgumentTest(NamedTuple):
 
 
 class CallRule(NamedTuple):
-    """The rule for a call: allowed if all tests of one entry of `allowed` hold; otherwise it fails with `otherwise`."""
+    """The rule for a call: allowed if all tests of one entry of `allowed` hold; otherwise it fails with `otherwise`.
+
+    An allowed call that `asks` waits for the answer of the process that has the listener of the filter (see `notify`).
+    """
 
     allowed: tuple[tuple[ArgumentTest, ...], ...]
     otherwise: int = errno.EPERM
+    asks: bool = False
 
 
 YES: Final = CallRule(((),))
 NO: Final = CallRule(())
+ASK: Final = CallRule(((),), asks=True)
 UNKNOWN: Final = CallRule((), errno.ENOSYS)
 
 # Placeholders for the ids of the process, which are written into a filter that was built before. No process has these.
@@ -89,7 +94,7 @@ def _if(*tests: ArgumentTest, otherwise: int = errno.EPERM) -> CallRule:
     return CallRule((tests,), otherwise)
 
 
-_THREAD, _PARENT = 0x10000, 0x8000
+_THREAD, _PARENT, _FILES = 0x10000, 0x8000, 0x400
 _NAMESPACES = 0x7E020000
 _UNIX, _INET, _INET6 = 1, 2, 10
 _STREAM, _DGRAM, _SEQPACKET = 1, 2, 5
@@ -119,11 +124,20 @@ _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41
 _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
 
 
+# Reading and answering what other processes ask, and the file of a unix socket (SIOCUNIXFILE).
+_JUDGING_IOCTL: Final = (0xC0502100, 0xC0182101, 0x40082102, 0x89E0)
+# `prlimit64` reads and lowers limits of others; raising them needs a capability.
+_JUDGING: Final = "connect pidfd_open pidfd_getfd process_vm_readv prlimit64"
+
+Unix = Literal["none", "asks", "judges"]
+
+
 def call_rules(
-    *, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int
+    *, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int, unix: Unix = "none"
 ) -> Mapping[str, CallRule]:
     """The rule for each call, by name; other calls are refused.
 
+    `unix`: whether unix sockets can be made, whose connections are judged by another process, or this is that process.
     `fenced`: Landlock or a pid namespace confines signals; otherwise a process may signal only itself.
     `abi`: the version of Landlock, whose gaps are closed here.
     """
@@ -136,9 +150,24 @@ def call_rules(
     found["clone"] = _if(ArgumentTest(0, (0,), flags)) if fork else _if(ArgumentTest(0, (_THREAD,), flags | _THREAD))
     if inet:
         # TCP and UDP only: other protocols are much kernel code that few programs need.
-        found["socket"] = _if(
-            ArgumentTest(0, (_INET, _INET6)), ArgumentTest(1, (_STREAM, _DGRAM), 0xF), ArgumentTest(2, (0, _TCP, _UDP))
+        ways: tuple[tuple[ArgumentTest, ...], ...] = (
+            (
+                ArgumentTest(0, (_INET, _INET6)),
+                ArgumentTest(1, (_STREAM, _DGRAM), 0xF),
+                ArgumentTest(2, (0, _TCP, _UDP)),
+            ),
         )
+        if unix == "asks":
+            # Not datagrams: each could go to another socket, whose path is in memory.
+            ways += (
+                (ArgumentTest(0, (_UNIX,)), ArgumentTest(1, (_STREAM, _SEQPACKET), 0xF), ArgumentTest(2, (0, _UNIX))),
+            )
+            found |= {"connect": ASK, "listen": ASK, "landlock_restrict_self": ASK}
+            # Only threads of one process share its open files: see `connections`.
+            found["clone"] = CallRule(
+                ((ArgumentTest(0, (0,), flags | _FILES),), (ArgumentTest(0, (_THREAD,), flags | _THREAD),))
+            )
+        found["socket"] = CallRule(ways)
     else:
         found["sendto"] = _if(ArgumentTest(4, (0,)), ArgumentTest(4, (0,), high=True), ArgumentTest(3, (0,), _FASTOPEN))
         found["sendmsg"] = _if(ArgumentTest(2, (0,), _FASTOPEN))
@@ -146,6 +175,9 @@ def call_rules(
         found["setsockopt"] = CallRule(
             ((ArgumentTest(1, (_SOCKETS,), none=True),), (ArgumentTest(2, (_LINGER,), none=True),))
         )
+    if unix == "judges":
+        found |= dict.fromkeys(_names(_JUDGING), YES)
+        found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_JUDGING_IOCTL)), otherwise=errno.ENOTTY)
     if metadata:
         if execute:
             found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_OWN_TERMINAL)), otherwise=errno.ENOTTY)
@@ -227,7 +259,7 @@ def _opening(abi: int) -> dict[str, CallRule]:
 
 
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _JUMP, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x05, 0x06
-_ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
+_ALLOW, _NOTIFY, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x7FC00000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in `struct seccomp_data`
 _X32 = 0x40000000  # the bit of the x32 call numbers on x86_64
 _FARTHEST = 255  # instructions that a conditional jump can skip
@@ -246,6 +278,7 @@ def program(
     metadata: bool = False,
     own_pid: int | None = None,
     abi: int | None = None,
+    unix: Unix = "none",
 ) -> bytes:
     """Build a filter.
 
@@ -255,9 +288,10 @@ def program(
     attributes may change, and files be watched; right only in a private root.
     own_pid: the one process that signals may go to; None where Landlock (from version 6) or a pid namespace keeps
     them inside. abi: the version of Landlock whose gaps are to be closed; this kernel's if not given.
+    unix: `asks` for unix sockets, with `inet`, in a filter that has a listener; `judges` for the process that has it.
     """
     version = landlock.abi() if abi is None else abi
-    built, places = _built(calls.machine(), execute, fork, inet, metadata, own_pid is None, version)
+    built, places = _built(calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix)
     own = {OWN_PID: own_pid or 0, OWN_USER: os.getuid(), OWN_GROUP: os.getgid()}
     patched = bytearray(built)
     for place, placeholder in places:
@@ -279,12 +313,12 @@ def install(filter_program: bytes) -> None:
 
 @cache  # a forked worker writes its pid into the filter that the zygote has built
 def _built(
-    machine: str, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int
+    machine: str, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int, unix: Unix = "none"
 ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
     """The filter as bytes, and the placeholders in them with their offsets."""
     if machine not in calls.NUMBERS:
         raise OSError(f"no filter is known for the architecture {machine}")
-    allowed = call_rules(execute=execute, fork=fork, inet=inet, metadata=metadata, fenced=fenced, abi=abi)
+    allowed = call_rules(execute=execute, fork=fork, inet=inet, metadata=metadata, fenced=fenced, abi=abi, unix=unix)
     of_number = {number: allowed.get(name, NO) for name, number in calls.NUMBERS[machine].items()}
     end = max(of_number) + 1
     numbered = [(number, of_number.get(number, UNKNOWN)) for number in range(end)]
@@ -321,13 +355,13 @@ def _tree(starts: list[tuple[int, Code]]) -> Code:
 
 def _answered(answer: CallRule) -> Code:
     """The instructions for one call: each set of tests in turn, and then the refusal."""
-    ways = [_way(tests) for tests in answer.allowed]
+    ways = [_way(tests, _NOTIFY if answer.asks else _ALLOW) for tests in answer.allowed]
     return (*(step for way in ways for step in way), (_RETURN, 0, 0, _ERRNO | answer.otherwise))
 
 
-def _way(tests: tuple[ArgumentTest, ...]) -> Code:
+def _way(tests: tuple[ArgumentTest, ...], allowed: int) -> Code:
     """Allow the call if all tests hold; otherwise continue after these instructions."""
-    code: Code = ((_RETURN, 0, 0, _ALLOW),)
+    code: Code = ((_RETURN, 0, 0, allowed),)
     for test in reversed(tests):
         count = len(test.values)
         if test.none:  # an equal value jumps over the other values and over the rest

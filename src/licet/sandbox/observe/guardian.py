@@ -121,7 +121,7 @@ def _become(orders: Orders, far: socket.socket, guardian: int, ignored: Sequence
             signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
         hardening.die_with(guardian)
         hardening.no_new_privs()
-        listener = notify.install()
+        listener = notify.install(notify.program(calls.machine()))
         socket.send_fds(far, [b"{}"], [listener])
         os.close(listener)
         stage = "start"

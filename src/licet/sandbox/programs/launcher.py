@@ -5,6 +5,7 @@ interpreter with the standard library and a few modules of licet, so nothing of 
 cannot be built, the launcher reports why on the socket and ends; the binary never gets the socket.
 """
 
+import array  # noqa: F401 - `send_fds` imports it, and the private root may lack it
 import errno
 import json
 import os
@@ -13,7 +14,7 @@ import signal
 import socket
 from typing import Any, NoReturn
 
-from licet.sandbox.kernel import hardening, landlock, namespaces, seccomp
+from licet.sandbox.kernel import connections, hardening, landlock, namespaces, notify, seccomp
 
 FAILED = 125  # like `env` and `timeout`; the reason goes to the socket
 _MOST_ORDERS = 64 << 20
@@ -37,7 +38,8 @@ def main(control: int, ending: int) -> None:
         if orders["namespaces"]:
             _in_namespaces(orders, host, ending)
         hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
-        _wall(orders)
+        _restrict_files(orders)
+        seccomp.install(_filter(orders))
         _exec(orders)
     except OSError as wrong:
         _report_error(host, wrong)
@@ -47,8 +49,9 @@ def main(control: int, ending: int) -> None:
 
 def prepare() -> None:
     """Build the seccomp filters in advance; forks of this process then have them."""
-    for network in (False, True):
-        _filter(landlock.abi(), spaces=True, network=network)
+    orders = {"namespaces": True, "landlock": landlock.abi(), "unix": True}
+    _filter(orders)
+    _filter_of_first(orders)
 
 
 def _orders(host: socket.socket) -> dict[str, Any]:
@@ -152,27 +155,50 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         made=mounts["made"],
         proc=True,
     )
-    hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, host.fileno(), saying))
-    _wall(orders)
+    keep = connections.CAPABILITIES if orders["unix"] else ()
+    files = (0, 1, 2, host.fileno(), saying)
+    hardening.harden(limits=_limits(orders), keep_fds=files, keep_capabilities=keep)
+    _restrict_files(orders)
+    near, far = socket.socketpair()
     binary = os.fork()
     if not binary:
         try:
             os.close(saying)
+            near.close()
             os.setpgid(0, 0)  # Ctrl-C is passed on to this group: the binary and what it starts
+            _filter_binary(orders, far)
             _exec(orders)
         except OSError as wrong:
             _report_error(host, wrong)
         finally:
             os._exit(FAILED)
     host.close()
+    far.close()
     for stream in (0, 1, 2):
         os.close(stream)
     # The init process of a namespace gets no unhandled signals from inside.
     _reset_signals()
+    _, listeners, _, _ = socket.recv_fds(near, 1, 1)  # nothing comes if there is no filter
+    near.close()
+    seccomp.install(_filter_of_first(orders))
+    for listener in listeners:
+        connections.Connections(listener).start()
     status, crowded = _wait_for(binary, orders["limits"]["processes"])
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0]) else ""
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
+
+
+def _filter_binary(orders: dict[str, Any], first: socket.socket) -> None:
+    """Install the filter of the binary, and give its listener to the first process, which makes the connections."""
+    hardening.drop_capabilities()
+    if orders["unix"]:
+        listener = notify.install(_filter(orders))
+        socket.send_fds(first, [b"L"], [listener])
+        os.close(listener)
+    else:
+        seccomp.install(_filter(orders))
+    first.close()
 
 
 def _full(scratch: str) -> bool:
@@ -230,18 +256,19 @@ def _exit_like(status: int) -> NoReturn:
 
 def _limits(orders: dict[str, Any]) -> hardening.Limits:
     limits = dict(orders["limits"])
-    # A namespace counts its own processes, with these two; without one, all tasks of the user count.
-    others = 2 if orders["namespaces"] else hardening.tasks_of_user()
+    # A namespace counts its own processes, with these two and the threads of one; without one, all tasks of the user.
+    others = 2 + connections.THREADS * orders["unix"] if orders["namespaces"] else hardening.tasks_of_user()
     limits["processes"] = None if others is None else limits["processes"] + others
     return hardening.Limits(**limits)
 
 
-def _wall(orders: dict[str, Any]) -> None:
-    """Build the walls that every program has: Landlock and seccomp."""
-    spaces: bool = orders["namespaces"]
+def _restrict_files(orders: dict[str, Any]) -> None:
+    """Restrict this process with Landlock."""
     opened = [_checked(path, access, identity) for path, access, identity in orders["rules"]]
     try:
-        ports = (_PROXY[1],) if spaces and orders["network"] else ()
+        # In a network of its own a program may listen and connect on any port: there is only its loopback, and the
+        # proxy, if it has one. Without such a network it may do neither.
+        ports = None if orders["namespaces"] else ()
         ruleset = landlock.ruleset([rule for rule, _ in opened], tcp_ports=ports, version=orders["landlock"])
     finally:
         for _, fd in opened:
@@ -249,14 +276,21 @@ def _wall(orders: dict[str, Any]) -> None:
                 os.close(fd)
     landlock.restrict(ruleset)
     os.close(ruleset)
-    seccomp.install(_filter(orders["landlock"], spaces=spaces, network=orders["network"]))
 
 
-def _filter(version: int, *, spaces: bool, network: bool) -> bytes:
-    """The seccomp filter, which also closes the gaps of a version of Landlock."""
+def _filter(orders: dict[str, Any]) -> bytes:
+    """The seccomp filter of a program, which also closes the gaps of a version of Landlock."""
+    spaces, version = orders["namespaces"], orders["landlock"]
     own_pid = None if spaces or version >= landlock.SIGNALS_SINCE else os.getpid()
-    inet = spaces and network
-    return seccomp.program(execute=True, fork=True, inet=inet, metadata=spaces, own_pid=own_pid, abi=version)
+    unix: seccomp.Unix = "asks" if orders["unix"] else "none"
+    return seccomp.program(
+        execute=True, fork=True, inet=spaces, metadata=spaces, own_pid=own_pid, abi=version, unix=unix
+    )
+
+
+def _filter_of_first(orders: dict[str, Any]) -> bytes:
+    """The seccomp filter of the first process: it starts nothing more, and makes no sockets."""
+    return seccomp.program(abi=orders["landlock"], unix="judges" if orders["unix"] else "none")
 
 
 def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.PathRule, int | None]:

@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
+from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import inside
+from licet.core.decision.bundle_rules import private_of
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import Reason
+from licet.core.policy.addresses import refused_addresses
 from licet.core.policy.terms import least_limits
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
 from licet.guard.grant import Grant
@@ -43,6 +46,12 @@ _MB = 1 << 20
 # Places for scratch in the private root. The first one that neither contains nor lies in a granted path is used:
 # Landlock rules apply to everything below a path, and so would the rule for scratch.
 _SCRATCH = ("/tmp", "/var/tmp", "/run/scratch", "/.licet-scratch")  # noqa: S108
+# Names of loopback in a rule, their addresses, and how programs write them in `NO_PROXY`.
+_LOOPBACK = (
+    ("localhost", "127.0.0.1", ("localhost",)),
+    ("127.0.0.1", "127.0.0.1", ("127.0.0.1",)),
+    ("[::1]", "::1", ("::1", "[::1]")),
+)
 _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 # Where the manifest states no limit. Memory and CPU time are per process; threads count as processes.
@@ -95,7 +104,7 @@ class ProgramWalls:
         way_out = ("egress proxy",) if network else ()
         if support.namespaces:
             http = self._http if network else None
-            return self._of(grant, http, Layers((*in_force, *way_out)), support.landlock)
+            return self._of(grant, http, Layers((*in_force, *way_out)), support)
         if not reach.manifest.allow_degraded:
             reasons = ("no program can be put behind all its walls here", *support.without_namespaces(), _DO_WITHOUT)
             raise SandboxUnavailable("; ".join(reasons))
@@ -104,21 +113,28 @@ class ProgramWalls:
         counted = os.getuid() and hardening.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
         layers = Layers(in_force, (*_SPACES, *way_out, *uncounted))
-        return self._of(grant, None, layers, support.landlock)
+        return self._of(grant, None, layers, support)
 
-    def _of(self, grant: Grant, http: Http | None, layers: Layers, version: int) -> Walls:
-        return _CallWalls(grant, http, layers, self._held, version, limits_of(grant.reach, self._defaults))
+    def _of(self, grant: Grant, http: Http | None, layers: Layers, support: probe.Support) -> Walls:
+        return _CallWalls(grant, http, layers, self._held, support, limits_of(grant.reach, self._defaults))
 
 
 class _CallWalls:
     """The walls of one call's programs."""
 
     def __init__(
-        self, grant: Grant, http: Http | None, layers: Layers, held: set[str], version: int, limits: Mapping[str, int]
+        self,
+        grant: Grant,
+        http: Http | None,
+        layers: Layers,
+        held: set[str],
+        support: probe.Support,
+        limits: Mapping[str, int],
     ) -> None:
-        self.layers, self._version = layers, version
+        self.layers, self._version = layers, support.landlock
         self._held, self._limits = held, limits
         self._grant, self._http, self._spaces = grant, http, not layers.missing
+        self._unix = self._spaces and support.wall_holds(probe.SOCKETS)
 
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
@@ -130,7 +146,7 @@ class _CallWalls:
         try:
             # Runtimes look for a home directory when they start, and some do not start without one.
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
-            environment |= proxy_variables() if self._http else {}
+            environment |= proxy_variables(tuple(_own_loopback(self._grant.reach))) if self._http else {}
             common = tuple(self._rules(own, command.runtime, scratch))
             orders: dict[str, Any] = {
                 "binary": command.binary,
@@ -140,6 +156,7 @@ class _CallWalls:
                 "namespaces": self._spaces,
                 "landlock": self._version,
                 "network": self._http is not None,
+                "unix": self._unix,
                 "scratch": (scratch, limits["scratch_mb"] * _MB),
                 "limits": {
                     "cpu_seconds": limits.get("cpu_seconds"),
@@ -192,7 +209,7 @@ class _CallWalls:
                     yield KernelRule(part, usable, found if part == path else identity(part))
         for device in DEVICES:
             yield KernelRule(device, landlock.READ_FILE | landlock.WRITE)
-        everything = usable | landlock.WRITE | landlock.FIFO | landlock.DELETE
+        everything = usable | landlock.WRITE | landlock.SPECIAL | landlock.DELETE
         yield KernelRule(scratch, everything)
         if self._spaces:
             # Parts of its own namespace; the last are generated files.
@@ -220,11 +237,27 @@ def _scratch_place(paths: Sequence[str]) -> str:
     raise SandboxUnavailable("everything is granted, so no place is left for scratch")
 
 
-def proxy_variables() -> Mapping[str, str]:
-    """The variables that lead programs to the proxy on their own loopback."""
+def proxy_variables(own: Sequence[str] = ()) -> Mapping[str, str]:
+    """The variables that lead programs to the proxy on their own loopback, except for the hosts in `own`."""
     from licet.sandbox.programs.launcher import PROXY_URL
 
-    return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
+    past = dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(own))
+    return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), **past, "NODE_USE_ENV_PROXY": "1"}
+
+
+def _own_loopback(reach: Reach) -> Iterator[str]:
+    """The names of loopback that mean the program's own network, where its own servers listen.
+
+    A name that the grant reaches means the loopback of the machine, and leads to the proxy.
+    """
+    private = private_of(reach.manifest, reach.bundles)
+    rules = [rule for rule in reach.grant.allow if rule.domain == "network"]
+    for name, address, spellings in _LOOPBACK:
+        asked = Capability(f"network:*:{name}")
+        reached = [rule for rule in rules if rule.meet(asked) is not None]
+        written = any(rule.key == asked.key for rule in reached)
+        if not written and (not reached or refused_addresses((address,), private)):
+            yield from spellings
 
 
 def limits_of(reach: Reach, defaults: Mapping[str, int] = OF_A_TOOL) -> Mapping[str, int]:

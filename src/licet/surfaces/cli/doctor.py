@@ -15,7 +15,7 @@ from licet.core.policy.effects import LEVELS, Level
 from licet.errors import ManifestError
 from licet.guard.execution import SandboxUnavailable
 from licet.policy_files.organisation import machine_file, machine_organisation
-from licet.sandbox.probe import WALLS, Support, look
+from licet.sandbox.probe import SOCKETS, WALLS, Support, look
 from licet.sandbox.wasi.compiled import wasmtime_version
 from licet.sandbox.wasi.layers import WALLS as WASM_WALLS
 from licet.sandbox.wasi.layers import on_linux
@@ -118,9 +118,12 @@ def _programs(found: Support) -> str:
 
 
 def _about_programs(found: Support) -> tuple[str, ...]:
-    """What programs lack without namespaces, and what that takes."""
-    if found.namespaces or not found.keeps("isolated"):
-        return () if found.namespaces else (*found.missing("isolated"), *found.advice("isolated"))
+    """What programs lack without namespaces or without unix sockets, and what that takes."""
+    if not found.keeps("isolated"):
+        return (*found.missing("isolated"), *found.advice("isolated"))
+    if found.namespaces:
+        lacking = () if found.wall_holds(SOCKETS) else tuple(found.faults(SOCKETS))
+        return ("without unix sockets between their processes", *lacking) if lacking else ()
     return (
         "refused, unless the manifest says `sandbox: {allow_degraded: true}`; each receipt then names what was missing",
         "behind Landlock and seccomp alone: no network, and names of foreign files can be seen",

@@ -1,0 +1,228 @@
+"""Makes the connections of a program's processes, so that they reach no unix socket but their own.
+
+A unix socket with a path can be reached from every network namespace, through read-only mounts, and past Landlock. So
+`connect` waits in the kernel until this process has made the connection: on a copy of the caller's socket, to a copy of
+the address. If the address is a path, it opens the file at its end, and connects to that very file, provided that one
+of the program's processes listens on it. Nothing that the caller changes meanwhile matters.
+
+A process that has restricted itself with Landlock would gain by a connection that is made for it. It gets none, but the
+kernel goes on if its socket is one of IPv4 or IPv6 and stays so: if no other thread can exchange the open file.
+
+Which files these are is recorded at each `listen`: the kernel tells the file that a socket is bound to, for sockets of
+this network namespace only. Runs in the first process of the namespaces, in threads, since a connection may block.
+"""
+
+import _thread
+import ctypes
+import errno
+import os
+import socket
+import stat
+import struct
+import sys
+from contextlib import suppress
+
+from licet.sandbox.kernel import calls, notify
+
+if sys.platform != "win32":
+    import fcntl
+
+# To be told the file of a socket, and to look into processes that are not dumpable; of this user namespace only.
+CAPABILITIES = (_NET_ADMIN, _SYS_PTRACE) = (12, 19)
+THREADS = 2  # that are there in any case: one that waits, and one that works
+_MOST_THREADS = 32
+_MOST_FILES = 512
+_STACK = 256 << 10
+_FILE_OF_SOCKET = 0x89E0  # SIOCUNIXFILE
+_LONGEST = 128  # bytes of an address
+_PAIR = struct.Struct("=QQ")
+_OF_ITSELF = (b"/proc/self/", b"/proc/thread-self/")
+
+
+class Connections:
+    """Answers the calls that wait at one listener. `start` returns at once."""
+
+    def __init__(self, listener: int) -> None:
+        self._listener = listener
+        self._lock = _thread.allocate_lock()
+        self._threads = self._busy = 0
+        # The files of sockets that the program has listened on, oldest first. They are kept open: the inode number of a
+        # file that is gone could be that of a socket outside by now.
+        self._files: dict[tuple[int, int], int] = {}
+
+    def start(self) -> None:
+        """Start a thread that answers calls."""
+        _thread.stack_size(_STACK)
+        with self._lock:
+            self._threads += 1
+        try:
+            _thread.start_new_thread(self._serve, ())
+        except BaseException:
+            with self._lock:
+                self._threads -= 1
+            raise
+
+    def _serve(self) -> None:
+        while True:
+            notice = notify.receive(self._listener)
+            if notice is None:
+                if notify.is_over(self._listener):
+                    return
+                continue
+            try:
+                self._answer(notice, may_block=self._begin())
+            except OSError as wrong:
+                notify.answer(self._listener, notice, wrong.errno or errno.EPERM)
+            except Exception:  # an unanswered caller would wait forever
+                notify.answer(self._listener, notice, errno.EPERM)
+            finally:
+                with self._lock:
+                    self._busy -= 1
+
+    def _begin(self) -> bool:
+        """See to it that another thread waits for the next call; False if this one is the last."""
+        with self._lock:
+            self._busy += 1
+            free, more = self._threads > self._busy, self._threads < _MOST_THREADS
+        if free or not more:
+            return free
+        try:
+            self.start()
+        except RuntimeError:  # the limit of processes is reached
+            return False
+        return True
+
+    def _answer(self, notice: notify.Notice, *, may_block: bool) -> None:
+        if notice.name == "landlock_restrict_self":
+            _mark(notice.thread)
+            notify.go_on(self._listener, notice)
+            return
+        if notice.name == "listen":
+            try:
+                self._record(notice)
+            finally:  # listening itself is harmless, whatever socket it is by now
+                notify.go_on(self._listener, notice)
+            return
+        if self._connect(notice, may_block=may_block):
+            notify.answer(self._listener, notice, 0)
+        else:
+            notify.go_on(self._listener, notice)
+
+    def _record(self, notice: notify.Notice) -> None:
+        copy = notify.open_file(notice.thread, _signed(notice.arguments[0]))
+        try:
+            number = calls.NUMBERS[calls.machine()]["ioctl"]
+            file = calls.syscall("ioctl(SIOCUNIXFILE)", number, copy, _FILE_OF_SOCKET, 0)
+        except OSError:  # a socket without a file, or none of this network
+            return
+        finally:
+            os.close(copy)
+        about = os.fstat(file)
+        with self._lock:
+            before = self._files.pop((about.st_dev, about.st_ino), None)
+            self._files[about.st_dev, about.st_ino] = file
+            surplus = [] if before is None else [before]
+            if len(self._files) > _MOST_FILES:
+                surplus += self._forget()
+        for unused in surplus:
+            os.close(unused)
+
+    def _forget(self) -> list[int]:
+        """Forget files that have no name any more, and the oldest one if there are none."""
+        gone = [key for key, file in self._files.items() if not os.fstat(file).st_nlink] or [next(iter(self._files))]
+        return [self._files.pop(key) for key in gone]
+
+    def _connect(self, notice: notify.Notice, *, may_block: bool) -> bool:
+        """Make a connection; False if the kernel shall go on, for a caller that has restricted itself."""
+        size = _signed(notice.arguments[2])
+        if not 0 <= size <= _LONGEST:
+            raise OSError(errno.EINVAL, "no address is that long")
+        address = notify.memory(notice.thread, notice.arguments[1], size) if size else b""
+        made = notify.open_file(notice.thread, _signed(notice.arguments[0]))
+        target = -1
+        try:
+            restricted = _is_marked(notice.thread)
+            alone = restricted and _is_alone(notice.thread)
+            if not notify.waits(self._listener, notice):  # all this may have been that of another thread
+                raise OSError(errno.ESRCH, "the caller is gone")
+            if restricted:
+                if alone and _family(made) in (socket.AF_INET, socket.AF_INET6):
+                    return False
+                raise OSError(errno.EACCES, "the caller has restricted itself")
+            if not may_block and not fcntl.fcntl(made, fcntl.F_GETFL) & os.O_NONBLOCK:
+                raise OSError(errno.EAGAIN, "too many connections wait")
+            if path := _path(address):
+                target = self._own(path, notice.thread)
+                address = struct.pack("=H", socket.AF_UNIX) + b"/proc/self/fd/%d\0" % target
+            number = calls.NUMBERS[calls.machine()]["connect"]
+            calls.syscall("connect", number, made, address, len(address))
+            return True
+        finally:
+            os.close(made)
+            if target >= 0:
+                os.close(target)
+
+    def _own(self, path: bytes, thread: int) -> int:
+        """The file that a path means to a thread, opened without access to it, if the program listens there."""
+        for own in _OF_ITSELF:
+            if path.startswith(own):
+                path = b"/proc/%d/%s" % (thread, path[len(own) :])
+        if path.startswith(b"/"):
+            found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        else:
+            directory = os.open(f"/proc/{thread}/cwd", os.O_PATH | os.O_CLOEXEC)
+            try:
+                found = os.open(path, os.O_PATH | os.O_CLOEXEC, dir_fd=directory)
+            finally:
+                os.close(directory)
+        about = os.fstat(found)
+        with self._lock:
+            listened = (about.st_dev, about.st_ino) in self._files
+        if listened:
+            return found
+        os.close(found)
+        if stat.S_ISSOCK(about.st_mode):
+            raise OSError(errno.EACCES, "a unix socket of another process")
+        raise OSError(errno.ECONNREFUSED, "not a socket")
+
+
+# A process that restricts itself is marked, and with it everything that it starts: a hard limit is inherited, and only
+# falls. This one limits processes with realtime priority, which no program behind walls can have.
+_RTTIME = 15
+_MARK = 1 << 50
+
+
+def _mark(thread: int) -> None:
+    calls.syscall(
+        "prlimit64", calls.NUMBERS[calls.machine()]["prlimit64"], thread, _RTTIME, _PAIR.pack(_MARK, _MARK), 0
+    )
+
+
+def _is_marked(thread: int) -> bool:
+    found = ctypes.create_string_buffer(_PAIR.size)
+    calls.syscall("prlimit64", calls.NUMBERS[calls.machine()]["prlimit64"], thread, _RTTIME, None, found)
+    return int(_PAIR.unpack(found.raw)[1]) <= _MARK
+
+
+def _is_alone(thread: int) -> bool:
+    """Whether a process has one thread; False where /proc is empty."""
+    with suppress(OSError), open(f"/proc/{thread}/status", "rb") as file:
+        return any(line.split() == [b"Threads:", b"1"] for line in file)
+    return False
+
+
+def _family(file: int) -> int:
+    with socket.socket(fileno=os.dup(file)) as same:
+        return same.family
+
+
+def _path(address: bytes) -> bytes:
+    """The path in an address of a unix socket; empty for other addresses, and for names without a file."""
+    if len(address) <= 2 or struct.unpack_from("=H", address)[0] != socket.AF_UNIX:
+        return b""
+    return address[2:].partition(b"\0")[0]
+
+
+def _signed(word: int) -> int:
+    """An argument of the type `int`."""
+    return (word & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
