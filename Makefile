@@ -87,8 +87,9 @@ docs: ## the documentation, in site/
 pictures: .venv ## the pictures of the README, drawn again
 	@$(BIN)/python scripts/pictures.py
 
-reference: .venv ## write docs/reference from the code again
+reference: .venv ## write docs/reference and the table of programs again
 	@$(BIN)/python scripts/reference.py
+	@$(BIN)/python tests/programs/table.py
 
 wheel: .venv ## the distribution files, in dist/
 	@rm -rf dist

@@ -189,7 +189,7 @@ class Place:
             command, cwd=self.project, env=self.environment(), stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
-        assert ended.returncode == 0, (command, ended.stdout, ended.stderr)
+        assert ended.returncode == 0, (command[-4:], ended.stdout, ended.stderr)
         return ended.stdout + ended.stderr
 
     def run(self, command: Sequence[str]) -> Outcome:

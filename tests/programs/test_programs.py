@@ -6,23 +6,32 @@ Cases: `rows.yaml`. Each is run under the preset for coding agents, and under wh
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 import warm
 from attacks.walled_programs import needs_namespaces
 from programs.places import Outcome, Place, Refusal, Row, Servers, agreed, merged, missing, rows, serving_rows
-from programs.places import toolchain, words_of
+from programs.places import words_of
+from programs.table import PAGE, page
 
 pytestmark = needs_namespaces
 
 ROWS = rows()
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A directory outside of `/tmp`, as projects are: below it, the `/tmp` of a program could not be its scratch."""
+    with TemporaryDirectory(prefix="licet-programs-", dir="/var/tmp", ignore_cleanup_errors=True) as made:
+        yield Path(made).resolve()
+
+
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with serving_rows(tmp_path_factory.mktemp("servers")) as made:
-        yield made
+def servers() -> Iterator[Servers]:
+    with TemporaryDirectory(prefix="licet-servers-", dir="/var/tmp") as made, serving_rows(Path(made)) as started:
+        yield started
 
 
 def walled(place: Place, words: list[str]) -> Outcome:
@@ -51,10 +60,10 @@ def compare(row: Row, found: Outcome, bare: Outcome | None, expected: str | Refu
 
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
-def test_a_program_under_the_preset(row: Row, tmp_path: Path, servers: Servers) -> None:
+def test_a_program_under_the_preset(row: Row, folder: Path, servers: Servers) -> None:
     if why := missing(row):
         pytest.skip(why)
-    place = Place(tmp_path, row, servers)
+    place = Place(folder, row, servers)
     place.settle([*warm.licet(), "init", "--preset", "coding", "--yes"])
     merged(place.policy, place.adds())
     place.settle([*warm.licet(), "trust", "--yes"])
@@ -69,10 +78,10 @@ LEARNED = [row for row in ROWS if row.learned != "skip"]
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("row", LEARNED, ids=[row.name for row in LEARNED])
-def test_a_program_under_what_was_learned(row: Row, tmp_path: Path, servers: Servers) -> None:
+def test_a_program_under_what_was_learned(row: Row, folder: Path, servers: Servers) -> None:
     if why := missing(row):
         pytest.skip(why)
-    place = Place(tmp_path, row, servers)
+    place = Place(folder, row, servers)
     words = words_of(place.line)
     observed = place.run([*warm.licet(), "observe", "--", *words])
     place.restore()
@@ -86,3 +95,27 @@ def test_a_program_under_what_was_learned(row: Row, tmp_path: Path, servers: Ser
     for _ in range(2):  # temporary names differ from run to run
         place.restore()
         compare(row, walled(place, words), bare, "works" if row.learned == "agreed" else row.learned)
+
+
+def test_the_table_of_the_docs_is_written_from_the_rows() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run `make reference`: docs/programs.md is another text"
+    assert len(ROWS) >= 40
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if isinstance(row.preset, Refusal) or row.policy])
+def test_what_does_not_work_is_explained_in_the_table(row: Row) -> None:
+    assert row.note
+
+
+def test_a_difference_is_noticed() -> None:
+    same = Outcome(0, "out", "", {"a": "-"})
+    compare(ROWS[0], same, same, "works")
+    for other in (Outcome(1, "out", "", {"a": "-"}), Outcome(0, "", "", {"a": "-"}), Outcome(0, "out", "e", {"a": "-"})):
+        with pytest.raises(AssertionError):
+            compare(ROWS[0], other, same, "works")
+    for files in ({}, {"a": "d"}, {"a": "-", "b": "-"}):
+        with pytest.raises(AssertionError):
+            compare(ROWS[0], Outcome(0, "out", "", files), same, "works")
+    with pytest.raises(AssertionError):
+        compare(ROWS[0], Outcome(1, "", "no", {}), None, Refusal(1, "no", "licet says why"))
