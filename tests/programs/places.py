@@ -130,18 +130,18 @@ class Place:
     def __init__(self, place: Path, row: Row, servers: "Servers") -> None:
         self.row, self.servers = row, servers
         self.project, self._kept = place / "project", place / "kept"
-        self.state, self._homes = place / "state", place / "homes"
+        self.state, self._home = place / "state", place / "home"
         self.line = servers.filled(row.line)
         self._make()
 
     def environment(self) -> dict[str, str]:
-        """A fresh home, and few variables: a policy passes on few."""
-        home = self._homes / str(len(list(self._homes.iterdir())))
-        (home / "tmp").mkdir(parents=True)
+        """An empty home, and few variables: a policy passes on few."""
+        shutil.rmtree(self._home, ignore_errors=True)
+        self._home.mkdir()
         path = os.pathsep.join((os.path.join(sys.base_prefix, "bin"), "/usr/local/bin", "/usr/bin", "/bin"))
         return {
             "PATH": path,
-            "HOME": str(home),
+            "HOME": str(self._home),
             "LANG": "C.UTF-8",
             "TERM": "xterm",
             "XDG_STATE_HOME": str(self.state),
@@ -149,7 +149,6 @@ class Place:
 
     def _make(self) -> None:
         self.project.mkdir(parents=True)
-        self._homes.mkdir()
         for name, text in self.row.files.items():
             path = self.project / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -283,9 +282,7 @@ def _virtual_environment(place: Path, packages: Sequence[str]) -> None:
             shutil.copy(source, target)
             if target.parent.name == "bin" and (head := target.read_bytes())[:2] == b"#!":
                 target.write_bytes(f"#!{place}/bin/python".encode() + head[head.index(b"\n") :])
-        for wanted in one.requires or ():
-            if "extra ==" not in wanted:
-                todo.append(re.match(r"[\w.-]+", wanted)[0])  # type: ignore[index]
+        todo += [re.split(r"[^\w.-]", wanted)[0] for wanted in one.requires or () if "extra ==" not in wanted]
 
 
 def _module(place: Path, name: str) -> None:

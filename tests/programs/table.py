@@ -1,9 +1,8 @@
 """Writes docs/programs.md from rows.yaml: what each program does behind walls, and what does not work.
 
-    make reference
+make reference
 """
 
-import re
 import sys
 from pathlib import Path
 
@@ -41,18 +40,11 @@ def _learned(row: Row) -> str:
     return {"works": "the same", "agreed": "the same, agreed", "skip": "–"}.get(str(row.learned), "refused")
 
 
-def _line(text: str) -> str:
-    """A line as people type it: without the addresses of servers of a test, and cut if it is long."""
-    text = re.sub(r"@(INDEX|REGISTRY|WEB|SECURE|GIT)@", "https://…", text).replace("@CA@", "ca.pem")
-    text = text.replace("@SOCKET@", "/run/docker.sock")
-    return text if len(text) <= 60 else f"{text[:58].rstrip()} …"
-
-
 def page() -> str:
     """The page, as it must be in docs."""
-    lines = ["| program | line | preset | learned | what does not work, and why |", "|---|---|---|---|---|"]
+    lines = ["| program | preset | learned | what does not work, and why |", "|---|---|---|---|"]
     for row in rows():
-        cells = (row.name, f"`{_line(row.line)}`", _preset(row), _learned(row), row.note)
+        cells = (row.name, _preset(row), _learned(row), row.note)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return _HEAD + "\n".join(lines) + "\n"
 
