@@ -89,6 +89,7 @@ pictures: .venv ## the pictures of the README, drawn again
 
 reference: .venv ## write the generated parts of docs/ from the code again
 	@$(BIN)/python scripts/reference.py
+	@$(BIN)/python tests/programs/table.py
 
 wheel: .venv ## the distribution files, in dist/
 	@rm -rf dist
