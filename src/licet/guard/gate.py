@@ -80,6 +80,7 @@ class BareGate:
         self.packages = packages
         self.changed = changed
         self.imports: WritableImports = imports  # what to do about a grant to write where this process imports from
+        self.flags: tuple[str, ...] = ()  # of `licet run`, if they made or narrowed the policy; receipts have them
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions ended by this process; the store has all of them
         self.running: set[Call] = set()  # of this gate and its delegates

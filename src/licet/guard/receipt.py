@@ -117,6 +117,7 @@ def _identity(call: "Call") -> dict[str, Any]:
         "tool_digest": registered.tool_digest if registered is not None else None,
         "time": time_text(call.time),
         "manifest": call.policy.digest,
+        "flags": tuple(map(visible, session.gate.flags)) or UNSET,
         "arguments": call.digest or None,
     }
 
