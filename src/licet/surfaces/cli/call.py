@@ -45,6 +45,7 @@ from licet.surfaces.cli.options import (
     read_sound,
     refuse,
     setting_options,
+    show_new_session,
     sound_manifest,
 )
 from licet.surfaces.cli.output import misfit_document, result_document, show, show_json, show_refusal
@@ -221,6 +222,7 @@ def command(
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
     _build_ahead(gate, tool, quiet=as_json)
+    show_new_session(ctx, session, as_json)
     try:
         result = run(gate, tool, given, session=session, purpose=purpose)
     except KeyboardInterrupt:

@@ -30,7 +30,7 @@ from licet.sandbox.programs.ahead import supervisor_ahead
 from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.surfaces.cli.discovery import PLACES
-from licet.surfaces.cli.options import FILE, Setting, caller_options, json_option, setting_options
+from licet.surfaces.cli.options import FILE, Setting, caller_options, json_option, setting_options, show_new_session
 from licet.surfaces.cli.output import result_document, show, show_refusal
 from licet.surfaces.cli.run_policy import RunOptions, chosen_policy, missing_flag
 
@@ -196,6 +196,7 @@ def run_program(
         return REFUSED
     tool = gate.tools[0].name
     in_time = False
+    show_new_session(ctx, wanted.session, as_json)
     before = signal.signal(signal.SIGTERM, _terminated)
     interrupted = signal.signal(signal.SIGINT, Interrupts(attached))
     try:
