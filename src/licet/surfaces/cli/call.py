@@ -37,15 +37,14 @@ from licet.guard.people import Question
 from licet.guard.result import Result
 from licet.policy_files.policy_paths import policy_root
 from licet.regular_files import read_regular
+from licet.surfaces.cli.caller import caller_options, show_new_session
 from licet.surfaces.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
 from licet.surfaces.cli.options import (
     Setting,
-    caller_options,
     json_option,
     read_sound,
     refuse,
     setting_options,
-    show_new_session,
     sound_manifest,
 )
 from licet.surfaces.cli.output import misfit_document, result_document, show, show_json, show_refusal

@@ -29,8 +29,9 @@ from licet.guard.result import Result
 from licet.sandbox.programs.ahead import supervisor_ahead
 from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.supervisor_client import Supervisor
+from licet.surfaces.cli.caller import caller_options, show_new_session
 from licet.surfaces.cli.discovery import PLACES
-from licet.surfaces.cli.options import FILE, Setting, caller_options, json_option, setting_options, show_new_session
+from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.output import result_document, show, show_refusal
 from licet.surfaces.cli.run_policy import RunOptions, chosen_policy, missing_flag
 
