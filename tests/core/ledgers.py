@@ -74,6 +74,7 @@ def sample_entry(
         parent=ParentFact(agent="above", session=session),
         caller=Caller(person="ada", client="desk", actors=("planner", "worker")),
         purpose="to look it up",
+        flags=("--allow-read=/srv",),
         arguments="sha256:a",
         bodies=BodiesFact(arguments="{}", result="1.5"),
         verdict="deny",

@@ -103,7 +103,10 @@ def locked_policy(files: Sequence[Path]) -> LockedPolicy:
         servers |= named
         origins |= {one: manifest.places.get(f"servers.{one}", manifest.origin) for one in named}
     listed = {name: LockedServer(command=server.command, url=server.url) for name, server in servers.items()}
-    lock = Lock(format=FORMAT, manifests=digests, tools=tools, distributions=distributions, servers=listed)
+    versions = {name: one.version for name, one in manifests.items() if one.version}
+    lock = Lock(
+        format=FORMAT, manifests=digests, versions=versions, tools=tools, distributions=distributions, servers=listed
+    )
     problems += unlockable
     return LockedPolicy(lock, servers, origins, manifests, tuple(dict.fromkeys(problems)), tuple(unlockable))
 

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from licet.core.algebra.domains import DOMAINS
+from licet.core.origin import COMMAND_LINE
 from licet.core.policy.layer import CODE, POLICY, SECOND_CODE, SERVER_CODE
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
@@ -133,6 +134,8 @@ def _servers(manifest: Manifest, workdir: str) -> Iterator[ProtectedPath]:
 
 def _made_in_code(manifest: Manifest) -> bool:
     """Whether a manifest, or one that it was combined with, was not read from a file."""
+    if manifest.origin.file == COMMAND_LINE:  # `read_made` has closed the policy files that exist
+        return False
     origins = (manifest.origin, *(roster.origin for roster in manifest.rosters))
     return not manifest.files or any(not origin.line for origin in origins)
 

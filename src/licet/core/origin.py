@@ -4,9 +4,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["CHECK_AND_RUN", "DATA", "Origin", "Problem"]
+__all__ = ["CHECK_AND_RUN", "COMMAND_LINE", "DATA", "Origin", "Problem"]
 
 CHECK_AND_RUN = "check_and_run"  # the name of the agent in `check_and_run`, which has no manifest
+COMMAND_LINE = "the command line"  # replaces the file name of a manifest that `licet run` made from its flags
 DATA = "the data"  # replaces the file name of a manifest that was given as Python data
 
 
@@ -24,12 +25,16 @@ class Origin(Struct, frozen=True, order=True):
     def __str__(self) -> str:
         if self.pointer:
             return self.pointer if self.file == DATA else f"{self.file} {self.pointer}"
-        return f"{self.file}:{self.line}" if self.line else self.file
+        return f"{self.file}:{self.line}" if self._has_line else self.file
 
     @property
     def full(self) -> str:
         """The place as `file:line:column`, which editors and terminals make clickable; without a line, as `str`."""
-        return f"{self.file}:{self.line}:{self.column}" if self.line else str(self)
+        return f"{self.file}:{self.line}:{self.column}" if self._has_line else str(self)
+
+    @property
+    def _has_line(self) -> bool:
+        return bool(self.line) and self.file != COMMAND_LINE  # nobody sees the lines that flags become
 
 
 class Problem(Struct, frozen=True):

@@ -4,10 +4,14 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from licet.core.algebra.scope import visible
 from licet.core.algebra.use import Use
 from licet.core.decision.decision import SessionEnded
+from licet.core.ledger.entry import MOST_PURPOSE, Entry, EventFact
 from licet.errors import Refused
 from licet.guard.deadline import was_cancelled
+from licet.guard.handles.kv import scope_id
+from licet.guard.ports import ENDED, Kv, Ledger
 
 if TYPE_CHECKING:
     from licet.guard.call import Call
@@ -21,7 +25,7 @@ def check_session(call: "Call", use: Use | None = None) -> None:
     if session.over:
         if call.grant is not None:
             call.grant.note_of(SessionEnded)
-        call.refuse("SESSION_ENDED", "this session has ended", "", use)
+        call.refuse("SESSION_ENDED", "this session has ended", "open a session with another id", use)
     if (now := session.other_agent(call.policy)) and not call.policy.unusable:
         text = f"this session is of the agent `{session.agent}`, and the manifest that was loaded last is of `{now}`"
         call.refuse("SESSION_ENDED", text, "open a session again: it is one of the new agent", use)
@@ -34,6 +38,51 @@ def check_policy(call: "Call", use: Use | None = None) -> None:
     if call.session.gate.policy is not call.policy:
         text = "another manifest was loaded while a person was asked: call again"
         call.refuse("MANIFEST_CHANGED", text, "", use)
+
+
+SESSION_END = "licet session end"  # what the ledger calls it; no tool can have this name, since names have no spaces
+
+
+async def mark_ended(kv: Kv, agent: str, session: str) -> None:
+    """Refuse later calls of a session, and values for its store."""
+    await kv.set(ENDED, ended_key(agent, session), True)
+    await kv.set(ENDED, scope_id("session", "", session, None, agent), True)
+
+
+async def is_ended(kv: Kv, agent: str, session: str) -> bool:
+    """Whether a session was ended, by any process."""
+    return await kv.get(ENDED, ended_key(agent, session)) is not None
+
+
+async def end_stored_session(ledger: Ledger, kv: Kv, entry: Entry) -> None:
+    """End the session of an entry that says so, from outside: record it, then mark it, then delete its storage.
+
+    Budgets stay as they are: what was spent in a day or by an agent counts for its next session too.
+    """
+    await ledger.record(entry)
+    await mark_ended(kv, entry.agent, entry.session)
+    await kv.clear(scope_id("session", "", entry.session, None, entry.agent))
+
+
+def session_end_entry(id: str, agent: str, session: str, time: str, manifest: str, purpose: str | None) -> Entry:  # noqa: A002
+    """The entry of a session that is ended; `manifest` is the digest of the policy of its last call."""
+    return Entry(
+        kind="receipt",
+        id=id,
+        agent=agent,
+        session=session,
+        tool=SESSION_END,
+        time=time,
+        manifest=manifest,
+        purpose=None if purpose is None else visible(purpose)[:MOST_PURPOSE],
+        events=(EventFact(kind=SessionEnded.__name__),),
+        code="ok",
+    )
+
+
+def ended_key(agent: str, session: str) -> str:
+    """The key of a session in the list of ended ones."""
+    return f"{agent}\n{session}"
 
 
 def end_with_session(call: "Call", ending: "asyncio.Task[Any] | None") -> None:

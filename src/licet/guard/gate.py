@@ -90,6 +90,7 @@ class BareGate:
         self.narrow = narrow
         self.imports: WritableImports = imports  # what to do about a grant to write where this process imports from
         self.strict = strict  # whether text in arguments that is not tied to what a tool declares refuses the tool
+        self.flags: tuple[str, ...] = ()  # of `licet run`, if they made or narrowed the policy; receipts have them
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions ended by this process; the store has all of them
         self.running: set[Call] = set()  # of this gate and its delegates

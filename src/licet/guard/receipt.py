@@ -118,6 +118,7 @@ def _identity(call: "Call") -> dict[str, Any]:
         "time": time_text(call.time),
         "manifest": call.policy.digest,
         "organisation": tuple(above.digest for above in call.policy.manifest.organisations) or UNSET,
+        "flags": tuple(map(visible, session.gate.flags)) or UNSET,
         "arguments": call.digest or None,
     }
 

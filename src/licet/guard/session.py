@@ -20,11 +20,11 @@ from licet.errors import Refused
 from licet.guard.bind import is_available
 from licet.guard.call import run_call
 from licet.guard.deadline import Deadline
-from licet.guard.ending import end_with_session
+from licet.guard.ending import end_with_session, is_ended, mark_ended
 from licet.guard.grant import Grant
 from licet.guard.handles.kv import scope_id
 from licet.guard.people import Agreement
-from licet.guard.ports import ENDED, Claim, Unavailable
+from licet.guard.ports import Claim, Unavailable
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import NOTHING, Result, ResultParts
 from licet.guard.trio_host import anywhere, under_trio
@@ -84,7 +84,7 @@ class Session:
         self.end_checked = True
         kv = self.gate.ports.kv
         try:
-            if kv is not None and await kv.get(ENDED, self._key) is not None:
+            if kv is not None and await is_ended(kv, *self._name):
                 self.gate.ended.add(self._name)
         except Exception as error:  # a user's store may raise anything
             # The session may have been ended, so its calls are refused with this text.
@@ -212,8 +212,7 @@ class Session:
             end_with_session(call, this)
         kv, scope = self.gate.ports.kv, scope_id("session", "", self.id, None, self.agent)
         if kv is not None:
-            await kv.set(ENDED, self._key, True)
-            await kv.set(ENDED, scope, True)
+            await mark_ended(kv, *self._name)
         until = monotonic() + _END_SECONDS
         while any(call in running and call.task is not this for call in calls) and monotonic() < until:
             await asyncio.sleep(_END_PAUSE)
@@ -250,10 +249,6 @@ class Session:
         }
         self._claims[tool] = registered, day, claim, bundle_claims
         return claim, bundle_claims
-
-    @property
-    def _key(self) -> str:
-        return f"{self.agent}\n{self.id}"
 
 
 def _check_name(what: str, name: object) -> None:

@@ -46,7 +46,7 @@ from licet.policy_files.trust_list import trusted_paths
 from licet.policy_files.workspace_reader import declarations, shared_layers, workspace_layer
 from licet.regular_files import open_regular, read_most
 
-__all__ = ["PolicyDocument", "is_agent_policy", "load_manifest", "read_policy"]
+__all__ = ["PolicyDocument", "is_agent_policy", "load_manifest", "read_made", "read_policy"]
 
 
 def load_manifest(
@@ -141,6 +141,27 @@ def _organisation_alone(path: Path) -> PolicyDocument:
     except ManifestError as wrong:
         problems = wrong.problems
     return PolicyDocument("organisation", None, problems)
+
+
+def read_made(text: str, name: str, directory: str) -> PolicyDocument:
+    """Read the text of a manifest that is in no file; messages call it `name`. Nothing pins it.
+
+    There is no workspace and no lock next to it. The policy files that this user has accepted, and those that are in
+    `directory`, are closed to it.
+    """
+    problems: list[Problem] = []
+    node, found = read_nodes(text.encode("utf-8", "surrogatepass"), name)
+    problems += found
+    file = checked_document(Origin(name, 1, 1), node, problems)
+    manifest = combined(file, file, None, problems)
+    if manifest is not None:
+        # A closed name that does not exist would keep programs from making any new name next to it.
+        here = filter(os.path.lexists, policy_paths((os.path.join(directory, WORKSPACE_FILE),)))
+        closed = dict.fromkeys((*policy_paths((), trusted_paths()), *here), POLICY)
+        manifest = with_protected_paths(manifest, closed)
+        problems += (*address_problems(manifest), *ceiling_problems(manifest))
+    sound = all(problem.severity == "warning" for problem in problems)
+    return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
 
 
 def _workspace_alone(file: Document, problems: list[Problem]) -> Manifest | None:

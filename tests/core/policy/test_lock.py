@@ -384,8 +384,38 @@ SHOWN: dict[str, tuple[Lock, Lock, list[str]]] = {
             "~ server files: starts: npm files 1.0 -> npm files 1.1",
             "    + any: a@2",
             "    - any: a@1",
-            "    ~ any: b@1",
+            "    ~ any: b@1 (the same version, other contents)",
         ],
+    ),
+    "a manifest of the same version": (
+        Lock(format=1, manifests={"a": ONE, "b": ONE, "c": ONE}, versions={"a": "1.0", "b": "1.0"}),
+        Lock(format=1, manifests={"a": TWO, "b": TWO, "c": TWO}, versions={"a": "1.0", "b": "1.1", "c": "1.0"}),
+        [
+            "~ manifest a: 111111111111 -> 222222222222; its contents changed, and its version is still 1.0",
+            "~ manifest b: 111111111111 -> 222222222222",
+            "~ manifest c: 111111111111 -> 222222222222",
+        ],
+    ),
+    "a distribution of the same version": (
+        Lock(format=1, distributions={"d": LockedDistribution("2.0", {"any": ONE})}),
+        Lock(format=1, distributions={"d": LockedDistribution("2.0", {"any": TWO})}),
+        ["~ distribution d 2.0: other files on any; its contents changed, and its version is still 2.0"],
+    ),
+    "a package of the same version": (
+        server(resolved=Resolved("npm", "files", "1.0", integrity={"any": {"files@1.0": "x"}})),
+        server(resolved=Resolved("npm", "files", "1.0", integrity={"any": {"files@1.0": "y"}})),
+        [
+            (
+                "~ server files: starts: npm files 1.0 -> npm files 1.0"
+                "; its contents changed, and its version is still 1.0"
+            ),
+            "    ~ any: files@1.0 (the same version, other contents)",
+        ],
+    ),
+    "a package for one more platform": (
+        server(resolved=Resolved("npm", "files", "1.0", integrity={"a": {"files@1.0": "x"}})),
+        server(resolved=Resolved("npm", "files", "1.0", integrity={"a": {"files@1.0": "x"}, "b": {"files@1.0": "x"}})),
+        ["~ server files: starts: npm files 1.0 -> npm files 1.0", "    + b: files@1.0"],
     ),
     "a file": (
         server(resolved=Resolved("file", program="s.py", digest=ONE)),

@@ -119,6 +119,42 @@ def test_a_refusal_says_why_and_is_recorded(method: str, host: str, status: str,
     assert call.events[-1].reason == reason
 
 
+TUNNEL = "network:tcp:good.test"
+# (rules, denies, method, status, what is recorded last)
+PLAIN = {
+    "a tunnel covers a request": ((TUNNEL,), (), "GET", "200", "network:tcp:good.test"),
+    "with any method": ((TUNNEL,), (), "DELETE", "200", "network:tcp:good.test"),
+    "rules about requests decide first": (
+        (TUNNEL, "network:http:good.test"),
+        (),
+        "GET",
+        "200",
+        "network:http:get@good.test",
+    ),
+    "and alone": ((TUNNEL, "network:http:get@good.test"), (), "POST", "403", "network:http:post@good.test"),
+    "and with the class": ((TUNNEL, "network:http:good.test"), (), "DELETE", "403", "network:http:delete@good.test"),
+    "a denied request stays denied": (
+        (TUNNEL,),
+        ("network:write:good.test",),
+        "POST",
+        "403",
+        "network:http:post@good.test",
+    ),
+    "a tunnel to another port does not": (("network:tcp:good.test:1",), (), "GET", "403", "network:http:get@good.test"),
+}
+
+
+@pytest.mark.parametrize(("rules", "denies", "method", "status", "use"), PLAIN.values(), ids=PLAIN)
+def test_where_only_a_tunnel_is_allowed_a_plain_request_is_one(
+    rules: tuple[str, ...], denies: tuple[str, ...], method: str, status: str, use: str
+) -> None:
+    call = held(*rules, deny=denies)
+    with serving(page) as server:
+        (answer,) = proxied(call, saying(get(server, "good.test", method)))
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert call.events[-1].capability == f"{use}:{server.port}"
+
+
 BAD = {
     "no request": b"hello\r\n\r\n",
     "two lengths": b"POST {u} HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",

@@ -57,6 +57,25 @@ def test_lines_say_what_grew_and_what_shrank(old: str, new: str, lines: list[str
     assert result.exit_code == (1 if GROWN in lines else 0)
 
 
+@pytest.mark.parametrize(
+    ("versions", "hosts", "said"),
+    [
+        (("1.0", "1.0"), (HOST, OTHER), "new/m.yaml: its contents changed, and its version is still 1.0\n"),
+        (("1.0", "1.1"), (HOST, OTHER), ""),
+        (("1.0", "1.0"), (HOST, HOST), ""),
+    ],
+)
+def test_other_contents_under_the_same_version_are_named(
+    versions: tuple[str, str], hosts: tuple[str, str], said: str
+) -> None:
+    for folder, version, host in zip(("old", "new"), versions, hosts, strict=True):
+        Path(folder, "m.yaml").write_text(f'version: "{version}"\n{MANIFEST % host}')
+    result = CliRunner().invoke(licet, ["diff", "old/m.yaml", "new/m.yaml"])
+    assert result.stderr.partition("\n")[2] == said
+    data = json.loads(CliRunner().invoke(licet, ["diff", "old/m.yaml", "new/m.yaml", "--json"]).stdout)
+    assert data.get("same_version") == ("1.0" if said else None)
+
+
 def test_a_new_name_is_a_change_that_neither_grows_nor_shrinks(here: Path) -> None:
     compare(HOST, HOST)
     (here / "new/m.yaml").write_text((MANIFEST % HOST).replace("agent: a", "agent: b"))

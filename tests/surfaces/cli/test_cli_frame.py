@@ -17,6 +17,7 @@ import licet as library
 import warm
 from kept_calls import make
 from licet.surfaces.cli.app import COMMANDS, FIRST, licet
+from licet.surfaces.cli.fail_on import _RISKS
 from surfaces.messages import message
 from surfaces.terminals import read_all
 
@@ -50,8 +51,8 @@ def test_help_names_the_five_first_commands_in_order_with_an_example_each(word: 
     result = run(word)
     assert result.exit_code == 0
     names = [entry.name for entry in FIRST]
-    assert names == ["init", "check", "surface", "explain", "diff"]
-    assert re.findall(r"^  (init|check|surface|explain|diff) ", result.stdout, re.MULTILINE) == names
+    assert names == ["init", "run", "check", "explain", "surface"]
+    assert re.findall(r"^  ([a-z]+)  +[a-z]", result.stdout, re.MULTILINE) == list(COMMANDS)
     for entry in COMMANDS.values():
         assert f"$ {entry.example}\n" in result.stdout
         assert entry.example.split()[:2] == ["licet", entry.name]
@@ -94,7 +95,7 @@ def test_help_loads_neither_the_other_commands_nor_anything_heavy(words: list[st
     ("words", "said"),
     [
         (["chek"], "there is no command `chek`; did you mean `check`?"),
-        (["frobnicate"], "there is no command `frobnicate`; expected one of init, check, "),
+        (["frobnicate"], "there is no command `frobnicate`; expected one of init, run, "),
         (["check"], "Missing argument 'FILE...'"),
         (["check", "--jsn", "x.yaml"], "No such option"),
         (["check", "--json", "--sarif", "x.yaml"], "--json, --sarif and --github exclude each other"),
@@ -127,7 +128,7 @@ SPELLED = r"\u001b[2J\u202e\ufe0f\u000aError: fine"
         (["check", f"--{HOSTILE}", "m.yaml"], 2),
         (["check", f"--json={HOSTILE}", "m.yaml"], 2),
         (["check", "m.yaml", "--json", "--sarif", f"--workdir={HOSTILE}*"], 2),
-        (["surface", "m.yaml", HOSTILE], 2),
+        (["completion", "bash", HOSTILE], 2),
         (["surface", "m.yaml", f"--workdir=/{HOSTILE}"], 2),
         (["surface", "m.yaml", "--svg", f"gone{HOSTILE}/map.svg"], 1),
         (["explain", "m.yaml", "t", f"write {HOSTILE}"], 2),
@@ -158,7 +159,7 @@ def test_no_word_of_the_command_line_acts_on_the_terminal(words: list[str], code
     ("words", "said"),
     [
         ([f"x{HOSTILE}"], f"Error: there is no command `x{SPELLED}`; expected one of "),
-        (["surface", "m.yaml", HOSTILE], f"unexpected extra argument ({SPELLED})"),
+        (["completion", "bash", HOSTILE], f"unexpected extra argument ({SPELLED})"),
         (["surface", "m.yaml", "--svg", f"gone{HOSTILE}/map.svg"], f"Error: cannot write gone{SPELLED}/map.svg: "),
     ],
 )
@@ -187,10 +188,10 @@ def test_the_completion_script_of_a_shell_asks_licet(shell: str, mark: str) -> N
     ("typed", "offered"),
     [
         ("licet ", [f"plain,{name}" for name in COMMANDS]),
-        ("licet s", ["plain,surface", "plain,schema"]),
+        ("licet s", ["plain,surface", "plain,serve", "plain,session", "plain,schema"]),
         ("licet --v", ["plain,--version"]),
         ("licet schema ", ["plain,workspace", "plain,manifest", "plain,personality", "plain,tests"]),
-        ("licet diff --fail-on ", ["plain,grown", "plain,changed", "plain,none"]),
+        ("licet diff --fail-on ", [f"plain,{word}" for word in ("grown", "changed", "none", *_RISKS)]),
         ("licet explain here.yaml ", ["plain,list_notes", "plain,read_notes"]),
         ("licet explain here.yaml r", ["plain,read_notes"]),
         ("licet explain gone.yaml r", []),

@@ -238,6 +238,25 @@ def test_one_lock_is_for_all_manifests_of_a_directory(here: Path) -> None:
     assert "lie in" in run("lock", "a.yaml", "other/c.yaml", code=2).stderr
 
 
+def test_other_contents_under_the_same_version_are_named(here: Path) -> None:
+    versioned = {**json.loads(policy("a.yaml").read_text()), "version": "1.0"}
+    (here / "a.yaml").write_text(json.dumps(versioned))
+    run("lock", "a.yaml")
+    assert locked()["versions"] == {"a.yaml": "1.0"}
+    lock = here / "licet.lock"
+    older = {name: value for name, value in locked().items() if name != "versions"}
+    lock.write_text(json.dumps(older))  # as a version of licet wrote it that kept none
+    assert "is as it should be" in run("lock", "a.yaml").stdout
+    assert run("check", "--locked", "a.yaml").exit_code == 0
+    lock.write_text(json.dumps({**older, "versions": {"a.yaml": "1.0"}}))
+    versioned["capabilities"]["env"] = ["LANG"]
+    (here / "a.yaml").write_text(json.dumps(versioned))
+    said = "; its contents changed, and its version is still 1.0\n"
+    assert said in run("lock", "a.yaml", "--update").stdout
+    (here / "a.yaml").write_text(json.dumps({**versioned, "version": "1.1", "capabilities": {}}))
+    assert said not in run("lock", "a.yaml", "--update").stdout
+
+
 def test_a_workspace_alone_is_no_manifest(here: Path) -> None:
     (here / "licet.yaml").write_text("tools: {t: {needs: []}}\n")
     said = run("lock", code=1)

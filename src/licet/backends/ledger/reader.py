@@ -147,6 +147,11 @@ class LedgerReader:
         query = f"SELECT {_COLUMNS} FROM entries WHERE {where} AND {_ALONE} ORDER BY time DESC, number DESC LIMIT ?"  # noqa: S608
         return list(self._rows(query, first, end, *wanted.values(), limit)), first - start
 
+    def sessions(self) -> Iterator[Row]:
+        """The last entry of each session, the newest first."""
+        query = f"SELECT {_COLUMNS} FROM entries WHERE number IN (SELECT number FROM chains) ORDER BY number DESC"  # noqa: S608
+        return self._rows(query)
+
     def unknown(self) -> tuple[str, ...]:
         """The ids of all calls that began and have no receipt, the newest first."""
         query = f"SELECT id FROM entries WHERE kind = 'decision' AND {_ALONE} ORDER BY number DESC"  # noqa: S608

@@ -196,6 +196,7 @@ class Entry(Fact, frozen=True, kw_only=True):
     parent: ParentFact | None = None
     caller: Caller | None = None
     purpose: Annotated[str, Meta(max_length=MOST_PURPOSE)] | None = None  # why the caller made this call
+    flags: Texts | UnsetType = UNSET  # of `licet run`, if they made or narrowed the policy
     arguments: str | None = None  # digest
     bodies: BodiesFact | UnsetType = UNSET
     verdict: Literal["allow", "ask", "deny"] = "allow"

@@ -42,8 +42,7 @@ class BadLock(ValueError):
     """A lock that cannot be used. The message says what was found."""
 
 
-# The directory of this machine for each name such as `${workdir}`, in one or more spellings.
-NamedPlaces = Mapping[str, str | tuple[str, ...]]
+NamedPlaces = Mapping[str, str | tuple[str, ...]]  # `${workdir}` … -> its directory here, in one or more spellings
 
 
 class Resolved(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -113,6 +112,7 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
     format: Literal[1]
     manifests: Mapping[str, Digest] = {}  # name of a file next to the lock -> digest
+    versions: Mapping[str, str] = {}  # the same name -> the `version` that the manifest states, if it does
     tools: Mapping[str, LockedTool] = {}
     distributions: Mapping[str, LockedDistribution] = {}  # that tools come from
     servers: Mapping[str, LockedServer] = {}
@@ -143,7 +143,7 @@ def read_lock(data: bytes) -> Lock:
 
 
 def with_other_platforms(now: Lock, locked: Lock) -> Lock:
-    """What a lock should say now, with the hashes that it has for other platforms."""
+    """What a lock should say now, with its hashes for other platforms. One without versions gets them with a change."""
     kept = {
         name: was
         if was is not None and was.accepts(one)
@@ -153,7 +153,8 @@ def with_other_platforms(now: Lock, locked: Lock) -> Lock:
         for name, one in now.distributions.items()
         for was in (locked.distributions.get(name),)
     }
-    return msgspec.structs.replace(now, distributions=kept)
+    versions = now.versions if locked.versions or now.manifests != locked.manifests else {}
+    return msgspec.structs.replace(now, distributions=kept, versions=versions)
 
 
 def write_lock(lock: Lock) -> bytes:

@@ -31,7 +31,9 @@ _LONG = 100  # characters of two texts together, from which on they are shown li
 def lock_changes(old: Lock, new: Lock) -> Iterator[str]:
     """What a new lock would change: `+` is added, `-` removed, `~` changed; indented lines belong to the one above."""
     for name, was, now in _pairs(old.manifests, new.manifests):
-        yield _sign(was, now, f"manifest {_one(name)}", f"{_short(was)} -> {_short(now)}")
+        version = new.versions.get(name, "")
+        same = f"; {still_version(version)}" if version and version == old.versions.get(name) else ""
+        yield _sign(was, now, f"manifest {_one(name)}", f"{_short(was)} -> {_short(now)}{same}")
     for name, was, now in _pairs(old.tools, new.tools):
         yield _sign(was, now, f"tool {_one(name)}", tool_difference(was, now) if now is not None else "")
     for name, was, now in _pairs(old.distributions, new.distributions):
@@ -42,6 +44,11 @@ def lock_changes(old: Lock, new: Lock) -> Iterator[str]:
         if before is None or after is None:
             yield f"{'+' if before is None else '-'} server {_one(name)}"
         yield from _server_changes(_one(name), before or LockedServer(), after or LockedServer())
+
+
+def still_version(version: str) -> str:
+    """The warning about contents that changed while their version did not."""
+    return f"its contents changed, and its version is still {_one(version)}"
 
 
 def tool_difference(locked: LockedTool | None, now: LockedTool) -> str:
@@ -63,7 +70,7 @@ def distribution_difference(locked: LockedDistribution | None, now: LockedDistri
     if locked.version != now.version:
         return f"version {_one(locked.version)} -> {_one(now.version)}"
     platforms = [_one(platform) for platform, _, _ in _pairs(locked.files, now.files)]
-    return f"other files on {', '.join(platforms)}"
+    return f"other files on {', '.join(platforms)}; {still_version(now.version)}"
 
 
 def _pairs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -129,9 +136,17 @@ def _one(text: str) -> str:
 def _resolved_changes(name: str, old: Resolved | None, new: Resolved | None) -> Iterator[str]:
     if old == new:
         return
-    yield f"~ server {name}: starts: {_resolved(old)} -> {_resolved(new)}"
+    republished = old is not None and new is not None and new.version == old.version and _other_hashes(old, new)
+    same = f"; {still_version(new.version)}" if republished and new is not None and new.version else ""
+    yield f"~ server {name}: starts: {_resolved(old)} -> {_resolved(new)}{same}"
     for platform, was, now in _pairs(old.integrity if old else {}, new.integrity if new else {}):
         yield from _hash_changes(was or {}, now or {}, f"{_one(platform)}: ")
+
+
+def _other_hashes(old: Resolved, new: Resolved) -> bool:
+    """Whether a package of a platform that both have, in the same version, has another hash."""
+    known = ((old.integrity.get(platform, {}), hashes) for platform, hashes in new.integrity.items())
+    return any(before.get(package, digest) != digest for before, now in known for package, digest in now.items())
 
 
 def _hash_changes(before: Mapping[str, str], after: Mapping[str, str], title: str = "") -> Iterator[str]:
@@ -142,7 +157,8 @@ def _hash_changes(before: Mapping[str, str], after: Mapping[str, str], title: st
         ("~", sorted(one for one in before.keys() & after.keys() if before[one] != after[one])),
     ):
         if found:
-            yield f"    {sign} {title}{', '.join(map(_one, found))}"
+            same = " (the same version, other contents)" if title and sign == "~" else ""  # versions are in the names
+            yield f"    {sign} {title}{', '.join(map(_one, found))}{same}"
 
 
 def _resolved(one: Resolved | None) -> str:

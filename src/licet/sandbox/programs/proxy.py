@@ -1,8 +1,9 @@
 """The proxy of one call: the only way from programs behind walls to the network. It serves HTTP, CONNECT and SOCKS5.
 
 A plain request is parsed, checked like a request of `ctx.fetch`, and sent again by the http port: the bytes of the
-program are never passed on. The content of a tunnel is not seen, so a tunnel needs `network:tcp:host:port`. Each
-connection carries one request, so that every request is checked. Names are resolved here, never behind the wall.
+program are never passed on. The content of a tunnel is not seen, so a tunnel needs `network:tcp:host:port`; if no rule
+speaks of requests to that place, it covers plain ones, too. Each connection carries one request, so that every request
+is checked. Names are resolved here, never behind the wall.
 """
 
 import asyncio
@@ -13,7 +14,8 @@ from contextlib import suppress
 
 import h11
 
-from licet.core.algebra.use import Destination, InvalidUse, destination
+from licet.core.algebra.domains import HTTP, HTTPS
+from licet.core.algebra.use import Destination, InvalidUse, Use, destination
 from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.handles.dial import checked_addresses
@@ -170,8 +172,9 @@ class Egress:
             there = destination(request.method, request.target)
         except InvalidUse as wrong:
             grant.invalid("HOST_NOT_ALLOWED", wrong)
-        await grant.permit(there.use)
-        addresses = await checked_addresses(grant, self._http, there.use)
+        use = self._allowing(there.use)
+        await grant.permit(use)
+        addresses = await checked_addresses(grant, self._http, use)
         with grant.meter.share() as share:
             try:
                 async with asyncio.timeout(_SECONDS):
@@ -179,6 +182,16 @@ class Egress:
             except Exceeded as over:
                 grant.exceeded(over, there.use)
             await self._exchange(there, request, body, addresses, client)
+
+    def _allowing(self, use: Use) -> Use:
+        """The use that allows a plain request: the request itself, or else a connection to the same place.
+
+        A program that may open a tunnel can send the same bytes through it. Where rules speak of requests, they decide.
+        """
+        held, tunnel = self._grant.capabilities, Use(f"network:tcp:{use.target}:{use.port}")
+        at_port, at_host = held.atoms_at(use)
+        unspoken = not (at_port | at_host) & (HTTP | HTTPS) and held.verdict(use) is None
+        return tunnel if unspoken and held.has(tunnel) else use
 
     async def _exchange(
         self, there: Destination, request: ProxyRequest, body: bytes, addresses: tuple[str, ...], client: HttpConnection

@@ -35,35 +35,36 @@ class Command(Struct, frozen=True):
 
 
 FIRST = (
-    Command("init", "write a manifest for the tools in a file", "licet init tools.py"),
+    Command("init", "write a policy for tools, or for a coding agent", "licet init tools.py"),
+    Command("run", "run any command behind walls, with flags or a policy", "licet run --allow-read . -- make test"),
     Command("check", "find every problem in policy files", "licet check"),
-    Command("surface", "show everything that an agent can reach", "licet surface"),
     Command(
         "explain",
         "show why a use is allowed or denied, and what would allow it",
         "licet explain fetch_weather https://api.weather.gov",
     ),
+    Command("surface", "show everything that an agent can reach", "licet surface"),
+)
+FURTHER = (
+    Command("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
+    Command("gateway", "govern MCP servers: an MCP server in front of them", "licet gateway research.yaml"),
+    Command("trust", "accept the policy of this directory", "licet trust"),
+    Command("approvals", "list and answer the calls that wait for approval", "licet approvals list"),
+    Command("receipts", "list, show, verify and export the records of calls", "licet receipts list --since 1d"),
     Command(
         "diff",
         "show what a new version of a policy allows more, or less",
         "licet diff ../before/.licet/licet.yaml",
     ),
-)
-FURTHER = (
-    Command("demo", "show what licet does, in commands that really run", "licet demo"),
+    Command("lock", "write down what was reviewed, so that anything else is refused", "licet lock"),
     Command("test", "check that a policy decides its examples as they say", "licet test --coverage"),
     Command("lint", "compare the source of tools with what they declare", "licet lint tools.py"),
-    Command("learn", "draft the least policy from recordings of what was used", "licet learn"),
-    Command("trust", "accept the policy of this directory", "licet trust"),
-    Command("lock", "write down what was reviewed, so that anything else is refused", "licet lock"),
-    Command("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
-    Command("run", "run any command under a manifest", "licet run -- git log"),
     Command("observe", "run a command without walls, and record what it touches", "licet observe -- git fetch"),
-    Command("gateway", "govern MCP servers: an MCP server in front of them", "licet gateway research.yaml"),
+    Command("learn", "draft the least policy from recordings of what was used", "licet learn"),
     Command("serve", "offer the tools of a workspace as an MCP server", "licet serve research.yaml"),
-    Command("approvals", "list and answer the calls that wait for approval", "licet approvals list"),
-    Command("receipts", "list, show, verify and export the records of calls", "licet receipts list --since 1d"),
+    Command("demo", "show what licet does, in commands that really run", "licet demo"),
     Command("doctor", "test which levels this machine supports", "licet doctor"),
+    Command("session", "list the sessions of calls, and end one", "licet session end main"),
     Command("wasm", "look into WASM modules without running them", "licet wasm inspect count.wasm"),
     Command("schema", "print the JSON Schema of a kind of file, for editors", "licet schema manifest"),
     Command("completion", "print the completion script for your shell", "licet completion bash"),

@@ -37,10 +37,10 @@ from licet.guard.people import Question
 from licet.guard.result import Result
 from licet.policy_files.policy_paths import policy_root
 from licet.regular_files import read_regular
+from licet.surfaces.cli.caller import caller_options, show_new_session
 from licet.surfaces.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
 from licet.surfaces.cli.options import (
     Setting,
-    caller_options,
     json_option,
     read_sound,
     refuse,
@@ -221,6 +221,7 @@ def command(
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
     _build_ahead(gate, tool, quiet=as_json)
+    show_new_session(ctx, session, as_json)
     try:
         result = run(gate, tool, given, session=session, purpose=purpose)
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ import click
 from msgspec.structs import replace
 
 from licet.core.origin import Origin
+from licet.core.policy.lock_changes import still_version
 from licet.core.review.changes import Change, Changes, Side
 from licet.core.review.risk import riskiest
 from licet.core.review.workspace import diff_agents, joined
@@ -122,6 +123,8 @@ def command(
             _show(changes, by, short, headed=not versions.single)
             if above:
                 show(f"not in it: {organisation_line(above)} narrows both on this machine", err=True)
+            for key, version in _same_versions(versions).items():
+                show(f"{key}: {still_version(version)}", err=True, colour="yellow")
         failing = map(short, failing_changes(fail_on, changes))
         # The text ends with how much grew and changed, on the standard error too, and the JSON has all of it.
         code = exit_code(fail_on, failing, silent=not (fail_on.startswith("risk:") or github or html))
@@ -136,10 +139,24 @@ def _document(versions: Compared, changes: dict[str, Changes]) -> dict[str, Any]
             side: version.agents[key].digest if key in version.agents else None
             for side, version in (("old", versions.old), ("new", versions.new))
         }
-        return {**digests, **_placed(changes[key], versions.worded(str)).document()}
+        same = {"same_version": _same_versions(versions)[key]} if key in _same_versions(versions) else {}
+        return {**digests, **same, **_placed(changes[key], versions.worded(str)).document()}
 
     keys = list(changes)
     return one(keys[0]) if versions.single else {"agents": {key: one(key) for key in keys}}
+
+
+def _same_versions(versions: Compared) -> dict[str, str]:
+    """The agents whose policy changed while the version that it states did not, with that version."""
+    old, new = versions.old.agents, versions.new.agents
+    return {
+        key: new[key].version
+        for key in new
+        if key in old
+        and new[key].version
+        and new[key].version == old[key].version
+        and new[key].digest != old[key].digest
+    }
 
 
 def _placed(changes: Changes, say: Callable[[str], str]) -> Changes:

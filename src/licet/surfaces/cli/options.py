@@ -127,25 +127,6 @@ secrets_option = click.option(
 )
 
 
-def caller_options(what: str) -> Callable[[Command], Command]:
-    """Add `--session`, `--purpose`, `--secrets` and `--state` to a command; `what` is what it does: a call or a run."""
-
-    def add(command: Command) -> Command:
-        kept = "Where storage, receipts, requests and budgets are kept.  [default: below $XDG_STATE_HOME]"
-        for option in (
-            click.option("--state", metavar="DIR", type=FILE, help=kept),
-            secrets_option,
-            click.option("--purpose", metavar="TEXT", help=f"The reason of the {what}; the receipt keeps it."),
-            click.option(
-                "--session", metavar="ID", default="main", help=f"The session of the {what}.  [default: main]"
-            ),
-        ):
-            command = option(command)
-        return command
-
-    return add
-
-
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--json`, `--sarif` and `--github` to a command. It can be given one of them."""
 

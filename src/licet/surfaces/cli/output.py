@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from licet.guard.result import Result
 
 _COLOUR = {"error": "red", "warning": "yellow", "note": "cyan"}
+_SPENT = re.compile(r"would exceed (max_\w+)")
 _RANK = {"error": 0, "warning": 1, "note": 2}
 MOST_PROBLEMS = 1000  # shown in one run; a hostile file could have a million
 
@@ -175,10 +176,17 @@ def show_refusal(result: "Result", state: str, ways_out: Iterable[str] = ()) -> 
     """
     first, *rest, receipt = result.explain().splitlines()
     show(first, err=True, colour="red")
-    for line in (*rest, *ways_out, receipt):
+    for line in (*rest, *_other_session(result), *ways_out, receipt):
         show(line, err=True)
     if state and result.receipt:
         show(f"  to see it     licet explain {result.receipt}{state}", err=True)
+
+
+def _other_session(result: "Result") -> Iterator[str]:
+    """The advice to start another session, if this one has ended or has spent its budget; a day's budget is not its."""
+    spent = _SPENT.search(result.explain()) if result.reason == "BUDGET_EXCEEDED" else None
+    if result.reason == "SESSION_ENDED" or (spent and not spent[1].endswith("_per_day")):
+        yield "  or            start another session with `--new-session`, or with `--session ID`"
 
 
 def result_document(result: "Result") -> dict[str, Any]:

@@ -138,6 +138,8 @@ def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterat
         yield "caller", ", ".join(filter(None, (caller["person"], caller["client"], *caller["actors"])))
     if last["purpose"]:
         yield "purpose", last["purpose"]
+    if flags := last.get("flags"):
+        yield "flags", shlex.join(flags)
     yield "reason", last["reason"]
     yield from _observation(last)
     if last["error"]:

@@ -1,4 +1,4 @@
-"""`licet run`: runs any command under a manifest, behind walls, with the input and output of this terminal."""
+"""`licet run`: runs any command behind walls, under flags or a manifest, with the input and output of this terminal."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
-from msgspec import Struct
 
+from licet.assemble.flags import BadFlag, Flags
 from licet.assemble.gate import Backends, run, terminal_approver
 from licet.assemble.program import UnknownTool, program_gate
 from licet.assemble.refusing import RefusingGate
@@ -22,14 +22,15 @@ from licet.core.policy.commands import PROGRAM
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import Finished, limit_name
 from licet.guard.result import Result
-from licet.policy_files.policy_paths import policy_root
 from licet.sandbox.programs.ahead import supervisor_ahead
 from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.supervisor_client import Supervisor
-from licet.surfaces.cli.discovery import NOTHING_HERE, Named, check_setting, find_policy, require_trust
-from licet.surfaces.cli.options import FILE, Setting, caller_options, json_option, setting_options, sound_manifest
-from licet.surfaces.cli.output import fail, result_document, show, show_refusal
+from licet.surfaces.cli.caller import caller_options, show_new_session
+from licet.surfaces.cli.discovery import PLACES
+from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
+from licet.surfaces.cli.output import result_document, show, show_refusal
 from licet.surfaces.cli.run_hints import MOST_SHOWN, hints, show_hints
+from licet.surfaces.cli.run_policy import RunOptions, chosen_policy, missing_flag
 
 
 class _Split(click.Command):
@@ -46,6 +47,26 @@ class _Split(click.Command):
 
 @click.command(name="run", cls=_Split)
 @click.argument("manifest", type=FILE, required=False)
+@click.option("--allow-read", "read", metavar="PATH", multiple=True, help="Allow to read a file or directory.")
+@click.option(
+    "--allow-write",
+    "write",
+    metavar="DIR",
+    multiple=True,
+    help="Allow, and approve for this run, to write, rename and delete in a directory.",
+)
+@click.option(
+    "--allow-net", "net", metavar="HOST[:PORT]", multiple=True, help="Allow connections to a host.  [default port: 443]"
+)
+@click.option("--allow-env", "env", metavar="NAME", multiple=True, help="Pass on an environment variable.")
+@click.option(
+    "--save",
+    metavar="[FILE]",
+    type=FILE,
+    is_flag=False,
+    flag_value=str(PLACES[0]),
+    help=f"Write the policy that says the same as the flags.  [default: {PLACES[0]}]",
+)
 @click.option("--tool", "name", metavar="NAME", help="Give the command only the permissions of this tool.")
 @click.option("--ask", is_flag=True, help="If the run needs approval, ask at this terminal.")
 @caller_options("run")
@@ -58,6 +79,11 @@ class _Split(click.Command):
 def command(
     ctx: click.Context,
     manifest: Path | None,
+    read: tuple[str, ...],
+    write: tuple[str, ...],
+    net: tuple[str, ...],
+    env: tuple[str, ...],
+    save: Path | None,
     name: str | None,
     ask: bool,
     session: str,
@@ -67,18 +93,31 @@ def command(
     setting: Setting,
     as_json: bool,
 ) -> None:
-    """Run a command under a manifest. It can reach what the manifest allows, and nothing else.
+    """Run a command behind walls. It reaches what flags or a manifest allow, and nothing else.
 
-    All its child processes are behind the same walls. The manifest must allow the program itself, under
-    `process.allowed_binaries`; with --tool, the tool must declare it too. The only way to the network is a proxy that
-    checks each request. MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. You
-    must have accepted that one with `licet trust`.
+    All its child processes are behind the same walls, and the only way to the network is a proxy that checks each
+    connection. Without a policy, say with flags what it may reach:
+
+    \b
+      licet run --allow-read . -- grep -r TODO
+      licet run --allow-read . --allow-write out -- make
+      licet run --allow-read . --allow-net api.example.com --allow-env LANG -- ./report.sh
+      licet run --allow-net 127.0.0.1:8080 -- …     another port than 443, the default
+      licet run --allow-read / --allow-net '*' -- … everything
+
+    Repeat a flag to allow more. Add --save to keep the flags as a policy.
+
+    With a policy the command gets what the policy allows, which must name its program under
+    `process.allowed_binaries`; flags then only narrow it, and --tool narrows it to what one tool holds. MANIFEST is the
+    policy in this directory if left out: .licet/licet.yaml, or licet.yaml. You must have accepted that one with `licet
+    trust`.
 
     \b
       licet run agent.yaml -- git log --oneline
       licet run agent.yaml --tool shell -- curl -sS http://api.weather.gov
-      licet run -- make test                      (with the policy in this directory)
-      licet run --ask -- ./agent                  (asks you first, if the policy says so)
+      licet run -- make test                        with the policy in this directory
+      licet run --allow-read src -- make test       with less than that policy
+      licet run --ask -- ./agent                    a program whose policy asks you
 
     \b
     Exit codes:
@@ -91,19 +130,10 @@ def command(
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
     with supervisor_ahead() as ready:
-        wanted = RunOptions(ask, session, purpose, secrets, state)
+        flags = Flags(read, write, net, env)
+        wanted = RunOptions(ask, session, purpose, secrets, state, flags, save)
         code = run_program(ctx, manifest, name, setting, words, wanted, as_json, ready)
     ctx.exit(code)
-
-
-class RunOptions(Struct, frozen=True):
-    """How a command is run."""
-
-    ask: bool = False
-    session: str = "main"
-    purpose: str | None = None
-    secrets: Path | None = None
-    state: Path | None = None
 
 
 REFUSED = 125
@@ -124,13 +154,11 @@ def run_program(
 ) -> int:
     """Run a program with all that the manifest allows, or with what one of its tools holds; returns the exit code."""
     try:
-        named = _named(manifest, as_json)
-        check_setting(named, setting)
-        policy = sound_manifest(named.path, setting, as_json)
-        require_trust(named, policy, as_json)
+        chosen = chosen_policy(ctx, manifest, name, setting, words[0], wanted, as_json)
+        policy = chosen.policy
         ended: list[Finished] = []
         held: set[str] = set()
-        state = wanted.state or state_directory(policy_root(named.path))
+        state = wanted.state or state_directory(chosen.root)
         attached = AttachedStreams()
         gate = program_gate(
             policy,
@@ -141,10 +169,13 @@ def run_program(
             workdir=setting.workdir,
             ready=ready,
             held=held,
-            approver=terminal_approver(state) if wanted.ask else None,
+            approver=chosen.approver or (terminal_approver(state) if wanted.ask else None),
             secrets_file=wanted.secrets,
         )
+        gate.flags = chosen.flags
         gate.session(wanted.session)
+    except BadFlag as wrong:
+        raise click.BadParameter(str(wrong), ctx, param_hint=wrong.flag) from None
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
     except UnknownTool as wrong:
@@ -160,6 +191,7 @@ def run_program(
         return REFUSED
     tool = gate.tools[0].name
     in_time = False
+    show_new_session(ctx, wanted.session, as_json)
     before = signal.signal(signal.SIGTERM, _terminated)
     interrupted = signal.signal(signal.SIGINT, Interrupts(attached))
     try:
@@ -174,7 +206,8 @@ def run_program(
         attached.finish(wait=in_time)
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, interrupted)
-    code = _report(result, ended, gate.policy.tools[tool].seconds, state_option(state), attached.lost, as_json)
+    seconds, alone = gate.policy.tools[tool].seconds, chosen.approver is not None
+    code = _report(result, ended, seconds, state_option(state), attached.lost, as_json, alone=alone)
     if code and result.ok and not as_json:
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())
@@ -187,16 +220,6 @@ def _from_here(words: list[str], workdir: Path | None) -> list[str]:
     if not words or "/" not in words[0] or os.path.isabs(words[0]):
         return words
     return [str(straight(Path(workdir or Path.cwd()) / words[0])), *words[1:]]
-
-
-def _named(manifest: Path | None, as_json: bool) -> Named:
-    """The manifest, or the policy of this directory; exits without running CMD if there is neither."""
-    if manifest is not None:
-        return Named(manifest)
-    found = find_policy()
-    if found is None:
-        fail(f"licet: {NOTHING_HERE}", as_json)
-    return Named(found, by_hand=False)
 
 
 class Interrupts:
@@ -220,10 +243,19 @@ def _terminated(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _report(result: Result, ended: list[Finished], seconds: float, state: str, lost: str | None, as_json: bool) -> int:
+def _report(
+    result: Result,
+    ended: list[Finished],
+    seconds: float,
+    state: str,
+    lost: str | None,
+    as_json: bool,
+    *,
+    alone: bool = False,
+) -> int:
     """Report on stderr how the program ended, and return the exit code; stdout belongs to the program.
 
-    `lost` names the output that could not be passed on.
+    `lost` names the output that could not be passed on; `alone` says that flags were the whole policy.
     """
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
     code = LATE if late else _code(ended[-1].exit_code) if ended and result.ok else REFUSED
@@ -244,14 +276,19 @@ def _report(result: Result, ended: list[Finished], seconds: float, state: str, l
     if lost and not as_json:
         show(f"licet: {lost}", err=True, colour="red")
     if result.ok and not as_json:
-        _report_refusals(result, state)
+        _report_refusals(result, state, alone=alone)
     return code
 
 
-def _report_refusals(result: Result, state: str) -> None:
+def _report_refusals(result: Result, state: str, *, alone: bool) -> None:
     """List what the proxy refused while the program ran: many programs do not report it."""
     refused = (event for event in result.events if isinstance(event, CapabilityDenied))
-    lines = list(dict.fromkeys(f"licet: refused {event.capability}: {event.rule}" for event in refused))
+    lines = list(
+        dict.fromkeys(
+            f"licet: refused {event.capability}: {missing_flag(event) if alone else ''}{event.rule}"
+            for event in refused
+        )
+    )
     for line in lines[:MOST_SHOWN]:
         show(visible(line), err=True, colour="red")
     if lines:

@@ -1,0 +1,138 @@
+"""The policy of `licet run`: one that was named or found, the flags alone, or one that the flags narrow."""
+
+import shlex
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from licet.assemble.flags import (
+    BadFlag,
+    Flags,
+    Typed,
+    TypedApproval,
+    made_manifest,
+    manifest_text,
+    narrowed,
+    saved_text,
+    understood,
+)
+from licet.assemble.review import Places
+from licet.core.algebra.scope import is_address
+from licet.core.algebra.use import InvalidUse, Use
+from licet.core.decision.decision import CapabilityDenied
+from licet.core.policy.addresses import address_kind
+from licet.core.policy.manifest import Manifest
+from licet.policy_files.policy_paths import policy_root, shown_path
+from licet.surfaces.cli.discovery import NOTHING_HERE, PLACES, Named, check_setting, find_policy, require_trust
+from licet.surfaces.cli.options import Setting, sound_manifest
+from licet.surfaces.cli.output import fail, show, show_problems
+
+
+class RunOptions(Struct, frozen=True):
+    """How a command is run."""
+
+    ask: bool = False
+    session: str = "main"
+    purpose: str | None = None
+    secrets: Path | None = None
+    state: Path | None = None
+    flags: Flags = Flags()
+    save: Path | None = None
+
+
+class ChosenPolicy(Struct, frozen=True):
+    """The policy of a run, the directory whose state it uses, and what the flags have to do with it."""
+
+    policy: Manifest
+    root: Path
+    flags: tuple[str, ...] = ()
+    approver: TypedApproval | None = None  # if the flags alone are the policy
+
+
+def chosen_policy(
+    ctx: click.Context,
+    manifest: Path | None,
+    name: str | None,
+    setting: Setting,
+    program: str,
+    wanted: RunOptions,
+    as_json: bool,
+) -> ChosenPolicy:
+    """The policy that was named or found, narrowed by the flags; without one, the flags alone.
+
+    Exits without running CMD if there is nothing to go by. Raises `BadFlag`, and what loading a policy raises.
+    """
+    flags, places = wanted.flags, Places.here(setting.workdir)
+    typed = understood(flags, places)
+    _check_combination(ctx, manifest, flags, wanted.save)
+    text = manifest_text(typed, program, places) if flags else ""
+    made = made_manifest(text) if flags else None
+    found = manifest or find_policy()
+    if found is not None:
+        named = Named(found, by_hand=manifest is not None)
+        if wanted.save is not None:
+            raise click.UsageError(f"--save writes flags that stand alone; here they only narrow {found}", ctx)
+        check_setting(named, setting)
+        policy = sound_manifest(named.path, setting, as_json)
+        require_trust(named, policy, as_json)
+        if made is not None:
+            policy = narrowed(policy, made)
+            if not as_json:
+                show(f"licet: the flags narrow {named.path}", err=True)
+        return ChosenPolicy(policy, policy_root(named.path), typed.words)
+    if made is None:
+        fail(f"licet: {NOTHING_HERE}; or say what the command may reach, such as `--allow-read .`", as_json)
+    if name is not None or setting.workspace or setting.personality:
+        raise click.UsageError("--tool, --workspace and --personality need a policy, and there is none here", ctx)
+    if wanted.save is not None:
+        _save(wanted.save, saved_text(text, typed, program), as_json)
+    _make_missing(typed, as_json)
+    return ChosenPolicy(made, Path.cwd(), typed.words, TypedApproval(made))
+
+
+def _check_combination(ctx: click.Context, manifest: Path | None, flags: Flags, save: Path | None) -> None:
+    if save is not None and not flags:
+        raise click.UsageError("--save needs flags to write, such as `--allow-read .`", ctx)
+    # A second path after a flag is read as the name of a policy.
+    if flags and manifest is not None and manifest.suffix not in (".yaml", ".yml", ".json"):
+        text = f"`{manifest}` is no policy file: each path, host or variable needs a flag of its own"
+        raise click.UsageError(f"{text}, such as `--allow-read a --allow-read b`", ctx)
+
+
+def _save(file: Path, text: str, as_json: bool) -> None:
+    """Write the flags as a policy, and accept it: who typed the flags knows what it allows."""
+    from licet.surfaces.cli.init_target import obstacles, write_policy
+
+    if problems := obstacles(file, force=False):
+        raise click.UsageError(f"--save: {problems[0].origin.file}: found {problems[0].found}, expected a new file")
+    warnings = write_policy(file, text)
+    if not as_json:
+        show_problems(warnings, err=True)
+        named = "" if file in PLACES else f" {shlex.quote(str(file))}"
+        show(f"licet: wrote {file}; `licet run{named} -- …` uses it", err=True)
+
+
+def _make_missing(typed: Typed, as_json: bool) -> None:
+    """Make the directories of `--allow-write` that do not exist: the kernel can only allow what is there."""
+    for path in typed.missing:
+        try:
+            path.mkdir()
+        except OSError as error:
+            raise BadFlag("--allow-write", f"cannot make the directory {path}: {error.strerror}") from None
+        if not as_json:
+            show(f"licet: made the directory {shown_path(path)}, for --allow-write", err=True)
+
+
+def missing_flag(event: CapabilityDenied) -> str:
+    """The flag that would have allowed a refused connection; empty if none would."""
+    if event.reason not in ("HOST_NOT_ALLOWED", "ADDRESS_NOT_ALLOWED", "SIDE_EFFECT_EXCEEDED"):
+        return ""
+    try:
+        use = Use(event.capability)
+    except InvalidUse:
+        return ""
+    if event.reason == "ADDRESS_NOT_ALLOWED" and not is_address(use.target):
+        return f"write the address instead of the name, also as `--allow-net ADDRESS:{use.port}`; "
+    closed = address_kind(use.target.strip("[]")).metadata and is_address(use.target)
+    return "" if closed else f"add `--allow-net {use.target}:{use.port}`; "

@@ -1,0 +1,209 @@
+"""`licet run --allow-read . -- CMD`: flags in place of a policy, next to a policy, and saved as one."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warm
+from attacks.walled_programs import needs_namespaces, needs_walls
+from licet import load_manifest
+from licet.backends.http_memory import Answer
+from licet.backends.ledger.reader import LedgerReader
+from loopback import serving
+from pins import trust
+
+pytestmark = needs_walls
+
+POLICY: dict[str, Any] = {
+    "agent": "desk",
+    "capabilities": {
+        "max_side_effect_class": "write_limited",
+        "fs_reach": {"read": ["${workdir}/in"], "write": ["${workdir}/out"]},
+        "process": {"allowed_binaries": ["sh"]},
+        "env": ["LICET_TEST"],
+        "approvals": {"write": "manifest"},
+        "sandbox": {"allow_degraded": True},
+    },
+}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A directory with no policy, a home with nothing in it, something to read and somewhere to write."""
+    here = tmp_path / "desk"
+    for name in ("in", "out", "my files"):
+        (here / name).mkdir(parents=True)
+        (here / name / "file").write_text(f"{name}\n")
+    (here / "secret").write_text("beside\n")
+    (tmp_path / "home").mkdir()
+    return here
+
+
+def licet(desk: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    environment = {**kept, "HOME": str(desk.parent / "home"), **(env or {})}
+    return warm.run(warm.PROGRAM, words, cwd=desk, env=environment)
+
+
+def entries(desk: Path) -> list[dict[str, Any]]:
+    (ledger,) = (desk.parent / "home").glob(".local/state/licet/*/ledger.sqlite")
+    with LedgerReader(ledger) as reader:
+        return [json.loads(row.body) for row in reader.entries()]
+
+
+LINES = {
+    "reads below the path": (["--allow-read", "in"], "cat in/file", (0, "in\n")),
+    "reads nothing beside it": (["--allow-read", "in"], "cat secret || echo no", (0, "no\n")),
+    "reads a name with a space": (["--allow-read=my files"], "cat 'my files/file'", (0, "my files\n")),
+    "flags add up": (["--allow-read", "in", "--allow-read", "secret"], "cat in/file secret", (0, "in\nbeside\n")),
+    "does not write what it reads": (["--allow-read", "."], "echo a > in/file || echo no", (0, "no\n")),
+    "writes, renames and deletes": (
+        ["--allow-write", "out", "--allow-read", "out"],
+        "echo a > out/a && mv out/a out/b && rm out/file && ls out",
+        (0, "b\n"),
+    ),
+    "passes on one variable": (["--allow-env", "LICET_TEST"], "echo $LICET_TEST $LICET_OTHER", (0, "given\n")),
+    "passes on every variable": (["--allow-env=*"], "echo $LICET_TEST $LICET_OTHER", (0, "given other\n")),
+}
+
+
+@pytest.mark.parametrize(("flags", "line", "ended"), LINES.values(), ids=LINES)
+@pytest.mark.sampled(3)
+def test_a_run_reaches_what_its_flags_say_and_nobody_is_asked(
+    desk: Path, flags: list[str], line: str, ended: tuple[int, str]
+) -> None:
+    found = licet(desk, "run", *flags, "--", "sh", "-c", line, env={"LICET_TEST": "given", "LICET_OTHER": "other"})
+    assert (found.returncode, found.stdout) == ended
+
+
+def test_the_receipt_has_the_flags_who_approved_and_the_digest(desk: Path) -> None:
+    flags = ["--allow-read", "in", "--allow-write", "out"]
+    found = licet(desk, "run", *flags, "--save", "s.yaml", "--", "sh", "-c", "rm out/file")
+    assert found.returncode == 0, found.stderr
+    decision, receipt = entries(desk)
+    for entry in (decision, receipt):
+        assert entry["flags"] == [f"--allow-read={desk}/in", f"--allow-write={desk}/out"]
+        assert [(one["by"], one["deletes"]) for one in entry["approvals"]] == [(["command line"], True)]
+        assert (entry["agent"], entry["verdict"]) == ("command-line", "allow")
+    assert receipt["manifest"] == load_manifest(desk / "s.yaml").digest
+    shown = licet(desk, "receipts", "show", receipt["id"]).stdout
+    assert f"  flags         --allow-read={desk}/in --allow-write={desk}/out\n" in shown
+    assert licet(desk, "receipts", "verify").returncode == 0
+
+
+def test_a_missing_directory_to_write_is_made_and_named(desk: Path) -> None:
+    found = licet(desk, "run", "--allow-write", "new", "--", "sh", "-c", "mkdir -p new && echo a > new/a")
+    assert (found.returncode, found.stderr) == (0, "licet: made the directory new, for --allow-write\n")
+    assert (desk / "new" / "a").read_text() == "a\n"
+    found = licet(desk, "run", "--allow-write", "no/way", "--", "sh", "-c", "echo ran")
+    assert (found.returncode, found.stdout) == (2, "")
+
+
+REFUSED = {
+    "no value": (["--allow-read"], "requires an argument"),
+    "an empty value": (["--allow-read", ""], "expected a value"),
+    "a flag as a value": (["--allow-read", "--allow-write", "out"], "found `--allow-write`"),
+    "two values": (["--allow-read", "in", "out"], "`out` is no policy file: each path, host or variable needs a flag"),
+    "a tool": (["--allow-read", "in", "--tool", "look"], "need a policy"),
+    "saving nothing": (["--save"], "--save needs flags"),
+    "saving over a file": (["--allow-read", "in", "--save", "secret"], "--save: secret: found a file that is there"),
+}
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.sampled(2)
+def test_a_bad_command_line_runs_nothing(desk: Path, words: list[str], said: str) -> None:
+    found = licet(desk, "run", *words, "--", "sh", "-c", "echo ran")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert said in found.stderr
+
+
+def test_without_flags_and_policy_both_ways_are_named(desk: Path) -> None:
+    found = licet(desk, "run", "--", "true")
+    assert found.returncode == 125
+    assert "`licet init`; or say what the command may reach, such as `--allow-read .`" in found.stderr
+
+
+def test_policy_files_and_the_state_stay_closed_to_every_flag(desk: Path) -> None:
+    (desk / "agent.yaml").write_text(json.dumps(POLICY))
+    home = desk.parent / "home"
+    line = f"echo x >> agent.yaml; rm agent.yaml; ls {home}/.local/state/licet/*; echo new > note; ls"
+    found = licet(desk, "run", "--allow-read", "/", "--allow-write", str(desk.parent), "--", "sh", "-c", line)
+    assert found.stdout.split() == ["agent.yaml", "in", "my", "files", "note", "out", "secret"]
+    assert json.loads((desk / "agent.yaml").read_text()) == POLICY
+
+
+@pytest.mark.parametrize("found", ["agent.yaml", "licet.yaml"])
+def test_flags_next_to_a_policy_only_narrow_it(desk: Path, found: str) -> None:
+    (desk / found).write_text(json.dumps(POLICY))
+    trust(desk / found, desk.parent / "home" / ".local" / "state")
+    named = [found] if found == "agent.yaml" else []
+    line = "cat in/file; cat secret; echo a > out/a; echo $LICET_TEST"
+    ended = licet(desk, "run", *named, "--allow-read", ".", "--", "sh", "-c", line, env={"LICET_TEST": "given"})
+    assert ended.stdout == "in\n\n"  # neither the file beside it, nor what no flag names
+    assert ended.stderr.startswith(f"licet: the flags narrow {found}\n")
+    assert not (desk / "out" / "a").exists()
+    assert entries(desk)[-1]["flags"] == [f"--allow-read={desk}"]
+    assert entries(desk)[-1]["manifest"] == load_manifest(desk / found).digest
+    assert licet(desk, "run", *named, "--allow-read", "/", "--", "cat", "in/file").returncode == 125  # not allowed
+
+
+def test_no_flag_skips_the_policy_that_is_here(desk: Path) -> None:
+    (desk / "licet.yaml").write_text(json.dumps(POLICY))
+    ended = licet(desk, "run", "--allow-read", "/", "--", "sh", "-c", "echo ran")
+    assert (ended.returncode, ended.stdout) == (125, "")
+    assert "has not been accepted" in ended.stderr
+    (desk / "licet.yaml").write_text("agent: [")
+    assert licet(desk, "run", "--allow-read", "/", "--", "sh", "-c", "echo ran").returncode == 125
+    (desk / "licet.yaml").write_text(json.dumps(POLICY))
+    saving = licet(desk, "run", "--allow-read", "/", "--save", "a.yaml", "--", "sh", "-c", "echo ran")
+    assert (saving.returncode, "only narrow licet.yaml" in saving.stderr) == (2, True)
+
+
+def test_flags_approve_nothing_that_a_policy_asks_about(desk: Path) -> None:
+    asking = {**POLICY, "capabilities": {**POLICY["capabilities"], "approvals": {"write": "session"}}}
+    (desk / "agent.yaml").write_text(json.dumps(asking))
+    ended = licet(desk, "run", "agent.yaml", "--allow-write", "out", "--", "sh", "-c", "echo a > out/a")
+    assert ended.returncode == 125
+    assert ended.stderr.startswith("licet: the flags narrow agent.yaml\nasks: `run` may be called once a person agrees")
+
+
+def test_saved_flags_are_a_policy_that_does_the_same(desk: Path) -> None:
+    line = ["sh", "-c", "cat in/file"]
+    first = licet(desk, "run", "--allow-read", "in", "--save", "--", *line)
+    assert (first.returncode, first.stdout) == (0, "in\n")
+    assert first.stderr == "licet: wrote .licet/licet.yaml; `licet run -- …` uses it\n"
+    again = licet(desk, "run", "--", *line)
+    assert (again.returncode, again.stdout, again.stderr) == (0, "in\n", "")
+    assert len({entry["manifest"] for entry in entries(desk)}) == 1
+    assert licet(desk, "check").returncode == 0
+    assert licet(desk, "run", "--", "sh", "-c", "cat secret").returncode == 1
+
+
+def test_saved_writes_are_approved_and_saved_deletes_ask(desk: Path) -> None:
+    first = licet(desk, "run", "--allow-write", "out", "--save", "s.yaml", "--", "sh", "-c", "rm out/file")
+    assert first.returncode == 0, first.stderr
+    again = licet(desk, "run", "s.yaml", "--", "sh", "-c", "echo a > out/a")
+    assert again.returncode == 125
+    assert "deletes inside `fs_reach.write` ask once a session" in again.stderr
+    assert "class full asks" not in again.stderr
+
+
+@needs_namespaces
+def test_a_typed_address_is_reached_and_a_refusal_names_the_flag(desk: Path) -> None:
+    with serving(lambda request: Answer(200, body=b"hello")) as server:
+        port = server.port
+        curl = ["--", "curl", "-sS", "--max-time", "60"]
+        reached = licet(desk, "run", "--allow-net", f"127.0.0.1:{port}", *curl, f"http://127.0.0.1:{port}/")
+        assert (reached.returncode, reached.stdout) == (0, "hello"), reached.stderr
+        other = licet(desk, "run", "--allow-net", "example.com", *curl, f"http://127.0.0.1:{port}/")
+        assert f"add `--allow-net 127.0.0.1:{port}`" in other.stderr
+        every = licet(desk, "run", "--allow-net", "*", *curl, f"http://127.0.0.1:{port}/")
+        assert f"add `--allow-net 127.0.0.1:{port}`" in every.stderr
+        name = licet(desk, "run", "--allow-net", f"localhost:{port}", *curl, f"http://localhost:{port}/")
+        assert f"write the address instead of the name, also as `--allow-net ADDRESS:{port}`" in name.stderr
+        assert "hello" not in other.stdout + every.stdout + name.stdout
