@@ -95,7 +95,7 @@ def test_a_class_holds_for_each_use_of_a_handle_and_asks_about_what_it_must(
 
 @pytest.mark.parametrize("effect", ["full", "destructive"])
 def test_a_delete_that_nobody_agrees_to_does_not_happen(tmp_path: Path, port: int, effect: str) -> None:
-    approver = MemoryApprover(lambda question: "denied" if question.approval.use else "approved")
+    approver = MemoryApprover(lambda one: "denied" if one.approval.use or one.acts else "approved")
     at = at_class(tmp_path, "restricted", effect, port, approver)
     assert answer(at, "by_handles", "delete", tmp_path, port) == "no: APPROVAL_DENIED"
     assert (tmp_path / "work" / "file").read_text() == "old"
@@ -104,8 +104,8 @@ def test_a_delete_that_nobody_agrees_to_does_not_happen(tmp_path: Path, port: in
 DELETES = {
     "each asks": ("call", True, NO, []),
     "once a session": ("session", True, "done", [True]),
-    "in the policy": ("manifest", True, "done", []),
-    "by grants": ("session", False, NO, []),
+    "in the policy, which nobody approved": ("manifest", True, "done", [True]),
+    "by grants": ("session", False, "done", [True]),
 }
 
 
