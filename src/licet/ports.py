@@ -25,7 +25,15 @@ from licet.guard.execution import (
     Walls,
     Watch,
 )
-from licet.guard.people import Answer, Answered, Approver, ApproverFunction, Question
+from licet.guard.people import (
+    Answer,
+    Answered,
+    Approver,
+    ApproverFunction,
+    NotStanding,
+    Question,
+    StandingApprovals,
+)
 from licet.guard.ports import (
     ArgumentRules,
     Budgets,
@@ -79,6 +87,7 @@ __all__ = [
     "Ledger",
     "LedgerUnavailable",
     "Level",
+    "NotStanding",
     "Ports",
     "Processes",
     "Question",
@@ -90,6 +99,7 @@ __all__ = [
     "Secrets",
     "SecretsFunction",
     "Spent",
+    "StandingApprovals",
     "Stat",
     "Streams",
     "TooLarge",

@@ -1,6 +1,7 @@
 """The walls of a server's process: what it may remove and rename, and what `licet check` says about that."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from licet.core.decision.server_process import process_reach
 from licet.core.policy.lock import Lock, LockedServer, Resolved, write_lock
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of
+from licet.core.policy.terms import StandingApproval
 from licet.guard.grant import Grant
 from licet.sandbox.grant_paths import kernel_paths
 from licet.sandbox.kernel import landlock
@@ -26,11 +28,11 @@ GRANTS = ["fs:read:${workdir}", "fs:write:${workdir}", "fs:delete:${workdir}", "
 
 
 def written(
-    place: Path, *, delete: str, pinned: bool = True, effect: str = "full", admitted: bool = True, bundle: str = ""
+    place: Path, *, delete: str, approved: bool = True, effect: str = "full", admitted: bool = True, bundle: str = ""
 ) -> Manifest:
     """A workspace with a server `git`, as `licet lock` has pinned it and its one tool.
 
-    `bundle` is the `approvals.delete` of a bundle that the tool is in.
+    `bundle` is the `approvals.delete` of a bundle that the tool is in; `approved` that a standing approval covers it.
     """
     capabilities = {
         **({"bundles": ["careful"]} if bundle else {"tools": ["git.commit"] if admitted else []}),
@@ -55,8 +57,8 @@ def written(
     (place / "repo").mkdir(exist_ok=True)
     manifest = load_manifest(policy)
     assert manifest.pinned == "licet.lock"
-    # A manifest with a personality is another policy, which the lock does not pin.
-    return replace(manifest, pinned="licet.lock" if pinned else "").expand(str(place), "/home/somebody")
+    given = StandingApproval("a-1", manifest.digest, ("terminal",), (f"fs:delete:{place}",), 0)
+    return replace(manifest, standing=given if approved else None).expand(str(place), "/home/somebody")
 
 
 def process(manifest: Manifest, place: Path) -> Reach:
@@ -75,28 +77,28 @@ def deletable(reach: Reach) -> set[str]:
 
 
 CASES = {
-    "a pinned policy approves deletes": ({"delete": "manifest", "pinned": True}, True),
-    "of a destructive tool too": ({"delete": "manifest", "pinned": True, "effect": "destructive"}, True),
-    "without a pin": ({"delete": "manifest", "pinned": False}, False),
-    "once a session": ({"delete": "session", "pinned": True}, False),
-    "each": ({"delete": "call", "pinned": True}, False),
+    "a standing approval covers deletes": ({"delete": "manifest"}, True),
+    "never of a destructive tool": ({"delete": "manifest", "effect": "destructive"}, False),
+    "a lock alone": ({"delete": "manifest", "approved": False}, False),
+    "once a session": ({"delete": "session"}, False),
+    "each": ({"delete": "call"}, False),
     "a bundle is stricter": ({"delete": "manifest", "bundle": "session"}, False),
     "a bundle is not stricter": ({"delete": "manifest", "bundle": "manifest"}, True),
-    "no tool deletes": ({"delete": "manifest", "pinned": True, "effect": "write_limited"}, False),
-    "no tool may be called": ({"delete": "manifest", "pinned": True, "admitted": False}, False),
+    "no tool deletes": ({"delete": "manifest", "effect": "write_limited"}, False),
+    "no tool may be called": ({"delete": "manifest", "admitted": False}, False),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_server_removes_and_renames_only_if_a_pinned_policy_says_so(tmp_path: Path, case: str) -> None:
+def test_a_server_removes_and_renames_only_under_a_standing_approval(tmp_path: Path, case: str) -> None:
     given, deletes = CASES[case]
     reach = process(written(tmp_path, **given), tmp_path)  # type: ignore[arg-type]
-    assert deletable(reach) == ({f"{tmp_path}/repo"} if deletes else set())
+    assert deletable(reach) == ({str(tmp_path)} if deletes else set())
 
 
 def test_deletes_widen_nothing_else_of_the_walls(tmp_path: Path) -> None:
-    asking = process(written(tmp_path, delete="call", pinned=True), tmp_path)
-    deleting = process(written(tmp_path, delete="manifest", pinned=True), tmp_path)
+    asking = process(written(tmp_path, delete="call"), tmp_path)
+    deleting = process(written(tmp_path, delete="manifest"), tmp_path)
     assert deleting.free_deletes
     assert (deleting.grant, deleting.effect, deleting.grounds) == (asking.grant, "write_limited", ())
 
@@ -107,8 +109,8 @@ def test_a_server_that_cannot_delete_is_a_warning(tmp_path: Path, case: str) -> 
     found = list(server_delete_problems(written(tmp_path, **given)))  # type: ignore[arg-type]
     assert bool(found) is (not deletes and not case.startswith("no tool"))
     for one in found:
-        assert (one.severity, one.expected) == ("warning", "`approvals.delete: manifest` in a pinned policy")
-        assert "`git.commit`, which is full, and `approvals.delete: " in one.found
+        assert (one.severity, one.expected) == ("warning", "`approvals.delete: manifest` with a standing approval")
+        assert re.match(r"`git.commit`, which is (full|destructive), and `approvals.delete: ", one.found)
 
 
 def test_check_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from licet.core.ledger.entry import (
     Row,
     SandboxFact,
     SpentFact,
+    StandingFact,
     Tail,
     checkpoint_body,
     link,
@@ -97,6 +98,7 @@ def sample_entry(
         error="é \\u0000 no",
         result="sha256:b",
         truncated=True,
+        standing=StandingFact(directory="/w", deletes=("fs:delete:/w",), expires="2026-02-01", request="sha256:q"),
         cost_usd="0.25",
         duration_ms="1.234",
     )

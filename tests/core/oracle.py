@@ -167,18 +167,14 @@ def holds_a_write(manifest: Manifest, name: str) -> bool:
 
 
 def delete_mode(manifest: Manifest) -> str:
-    """When deletes inside `fs_reach.write` ask; a policy that is not pinned approves none."""
+    """When deletes of files ask; without a standing approval, `manifest` means `session`."""
     mode = manifest.approvals.delete
-    return "session" if mode == "manifest" and not manifest.pinned else mode
+    return "session" if mode == "manifest" and manifest.standing is None else mode
 
 
 def is_free_delete(manifest: Manifest, name: str, use: Use) -> bool:
-    """Whether a use is a delete that does not ask on its own: every ceiling allows it by `fs_reach.write`."""
-    if (use.domain, use.action) != ("fs", "delete") or delete_mode(manifest) == "call":
-        return False
-    ceilings = [layer for layer in layers_of(manifest, name) if layer.kind in ("manifest", "personality")]
-    written = [[rule for rule in layer.allows if rule.key.endswith("fs_reach.write")] for layer in ceilings]
-    return all(any(covers(rule.capability, use) for rule in rules) for rules in written)
+    """Whether a use is a delete that does not ask on its own."""
+    return (use.domain, use.action) == ("fs", "delete") and delete_mode(manifest) != "call"
 
 
 def asks(manifest: Manifest, name: str) -> bool:

@@ -20,6 +20,7 @@ from licet.core.policy.effects import EffectClass, Level
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 from licet.policy_files.trust_list import accept
+from pins import give_standing
 
 HERE = Path(__file__).parent
 HOME = "/home/somebody"
@@ -47,6 +48,7 @@ class World:
     world: str = ""
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     pinned: bool = True  # the policy is in the trust list, so that it can approve writes
+    standing: list[str] = field(default_factory=list)  # the deletes that a standing approval covers, if there is one
 
     def write(self, place: Path) -> str | None:
         """Put the files on disk and return the name of the personality, if there is one."""
@@ -57,6 +59,8 @@ class World:
             with suppress(ManifestError):
                 digest = load_manifest(place / MANIFEST, personality=personality and place / personality).digest
                 accept(place / MANIFEST, digest, {}, datetime.now(UTC))
+        if self.standing:
+            give_standing(place / MANIFEST, self.standing)
         return personality
 
 

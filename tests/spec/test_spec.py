@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from licet import decide, load_manifest, validate_registration
+from licet.assemble.standing import with_standing
 from licet.core.decision.decision import CapabilityDenied, CapabilityGranted, events
 from licet.core.decision.reach import reach_of
 from licet.core.decision.validate import Category, unmet_needs
@@ -50,6 +51,8 @@ def test_every_case_has_a_name_of_its_own() -> None:
 @pytest.mark.sampled(130)
 def test_the_library_decides(case: Case, place: Path) -> None:
     manifest = load_manifest(MANIFEST, personality=case.write(place)).expand(str(place), HOME)
+    if case.standing:
+        manifest = with_standing(manifest, place / MANIFEST)
     decision = decide(case.request(place), manifest, case.spent(manifest))
 
     assert (decision.verdict, getattr(decision, "reason", "")) == (case.verdict, case.reason)

@@ -17,6 +17,7 @@ from licet.assemble.review import Places, review
 from licet.core.decision.decision import Decision
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import APPROVED_IN_REVIEW
 from licet.core.review.examples import (
     Case,
     Outcome,
@@ -151,7 +152,7 @@ def _reviewed(
 ) -> Manifest | None:
     policy = review(path, workspace, personality, places)
     if policy.sound and policy.manifest is not None:
-        accepted = replace(policy.manifest, pinned=_PIN, lock_problem=None)
+        accepted = replace(policy.manifest, pinned=_PIN, standing=APPROVED_IN_REVIEW, lock_problem=None)
         return closed_to_grants(accepted, places.workdir)
     wrong = [problem for problem in policy.problems if problem.severity == "error"]
     other = Problem(Origin(str(path), 1, 1), f"a {policy.kind}", "a manifest or a personality", "name the manifest")

@@ -17,6 +17,7 @@ from licet.assemble.never_writable import protect_in
 from licet.assemble.parts import LocalParts, MemoryParts, check_names, check_part
 from licet.assemble.review import Places, straight
 from licet.assemble.state import state_directory, state_option
+from licet.backends.approvals.standing import LocalStanding
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.files.local import LocalFiles
@@ -151,6 +152,7 @@ class Backends(Ports, frozen=True, kw_only=True):
             "processes": LocalProcesses(),
             "environ": os.environ,
             "approver": waiting_approver(state) if wait_for_approval else stored_approvals(state),
+            "standing": standing_approvals(state),
             "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
         }
         return cls(**{**own, **given})
@@ -230,11 +232,14 @@ class Gate(BareGate):
         on_misfit: OnMisfit = "refuse",
         observers: Sequence[Observer] = (),
         unchecked_imports: bool = False,
+        standing_approval: str | None = None,
     ) -> None:
         """Check every tool against the manifest, or raise `RegistrationRefused` with all misfits.
 
         A grant to write a directory from which this process imports modules is refused too, unless
-        `unchecked_imports` accepts the risk. `pin` is the digest that the manifest must have.
+        `unchecked_imports` accepts the risk. `pin` is the digest that the manifest must have. `standing_approval` is
+        the id of a standing approval of deletes, as `licet trust` prints it: without one that counts now,
+        `approvals.delete: manifest` asks once a session.
         """
         if not isinstance(manifest, Manifest):
             raise TypeError(
@@ -256,6 +261,7 @@ class Gate(BareGate):
             on_misfit=on_misfit,
             observers=observers,
             imports="accept" if unchecked_imports else self._imports,
+            standing_approval=standing_approval,
         )
 
     @classmethod
@@ -269,6 +275,7 @@ class Gate(BareGate):
         on_misfit: OnMisfit = "refuse",
         observers: Sequence[Observer] = (),
         unchecked_imports: bool = False,
+        standing_approval: str | None = None,
     ) -> Self:
         """Build a gate from a manifest file and the tools that its `from:` entries name, on this machine's backends.
 
@@ -290,6 +297,7 @@ class Gate(BareGate):
             on_misfit=on_misfit,
             observers=observers,
             unchecked_imports=unchecked_imports,
+            standing_approval=standing_approval,
         )
 
 
@@ -320,9 +328,11 @@ class CommandGate(Gate):
     """The gate of a licet command. Directories that a grant may write are removed from the import path.
 
     That is possible because the import path of a command is its own. A `Gate` in a user's program refuses such a grant.
+    A command also finds the standing approval of its policy by itself; a program names it.
     """
 
     _imports = "drop"
+    _finds_standing = True
 
     def reload(self, manifest: Manifest) -> None:
         """Decide later calls by this manifest. A running call keeps its own; earlier approvals are void."""
@@ -366,6 +376,11 @@ def stored_approvals(state: Path) -> SqliteApprovals:
     """The approvals stored in a state directory. Refusals name it if a command would not find it by itself."""
     place = straight(state)
     return SqliteApprovals(place / "approvals.sqlite", options=state_option(place))
+
+
+def standing_approvals(state: Path) -> LocalStanding:
+    """The standing approvals in a state directory."""
+    return LocalStanding(stored_approvals(state), straight(state) / "ledger.sqlite")
 
 
 def waiting_approver(state: Path, announce: "Announce | None" = None) -> "WaitingApprover":

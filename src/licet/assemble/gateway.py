@@ -44,6 +44,7 @@ class ServerTool(Tool):
     """A tool of an MCP server. Its arguments are checked against the schema in the lock."""
 
     in_lock = False  # its definition is, below its server
+    uses_handles = False  # its server's process acts by itself
 
     server: str
     tool: str

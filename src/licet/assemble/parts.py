@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from licet.guard.execution import Processes, Sandbox
-from licet.guard.people import Approver, ApproverFunction
+from licet.guard.people import Approver, ApproverFunction, StandingApprovals
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Files, Http, Kv, Ledger, Ports, Secrets, SecretsFunction
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class _Parts(TypedDict, total=False):
     ledger: Ledger | None
     budgets: Budgets | None
     approver: Approver | ApproverFunction | None
+    standing: StandingApprovals | None
     sandbox: Sandbox | None
     clock: Clock | None
     argument_rules: ArgumentRules | None
@@ -54,6 +55,7 @@ _PORTS: dict[str, type] = {
     "ledger": Ledger,
     "budgets": Budgets,
     "approver": Approver,
+    "standing": StandingApprovals,
     "sandbox": Sandbox,
     "clock": Clock,
 }

@@ -82,6 +82,10 @@ def review(
     except Malformed as wrong:
         problem = Problem(manifest.origin, f"`{wrong.found}`", wrong.expected, wrong.hint)
         return PolicyDocument(policy.kind, None, (*policy.problems, *problems, problem))
+    if expanded.approvals.delete == "manifest" and draft is None:
+        from licet.assemble.standing import with_standing  # loads the stores of this machine
+
+        expanded = with_standing(expanded, Path(path))
     return PolicyDocument(policy.kind, expanded, (*policy.problems, *problems, *directory_problems(expanded)))
 
 

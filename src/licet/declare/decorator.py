@@ -31,20 +31,26 @@ from licet.core.policy.tool import NEITHER, ToolCapabilities, ToolSpec, spec_of,
 from licet.declare.argument_schema import ArgumentSchema
 from licet.declare.arguments import context_parameter, validator
 
-# Called before a tool is offered or called. It sees only the variables and programs that the tool declares.
+# Called before a tool is offered or called. It sees only what the tool declares of variables, programs and secrets.
 Available = Callable[["Surroundings"], bool | Awaitable[bool]]
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Surroundings(Protocol):
-    """The argument of an availability check: the declared variables and programs."""
+    """The argument of an availability check: the declared variables, programs and secrets."""
 
     def env(self, name: str) -> str | None:
         """The value of a declared environment variable, or None if it is not set."""
 
     def program(self, name: str) -> str | None:
         """The path of a declared program, or None if it is not installed."""
+
+    async def secret(self, reference: str) -> bool:
+        """Whether a declared secret exists here. Its value is not given.
+
+        A check that is no coroutine returns what this returns: `available=lambda here: here.secret("API_KEY")`.
+        """
 
 
 class Tool:
@@ -55,6 +61,7 @@ class Tool:
     command_argument: ClassVar[str] = (
         ""  # the argument that is a command: its program is checked before anyone is asked
     )
+    uses_handles: ClassVar[bool] = True  # whether its function may delete through `ctx.fs`
     _declare_wasm: ClassVar["Callable[..., WasmTool]"]  # set by `declare/wasm.py`, which imports this module
 
     spec: ToolSpec

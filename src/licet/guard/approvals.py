@@ -32,7 +32,7 @@ async def ask_approver(call: "Call", decision: Ask) -> tuple[Approval, ...]:
     approver, reach = call.ports.approver, call.registered.reach if call.registered else None
     answered, grant, asked = Answered("absent"), call.grant, call.clock.monotonic()
     assert grant is not None  # noqa: S101 - a call has its grant before it asks
-    also = decision.also if getattr(approver, "shows_acts", False) else ()
+    also = decision.also
     reasons = decision.rules if decision.approval.deletes else decision.rules[:1]
     grant.note_of(ApprovalAsked, decision.use, rule="; ".join(map(str, reasons)))
     for one in also:

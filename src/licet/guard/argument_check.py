@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.canonical import data_digest
-from licet.core.decision.arguments import argument_denial, tied, use_of_argument
+from licet.core.decision.arguments import argument_denial, likely_deletes, tied, use_of_argument
 from licet.declare.received import exact, received
 from licet.errors import Refused
 from licet.guard.registration import Registered, Rules
@@ -34,6 +34,16 @@ def known_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
             if value.scope == "fs:delete":
                 found[use_of_argument(value, CapabilitySet(), call.session.gate.workdir)] = None
     return tuple(found)
+
+
+def named_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
+    """The deletes that are likely: of the paths that arguments name, by a tool that deletes through `ctx.fs`."""
+    tool, reach = registered.tool, registered.reach
+    if not registered.asks or reach is None or not tool.uses_handles or reach.delete_approval != "call":
+        return ()
+    names = tool.parameter_names()
+    got = {name: received(call.arguments[held]) for name, held in names.items() if held in call.arguments}
+    return likely_deletes(tool.schema, got, call.session.gate.workdir)
 
 
 def arguments_digest(arguments: dict[str, Any]) -> str:

@@ -149,7 +149,7 @@ class BoundContext:
 
 
 class AvailabilityView:
-    """The argument of an availability check: the variables and programs that the tool may use, and no others."""
+    """The argument of an availability check: variables, programs and secrets that the tool may use, and no others."""
 
     __slots__ = ("_context", "_grant", "_registered")
 
@@ -167,6 +167,10 @@ class AvailabilityView:
         except InvalidUse as wrong:
             self._grant.invalid("BINARY_NOT_ALLOWED", wrong)
         return self._registered.binaries.get(use.target)
+
+    async def secret(self, reference: str) -> bool:
+        """Whether a declared secret exists here; its value is not given."""
+        return await self._context.secrets.exists(reference)
 
 
 async def is_available(session: "Session", registered: Registered, grant: Grant) -> bool:

@@ -1,5 +1,7 @@
 """The path of one call, read top to bottom: declare, validate, decide, ask, reserve, record, bind, run, close.
 
+Between decide and ask, a call that cannot run is refused: a backend is missing, or the tool says it is not available.
+
 There is no middleware to reorder, and no shared object stores anything about a call. An error before the tool runs
 refuses the call. An error inside the tool ends only that call.
 """
@@ -31,7 +33,7 @@ from licet.declare.plain_json import data_again, plain_json
 from licet.declare.received import received
 from licet.errors import Refused
 from licet.guard.approvals import ask_approver
-from licet.guard.argument_check import arguments_digest, check_rules, known_deletes
+from licet.guard.argument_check import arguments_digest, check_rules, known_deletes, named_deletes
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
 from licet.guard.deadline import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time
@@ -153,6 +155,7 @@ async def run_call(session: "Session", tool: str, arguments: object, purpose: st
     """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised."""
     if not session.end_checked:
         await session.check_ended()
+    session.gate.renew_standing()
     call = Call(session, tool, purpose)
     outer, running = CURRENT.get(), session.gate.running  # `outer` is set if the tool of another call makes this one
     CURRENT.set(call.stores)
@@ -174,8 +177,6 @@ async def _run_call(call: Call, arguments: object) -> Result:
         registered, grant = await steps
         grant.begin()
         await record(call)
-        if registered.tool.available is not None:
-            await check_available(call, registered, grant)
         context = bind(call, registered, grant)  # the fail-closed guard
         result = await succeeded(call, await run(call, registered, grant, context))
     except asyncio.CancelledError as error:
@@ -200,7 +201,7 @@ async def _run_call(call: Call, arguments: object) -> Result:
 
 
 async def admit(call: Call, arguments: object) -> tuple[Registered, Grant]:
-    """Declare, validate, decide, ask and reserve: every step that the policy decides."""
+    """Declare, validate, decide, check that it can run, ask and reserve: every step before anything happens."""
     registered = call.registered = declare(call)
     call.stores.until = monotonic() + registered.seconds
     if registered.misfits:
@@ -210,8 +211,13 @@ async def admit(call: Call, arguments: object) -> tuple[Registered, Grant]:
     if registered.needs_approval:
         await look_up_usage(call, registered)
     grant = make_grant(call, registered)
-    while (objection := resolve(call)) is not None:  # call-time resolution
+    objection = resolve(call)  # call-time resolution
+    if isinstance(objection, Deny):
+        grant.deny(objection)
+    await check_runnable(call, registered, grant)  # nobody is asked about a call that cannot run
+    while objection is not None:
         await refuse_or_ask(call, grant, objection)
+        objection = resolve(call)
     if registered.budgeted:
         await reserve(call, registered, grant)
     return registered, grant
@@ -265,27 +271,39 @@ async def validate(call: Call, registered: Registered, arguments: object) -> dic
 
 async def look_up_usage(call: Call, registered: Registered) -> None:
     """Add to the request its arguments and deletes, and to the usage what was spent and approved in this session."""
-    call.request = replace(call.request, arguments=call.digest, uses=known_deletes(call, registered))
+    certain, likely = known_deletes(call, registered), named_deletes(call, registered)
+    call.request = replace(call.request, arguments=call.digest, uses=certain, likely=likely)
     usage = UNUSED
     if registered.budgeted and call.ports.budgets is not None:
         usage = await spent(call, registered, call.ports.budgets)
     agreed = call.session.agreed(call.policy, call.clock.monotonic())
     call.usage = replace(usage, approved=frozenset(agreed))
     call.approvals = tuple(agreement for approval, agreement in agreed.items() if approval.tool == call.tool)
+    if (standing := registered.reach.standing if registered.reach is not None else None) is not None:
+        covered = Approval(call.policy.digest, call.tool, call.session.id, deletes=True)
+        call.approvals += (Agreement(covered, standing.by, standing.id, standing=True),)
 
 
 def make_grant(call: Call, registered: Registered) -> Grant:
     """Make the grant of this call. No handle gets it before the call is allowed."""
     assert registered.reach is not None  # noqa: S101
-    observers, ask = call.session.gate.observers, call.ask if registered.asks else _unasked
+    gate, standing = call.session.gate, registered.reach.standing
     grant = call.grant = Grant(
-        call.request, registered.reach, call.policy.digest, observers, ask, registered.limits, call.identity
+        call.request,
+        registered.reach,
+        call.policy.digest,
+        gate.observers,
+        call.ask if registered.asks else _unasked,
+        registered.limits,
+        call.identity,
+        None if standing is None else lambda: gate.stands(standing),
     )
     if not call.session.reported_open:
         grant.note_of(SessionOpened)
         call.session.reported_open = True  # after every observer has seen the event
     for agreement in call.approvals:
-        grant.note_of(ApprovalRemembered, rule=agreement.approval.use)
+        by = f"standing approval {agreement.request}" if agreement.standing else agreement.approval.use
+        grant.note_of(ApprovalRemembered, rule=by)
     return grant
 
 
@@ -333,11 +351,14 @@ async def record(call: Call) -> None:
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)
 
 
-async def check_available(call: Call, registered: Registered, grant: Grant) -> None:
-    """Run the tool's own availability check; refuse the call if it fails."""
+async def check_runnable(call: Call, registered: Registered, grant: Grant) -> None:
+    """Refuse a call without its backends or its sandbox, or if the tool's own availability check fails."""
+    check_backends(call, registered)
+    if registered.tool.available is None:
+        return
     try:
         with Deadline(registered.seconds):
-            fine = bool(registered.missing) or await is_available(call.session, registered, grant)
+            fine = await is_available(call.session, registered, grant)
     except TimeoutError:
         call.refuse(
             "LIMIT_TIME", f"the availability check of {call.tool} took longer than {registered.seconds:g} seconds"
@@ -348,6 +369,14 @@ async def check_available(call: Call, registered: Registered, grant: Grant) -> N
 
 def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | None:
     """Make the context of the call; refuse if a backend or the sandbox that the tool needs is missing."""
+    check_backends(call, registered)
+    if registered.needs_context:  # otherwise nothing would use it
+        call.context = BoundContext(call.session, registered, call.ports, grant)
+    return call.context
+
+
+def check_backends(call: Call, registered: Registered) -> None:
+    """Refuse if a backend that the tool needs is missing, or the sandbox of its level."""
     if registered.missing:
         if call.ports.empty:
             text = f"Tool {call.tool} declares capabilities but no capability backends are configured"
@@ -356,11 +385,9 @@ def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | Non
         parts = ", ".join(f"{port}=…" for port in registered.missing.values())
         text = f"Tool {call.tool} needs a backend that is not configured: {missing}"
         call.refuse("BACKEND_MISSING", text, f"pass `backends=Backends.local()`, or `backends=Backends({parts})`")
-    if registered.unavailable:
+    observing = call.session.observing
+    if registered.unavailable and not (observing is not None and observing.is_open):  # then it runs without walls
         call.refuse("SANDBOX_UNAVAILABLE", registered.unavailable)
-    if registered.needs_context:  # otherwise nothing would use it
-        call.context = BoundContext(call.session, registered, call.ports, grant)
-    return call.context
 
 
 async def run(call: Call, registered: Registered, grant: Grant, context: BoundContext | None) -> Any:

@@ -20,6 +20,7 @@ from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import StandingApproval
 from licet.declare import Tool
 from licet.errors import Refused, RegistrationRefused
 from licet.guard.bind import BoundContext
@@ -28,7 +29,7 @@ from licet.guard.execution import ToolCall, Warms
 from licet.guard.fork_locks import free_after_fork
 from licet.guard.grant import Grant, Observer
 from licet.guard.import_path import WritableImports
-from licet.guard.people import Agreement
+from licet.guard.people import Agreement, NotStanding
 from licet.guard.ports import Clock, Ports
 from licet.guard.protection import Protect
 from licet.guard.registration import MODES, OnMisfit, Packages, Registered, RegisteredTools, register
@@ -42,6 +43,7 @@ _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceili
 class BareGate:
     """A gate without defaults: every backend is passed in. `assemble.gate.Gate` picks them."""
 
+    _finds_standing: ClassVar[bool] = False  # whether it searches for a standing approval if it is given none
     _reports: ClassVar[bool] = True  # whether `reload` raises with the tools that do not fit
 
     def __init__(
@@ -59,7 +61,9 @@ class BareGate:
         on_misfit: OnMisfit = "refuse",
         observers: Sequence[Observer] = (),
         imports: WritableImports = "refuse",
+        standing_approval: str | None = None,
     ) -> None:
+        self.standing_approval = standing_approval
         self.tools = tuple(tools)
         for tool in self.tools:
             if not isinstance(tool, Tool):
@@ -128,6 +132,7 @@ class BareGate:
             raise Refused(Deny(Request(manifest.agent), (Ground("MANIFEST_CHANGED", text, manifest.origin, fix),)))
         if self.pin is not None:
             manifest = replace(manifest, pinned="Gate(pin=…)")
+        manifest = self._with_standing(manifest)
         twice = len({tool.name for tool in self.tools}) < len(self.tools)
         try:
             self._check_lock(manifest)
@@ -144,6 +149,40 @@ class BareGate:
         self._switch(manifest, policy)
         if policy.misfits and self._reports:
             raise RegistrationRefused(policy.misfits)
+
+    def _with_standing(self, manifest: Manifest) -> Manifest:
+        """The manifest with the standing approval of its deletes that this gate was given, if that counts now."""
+        if manifest.standing is not None or manifest.standing_problem:
+            manifest = replace(manifest, standing=None, standing_problem="")
+        if manifest.approvals.delete != "manifest" or not (self.standing_approval or self._finds_standing):
+            return manifest
+        store = self.ports.standing
+        if store is None:
+            return replace(manifest, standing_problem="these backends have no standing approvals")
+        try:
+            found = store.find(self.standing_approval, manifest.digest, manifest.approvals)
+        except NotStanding as why:
+            return replace(manifest, standing_problem=str(why))
+        return replace(manifest, standing=found)
+
+    def stands(self, standing: StandingApproval) -> bool:
+        """Whether a standing approval that a policy of this gate has still counts."""
+        return self.ports.standing is not None and self.ports.standing.stands(standing)
+
+    def renew_standing(self) -> None:
+        """Decide later calls without the standing approval, if it has ended or was withdrawn. Before each call."""
+        standing = self._policy.manifest.standing
+        if standing is None:
+            return
+        try:
+            if self.ports.standing is not None:
+                self.ports.standing.find(standing.id, standing.manifest, self.manifest.approvals)
+                return
+        except NotStanding:
+            pass
+        with self._loading, suppress(RegistrationRefused):  # misfits were reported when the gate was built
+            if self._policy.manifest.standing is standing:  # no other thread was first
+                self._reload(self.manifest)
 
     def _register(self, manifest: Manifest, *, refuse: bool, parent: RegisteredTools | None = None) -> RegisteredTools:
         return register(
@@ -286,6 +325,13 @@ class _Delegated(BareGate):
         if why:
             return RegisteredTools(manifest, manifest.digest, {}, unusable=why)
         return super()._register(manifest, refuse=False, parent=self._above)
+
+    def _with_standing(self, manifest: Manifest) -> Manifest:
+        return manifest  # it has that of the parent
+
+    def renew_standing(self) -> None:
+        """As for the parent, whose policy this gate follows."""
+        self._parent.renew_standing()
 
     def _is_up_to_date(self) -> bool:
         return self._parent._policy is self._followed and self._parent._is_up_to_date()

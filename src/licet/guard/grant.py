@@ -142,7 +142,7 @@ class Grant:
     __slots__ = (
         *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
         "printed",
-        *("_identity", "_limits", "_meter", "_moments", "_quotas", "access", "program_access", "request"),
+        *("_identity", "_limits", "_meter", "_moments", "_quotas", "_stands", "access", "program_access", "request"),
     )
 
     def __init__(
@@ -154,8 +154,10 @@ class Grant:
         ask: AskPerson,
         limits: Mapping[str, int] = DEFAULTS,
         identity: CallIdentity | None = None,
+        stands: Callable[[], bool] | None = None,
     ) -> None:
         self.request = request
+        self._stands = stands  # whether the standing approval of its deletes has not ended; None: it has none
         self._identity = identity  # None where no call runs, such as for the walls of a process
         self._moments: list[float] = []  # when each check was made
         self.reach = reach
@@ -240,6 +242,8 @@ class Grant:
 
     async def permit(self, use: Use) -> None:
         """As `check`, but ask an approver first if the use is a delete that asks on its own."""
+        if use.effect == "delete":
+            self.check_standing()
         reach = self.reach
         asks = reach.effect and delete_asks(use, reach.effect, reach.free_deletes) and reach.grant.has(use)
         if asks and self._ask is not None:
@@ -248,6 +252,14 @@ class Grant:
                 Approval(self.manifest_digest, request.tool, request.session, request.arguments, str(use)), use
             )
         self.check(use)  # after the answer, so that a denied delete is not recorded as granted
+
+    def check_standing(self) -> None:
+        """Let deletes ask from now on, if the standing approval that covered them has ended or was withdrawn.
+
+        Before each delete, and before walls are made of this grant. The kernel keeps the walls of what runs already.
+        """
+        if self._stands is not None and not self._stands():
+            self.reach, self._stands = self.reach.without_standing(), None
 
     def refuse(self, reason: Reason, text: str, use: Use | None = None, fix: str = "") -> NoReturn:
         """Refuse for a reason that no rule states: a limit, an address, a name that does not resolve."""

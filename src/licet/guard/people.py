@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from licet.core.algebra.capability import Capability
 from licet.core.decision.request import Approval
+from licet.core.policy.terms import Approvals, StandingApproval
 from licet.core.policy.tool import ToolSpec
 
 
@@ -28,7 +29,7 @@ class Question(Struct, frozen=True):
     keys: tuple[str, ...] | None = None  # whose signatures count; None: no signature is needed
     names: Mapping[str, str] = {}  # the owners of `keys`, where the policy names them
     acts: tuple[str, ...] = ()  # deletes that the call is known to make; an approval covers these too
-    deletes: tuple[str, ...] = ()  # rules of deletes inside `fs_reach.write`: these do not ask again after an approval
+    deletes: tuple[str, ...] = ()  # rules of deletes of files: these do not ask again after an approval
 
     @property
     def signed(self) -> bool:
@@ -47,7 +48,7 @@ class Answered(Struct, frozen=True):
     request: str = ""  # the id of the stored request
     note: str = ""  # for the operator
     fix: str = ""  # the command that would answer it
-    first_only: bool = False  # the approval does not cover `Question.acts`: each of these is asked separately
+    first_only: bool = False  # the approval was for an earlier call: `Question.acts` of this one are asked about again
     asks_again: bool = (
         False  # the session must not remember the approval: it is for one call, or stored by the approver
     )
@@ -58,19 +59,36 @@ class Agreement(Struct, frozen=True):
 
     approval: Approval
     by: tuple[str, ...]
-    request: str = ""  # the id of the stored request, if there is one
+    request: str = ""  # the id of the stored request, or of the standing approval, if there is one
+    standing: bool = False  # whether a standing approval covers the deletes of this call
 
 
 @runtime_checkable
 class Approver(Protocol):
     """Asks a person, or answers for one. With `verifies = True` it checks signatures against `Question.keys`.
 
-    With `shows_acts = True` it gets a call and the deletes that the call is known to make as one question, with the
-    deletes in `Question.acts`. Otherwise each delete is a question of its own.
+    A call is one question. The deletes that its arguments foresee are in `Question.acts`; a yes covers these too.
     """
 
     async def ask(self, question: Question) -> Answer | Answered:
         """The answer, or `absent` if there is none yet."""
+
+
+class NotStanding(Exception):
+    """A standing approval that does not count. The text says why."""
+
+
+class StandingApprovals(Protocol):
+    """The standing approvals of deletes on this machine, which people give in `licet trust`."""
+
+    def find(self, id: str | None, manifest: str, approvals: Approvals) -> StandingApproval:  # noqa: A002
+        """The approval with this id for the policy with this digest; without an id, the one that lasts longest.
+
+        Everything is checked again: policy, machine, time, signatures, and the ledger. Raises `NotStanding`.
+        """
+
+    def stands(self, approval: StandingApproval) -> bool:
+        """Whether an approval that was found has neither ended nor been withdrawn. For each delete, so it is quick."""
 
 
 # An ordinary function is called in a thread, since it may wait for a person.

@@ -20,7 +20,7 @@ from licet.core.ledger.entry import Entry
 from licet.core.policy.terms import Budget
 from licet.declare.context import Json
 from licet.guard.execution import Processes, Sandbox
-from licet.guard.people import Approver, ApproverFunction
+from licet.guard.people import Approver, ApproverFunction, StandingApprovals
 
 Turn = AbstractContextManager[object]  # the lock under which a new file replaces the old one
 ANY_TIME: Turn = nullcontext()
@@ -316,6 +316,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     ledger: Ledger | None = None
     budgets: Budgets | None = None
     approver: Approver | ApproverFunction | None = None
+    standing: StandingApprovals | None = None
     sandbox: Sandbox | None = None
     clock: Clock | None = None
     argument_rules: ArgumentRules | None = None

@@ -173,6 +173,7 @@ def _approvals(call: "Call") -> tuple[ApprovalFact, ...]:
             request=agreed.request or None,
             use=visible(agreed.approval.use) or None,
             deletes=agreed.approval.deletes or UNSET,
+            standing=agreed.standing or UNSET,
         )
         for agreed in redacted_agreements(call)
     )

@@ -248,7 +248,7 @@ APPROVALS = Record(
         "quorum": Field(Integer(1)),
         "delete": Field(
             OneOf(WRITE_APPROVALS),
-            description="when deletes and renames of files need approval: each, once a session, or never if pinned",
+            description="when deletes and renames of files ask: each, once a session, or not under a standing approval",
         ),
         "through_client": Field(
             Flag(), description="whether a yes of the gateway's client approves; false if left out"

@@ -31,7 +31,7 @@ from licet.core.policy.digest import document
 from licet.core.policy.effects import CLASSES, LEVELS
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, Budget, MaxEffect
+from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, Budget, MaxEffect, StandingApproval
 from licet.errors import Refused
 
 EVERY_USE = tuple(use for domain in DOMAINS for use in oracle.all_uses(domain))
@@ -62,11 +62,13 @@ def _callable(draw: st.DrawFn, personality: bool = True) -> tuple[Manifest, tupl
         max_effect=draw(st.sampled_from(("destructive", "destructive", *CLASSES))),
         approvals=Approvals(draw(st.sampled_from(WRITE_APPROVALS)), delete=draw(st.sampled_from(WRITE_APPROVALS))),
         pinned=draw(st.sampled_from(("licet.lock", ""))),
+        standing=draw(st.sampled_from((GIVEN, None))),
         budget=draw(st.sampled_from((Budget(5), Budget(5), Budget(0), Budget()))),
     )
     return policy, oracle.all_uses(domain)
 
 
+GIVEN = StandingApproval("a-1", "", ("terminal",), ("fs:delete:*",), 0)
 Questions = tuple[Manifest, tuple[Use, ...]]
 VERDICTS = ("deny", "ask", "allow")
 
@@ -105,6 +107,7 @@ def _deleting(draw: st.DrawFn) -> Manifest:
         max_effect="destructive",
         approvals=Approvals("manifest", delete=draw(st.sampled_from(("manifest", *WRITE_APPROVALS)))),
         pinned=draw(st.sampled_from(("licet.lock", "licet.lock", "licet.lock", ""))),
+        standing=draw(st.sampled_from((GIVEN, GIVEN, GIVEN, None))),
         budget=Budget(5),
     )
 
@@ -124,8 +127,8 @@ def test_free_deletes_are_held_and_asked_about_at_most_once(policy: Manifest) ->
     assert reach is not None
     assert reach.free_deletes <= reach.grant
     assert not reach.free_deletes or reach.delete_approval in ("session", "manifest")
-    assert reach.delete_approval != "manifest" or policy.pinned
-    approved = Approval(policy.digest, "one", "s-1", deletes=True)
+    assert reach.delete_approval != "manifest" or policy.standing is not None
+    approved = Approval(policy.digest, "one", "s-1", deletes=reach.asks_deletes)
     for use in filter(reach.free_deletes.has, FILES):
         answer = decide(Request("one", (use,), "s-1"), policy, Usage(approved=frozenset({approved})))
         assert answer.verdict == ("ask" if reach.effect == "destructive" else "allow")
@@ -699,7 +702,7 @@ def test_a_class_without_a_place_asks_with_the_place_of_the_manifest() -> None:
     assert decision.rules[0].origin == HERE
 
 
-EACH_DELETE = "approve each delete as it comes: no key settles that"
+EACH_DELETE = "approve each delete as it comes, or set `capabilities.approvals.delete: session` in agent.yaml"
 
 
 def test_a_delete_that_needs_approval_is_named() -> None:

@@ -544,12 +544,10 @@ def test_an_agent_wide_change_is_not_repeated_for_each_tool() -> None:
     }
 
 
-def _deleting(*written: str, delete: Any = "session") -> Manifest:
-    rules = layer([f"fs:delete:{path}" for path in written], by_fs_reach=True).allows
-    own = layer(["fs:write:/a", "fs:delete:/a"])
+def _deleting(delete: Any, *, by_fs_reach: bool = False) -> Manifest:
     return manifest(
         tool("one", "fs:write:/a", "fs:delete:/a", effect="full", sandbox="isolated"),
-        layers=(replace(own, allows=(*own.allows, *rules)),),
+        layers=(layer(["fs:write:/a", "fs:delete:/a"], by_fs_reach=by_fs_reach),),
         max_effect="full",
         approvals=Approvals("manifest", delete=delete),
         budget=Budget(5),
@@ -557,22 +555,22 @@ def _deleting(*written: str, delete: Any = "session") -> Manifest:
 
 
 DELETES: dict[str, tuple[Manifest, Manifest, list[str]]] = {
-    "its first": (
-        _deleting(),
-        _deleting("/a/b"),
-        ["one: asks about deletes inside `fs_reach.write`: about each → once a session"],
+    "once a session": (
+        _deleting("call"),
+        _deleting("session"),
+        ["asks about deletes of files: about each → once a session"],
     ),
-    "more of them": (
-        _deleting("/a/b"),
-        _deleting("/a/b", "/a/c"),
-        ["one: does not ask for each delete: fs:delete:/a/c"],
-    ),
-    "fewer approvals": (
-        _deleting("/a/b"),
-        _deleting("/a/b", delete="manifest"),
-        ["asks about deletes inside `fs_reach.write`: once a session → never (the file approves them)"],
+    "a standing approval": (
+        _deleting("session"),
+        _deleting("manifest"),
+        ["asks about deletes of files: once a session → never, while a standing approval covers them"],
     ),
 }
+
+
+def test_it_does_not_matter_whether_fs_reach_or_grants_allow_a_delete() -> None:
+    changes = diff(_deleting("session"), _deleting("session", by_fs_reach=True))
+    assert change_texts(changes) == {}
 
 
 @pytest.mark.parametrize("case", DELETES)

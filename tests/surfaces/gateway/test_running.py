@@ -19,6 +19,7 @@ from sandbox.levels import needs_walls
 from .clients import SECONDS, Client, text_of
 from .scripted_server import LEGACY, MODERN, tool
 from .servers import RecordingPeer, call, command, linked, seen
+from .servers import text_of as text_of_answer
 from .workspaces import Workspace
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -45,6 +46,7 @@ class Kept:
         self.reports: list[str] = []
         self.peer = RecordingPeer()
         self.changes = 0
+        self.starts = 0
         self._scripts = list(scripts)
         version = MODERN if era == "2026" else LEGACY[0]
         lock = LockedServer(version=version, tools=tuple(tool(one) for one in locked or ()))
@@ -57,6 +59,7 @@ class Kept:
 
     @asynccontextmanager
     async def _links(self) -> AsyncIterator[Link]:
+        self.starts += 1
         script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
         async with linked(command(script)) as (link, _):
             yield link
@@ -298,3 +301,36 @@ def test_calls_go_on_after_a_crash_and_none_is_repeated(tmp_path: Path, store_pa
     assert "whether the call had an effect is not known" in died
     assert said == "{}"
     assert log.read_text() == "x"
+
+
+# A standing approval --------------------------------------------------------------------------------------------------
+
+
+def test_a_server_is_started_again_when_its_standing_approval_ends() -> None:
+    """The next call waits for the new process, whether a call or the clock notices the end first."""
+    script = {"tools": ["a"], "calls": {"a": [["text", "one"]]}}
+    again = {"tools": ["a"], "calls": {"a": [["text", "two"]]}}
+
+    async def steps(server: Kept) -> None:
+        one = server.one
+        assert text_of_answer(await call(one.upstream(), "a")) == "one"
+        one._stands = lambda: server.starts > 1  # the first process was started under the approval
+        await one.settled()
+        assert text_of_answer(await call(one.upstream(), "a")) == "two"
+        assert server.reports == [
+            "s: the standing approval of deletes has ended; it is started again without it",
+        ]
+
+    kept(steps, script, again, locked=["a"])
+
+
+def test_the_end_of_a_standing_approval_is_noticed_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "STANDING_SECONDS", 0.01)
+
+    async def steps(server: Kept) -> None:
+        server.one._stands = lambda: server.starts > 1
+        await server.until(lambda: server.starts == 2)
+        await server.one.settled()
+        assert server.one.upstream()
+
+    kept(steps, {"tools": ["a"]}, {"tools": ["a"]}, locked=["a"])

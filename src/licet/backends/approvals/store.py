@@ -10,7 +10,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -29,6 +29,7 @@ from licet.core.decision.approval import (
     request_from,
     time_text,
 )
+from licet.core.policy.terms import Approvals
 from licet.declare.plain_json import plain_data, plain_json
 from licet.guard.people import Answered, Question
 
@@ -62,6 +63,7 @@ _KEEP = """INSERT INTO requests (id, subject, agent, session, tool, body, argume
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _TELL = "UPDATE requests SET told = 1 WHERE subject = ? AND expires <= ?"
 _USE = "UPDATE requests SET used = used + 1 WHERE id = ?"
+_CLAIM = "UPDATE requests SET used = ? WHERE id = ? AND used = ?"
 _DENY = "UPDATE requests SET denied = ? WHERE id = ?"
 _TAKE_BACK = "UPDATE answers SET signature = x'' WHERE request = ?"
 _AGREE = "INSERT OR REPLACE INTO answers (request, signer, narrow, signature, time) VALUES (?, ?, ?, ?, ?)"
@@ -78,6 +80,8 @@ _ELSEWHERE = (
     " name it with `--manifest FILE`, or its state with `--state DIR`"
 )
 
+AT_TERMINAL = "terminal"  # recorded as the approver of a standing approval without a signature
+_LASTING = ("session", "standing")
 State = Literal["waiting", "approved", "denied", "used", "expired"]
 
 
@@ -107,7 +111,7 @@ class StoredRequest(Struct, frozen=True):
 
     def serves(self, arguments: str) -> bool:
         """Whether this approval can be used for a call with these arguments."""
-        spent = self.used and self.request.scope != "session"
+        spent = self.used and self.request.scope not in _LASTING
         return not (self.denied or spent) and self.approved(arguments)
 
     def includes_acts(self, asked: ApprovalRequest) -> bool:
@@ -117,7 +121,7 @@ class StoredRequest(Struct, frozen=True):
     def state(self, now: int) -> State:
         if self.denied:
             return "denied"
-        if self.used and self.request.scope != "session":
+        if self.used and self.request.scope not in _LASTING:
             return "used"
         if now >= self.request.expires:
             return "expired"
@@ -128,7 +132,6 @@ class SqliteApprovals:
     """A durable approver. `options` are the options that `licet approvals` needs to find this file."""
 
     verifies = True
-    shows_acts = True
 
     def __init__(
         self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time, *, options: str = ""
@@ -205,6 +208,36 @@ class SqliteApprovals:
         now = self.now()
         return await self._file.read(lambda db: [kept for row in _rows(db, _LIST) if (kept := _sound(db, row, now))])
 
+    def standing(self, id: str | None = None) -> Sequence[StoredRequest]:  # noqa: A002
+        """Return the requests for standing approvals, or the one with this id. Creates no file, and does not wait."""
+        if not os.path.lexists(self._file.path):
+            return []
+        query, values = (_LIST, ()) if id is None else (_FIND, (id,))
+        now = self.now()
+        found = self._file.read_now(lambda db: [_sound(db, row, now) for row in _rows(db, query, *values)])
+        return [kept for kept in found if kept is not None and kept.request.scope == "standing"]
+
+    async def offer_standing(self, request: ApprovalRequest, terms: Approvals) -> StoredRequest:
+        """Store a request for a standing approval; unless signatures are needed, the person at the terminal agrees."""
+        named = [[key, terms.names.get(key, "")] for key in terms.keys or ()]
+        keys = None if terms.keys is None else json.dumps(named)
+
+        def offer(db: sqlite3.Connection) -> StoredRequest:
+            place = request.id, request.subject, request.agent, request.session, request.tool
+            db.execute(_KEEP, (*place, request.text(), "{}", terms.quorum, keys, request.asked, request.expires))
+            if keys is None:
+                db.execute(_AGREE, (request.id, AT_TERMINAL, False, b"", self.now()))
+            return _found(db, request.id, self.now())
+
+        return await self._file.write(offer)
+
+    async def claim_standing(self, id: str, *, back: bool = False) -> bool:  # noqa: A002
+        """Whether the caller is the one who writes the entry of a standing approval into the ledger; `back` undoes it.
+
+        Two people may sign at the same time, and an id has one such entry.
+        """
+        return await self._file.write(lambda db: bool(db.execute(_CLAIM, (not back, id, back)).rowcount))
+
     async def find(self, id: str) -> StoredRequest:  # noqa: A002
         """Return one request; raises `CannotAnswer` if there is none."""
         return await self._file.read(lambda db: _found(db, id, self.now()))
@@ -217,6 +250,8 @@ class SqliteApprovals:
         # for other scopes, the request is about these arguments anyway
         narrow = only_these_arguments and request.scope == "session"
         self._check_open(shown)
+        if request.scope == "standing" and shown.keys is None:
+            raise CannotAnswer(f"{request.id} is a standing approval: a person gives it at a terminal in `licet trust`")
         _check_key(shown, key)
         signature = b"" if key is None else key.sign(request.statement(only_these_arguments=narrow))
         signer = UNSIGNED if key is None else key.public

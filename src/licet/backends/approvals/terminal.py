@@ -41,11 +41,6 @@ class TerminalApprover:
         """Whether the approver behind this one checks signatures."""
         return getattr(self._behind, "verifies", False)
 
-    @property
-    def shows_acts(self) -> bool:
-        """Whether a call and its known deletes can be asked about together, here and by the approver behind."""
-        return self._behind is None or getattr(self._behind, "shows_acts", False)
-
     def load_code(self) -> None:
         load = getattr(self._behind, "load_code", None)
         if load is not None:

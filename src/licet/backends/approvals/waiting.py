@@ -22,7 +22,6 @@ class WaitingApprover:
     """Waits until a request is approved, denied or expired. `announce` is called once for each request."""
 
     verifies = True
-    shows_acts = True
 
     def __init__(self, store: SqliteApprovals, announce: Announce | None = None, interval: float = INTERVAL) -> None:
         self._store = store

@@ -142,6 +142,18 @@ class SqliteFile:
 
         return await self._soon(checked)
 
+    def read_now(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
+        """As `read`, for callers that cannot await. Readers wait for no writer, so this takes moments."""
+
+        def checked(db: sqlite3.Connection) -> _T:
+            self._check_schema(db)
+            return act(db)
+
+        patience = Patience(self.path)
+        while (done := self._tried(checked, patience.left)) is None:
+            time.sleep(patience.next_pause())
+        return done[0]
+
     async def _soon(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
         patience = Patience(self.path)
         while (done := self._tried(act, 0)) is None:

@@ -18,13 +18,15 @@ from msgspec.structs import asdict
 from licet.core.algebra.domains import KIND_OF_DOMAIN
 from licet.core.algebra.scope import escaped, visible
 from licet.core.canonical import canonical_json, digest, key_bytes, key_text
+from licet.core.policy.terms import MOST_STANDING_DAYS
 
 FORMAT = 1
 UNSIGNED = "command"  # recorded as the approver of an answer without a signature
 
-_LATER = frozenset({"acts", "why", "deletes"})  # fields that requests of earlier versions do not have
+_LATER = frozenset({"acts", "why", "deletes", "machine"})  # fields that requests of earlier versions do not have
 
-Scope = Literal["session", "call", "use"]  # any call of the tool in a session, this one call, one use inside this call
+# Any call of the tool in a session, this one call, one use inside this call; or deletes under a policy until a day.
+Scope = Literal["session", "call", "use", "standing"]
 Verify = Callable[[bytes, bytes, bytes], bool]  # takes public key, signature and signed bytes
 
 
@@ -49,6 +51,7 @@ class ApprovalRequest(Struct, frozen=True):
     acts: tuple[str, ...] = ()  # deletes that the call will make; the same answer approves each of them once
     why: str = ""  # the rules that require the approval, in words
     deletes: tuple[str, ...] = ()  # rules: these deletes and renames do not ask again
+    machine: str = ""  # of a standing approval: a digest of the machine that it was given on
 
     @property
     def subject(self) -> str:
@@ -88,6 +91,22 @@ class ApprovalRequest(Struct, frozen=True):
         """Whether an answer can still be given and used: not expired, and `seconds` (of the manifest) not exceeded."""
         started = self.asked <= now + 1000  # tolerate a clock that was set back by up to a second
         return started and now < self.expires <= self.asked + seconds * 1000
+
+
+def standing_problem(request: ApprovalRequest, manifest: str, machine: str, now: int) -> str:
+    """Why a request is no standing approval of this policy on this machine at this time; empty if it may be one."""
+    about = f"the standing approval {request.id}"
+    if request.scope != "standing":
+        return f"{request.id} approves one tool in one session, and is no standing approval"
+    if request.manifest != manifest:
+        return f"{about} was given for another policy, or for this one before it was changed"
+    if request.machine != machine:
+        return f"{about} was given on another machine"
+    if now >= request.expires:
+        return f"{about} ended at {time_text(request.expires)}"
+    if not request.live(now, MOST_STANDING_DAYS * 86_400):
+        return f"{about} begins in the future, or lasts longer than {MOST_STANDING_DAYS} days"
+    return ""
 
 
 def request_from(data: Mapping[str, Any]) -> ApprovalRequest:
@@ -138,6 +157,7 @@ _FOR = {
     "session": "for every call of it in this session, with any arguments",
     "call": "once, with exactly these arguments",
     "use": "once, for exactly this act",
+    "standing": "for every tool below class destructive, and every server, under this policy on this machine",
 }
 _ONLY_THESE = "for every call of it in this session, with exactly these arguments"
 _RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))  # bidirectional classes that also reorder the text around them
@@ -152,9 +172,10 @@ def approval_lines(
     `narrow` states that only calls with exactly these arguments were approved. An answer that is not kept ends with the
     process that asked.
     """
+    standing = request.scope == "standing"
     for name, value in sorted((arguments or {}).items()):
         yield _line("argument", f"{shown(name)}: {shown(value)}")
-    if not arguments:
+    if not arguments and not standing:
         yield _line("arguments", "none" if arguments is not None else "deleted, since no answer came in time")
     kinds: dict[str, list[str]] = {}
     for rule in request.stakes:
@@ -163,7 +184,7 @@ def approval_lines(
         for rule in kinds[kind]:
             yield _line(kind, rule)
     yield _line("directory", request.directory)
-    yield _line("agent", f"{request.agent}, session {request.session}")
+    yield _line("agent", request.agent if standing else f"{request.agent}, session {request.session}")
     yield _line("manifest", request.manifest)
     for act in filter(None, (request.use, *request.acts)):
         yield _line("act", act)
@@ -171,8 +192,9 @@ def approval_lines(
         yield _line("deletes", f"{rule}, and renames there, without asking again")
     if request.why:
         yield _line("because", request.why)
-    yield _line("effect", request.effect)
-    yield _line("tool", request.tool)
+    if not standing:
+        yield _line("effect", request.effect)
+        yield _line("tool", request.tool)
     holds = _ONLY_THESE if narrow and request.scope == "session" else _FOR[request.scope]
     ends = "" if is_kept or request.scope == "call" else ", until this command ends"
     yield _line("holds", f"{holds}{ends}{'; each act once' if request.acts else ''}")

@@ -4,6 +4,7 @@ Values with a `scope` must name what the call holds.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from licet.core.origin import Origin
 
 ArgumentCheck = Callable[[Mapping[str, Any]], str]  # returns what is wrong with arguments, or an empty text
 _REASON: Reason = "ARGUMENT_NOT_ALLOWED"
+_MOST_LIKELY = 20  # deletes in one question; nobody reads more, and any further one asks when it happens
 
 
 def argument_denial(
@@ -65,6 +67,38 @@ def _broken(
             text = f"a rule on `{name}`: {canonical_json(rule).decode()}"
             fix = f"change `args.{name}` of `{tool}`" + (f" in {origin.file}" if origin else "")
             yield Ground(_REASON, text[:MOST_OF_A_GROUND], origin, fix)
+
+
+# Names of arguments that hold paths, although their type is only text.
+PATH_ARGUMENTS = frozenset(
+    {
+        *("path", "paths", "file", "files", "file_path", "file_paths", "filepath", "filename", "file_name"),
+        *("directory", "dir", "folder", "source", "src", "source_path", "old_path", "target_path"),
+    }
+)
+_PATH_FORMATS = frozenset({"path", "file-path", "directory-path"})
+
+
+def likely_deletes(schema: Mapping[str, Any], arguments: Mapping[str, Any], workdir: str) -> tuple[Use, ...]:
+    """The deletes that arguments make likely: of the paths in those whose schema or name says that they hold paths."""
+    found: dict[Use, None] = {}
+    for name, about in schema.get("properties", {}).items():
+        value = arguments.get(name)
+        if not (name in PATH_ARGUMENTS or _is_path(about)):
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            if type(one) is str and one:
+                with suppress(InvalidUse):
+                    found[use_of_path("delete", one, workdir)] = None
+    return tuple(found)[:_MOST_LIKELY]
+
+
+def _is_path(schema: Any) -> bool:
+    """Whether a JSON Schema says that a value is a path, or a list of paths; or may be one, beside null."""
+    if not isinstance(schema, Mapping):
+        return False
+    either = [*schema.get("anyOf", ()), schema.get("items")]
+    return schema.get("format") in _PATH_FORMATS or any(map(_is_path, either))
 
 
 # The JSON Schema keywords with the schemas of parts of a value. Other keywords only restrict the value itself.

@@ -1,21 +1,20 @@
 """How the writes and deletes of a tool are approved: when a person is asked, where that is written, what changes it.
 
 `approvals.write` and `approvals.delete` share one approval. A call that asks about both asks once, and the approval of
-the call covers the deletes that `approvals.delete` does not leave to be asked one by one.
+the call covers the deletes that `approvals.delete` does not leave to be asked one by one. It does not matter whether
+`fs_reach.write` or `grants` allow a delete.
 """
 
 from collections.abc import Iterator
 
 from licet.core.algebra.use import Use
-from licet.core.decision.fixes import pin
-from licet.core.decision.folding import CEILINGS
+from licet.core.decision.approval import time_text
+from licet.core.decision.fixes import stand
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import Ground
 from licet.core.origin import Origin
 from licet.core.policy.terms import WRITE_APPROVALS, WriteApproval
 
-INSIDE = "inside `fs_reach.write`"
-_UNPINNED = ", since a policy that is not pinned approves nothing by itself"
 _NO_KEY = "approve each delete as it comes: no key settles that"
 
 
@@ -34,10 +33,10 @@ def _writes(reach: Reach) -> Iterator[str]:
 
 def _deletes(reach: Reach) -> Iterator[str]:
     if reach.asks_deletes:
-        yield f"its deletes {INSIDE} are approved {_with_call(reach)} ({reach.delete_origin})"
-    elif reach.free_deletes:
-        pinned = f"pinned by `{reach.manifest.pinned}`"
-        yield f"its deletes {INSIDE} are approved in the policy, {pinned} ({reach.delete_origin})"
+        yield f"its deletes of files are approved {_with_call(reach)} ({reach.delete_origin})"
+    elif (standing := reach.standing) is not None:
+        by = f"the standing approval {standing.id}, until {time_text(standing.expires)}"
+        yield f"its deletes of files are approved by {by} ({reach.delete_origin})"
 
 
 def _when(approval: WriteApproval) -> str:
@@ -55,22 +54,20 @@ def approval_origin(reach: Reach, mode: WriteApproval) -> Origin:
 
 def deletes_ground(reach: Reach) -> Ground:
     """Why the call needs an approval for the deletes that it may make without asking again."""
-    text = f"deletes {INSIDE} ask {_with_call(reach)}"
-    if reach.approvals.delete == "manifest":
-        text += _UNPINNED
-    fix = "" if reach.effect == "destructive" else f"approve it, or {_settled(reach, 'manifest')}"
+    text = f"deletes of files ask {_with_call(reach)}"
+    fix = ""
+    if reach.effect != "destructive":
+        if reach.approvals.delete == "manifest":
+            text += f", since {reach.manifest.standing_problem or 'no standing approval covers them'}"
+        settled = _settled(reach, "manifest")
+        fix = f"approve it, or {settled}" if settled else "approve it"
     return Ground("APPROVAL_REQUIRED", text, reach.delete_origin, fix)
 
 
 def delete_ground(reach: Reach, use: Use) -> Ground:
     """Why one delete needs an approval of its own."""
-    fix = f"approve each delete as it comes, or {_settled(reach, 'session')}" if _by_fs_reach(reach, use) else _NO_KEY
+    fix = f"approve each delete as it comes, or {_settled(reach, 'session')}" if use.domain == "fs" else _NO_KEY
     return Ground("APPROVAL_REQUIRED", f"each delete asks at class {reach.effect}", reach.class_origin, fix)
-
-
-def _by_fs_reach(reach: Reach, use: Use) -> bool:
-    ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
-    return bool(ceilings) and all(layer.written_deletes.has(use) for layer in ceilings)
 
 
 def _with_call(reach: Reach) -> str:
@@ -78,7 +75,7 @@ def _with_call(reach: Reach) -> str:
 
 
 def _settled(reach: Reach, wanted: WriteApproval) -> str:
-    """The edits after which deletes inside `fs_reach.write` ask no more than `wanted` says."""
+    """The edits after which deletes of files ask no more than `wanted` says; empty if there are none."""
     manifest, places = reach.manifest, []
     if _stricter(manifest.approvals.delete, wanted):
         ceilings = [layer for layer in manifest.layers if layer.kind in ("manifest", "personality")]
@@ -93,7 +90,8 @@ def _settled(reach: Reach, wanted: WriteApproval) -> str:
     ]
     steps = [f"set {' and '.join(places)}"] if places else []
     if wanted == "manifest":
-        steps.append(pin(manifest))
+        given = stand(manifest)
+        steps = [*steps, given] if given else []
     return ", and ".join(steps)
 
 

@@ -80,9 +80,12 @@ def _bundle_overspent(request: Request, reach: Reach, usage: Usage, cost: Decima
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:
     """Ask for the first missing approval, and list the others; None if none is missing."""
     found = [*_call_asks(request, manifest, reach, reach.approval, usage)] if reach.approval else []
-    found += _deletes_ask(request, manifest, reach, usage)
+    found += _deletes_ask(request, request.uses, manifest, reach, usage)
     if not found:
         return None
+    # A person who is asked anyway is not asked a second time, when the tool deletes what its arguments name.
+    held = tuple(use for use in request.likely if use not in request.uses and reach.grant.has(use))
+    found += _deletes_ask(request, held, manifest, reach, usage)
     wanted, _, use = found[0]
     also = distinct(tuple(approval for approval, _, _ in found if approval != wanted))
     return Ask(request, wanted, distinct(tuple(ground for _, ground, _ in found)), use, also)
@@ -123,8 +126,10 @@ def _write_ground(manifest: Manifest, reach: Reach) -> Ground | None:
     return Ground("APPROVAL_REQUIRED", f"writes ask {when}", places[write])
 
 
-def _deletes_ask(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
-    for use in request.uses:
+def _deletes_ask(
+    request: Request, uses: tuple[Use, ...], manifest: Manifest, reach: Reach, usage: Usage
+) -> Iterator[_Asking]:
+    for use in uses:
         if reach.effect and delete_asks(use, reach.effect, reach.free_deletes):
             wanted = Approval(manifest.digest, request.tool, request.session, request.arguments, str(use))
             if wanted not in usage.approved:

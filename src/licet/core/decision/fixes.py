@@ -192,6 +192,14 @@ def pin(manifest: Manifest) -> str:
     return f"accept the policy with `licet trust {manifest.files[0]}`"
 
 
+def stand(manifest: Manifest) -> str:
+    """How a person approves the deletes of a policy until a day; empty if that is not possible for this one."""
+    kinds = {layer.kind for layer in manifest.layers}
+    if not manifest.files or {"manifest", "personality"} <= kinds:
+        return ""
+    return f"give a standing approval with `licet trust {manifest.files[0]}`, at a terminal"
+
+
 def state_class(spec: ToolSpec) -> str:
     """The edit that states a class for a tool that has none."""
     return _state(spec, "effect", "side_effect_class", "read_only")

@@ -18,7 +18,7 @@ from licet.core.decision.request import Ground
 from licet.core.origin import Origin
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import ConnectorRef, Connectors, Installed, stated_obstacle
-from licet.core.policy.effects import WRITES, EffectClass, permits
+from licet.core.policy.effects import FILE_DELETES, WRITES, EffectClass, permits
 from licet.core.policy.layer import EVERY_DOMAIN, Layer, Rule, distinct, meet_layers, named_tcp
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission
@@ -113,16 +113,10 @@ class Common(Struct, frozen=True, eq=False):
         )
 
     def file_deletes(self, needs: CapabilitySet, effect: EffectClass | None) -> CapabilitySet:
-        """The deletes in the grant of such a tool that every ceiling allows by `fs_reach.write`."""
+        """The deletes of files in the grant of such a tool, whether `fs_reach.write` or `grants` allow them."""
         return self._cached(
-            ("deletes", effect, needs), lambda: self._counter.counted(self.grant(needs, effect) & self._written())
+            ("deletes", effect, needs), lambda: self._counter.counted(self.grant(needs, effect) & FILE_DELETES)
         )
-
-    def _written(self) -> CapabilitySet:
-        written: CapabilitySet | None = None
-        for deletes in (layer.written_deletes for layer in self.layers if layer.kind in CEILINGS):
-            written = deletes if written is None else written & deletes
-        return written if written is not None else _NOTHING
 
     def holds_part_of(self, need: Capability) -> bool:
         """Whether every layer allows at least a part of a need; the class is not considered."""

@@ -17,7 +17,7 @@ from licet.core.algebra.use import Use
 from licet.core.canonical import key_bytes
 from licet.core.decision.bundle_rules import approvals_of, private_of
 from licet.core.decision.decision import Decision, Deny
-from licet.core.decision.fixes import pin
+from licet.core.decision.fixes import pin, stand
 from licet.core.decision.folding import CEILINGS, MOST_PAIRS
 from licet.core.decision.obstacles import address_grounds
 from licet.core.decision.reach import Reach, reach_of, rule_covers
@@ -233,7 +233,7 @@ def _quorum_problems(approvals: Approvals, place: Callable[[str], Origin]) -> It
 
 
 def unpinned_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Warn about each line that approves writes or deletes in the file while nothing pins the file."""
+    """Warn about each line that approves writes in the file while nothing pins the file."""
     if manifest.pinned or manifest.lock_problem is not None:
         return
     stated = {
@@ -242,13 +242,22 @@ def unpinned_problems(manifest: Manifest) -> Iterator[Problem]:
         for admission in held
         if admission.approval == "manifest"
     }
-    for key, value in (("write", manifest.approvals.write), ("delete", manifest.approvals.delete)):
-        if value == "manifest" and f"approvals.{key}" in manifest.places:
-            stated.add(manifest.places[f"approvals.{key}"])
+    if manifest.approvals.write == "manifest" and "approvals.write" in manifest.places:
+        stated.add(manifest.places["approvals.write"])
     # One warning for each line, although the key and its value are two places.
     for origin in {(one.file, one.line): one for one in sorted(filter(None, stated))}.values():
         found, expected = "`manifest` as approval, and no pin", "a pin; without one it means `session`"
         yield Problem(origin, found, expected, f"{pin(manifest)}, or say `session`", "warning")
+
+
+def standing_problems(manifest: Manifest) -> Iterator[Problem]:
+    """Warn about `approvals.delete: manifest` while no standing approval covers the deletes of this policy here."""
+    if manifest.approvals.delete != "manifest" or manifest.standing is not None or manifest.lock_problem is not None:
+        return
+    why = manifest.standing_problem or "no standing approval covers them"
+    found, expected = f"`manifest` as approval of deletes, and {why}", "a standing approval; without it, `session`"
+    hint = f"{stand(manifest)}, or say `session`" if stand(manifest) else "say `session`"
+    yield Problem(manifest.places.get("approvals.delete", manifest.origin), found, expected, hint, "warning")
 
 
 def session_budget_problems(manifest: Manifest) -> Iterator[Problem]:
@@ -274,7 +283,7 @@ def session_budget_problems(manifest: Manifest) -> Iterator[Problem]:
 def server_delete_problems(manifest: Manifest) -> Iterator[Problem]:
     """Warn about each server whose tools may delete files while its process may not.
 
-    It starts before anybody is asked. So only a pinned policy can let it remove and rename files.
+    It starts before anybody is asked. So only a standing approval can let it remove and rename files.
     """
     for server in servers_of(manifest.servers).values():
         if server.kind != "isolated" or not server.holds & _CHANGES:
@@ -282,16 +291,18 @@ def server_delete_problems(manifest: Manifest) -> Iterator[Problem]:
         names = (name for name in sorted(manifest.admissions) if name.startswith(f"{server.name}."))
         known = [(name, reach) for name in names if (reach := reach_of(manifest, name)) and reach.effect in ELEVATED]
         if known and not any(reach.delete_approval == "manifest" for _, reach in known):
-            name, reach = known[0]
+            name, reach = min(known, key=lambda one: one[1].effect != "full")
             stated = f"`approvals.delete: {reach.approvals.delete}`"
-            found = f"`{name}`, which is {reach.effect}, and {stated}{'' if manifest.pinned else ' without a pin'}"
+            lacks = " without a standing approval" if reach.approvals.delete == "manifest" else ""
+            found = f"`{name}`, which is {reach.effect}, and {stated}{lacks}"
             fix = "set `approvals.delete: manifest`, and " if reach.approvals.delete != "manifest" else ""
+            fix = f"state class full, since destructive asks at each call; {fix}" if reach.effect != "full" else fix
             hint = (
                 f"the process of `{server.name}` removes and renames no files, as git and editors do: a server starts"
             )
-            hint = f"{hint} before anybody is asked; to allow it inside `fs_reach.write`, {fix}{pin(manifest)}"
+            hint = f"{hint} before anybody is asked; to allow it, {fix}{stand(manifest)}"
             origin = manifest.places.get(f"servers.{server.name}", manifest.origin)
-            yield Problem(origin, found, "`approvals.delete: manifest` in a pinned policy", hint, "warning")
+            yield Problem(origin, found, "`approvals.delete: manifest` with a standing approval", hint, "warning")
 
 
 def on_this_machine(host: str) -> bool:

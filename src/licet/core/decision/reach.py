@@ -15,8 +15,10 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
+from licet.core.canonical import key_bytes
 from licet.core.compared import Compared
 from licet.core.decision.admission import admission_grounds, admissions_if_admitted, bundles_with, call_denials
+from licet.core.decision.approval import enough
 from licet.core.decision.bundle_rules import approvals_of, bundles_of
 from licet.core.decision.fixes import (
     add_budget,
@@ -48,7 +50,17 @@ from licet.core.policy.effects import (
 )
 from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, MaxEffect, Natives, WriteApproval, least
+from licet.core.policy.terms import (
+    APPROVED_IN_REVIEW,
+    WRITE_APPROVALS,
+    Admission,
+    Approvals,
+    MaxEffect,
+    Natives,
+    StandingApproval,
+    WriteApproval,
+    least,
+)
 from licet.core.policy.tool import ToolSpec
 
 
@@ -72,7 +84,7 @@ class Reach(Compared, frozen=True):
     max_cost_usd: Decimal | None
     approvals: Approvals  # of the manifest and the bundles together
     bundles: tuple[Bundle, ...]  # the bundles that admit it
-    delete_approval: WriteApproval | None  # when deletes inside `fs_reach.write` ask; None if its class has no deletes
+    delete_approval: WriteApproval | None  # when deletes of files ask; None if its class has no deletes
     free_deletes: CapabilitySet  # the deletes of files that do not ask one by one
     unlimited: bool  # neither a budget nor a limit of the tool applies
 
@@ -91,7 +103,8 @@ class Reach(Compared, frozen=True):
                 Ground("ALLOWED", str(rule.capability), rule.origin) for rule in nearest_rules(layer.allows, use)
             ]
         if self.free_deletes.has(use):
-            grounds.append(Ground("ALLOWED", f"`approvals.delete: {self.delete_approval}`", self.delete_origin))
+            by = f", standing approval {self.standing.id}" if self.standing is not None else ""
+            grounds.append(Ground("ALLOWED", f"`approvals.delete: {self.delete_approval}`{by}", self.delete_origin))
         return tuple(grounds)
 
     def obstacles_of(self, use: Use) -> tuple[Ground, ...]:
@@ -135,6 +148,15 @@ class Reach(Compared, frozen=True):
     def asks_deletes(self) -> bool:
         """Whether the approval of a call covers deletes of files, which then do not ask one by one."""
         return self.delete_approval == "session" and bool(self.free_deletes)
+
+    @property
+    def standing(self) -> StandingApproval | None:
+        """The standing approval that covers deletes of the tool; None if it has none, or another approval does."""
+        return self.manifest.standing if self.delete_approval == "manifest" and self.free_deletes else None
+
+    def without_standing(self) -> "Reach":
+        """The same after the standing approval has ended: each delete asks."""
+        return replace(self, delete_approval="call", free_deletes=CapabilitySet())
 
     @property
     def delete_origin(self) -> Origin:
@@ -275,8 +297,9 @@ def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
         write = "session"
     writes = common.writes(spec.touches, effect)
     approvals = approvals_of(manifest, bundles)
-    delete = _delete_approval(manifest, approvals, effect)
-    free = common.file_deletes(spec.touches, effect) if delete in ("session", "manifest") else CapabilitySet()
+    settled = effect in ELEVATED and approvals.delete != "call"
+    free = common.file_deletes(spec.touches, effect) if settled else CapabilitySet()
+    delete = _delete_approval(manifest, approvals, effect, free)
     asked: list[WriteApproval] = (
         ["call"] if effect == "destructive" else [write] if writes and write != "manifest" else []
     )
@@ -309,10 +332,29 @@ def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
     )
 
 
-def _delete_approval(manifest: Manifest, approvals: Approvals, effect: EffectClass | None) -> WriteApproval | None:
+def _delete_approval(
+    manifest: Manifest, approvals: Approvals, effect: EffectClass | None, deletes: CapabilitySet
+) -> WriteApproval | None:
+    """When deletes of files ask. `manifest` counts only with a standing approval of all of them, and below
+    `destructive`: without it, it means `session`.
+    """
     if effect not in ELEVATED:
         return None
-    return "session" if approvals.delete == "manifest" and not manifest.pinned else approvals.delete
+    if approvals.delete != "manifest":
+        return approvals.delete
+    standing = manifest.standing
+    if effect == "destructive" or standing is None or not _agreed(standing, approvals):
+        return "session"
+    return "manifest" if deletes <= CapabilitySet(standing.deletes) else "session"
+
+
+def _agreed(standing: StandingApproval, approvals: Approvals) -> bool:
+    """Whether those who gave a standing approval are enough for a tool: its bundle may ask for more signatures."""
+    if standing == APPROVED_IN_REVIEW:
+        return True
+    listed = None if approvals.keys is None else {key_bytes(key) for key in approvals.keys} - {None}
+    by = tuple(one for one in standing.by if listed is None or key_bytes(one) in listed)
+    return enough(by, approvals.quorum, approvals.keys)
 
 
 def _elevated_grounds(

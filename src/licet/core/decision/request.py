@@ -85,7 +85,7 @@ class Approval(Struct, frozen=True):
     session: str
     arguments: str = ""  # the digest of the arguments, if only calls with exactly these were approved
     use: str = ""  # if only this one use was approved
-    deletes: bool = False  # if the deletes of files inside `fs_reach.write` are approved with it
+    deletes: bool = False  # if all deletes of files that the tool holds are approved with it
 
 
 class Request(Struct, frozen=True):
@@ -95,6 +95,7 @@ class Request(Struct, frozen=True):
     uses: tuple[Use, ...] = ()
     session: str = ""
     arguments: str = ""  # the digest of the arguments
+    likely: tuple[Use, ...] = ()  # deletes that its arguments name: asked about together with the call, if it asks
 
 
 class RequestAsSent(Request, frozen=True):
@@ -110,9 +111,9 @@ def is_sound(request: Request) -> bool:
     for text in (request.tool, request.session, request.arguments):
         if type(text) is not str:
             return False
-    if type(request.uses) is not tuple:
+    if type(request.uses) is not tuple or type(request.likely) is not tuple:
         return False
-    for use in request.uses:  # noqa: SIM110  a plain loop, since every decision runs it
+    for use in (*request.uses, *request.likely) if request.likely else request.uses:  # noqa: SIM110  a plain loop, since every decision runs it
         if type(use) is not Use:
             return False
     return True

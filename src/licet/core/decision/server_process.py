@@ -36,8 +36,8 @@ def process_reach(
     `tools` are those of the server that this agent may call. `directories` are the working and the home directory, if
     they are filled in in the manifest.
 
-    The process only reads if none of the tools writes. It removes and renames files inside `fs_reach.write` only if a
-    tool does and the pinned policy approves that: a server starts before anybody is asked.
+    The process only reads if none of the tools writes. It removes and renames files only if a tool does and a standing
+    approval covers that: a server starts before anybody is asked.
     """
     tools = tuple(tools)
     writes = any(tool.effect not in (None, "read_only") for tool in tools)
@@ -45,7 +45,10 @@ def process_reach(
     if not any(tool.delete_approval == "manifest" for tool in tools):
         return reach
     # Not its whole grant at this class: DELETE requests ask, and a server can ask nobody.
-    return replace(reach, free_deletes=_process_reach(manifest, server, "full", directories).free_deletes)
+    deleting = _process_reach(manifest, server, "full", directories)
+    if deleting.standing is None:  # the process would delete more than the approval covers
+        return reach
+    return replace(reach, delete_approval="manifest", free_deletes=deleting.free_deletes)
 
 
 def _process_reach(

@@ -1,7 +1,8 @@
 """The schema of a ledger: the fields of entries and checkpoints, and how both are read and written.
 
 - An `Entry` has the facts of one call: the decision before it runs, or the receipt after it. `guard/receipt.py`
-  collects them. To add a fact, add a field here and set it there.
+  collects them. To add a fact, add a field here and set it there. Two further kinds are about no call: a standing
+  approval of deletes, and that it was withdrawn.
 - The ledger adds its own id, the sequence number in the session and the hash of the session's previous entry. The
   result is a `LinkedEntry`, which is written as canonical JSON and hashed.
 - An entry does not contain its number in the ledger. The Merkle tree (`merkle`) proves that number, and a checkpoint
@@ -24,7 +25,8 @@ FORMAT: Final = 2
 _TIME_DIGITS = len("2026-01-01T00:00:00.000000")
 CLOCK_CORRECTION = timedelta(minutes=1)  # a clock that goes back no further is not reported
 MOST_PURPOSE = 500  # characters
-KINDS = ("decision", "receipt")
+KINDS = ("decision", "receipt", "approval", "withdrawal")
+STANDING_SESSION = "standing approvals"  # the chain of standing approvals; no session has a space in its name
 VERDICTS = ("allow", "ask", "deny")
 
 _LARGEST = 2**53 - 1  # integer in canonical JSON
@@ -66,7 +68,8 @@ class ApprovalFact(Fact, frozen=True, kw_only=True):
     arguments: str | None  # digest, if the approval is only for these arguments
     request: str | None
     use: str | None
-    deletes: bool | UnsetType = UNSET  # true if deletes inside `fs_reach.write` were approved with it
+    deletes: bool | UnsetType = UNSET  # true if all deletes of files that the tool holds were approved with it
+    standing: bool | UnsetType = UNSET  # true if `request` is a standing approval
 
 
 class EventFact(Fact, frozen=True, kw_only=True):
@@ -160,6 +163,15 @@ class BodiesFact(Fact, frozen=True, kw_only=True):
     result: str | None
 
 
+class StandingFact(Fact, frozen=True, kw_only=True):
+    """A standing approval: what it covers, until when, and the digest of the request that people agreed to."""
+
+    directory: str
+    deletes: Texts  # rules
+    expires: str
+    request: str
+
+
 class ObservedFact(Fact, frozen=True, kw_only=True):
     """What the policy would have said about a call of a gateway that only observes, and whether its walls stood."""
 
@@ -170,9 +182,9 @@ class ObservedFact(Fact, frozen=True, kw_only=True):
 
 
 class Entry(Fact, frozen=True, kw_only=True):
-    """The facts of one call: a decision before the call runs, or a receipt after it."""
+    """The facts of one call: a decision before the call runs, or a receipt after it. Or a standing approval."""
 
-    kind: Literal["decision", "receipt"]
+    kind: Literal["decision", "receipt", "approval", "withdrawal"]
     id: str
     agent: str
     session: str
@@ -199,6 +211,7 @@ class Entry(Fact, frozen=True, kw_only=True):
     truncated: bool = False
     cost_usd: str = "0"
     duration_ms: str | None = None
+    standing: StandingFact | UnsetType = UNSET  # only of a standing approval, and of its withdrawal
 
 
 class LinkedEntry(Entry, frozen=True, kw_only=True):

@@ -36,11 +36,7 @@ def document(manifest: ManifestFields) -> dict[str, Any]:
             "version": manifest.version,
             "app": manifest.app,
             "personality": manifest.personality,
-            "layers": [
-                _layer(layer) | _written(layer, manifest)
-                for layer in manifest.layers
-                if layer.kind != "protected paths"
-            ],
+            "layers": [_layer(layer) for layer in manifest.layers if layer.kind != "protected paths"],
             "tools": {
                 tool: [_admission(admission, layers) for admission in admissions]
                 for tool, admissions in manifest.admissions.items()
@@ -95,12 +91,6 @@ def _layer(layer: Layer) -> dict[str, Any]:
         # At class `write_limited` a rule that names `tcp` allows more than `*` does, so it is part of the meaning.
         "tcp": [str(rule) for rule in named_tcp(layer).allow],
     }
-
-
-def _written(layer: Layer, manifest: ManifestFields) -> dict[str, object]:
-    """Which deletes are allowed by `fs_reach.write`: with `approvals.delete` these ask less than those by `grants`."""
-    matters = manifest.approvals.delete != "call" and layer.kind in ("manifest", "personality")
-    return _stated(fs_reach_write=list(map(str, layer.written_deletes.allow)) if matters else None)
 
 
 def _admission(admission: Admission, layers: dict[Layer, dict[str, Any]]) -> dict[str, Any]:

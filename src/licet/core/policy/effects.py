@@ -5,7 +5,7 @@
 | `read_only`     | reads: files, GET HEAD OPTIONS, secrets, environment; the storage of the tool and of the |
 |                 | session; tools and connectors; programs, behind walls that let them only read            |
 | `write_limited` | also writes: create, change, POST PUT PATCH; `tcp` where a rule names it. No delete      |
-| `full`          | everything; each delete needs an approval, unless `approvals.delete` says otherwise      |
+| `full`          | everything; deletes need an approval, as `approvals.delete` says                         |
 | `destructive`   | the same, and each call needs an approval                                                |
 """
 
@@ -36,6 +36,7 @@ _READS = (
 _WRITES = ("fs:write:*", "network:write:*", "storage:write:personality")
 _BEYOND_WRITES = ("fs:delete:*", "network:delete:*", "network:*:other@*", "network:tcp:*")
 
+FILE_DELETES = CapabilitySet(("fs:delete:*",))
 WRITES = CapabilitySet((*_WRITES, *_BEYOND_WRITES))
 _EVERY_TCP = CapabilitySet(("network:tcp:*",))
 _READ_ONLY = CapabilitySet(_READS)

@@ -45,9 +45,6 @@ SERVER_CODE = "what a server is started from is never writable"
 SECOND_CODE = f"{CODE}, and nothing takes its place"  # for paths that Python would import instead of the code
 
 
-_FS_REACH_WRITE = ("capabilities.fs_reach.write", "fs_reach.write")  # in a manifest, and in a personality
-
-
 class Layer(Struct, frozen=True, dict=True):
     """One list of rules that a use must pass. It does not narrow the domains in `silent`."""
 
@@ -70,12 +67,6 @@ class Layer(Struct, frozen=True, dict=True):
     def without_denies(self) -> CapabilitySet:
         """The uses that would pass if the layer had no denies."""
         return CapabilitySet(self._allows())
-
-    @cached_property
-    def written_deletes(self) -> CapabilitySet:
-        """The deletes of files that are allowed by `fs_reach.write`, and not only by `grants`."""
-        rules = (rule for rule in self.allows if rule.key in _FS_REACH_WRITE)
-        return CapabilitySet(rule.capability for rule in rules if rule.capability.action == "delete")
 
     def _allows(self) -> list[Capability]:
         passed = [Capability(f"{domain}:*:*") for domain in sorted(self.silent)]

@@ -18,7 +18,7 @@ from licet.core.policy.connector_definition import Definition
 from licet.core.policy.effects import CLASSES, EffectClass
 from licet.core.policy.layer import Layer, Rule, meet_layers
 from licet.core.policy.lock import Lock
-from licet.core.policy.terms import Admission, Approvals, Budget, Example, MaxEffect, Natives
+from licet.core.policy.terms import Admission, Approvals, Budget, Example, MaxEffect, Natives, StandingApproval
 from licet.core.policy.tool import ToolSpec
 
 
@@ -26,7 +26,10 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
     """Everything that the policy files of one agent state."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset(
-        {"installed", "pinned", "lock", "lock_problem", "withheld", "places", "roots", "loaded"}
+        {
+            *("installed", "pinned", "standing", "standing_problem"),
+            *("lock", "lock_problem", "withheld", "places", "roots", "loaded"),
+        }
     )
 
     agent: str
@@ -57,6 +60,8 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
     servers: Mapping[str, Any] = field(default_factory=dict)  # as plain data; `servers_of` makes values of them
     gateway_names: str = ""  # how clients see names, `plain` or `prefixed`; empty if no file says
     pinned: str = ""  # what pins this digest, such as `licet.lock`; empty if nothing does
+    standing: StandingApproval | None = None  # of deletes; set by a gate, or by a review of this machine
+    standing_problem: str = ""  # why a standing approval that was given or named does not count
     lock: Lock | None = None  # the `licet.lock` next to it
     lock_problem: Problem | None = None  # set if the lock has another digest; every gate then refuses the manifest
     withheld: Mapping[str, str] = field(default_factory=dict)  # admitted tool of a server -> why it is not declared

@@ -37,6 +37,7 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
     admissions, unassigned = met_admissions(one, two)
     return {
         "loaded": None,
+        "standing": None,
         "pinned": "",  # the result is a third policy, which nothing pins
         "lock_problem": one.lock_problem or two.lock_problem,
         "personality": two.personality or one.personality,

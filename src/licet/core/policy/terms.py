@@ -65,6 +65,26 @@ class Approvals(Struct, frozen=True):
         return signer_text(key, self.names)
 
 
+MOST_STANDING_DAYS = 30
+
+
+class StandingApproval(Struct, frozen=True):
+    """A person's approval of the deletes of files under one policy, until a day. `approvals.delete: manifest` needs it.
+
+    The store of approvals has checked it: the policy, the machine, the signatures, and that nobody has withdrawn it.
+    """
+
+    id: str
+    manifest: str  # the digest of the policy
+    by: tuple[str, ...]  # who gave it: public keys, or `terminal`
+    deletes: tuple[str, ...]  # rules: what the person was shown
+    expires: int  # milliseconds since 1970, UTC
+
+
+# For reviews that compare what policies say: as if a person had approved whatever they ask for.
+APPROVED_IN_REVIEW = StandingApproval("", "", (), ("fs:delete:*",), 0)
+
+
 class Budget(Struct, frozen=True):
     """The most that an agent or a bundle may spend; None is no limit."""
 

@@ -19,7 +19,7 @@ from licet.core.policy.commands import COMMANDS
 from licet.core.policy.effects import CLASSES, LEVELS, WRITES
 from licet.core.policy.layer import Layer, meet_layers
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import BUDGET_KEYS, WRITE_APPROVALS, Admission, WriteApproval
+from licet.core.policy.terms import APPROVED_IN_REVIEW, BUDGET_KEYS, WRITE_APPROVALS, Admission, WriteApproval
 from licet.core.review.changes import (
     Change,
     ChangePlaces,
@@ -43,7 +43,11 @@ _APPROVAL_TEXT: dict[WriteApproval, str] = {
     "session": "once a session",
     "manifest": "never (the file approves them)",
 }
-_DELETE_TEXT: dict[WriteApproval, str] = {**_APPROVAL_TEXT, "call": "about each"}
+_DELETE_TEXT: dict[WriteApproval, str] = {
+    **_APPROVAL_TEXT,
+    "call": "about each",
+    "manifest": "never, while a standing approval covers them",
+}
 _WRITE = Capability("fs:write:*").atoms
 _DELETE = Capability("fs:delete:*").atoms
 _PERSONAL = CapabilitySet(("storage:*:personality",))
@@ -55,8 +59,9 @@ class _Version:
     def __init__(self, manifest: Manifest) -> None:
         # Each manifest denies writes to its own files. Their paths differ, so a mere copy would show changes.
         layers = tuple(replace(one, denies=()) if one.kind == "protected paths" else one for one in manifest.layers)
-        # Compare both as if they were pinned: `approvals.write: manifest` has an effect only in a pinned file.
-        self.manifest = replace(manifest, layers=layers, loaded=manifest.loaded or manifest, pinned="licet diff")
+        # Compare both as if they were pinned and approved: `manifest` under `approvals` has no effect otherwise.
+        approved = {"pinned": "licet diff", "standing": APPROVED_IN_REVIEW}
+        self.manifest = replace(manifest, layers=layers, loaded=manifest.loaded or manifest, **approved)
         self.surface: Surface = surface(self.manifest)
         every = (*self.surface.tools, *filter(None, (self.surface.commands,)))
         self.tools: dict[str, ToolSurface] = {tool.name: tool for tool in every}
@@ -243,24 +248,16 @@ def _write_approval_changes(places: ChangePlaces, before: WriteApproval, after: 
 def _delete_changes(
     was: ToolSurface, now: ToolSurface, old: _Version, new: _Version, places: ChangePlaces
 ) -> SidedChanges:
-    """Compare when the deletes of a tool ask: how often, and which ones do not ask one by one."""
+    """Compare when the deletes of a tool ask, where that differs from what the policy says for all tools."""
     asked, asks = was.deletes or "call", now.deletes or "call"
     if (asked, asks) != (old.surface.approvals.delete, new.surface.approvals.delete):
         yield from _delete_approval_changes(places, asked, asks)
-    if "call" in (asked, asks):
-        return
-    sides: tuple[tuple[Side, ToolSurface, ToolSurface], ...] = (("grown", now, was), ("shrunk", was, now))
-    for side, mine, other in sides:
-        # What the other version does not reach at all is reported as reach.
-        for piece in (mine.free_deletes & other.grant) - other.free_deletes:
-            text = f"does not ask for each delete: {piece_text(piece)}"
-            yield from places.only_on(side, "approval", text, piece_text(piece))
 
 
 def _delete_approval_changes(places: ChangePlaces, before: WriteApproval, after: WriteApproval) -> SidedChanges:
     for side, change in places.rank_changed("approval", "", before, after, WRITE_APPROVALS.index):
         words = _DELETE_TEXT[before], _DELETE_TEXT[after]
-        yield side, replace(change, text=f"asks about deletes inside `fs_reach.write`: {words[0]} → {words[1]}")
+        yield side, replace(change, text=f"asks about deletes of files: {words[0]} → {words[1]}")
 
 
 def _ceiling_changes(old: _Version, new: _Version, extra: Mapping[Side, _ExtraReach]) -> SidedChanges:

@@ -16,6 +16,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.canonical import canonical_json
 from licet.core.compared import Compared
 from licet.core.decision.admission import call_denials
+from licet.core.decision.approval import time_text
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
 from licet.core.decision.folding import connector_ref
@@ -29,7 +30,7 @@ from licet.core.policy.digest import definitions_document, server_document
 from licet.core.policy.effects import ELEVATED, EffectClass
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import Admission, Approvals, Budget, least_limits
+from licet.core.policy.terms import Admission, Approvals, Budget, StandingApproval, least_limits
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.ceiling import unused_parts, written_ceiling
 from licet.core.review.entries import ReachEntry, RuleOrigins, entries_of
@@ -56,7 +57,9 @@ class Denied(Compared, frozen=True):
 class Surface(Compared, frozen=True, kw_only=True):
     """Everything that one agent can reach, with the agent-wide settings that limit it."""
 
-    _not_compared: ClassVar[frozenset[str]] = frozenset({"unadmitted", "unused", "digest", "pinned", "files"})
+    _not_compared: ClassVar[frozenset[str]] = frozenset(
+        {"unadmitted", "unused", "digest", "pinned", "standing", "files"}
+    )
 
     agent: str
     version: str
@@ -81,6 +84,7 @@ class Surface(Compared, frozen=True, kw_only=True):
     servers: tuple[tuple[str, str], ...]  # name -> the server with its grants, as canonical JSON
     unadmitted: tuple[str, ...]  # tools that are declared, but not admitted for this agent
     digest: str
+    standing: StandingApproval | None  # of deletes, here and now
     pinned: str  # where the digest is pinned; empty if it is not, and then the file cannot approve writes
     files: tuple[str, ...]
 
@@ -105,6 +109,7 @@ class Surface(Compared, frozen=True, kw_only=True):
             "personality": self.personality,
             "digest": self.digest,
             **({"pinned": self.pinned} if self.pinned else {}),
+            **({"standing_approval": _standing_document(self.standing)} if self.standing is not None else {}),
             "files": list(self.files),
             "risk": self.risk.document(),
             "tools": [tool.document() for tool in self.tools],
@@ -171,9 +176,14 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
         servers=tuple((name, _server_text(manifest.servers[name])) for name in sorted(manifest.servers)),
         unadmitted=tuple(sorted(manifest.tools.keys() - admitted.keys() - {COMMANDS})),
         digest=manifest.digest,
+        standing=manifest.standing,
         pinned=manifest.pinned,
         files=manifest.files,
     )
+
+
+def _standing_document(standing: StandingApproval) -> dict[str, Any]:
+    return {"id": standing.id, "deletes": list(standing.deletes), "expires": time_text(standing.expires)}
 
 
 class _Tools:

@@ -156,6 +156,7 @@ class ScopedProcesses:
         within = self._within(timeout, use)
         given = self._given(env)
         directory = self._directory(cwd)
+        self._grant.check_standing()
         walls = self._walls(use)
         environment = self._declared()
         for variable, value in given.items():

@@ -5,6 +5,7 @@ places is redacted from its result and receipt. Placed secrets are also redacted
 programs, because the tool should not see them.
 """
 
+import inspect
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -54,6 +55,18 @@ class ScopedSecrets:
     async def get(self, reference: str) -> str:
         """The value of a secret. The tool then sees it; prefer `ref` where a placeholder is enough."""
         return await self._value(self._use(reference))
+
+    async def exists(self, reference: str) -> bool:
+        """Whether a granted secret is known here, for availability checks. The value goes nowhere."""
+        use = self._use(reference)
+        self._grant.require(use)
+        backend: Any = self._grant.backend(self._backend, use)
+        try:
+            found: Any = getter(backend)(use.target)
+            found = await found if inspect.isawaitable(found) else found
+        except Exception:
+            return False
+        return type(found) is str
 
     def ref(self, reference: str) -> str:
         """A placeholder that becomes the secret in a header, a body or a child's environment, and nowhere else."""

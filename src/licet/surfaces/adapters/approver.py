@@ -126,12 +126,6 @@ class FrameworkApprover:
         """Whether the approver behind this one checks signatures."""
         return bool(getattr(self._behind, "verifies", False))
 
-    @property
-    def shows_acts(self) -> bool:
-        """Whether a call and its known deletes can be asked about together."""
-        turn = TURN.get()
-        return (turn is not None and turn.pending is not None) or bool(getattr(self._behind, "shows_acts", False))
-
     def load_code(self) -> None:
         """Import what the approver behind this one needs."""
         load = getattr(self._behind, "load_code", None)
@@ -193,10 +187,8 @@ class FrameworkApprover:
         behind = self._behind
         if behind is None:
             return Answered("absent")
-        shown = question if getattr(behind, "shows_acts", False) else replace(question, acts=())
-        answer = await answer_of(behind, shown)
-        answered = answer if isinstance(answer, Answered) else Answered(answer, ("callback",))
-        return answered if shown is question else replace(answered, first_only=True)  # it was not shown the deletes
+        answer = await answer_of(behind, question)
+        return answer if isinstance(answer, Answered) else Answered(answer, ("callback",))
 
 
 def _is_about(turn: Turn, pending: Pending, question: Question) -> bool:

@@ -9,14 +9,15 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import replace
 
-from licet.assemble.gate import stored_approvals
+from licet.assemble.gate import standing_approvals, stored_approvals
 from licet.assemble.state import state_directory
+from licet.backends.approvals.standing import LocalStanding
 from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
 from licet.backends.keys import BadKey, make_key, read_approver_key
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
 from licet.core.policy.terms import signer_text
-from licet.guard.ports import Unavailable
+from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.surfaces.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
 from licet.surfaces.cli.output import fail, show, show_json
 
@@ -54,7 +55,7 @@ key_option = click.option(
 
 @click.group(name="approvals")
 def command() -> None:
-    """List, show and answer the requests of calls that wait for approval.
+    """List, show and answer the requests of calls that wait for approval; list and withdraw standing approvals.
 
     A call that needs approval is refused, and its request is stored. After you approve the request, the same call
     succeeds when it is made again, until the request expires.
@@ -65,6 +66,7 @@ def command() -> None:
       licet approvals approve a-3f9c1e2b7a40
       licet approvals approve a-3f9c1e2b7a40 --key ~/.config/licet/me.key
       licet approvals deny a-3f9c1e2b7a40
+      licet approvals withdraw a-7c02e9d1f354     (a standing approval of deletes, given in `licet trust`)
       licet approvals list --all --json
 
     \b
@@ -89,6 +91,11 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
         return
     for kept in found:
         request = kept.request
+        if request.scope == "standing":
+            text = f"standing approval of deletes, {request.agent}, until {time_text(request.expires)}"
+            show(f"{request.id}  {_status(kept, now):<16} {text}")
+            show(f"    {', '.join(request.deletes)}")
+            continue
         act = "".join(f" {use}" for use in (request.use, *request.acts) if use)
         line = f"{request.id}  {_status(kept, now):<16} {request.tool}{act} ({request.effect}), {request.agent}"
         show(
@@ -148,6 +155,8 @@ def approve_command(
             show("nothing was answered", err=True)
             ctx.exit(1)
     agreed = _run(store.approve(seen, key, only_these_arguments=narrow), as_json)
+    if agreed.request.scope == "standing":
+        _run(_standing(state).confirm(agreed), as_json)
     _report(agreed, store.now(), as_json)
     if later := _later(agreed, _run(store.list(), as_json)):
         show(_OTHER.format(later.request.id), err=True, colour="yellow")
@@ -161,7 +170,19 @@ def deny_command(request: str, state: Path | None, as_json: bool) -> None:
     """Deny a request. An approved one can still be denied until it is used."""
     store = _store(state, as_json)
     seen = _run(store.find(request), as_json)
-    _report(_run(store.deny(seen), as_json), store.now(), as_json)
+    denied = _standing(state).withdraw(seen) if seen.request.scope == "standing" else store.deny(seen)
+    _report(_run(denied, as_json), store.now(), as_json)
+
+
+@command.command(name="withdraw")
+@click.argument("approval")
+@state_option
+@json_option
+def withdraw_command(approval: str, state: Path | None, as_json: bool) -> None:
+    """Withdraw a standing approval of deletes, which `licet trust` gave. From now on deletes ask again."""
+    store = _store(state, as_json)
+    seen = _run(store.find(approval), as_json)
+    _report(_run(_standing(state).withdraw(seen), as_json), store.now(), as_json)
 
 
 @command.command(name="key")
@@ -192,10 +213,14 @@ def _store(state: Path | None, as_json: bool) -> SqliteApprovals:
     return stored_approvals(place)
 
 
+def _standing(state: Path | None) -> LocalStanding:
+    return standing_approvals(state if state is not None else state_directory(Path.cwd()))
+
+
 def _run(work: Coroutine[Any, Any, _T], as_json: bool) -> _T:
     try:
         return asyncio.run(work)
-    except (CannotAnswer, Unavailable) as wrong:
+    except (CannotAnswer, Unavailable, LedgerUnavailable) as wrong:
         fail(str(wrong), as_json)
 
 
@@ -228,6 +253,8 @@ def _ago(milliseconds: int) -> str:
 
 def _status(kept: StoredRequest, now: int) -> str:
     state = kept.state(now)
+    if kept.request.scope == "standing" and state in ("denied", "expired"):
+        return "withdrawn" if state == "denied" else "ended"
     if _taken_back(kept):
         return "taken back"
     return f"{len(kept.agreeing(kept.request.arguments))} of {kept.quorum} agree" if _partly(kept, now) else state
@@ -274,6 +301,7 @@ def _document(kept: StoredRequest, now: int) -> dict[str, Any]:
         "effect": request.effect,
         "use": request.use or None,
         "acts": list(request.acts),
+        **({"deletes": list(request.deletes)} if request.deletes else {}),
         "why": request.why,
         "holds_for": request.scope,
         "arguments": kept.arguments,

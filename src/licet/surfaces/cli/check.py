@@ -12,6 +12,7 @@ from licet.core.decision.foreseen import (
     closed_address_problems,
     server_delete_problems,
     session_budget_problems,
+    standing_problems,
     unpinned_problems,
 )
 from licet.core.decision.server_process import server_grant_problems
@@ -121,6 +122,7 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         found += native_problems(policy.manifest)
         found += unpermitted_problems(policy.manifest)
         found += unpinned_problems(policy.manifest)
+        found += standing_problems(policy.manifest)
         found += closed_address_problems(policy.manifest)
         found += server_delete_problems(policy.manifest)
         found += session_budget_problems(policy.manifest)

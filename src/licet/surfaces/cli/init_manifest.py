@@ -350,7 +350,7 @@ def _consent(specs: Sequence[ToolSpec]) -> Iterator[str]:
         yield f"# {_named(writing)} can write. You are asked about that once a session; `call` asks before each call."
         yield "# `manifest` does not ask: the file itself approves writes, once `licet trust` has accepted it."
         if strongest in ELEVATED:
-            yield "# Each delete asks, unless `delete: session` is added here; so does each call of a destructive tool."
+            yield "# Each delete asks; with `delete: session` here, once a session. Each destructive call asks, too."
         yield "approvals: {write: session}"
     yield from _budget(specs, elevated=strongest in ELEVATED)
 

@@ -199,6 +199,7 @@ def result_document(result: "Result") -> dict[str, Any]:
                 "request": one.request or None,
                 "use": one.approval.use or None,
                 **({"deletes": True} if one.approval.deletes else {}),
+                **({"standing": True} if one.standing else {}),
             }
             for one in result.approvals
         ],

@@ -183,7 +183,7 @@ def show_command(receipt: str, state: Path | None, as_json: bool) -> None:
         show(heading, colour=COLOURS[(ended or decision or {})["verdict"]])
         for line in rest:
             show(line)
-    if len(calls) > 1:
+    if len(calls) > 1 and not any("standing" in one for pair in calls for one in pair if one is not None):
         show(f"{len(calls)} calls have this id: processes that were forked from one host made them", err=True)
 
 

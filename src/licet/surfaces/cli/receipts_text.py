@@ -100,8 +100,23 @@ def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
     last = receipt or decision
     if last is None:
         return
+    if "standing" in last:
+        yield from _standing(last)
+        return
     yield f"{last['id']}: {_outcome(last, receipt)}"
     for title, text in _facts(last, decision, receipt):
+        yield f"  {title:<{_WIDTH}}{visible(text)}"
+
+
+def _standing(entry: Entry) -> Iterator[str]:
+    """A standing approval of deletes, or its withdrawal."""
+    about, given = entry["standing"], entry["kind"] == "approval"
+    yield f"{entry['id']}: a standing approval of deletes {'was given' if given else 'was withdrawn'}"
+    facts = [("deletes", rule) for rule in about["deletes"]]
+    facts += [("directory", about["directory"]), ("agent", entry["agent"]), ("manifest", entry["manifest"])]
+    facts += [("given by", name) for one in entry["approvals"] for name in one["by"]]
+    facts += [("until", about["expires"]), ("entry", f"{entry['number']}, {entry['recorded']}")]
+    for title, text in facts:
         yield f"  {title:<{_WIDTH}}{visible(text)}"
 
 
@@ -150,8 +165,10 @@ def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterat
 
 
 def _approval(one: Entry) -> str:
+    if one.get("standing"):
+        return f"deletes of files, by the standing approval {one['request']} of {', '.join(one['by'])}"
     what = one["use"] or ("exactly these arguments" if one["arguments"] else "the call")
-    what += ", with deletes inside `fs_reach.write`" if one.get("deletes") else ""
+    what += ", with its deletes of files" if one.get("deletes") else ""
     request = f" ({one['request']})" if one["request"] else ""
     return f"{what}, by {', '.join(one['by']) or 'nobody'}{request}"
 

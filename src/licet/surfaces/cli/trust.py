@@ -11,15 +11,20 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from licet.assemble import Places
+from licet.assemble.standing import deletes_to_approve, give_standing, state_of, with_standing, withdraw_all
+from licet.assemble.state import state_option
 from licet.assemble.trust import PolicyMoved, accept_policy, accepted_before, further_changes, lock_before
 from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.approval import time_text
 from licet.core.policy.layer import OWN_STORAGE, meet_written_layers
 from licet.core.policy.lock import FORMAT, Lock
 from licet.core.policy.lock_changes import lock_changes
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import MOST_STANDING_DAYS
 from licet.core.review.changes import Changes
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
+from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.policy_files.pins import lock_state
 from licet.policy_files.policy_paths import LOCK_FILE
 from licet.policy_files.trust_list import TrustListError, accepted, forget
@@ -27,17 +32,43 @@ from licet.policy_files.user_directories import NoHome
 from licet.surfaces.cli.diff import show_changes
 from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
-from licet.surfaces.cli.output import fail, shortened, show, show_json, show_lock_changes
+from licet.surfaces.cli.output import counted, fail, shortened, show, show_json, show_lock_changes
 
 
 @click.command(name="trust")
 @click.argument("file", type=FILE, required=False)
-@click.option("--yes", is_flag=True, help="Do not ask. Needed without a terminal and with --json.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask. Needed without a terminal and with --json. Gives no standing approval."
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, MOST_STANDING_DAYS),
+    default=MOST_STANDING_DAYS,
+    show_default=True,
+    help="End a standing approval of deletes after so many days.",
+)
+@click.option(
+    "--workdir",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="What ${workdir} stands for in the paths of a standing approval.  [default: this directory]",
+)
+@click.option("--state", metavar="DIR", type=FILE, help="The state of the calls that a standing approval is for.")
 @click.option("--list", "listing", is_flag=True, help="List what was accepted.")
 @click.option("--remove", is_flag=True, help="Take the policy off the list.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, file: Path | None, yes: bool, listing: bool, remove: bool, as_json: bool) -> None:
+def command(
+    ctx: click.Context,
+    file: Path | None,
+    yes: bool,
+    days: int,
+    workdir: Path | None,
+    state: Path | None,
+    listing: bool,
+    remove: bool,
+    as_json: bool,
+) -> None:
     """Accept a policy and its licet.lock, so that commands use them when you name none.
 
     FILE is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. The command shows everything
@@ -46,8 +77,13 @@ def command(ctx: click.Context, file: Path | None, yes: bool, listing: bool, rem
     other directory, you are asked again; a change that `licet lock` makes is accepted by running it. The code of its
     tools is not part of a policy.
 
+    A policy that says `approvals: {delete: manifest}` asks for a standing approval of deletes: you are shown the paths,
+    and asked about that alone. It is given at a terminal only, never by --yes, and ends after 30 days at most.
+    `licet approvals` lists and withdraws it.
+
     \b
       licet trust
+      licet trust --days 7
       licet trust --list
       licet trust --remove
 
@@ -65,8 +101,8 @@ def command(ctx: click.Context, file: Path | None, yes: bool, listing: bool, rem
         elif remove:
             _remove(ctx, file, as_json)
         else:
-            _accept(ctx, file, yes, as_json)
-    except (TrustListError, PolicyMoved, NoHome) as wrong:
+            _accept(ctx, file, yes, as_json, Standing(days, workdir, state))
+    except (TrustListError, PolicyMoved, NoHome, Unavailable, LedgerUnavailable) as wrong:
         fail(str(wrong), as_json)
 
 
@@ -84,23 +120,35 @@ def _list(as_json: bool) -> None:
 
 def _remove(ctx: click.Context, file: Path | None, as_json: bool) -> None:
     path = named_or_found(file, "FILE").path
-    found = forget(path)
+    found, withdrawn = forget(path), withdraw_all(path)
     if as_json:
-        show_json({"file": os.path.realpath(path), "removed": found})
+        more = {"withdrawn": withdrawn} if withdrawn else {}
+        show_json({"file": os.path.realpath(path), "removed": found, **more})
     else:
         show(f"{path} {'is no longer accepted' if found else 'was not accepted'}", err=not found)
+        for name in withdrawn:
+            show(f"the standing approval {name} of its deletes is withdrawn")
     ctx.exit(0 if found else 1)
 
 
-def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> None:
+class Standing(Struct, frozen=True):
+    """The options of `licet trust` about a standing approval of deletes."""
+
+    days: int
+    workdir: Path | None
+    state: Path | None
+
+
+def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool, wanted: Standing) -> None:
     asks = not yes and not as_json and sys.stdin.isatty()
     if not yes and not asks:  # a script that only wants to read must not accept anything
         raise click.UsageError("there is no terminal to ask at: add `--yes`, or use `licet surface` to only look", ctx)
     path = named_or_found(file, "FILE").path
-    manifest = read_sound(path, Setting(), as_json)
+    manifest = read_sound(path, Setting(workdir=wanted.workdir), as_json)
     entry = accepted().get(os.path.realpath(path))
     if entry is not None and (entry.digest, entry.lock) == (manifest.digest, lock_state(manifest)):
         _report(path, manifest, as_json, f"{path} is already accepted")
+        _stand(path, manifest, wanted, asks=asks, as_json=as_json)
         return
     found = review_of(path, manifest)
     if not as_json:
@@ -110,6 +158,42 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> 
         ctx.exit(1)
     accept_policy(path, manifest)
     _report(path, manifest, as_json, f"accepted {path}", found.document())
+    _stand(path, manifest, wanted, asks=asks, as_json=as_json)
+
+
+def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool, as_json: bool) -> None:
+    """Ask for the standing approval that a policy says it has; at a terminal only, and about nothing else."""
+    deletes = deletes_to_approve(manifest)
+    if not deletes or manifest.lock_problem is not None:
+        return
+    state = wanted.state or state_of(path)
+    standing = with_standing(replace(manifest, standing=None, standing_problem=""), path, state).standing
+    if standing is not None:
+        if not as_json:
+            until = time_text(standing.expires)
+            show(f"its deletes are covered until {until} by the standing approval {standing.id}")
+        return
+    if not asks:
+        text = "its deletes still ask, once a session: run `licet trust` at a terminal to give a standing approval"
+        show(text, err=True, colour="yellow")
+        return
+    places, short = Places.here(wanted.workdir), shortened(None)
+    show("")
+    show("its tools of class full, and its servers, may then delete and rename files below these without asking:")
+    for rule in deletes.allow:
+        show(f"  {short(str(rule))}")
+    for rule in deletes.deny:
+        show(f"  except {short(str(rule))}")
+    show(f"this holds for {counted(wanted.days, 'day')}, for this policy as it is now, on this machine")
+    if not click.confirm("give this standing approval?", err=True):
+        show("no standing approval was given: deletes ask once a session", err=True)
+        return
+    kept = give_standing(manifest, places, state, wanted.days)
+    if kept.keys is not None:
+        show(f"{kept.request.id} needs {kept.quorum} of {len(kept.keys)} signatures before it counts; each signs with")
+        show(f"  licet approvals approve {kept.request.id}{state_option(state)} --key FILE")
+    else:
+        show(f"standing approval {kept.request.id}, until {time_text(kept.request.expires)}")
 
 
 class Review(Struct, frozen=True):

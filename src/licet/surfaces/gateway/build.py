@@ -32,6 +32,7 @@ from licet.core.decision.reach import Reach
 from licet.core.decision.server_process import process_misfits, process_reach
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
+from licet.core.policy.terms import StandingApproval
 from licet.declare import Tool
 from licet.guard.gate import BareGate
 from licet.guard.observing import Observing
@@ -118,21 +119,47 @@ def gateway_backend(
         may_know_root=lambda server, path: _may_know(servers[server], reaches.get(server), path),
     )
     holder.append(backend)
+    is_open = bool(observed and observed.is_open)
+    starts = {
+        name: _Start(gate, server, places)
+        for name, server in servers.items()
+        if (_is_used if observed is None else _is_any)(gate, name)
+    }
     backend.add(
         RunningServer(
-            server,
+            start.server,
             locked.get(name),
-            _links(gate, server, reaches[name], backends, places, report, is_open=bool(observed and observed.is_open)),
+            _links(gate, start, reaches[name], backends, places, report, is_open=is_open),
             backend,
             report,
             places=named,
             offers_changed=backend.offers_changed,
             announces=announces[name],
+            stands=start.stands,
         )
-        for name, server in servers.items()
-        if (_is_used if observed is None else _is_any)(gate, name)
+        for name, start in starts.items()
     )
     return backend
+
+
+class _Start:
+    """What the process of a server holds at its next start, and the standing approval that it runs under."""
+
+    def __init__(self, gate: BareGate, server: Server, places: Places) -> None:
+        self._gate, self._places = gate, places
+        self.server = server
+        self._standing: StandingApproval | None = None
+
+    def reach(self) -> Reach:
+        """What it holds if it is started now."""
+        self._gate.renew_standing()
+        reach = _reach(self._gate, self.server, self._places)
+        self._standing = reach.standing
+        return reach
+
+    def stands(self) -> bool:
+        """Whether what it was started under has neither ended nor been withdrawn."""
+        return self._standing is None or self._gate.stands(self._standing)
 
 
 def _observing(
@@ -216,7 +243,7 @@ def _through_client(gate: BareGate, tool: str) -> bool:
 
 def _links(
     gate: BareGate,
-    server: Server,
+    start: _Start,
     reach: Reach,
     ports: Backends,
     places: Places,
@@ -224,6 +251,8 @@ def _links(
     *,
     is_open: bool = False,
 ) -> Callable[[], AbstractAsyncContextManager[Link]]:
+    server = start.server
+
     def schema_of(tool: str) -> Mapping[str, Any]:
         lock = gate.policy.manifest.lock
         locked = lock.servers.get(server.name) if lock is not None else None
@@ -243,8 +272,9 @@ def _links(
         await asyncio.to_thread(check_code, server, locked.code, places.workdir, places.home)
         program = await locked_program(server, locked.resolved, places.workdir, places.home)
         command = expanded_command(server, places.workdir, places.home)
-        placed = await placed_secrets(server, reach, ports)
-        plan = ServerPlan(replace(server, sandbox="native") if is_open else server, reach, program, command)
+        held = await asyncio.to_thread(start.reach)
+        placed = await placed_secrets(server, held, ports)
+        plan = ServerPlan(replace(server, sandbox="native") if is_open else server, held, program, command)
         async with started(plan, ports, placed, places.workdir) as running:
             streams = running.handed()
             pipes = PipeLink(

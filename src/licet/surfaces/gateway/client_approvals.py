@@ -32,8 +32,6 @@ class ClientApprover:
     `through_client` says for which tools a yes of the client approves.
     """
 
-    shows_acts = True
-
     def __init__(self, behind: Approver, through_client: Callable[[str], bool]) -> None:
         self._behind, self._through_client = behind, through_client
         self.verifies = getattr(behind, "verifies", False)

@@ -24,7 +24,9 @@ PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before each further start
 HEALTHY_SECONDS = 60.0  # after which the pauses begin again
 MOST_TOLD = 500  # characters of a line about a definition, which may quote the server
 LOOK_AGAIN = 5.0  # seconds until a server that did not say what changed is asked again
+STANDING_SECONDS = 5.0  # between two looks at the standing approval that a server was started under
 
+_WITHOUT = "the standing approval of deletes has ended; it is started again without it"
 COMPARED = ("tools", "prompts")  # the definitions that are refused if they differ
 
 Links = Callable[[], AbstractAsyncContextManager[Link]]
@@ -38,7 +40,8 @@ class NotRunning(Exception):
 class RunningServer:
     """Keeps one server running from `start` to `close`. `links` starts its process, or connects to it.
 
-    It is told of the client capabilities `announces`.
+    It is told of the client capabilities `announces`. `stands` says whether the standing approval of deletes, under
+    which `links` started it last, still counts: once it does not, the server is started again, without it.
     """
 
     def __init__(
@@ -52,8 +55,11 @@ class RunningServer:
         places: NamedPlaces | None = None,
         offers_changed: Callable[[], None] = lambda: None,
         announces: Mapping[str, Any] | None = None,
+        stands: Callable[[], bool] = lambda: True,
     ) -> None:
         self.server = server
+        self._stands = stands
+        self._lapsed = asyncio.Event()  # the approval does not count any more
         self.locked = locked  # None if nothing is compared
         self.opened: Opened | None = None
         self.live: LockedServer | None = None  # what it offers now
@@ -78,7 +84,11 @@ class RunningServer:
             self._task = asyncio.create_task(self._keep(), name=f"licet server {self.server.name}")
 
     async def settled(self) -> None:
-        """Wait until it has said what it offers, or failed to."""
+        """Wait until it has said what it offers, or failed to; if its standing approval has ended, without that."""
+        if self._upstream is not None and not self._stands():
+            self._settled.clear()
+            self._upstream = None  # nothing more is asked of the process that may delete
+            self._lapsed.set()
         await self._settled.wait()
 
     def upstream(self) -> Upstream:
@@ -140,7 +150,12 @@ class RunningServer:
                 self._problem = str(wrong)[:MOST_TOLD] or type(wrong).__name__
             finally:
                 self._upstream = None
-                self._settled.set()
+                if not self._lapsed.is_set():
+                    self._settled.set()
+            if self._lapsed.is_set():  # its calls wait until it runs again
+                self._lapsed.clear()
+                self._report(f"{self.server.name}: {self._problem}")
+                continue
             self._set(failed=not self._is_up)
             tries = 0 if loop.time() - began > HEALTHY_SECONDS else tries + 1
             pause = PAUSES[min(tries, len(PAUSES)) - 1] if tries else PAUSES[0]
@@ -167,13 +182,27 @@ class RunningServer:
                 self._set()
                 self._settled.set()
                 watching = asyncio.create_task(self._watch(upstream))
+                standing = asyncio.create_task(self._until_lapsed())
+                ending = asyncio.create_task(upstream.ended())
                 try:
-                    self._problem = f"it has ended ({await upstream.ended()})"
+                    await asyncio.wait((ending, standing), return_when=asyncio.FIRST_COMPLETED)
+                    self._problem = f"it has ended ({ending.result()})" if ending.done() else _WITHOUT
                 finally:
-                    watching.cancel()
+                    for task in (watching, standing, ending):
+                        task.cancel()
             finally:
                 self._upstream = None
                 await upstream.close()
+
+    async def _until_lapsed(self) -> None:
+        """Wait until the standing approval that it was started under has ended, or was withdrawn."""
+        while not self._lapsed.is_set():
+            if not await asyncio.to_thread(self._stands):
+                self._settled.clear()
+                self._lapsed.set()
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._lapsed.wait(), STANDING_SECONDS)
 
     def _check_claim(self, opened: Opened) -> None:
         """Refuse a server that claims another version than it did when connector lists were applied to it."""

@@ -36,7 +36,7 @@ from licet.surfaces.map.model import (
 )
 
 ANY_COMMAND = "any command"
-DELETES: dict[WriteApproval | None, str] = {"session": "once a session", "manifest": "approved in the policy"}
+DELETES: dict[WriteApproval | None, str] = {"session": "once a session", "manifest": "by a standing approval"}
 
 
 _DELETES_ASK: dict[WriteApproval, str] = {"call": "one by one", "session": "once a session", "manifest": "nobody"}
@@ -173,10 +173,10 @@ def _facts(surface: Surface) -> Iterator[str]:
     else:
         yield "writes ask nobody" if surface.pinned else "writes ask per session: not pinned"
     if surface.approvals.delete != "call":
-        unpinned = surface.approvals.delete == "manifest" and not surface.pinned
+        lacking = surface.approvals.delete == "manifest" and surface.standing is None
         yield (
-            "deletes ask once a session: not pinned"
-            if unpinned
+            "deletes ask once a session: no standing approval"
+            if lacking
             else f"deletes ask {_DELETES_ASK[surface.approvals.delete]}"
         )
     if not surface.budget:
@@ -243,7 +243,7 @@ def _tool(tool: ToolSurface) -> Card:
         tool.name,
         tool.note,
         _joined((tool.effect or "no class", tool.level or "no level", asks)),
-        f"deletes and renames inside fs_reach.write: {DELETES[tool.deletes]}" if tool.free_deletes else "",
+        f"deletes and renames of files: {DELETES[tool.deletes]}" if tool.free_deletes else "",
         f"connector {tool.connector}" if tool.connector else "",
         f"costs at most {money_text(tool.cost_usd)} USD a call" if tool.cost_usd is not None else "",
         f"at most {tool.max_calls} calls a session" if tool.max_calls is not None else "",

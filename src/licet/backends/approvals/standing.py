@@ -1,0 +1,303 @@
+"""Standing approvals of deletes: who may give one, what it is bound to, and whether it still counts.
+
+- A person gives it in `licet trust`, at a terminal; where the policy lists keys, a quorum of them signs it.
+- Two stores must agree: the request with its answers in the store of approvals, and an entry in the ledger next to it.
+  A withdrawal is an entry too, so removing it from one of the two files restores nothing.
+- It is bound to the digest of the policy, to the paths that were shown, and to this machine, and ends after 30 days at
+  most. A clock that was turned back does not lengthen it: the time of the newest entry in the ledger counts too.
+
+`MemoryStanding` is the memory twin, for tests.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from os import uname
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from licet.backends.approvals.store import AT_TERMINAL, CannotAnswer, SqliteApprovals, StoredRequest
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.memory import MemoryLedger
+from licet.core.canonical import data_digest, digest
+from licet.core.decision.approval import ApprovalRequest, Yes, enough, standing_problem, time_text
+from licet.core.ledger.entry import (
+    STANDING_SESSION,
+    ApprovalFact,
+    Entry,
+    LinkedEntry,
+    StandingFact,
+    Unsound,
+    check_row,
+    read_entry,
+)
+from licet.core.ledger.entry import time_text as entry_time
+from licet.core.policy.terms import MOST_STANDING_DAYS, Approvals, StandingApproval
+from licet.guard.people import NotStanding
+from licet.guard.ports import LedgerUnavailable, Unavailable
+
+_TOOL = "licet trust"  # in the ledger; no tool has a space in its name
+_DAY = 86_400_000  # milliseconds
+_NONE = "nobody has given a standing approval of them"
+
+
+def this_machine() -> str:
+    """A digest that differs between machines. The id itself is not kept, since it should stay on its machine."""
+    name = ""
+    for file in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        try:
+            name = name or Path(file).read_text("utf-8").strip()
+        except (OSError, ValueError):
+            continue
+    return digest(["licet standing approval", name or uname().nodename])
+
+
+def standing_request(
+    manifest: str, agent: str, directory: str, deletes: Sequence[str], now: int, days: int, machine: str
+) -> ApprovalRequest:
+    """A new request for a standing approval of these deletes."""
+    if not 1 <= days <= MOST_STANDING_DAYS:
+        raise ValueError(f"expected 1 to {MOST_STANDING_DAYS} days, found {days}")
+    return ApprovalRequest(
+        id=f"a-{secrets.token_hex(6)}",
+        nonce=secrets.token_hex(16),
+        agent=agent,
+        session=STANDING_SESSION,
+        tool=_TOOL,
+        tool_digest="",
+        manifest=manifest,
+        scope="standing",
+        arguments=data_digest({}),
+        use="",
+        effect="",
+        directory=directory,
+        stakes=(),
+        asked=now,
+        expires=now + days * _DAY,
+        deletes=tuple(sorted(deletes)),
+        machine=machine,
+    )
+
+
+class LocalStanding:
+    """The standing approvals in a state directory: those in its store of approvals that its ledger confirms."""
+
+    def __init__(self, store: SqliteApprovals, ledger: Path, machine: Callable[[], str] = this_machine) -> None:
+        self._store, self._ledger, self._machine = store, ledger, machine
+
+    # For gates -------------------------------------------------------------------------------------------------------
+
+    def find(self, id: str | None, manifest: str, approvals: Approvals) -> StandingApproval:  # noqa: A002
+        """The approval with this id, or the one that lasts longest, for a policy. Raises `NotStanding`."""
+        try:
+            known = self._store.standing(id)
+            entries, latest = self._entries([kept.request.id for kept in known])
+        except (Unavailable, LedgerUnavailable) as broken:
+            raise NotStanding(f"the standing approvals cannot be read: {broken}") from None
+        if id is not None and not known:
+            raise NotStanding(f"there is no standing approval `{id}` here")
+        machine, now = self._machine(), self._store.now()
+
+        def problem(kept: StoredRequest) -> str:
+            by_clock, by_ledger = (_problem(kept, manifest, machine, one) for one in (now, max(now, latest)))
+            return by_clock or by_ledger or _unconfirmed(kept.request, entries)
+
+        return _longest(known, manifest, approvals, problem)
+
+    def stands(self, approval: StandingApproval) -> bool:
+        """Whether an approval that was found has neither ended nor been withdrawn."""
+        try:
+            (kept,) = self._store.standing(approval.id)
+        except (Unavailable, ValueError):
+            return False
+        return not kept.denied and kept.request.asked <= self._store.now() < approval.expires
+
+    # For people ------------------------------------------------------------------------------------------------------
+
+    async def give(
+        self, manifest: str, agent: str, directory: str, deletes: Sequence[str], terms: Approvals, days: int
+    ) -> StoredRequest:
+        """Store a request as the person at the terminal was shown it. It counts at once, unless keys must sign it."""
+        now = self._store.now()
+        request = standing_request(manifest, agent, directory, deletes, now, days, self._machine())
+        kept = await self._store.offer_standing(request, terms)
+        await self.confirm(kept)
+        return kept
+
+    async def confirm(self, kept: StoredRequest) -> None:
+        """Write the entry of an approval that has all its signatures. Without the entry it does not count."""
+        by = kept.agreeing(kept.request.arguments)
+        if kept.denied or not enough(by, kept.quorum, kept.keys):
+            return
+        if await self._store.claim_standing(kept.request.id):
+            try:
+                await self._record("approval", kept.request, by)
+            except BaseException:
+                await self._store.claim_standing(kept.request.id, back=True)
+                raise
+
+    async def withdraw(self, kept: StoredRequest) -> StoredRequest:
+        """Withdraw an approval: first in the ledger, which nobody can take back, then in the store."""
+        if kept.request.scope != "standing":
+            raise CannotAnswer(f"{kept.request.id} is no standing approval: `licet approvals deny` takes a yes back")
+        if kept.denied:
+            raise CannotAnswer(f"{kept.request.id} was withdrawn already")
+        entries, _ = self._entries([kept.request.id])
+        if any(entry.kind == "approval" for entry in entries):  # otherwise it never counted
+            await self._record("withdrawal", kept.request, kept.agreeing(kept.request.arguments))
+        return await self._store.deny(kept)
+
+    async def withdraw_all(self) -> list[str]:
+        """Withdraw every approval that has not ended; returns their ids."""
+        found = [kept for kept in self._store.standing() if kept.state(self._store.now()) in ("waiting", "approved")]
+        for kept in found:
+            await self.withdraw(kept)
+        return [kept.request.id for kept in found]
+
+    async def _record(self, kind: str, request: ApprovalRequest, by: tuple[str, ...]) -> None:
+        ledger = SqliteLedger(self._ledger, lambda: datetime.fromtimestamp(self._store.now() / 1000, UTC))
+        try:
+            await ledger.record(_entry(kind, request, by))
+        finally:
+            ledger.close()
+
+    def _entries(self, ids: Sequence[str]) -> tuple[list[LinkedEntry], int]:
+        """The entries about these approvals, and when the newest entry of all was recorded, in milliseconds."""
+        if not ids or not self._ledger.exists():  # then nothing is confirmed
+            return [], 0
+        with LedgerReader(self._ledger) as reader:
+            try:
+                newest = [read_entry(row.body).recorded for row in reader.list(kind=None, limit=1)]
+                rows = [row for id in ids for row in reader.show(id)]  # noqa: A001
+                for row in rows:
+                    check_row(row)
+                return [read_entry(row.body) for row in rows], max(map(_milliseconds, newest), default=0)
+            except Unsound as wrong:
+                raise LedgerUnavailable(f"{self._ledger} was changed: {wrong}") from None
+
+
+def _entry(kind: str, request: ApprovalRequest, by: tuple[str, ...]) -> Entry:
+    is_given = kind == "approval"
+    fact = ApprovalFact(by=by, arguments=None, request=request.id, use=None, deletes=True, standing=True)
+    return Entry(
+        kind="approval" if is_given else "withdrawal",
+        id=request.id,
+        agent=request.agent,
+        session=STANDING_SESSION,
+        tool=_TOOL,
+        # The same in both entries, which are about one thing; `recorded` says when each was written.
+        time=entry_time(datetime.fromtimestamp(request.asked / 1000, UTC)),
+        manifest=request.manifest,
+        verdict="allow" if is_given else "deny",
+        reason="ALLOWED" if is_given else "APPROVAL_DENIED",
+        approvals=(fact,),
+        standing=StandingFact(
+            directory=request.directory,
+            deletes=request.deletes,
+            expires=time_text(request.expires),
+            request=digest_of(request),
+        ),
+    )
+
+
+def digest_of(request: ApprovalRequest) -> str:
+    """The digest of a request that its entry in the ledger has."""
+    return digest(request.text())
+
+
+def _longest(
+    known: Sequence[StoredRequest], manifest: str, approvals: Approvals, problem: Callable[[StoredRequest], str]
+) -> StandingApproval:
+    """The approval without a problem that lasts longest. Raises `NotStanding` with the problem of the newest one."""
+    problems = {}
+    for one in sorted(known, key=lambda one: one.request.expires, reverse=True):
+        kept = replace(one, quorum=approvals.quorum, keys=approvals.keys)  # the policy, not the file, says who agrees
+        request, wrong = kept.request, problem(kept)
+        if not wrong:
+            by = kept.agreeing(request.arguments)
+            return StandingApproval(request.id, manifest, by, request.deletes, request.expires)
+        problems[request.asked] = wrong
+    raise NotStanding(problems[max(problems)] if problems else _NONE)
+
+
+def _problem(kept: StoredRequest, manifest: str, machine: str, now: int) -> str:
+    """Why a stored approval does not count, apart from the ledger; empty if it does."""
+    request = kept.request
+    if wrong := standing_problem(request, manifest, machine, now):
+        return wrong
+    about = f"the standing approval {request.id}"
+    if kept.denied:
+        return f"{about} was withdrawn"
+    by = kept.agreeing(request.arguments)
+    if not enough(by, kept.quorum, kept.keys):
+        return f"{about} has {len(by)} of {kept.quorum} signatures"
+    return ""
+
+
+def _unconfirmed(request: ApprovalRequest, entries: Sequence[LinkedEntry]) -> str:
+    """Why the ledger does not confirm an approval; empty if it does."""
+    mine = [entry for entry in entries if entry.id == request.id]
+    if any(entry.kind == "withdrawal" for entry in mine):
+        return f"the standing approval {request.id} was withdrawn"
+    facts = [entry.standing for entry in mine if entry.kind == "approval"]
+    if any(isinstance(fact, StandingFact) and fact.request == digest_of(request) for fact in facts):
+        return ""
+    return f"the ledger has no entry about the standing approval {request.id}"
+
+
+def _milliseconds(moment: str) -> int:
+    try:
+        return int(datetime.fromisoformat(moment).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+class MemoryStanding:
+    """Standing approvals of this process. Whoever has the object gives and withdraws them."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        ledger: MemoryLedger | None = None,
+        machine: Callable[[], str] = lambda: "a test",
+    ) -> None:
+        self._clock, self._ledger, self._machine = clock, ledger, machine
+        self._kept: dict[str, StoredRequest] = {}
+
+    def find(self, id: str | None, manifest: str, approvals: Approvals) -> StandingApproval:  # noqa: A002
+        """As `LocalStanding.find`."""
+        known = [kept for name, kept in self._kept.items() if id in (None, name)]
+        if id is not None and not known:
+            raise NotStanding(f"there is no standing approval `{id}` here")
+        return _longest(known, manifest, approvals, lambda kept: _problem(kept, manifest, self._machine(), self._now()))
+
+    def stands(self, approval: StandingApproval) -> bool:
+        """As `LocalStanding.stands`."""
+        kept = self._kept.get(approval.id)
+        return kept is not None and not kept.denied and kept.request.asked <= self._now() < approval.expires
+
+    async def give(
+        self, manifest: str, agent: str, directory: str, deletes: Sequence[str], terms: Approvals, days: int
+    ) -> StoredRequest:
+        """As `LocalStanding.give`."""
+        request = standing_request(manifest, agent, directory, deletes, self._now(), days, self._machine())
+        given = () if terms.keys is not None else (Yes(AT_TERMINAL),)
+        kept = self._kept[request.id] = StoredRequest(request, {}, terms.quorum, terms.keys, given, "", 0, terms.names)
+        if given and self._ledger is not None:
+            await self._ledger.record(_entry("approval", request, (AT_TERMINAL,)))
+        return kept
+
+    async def withdraw(self, kept: StoredRequest) -> StoredRequest:
+        """As `LocalStanding.withdraw`."""
+        if kept.denied or self._kept[kept.request.id].denied:
+            raise CannotAnswer(f"{kept.request.id} was withdrawn already")
+        self._kept[kept.request.id] = gone = replace(kept, denied=AT_TERMINAL)
+        if self._ledger is not None:
+            await self._ledger.record(_entry("withdrawal", kept.request, kept.agreeing(kept.request.arguments)))
+        return gone
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
