@@ -81,7 +81,7 @@ bench: ## licet against its floor and its peers, as ratios
 
 docs: ## the documentation, in site/
 	@$(ENVIRONMENT) .venv-docs requirements-docs.lock --without-licet
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+	@report=$$(NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict 2>&1) || { echo "$$report"; exit 1; }
 	@echo "· site/index.html"
 
 pictures: .venv ## the pictures of the README, drawn again
