@@ -12,10 +12,6 @@ IF_DONE = "print('DO' + 'NE' if {} else os.strerror(ctypes.get_errno()))"
 ATTEMPTS = {
     "a user namespace": CALL + IF_DONE.format("libc.unshare(0x10000000) == 0"),
     "a child in a namespace": CALL + IF_DONE.format("libc.syscall(56, 0x10000011, 0, 0, 0, 0) >= 0"),
-    "a program without a name": CALL
-    + "f = os.memfd_create('x'); os.write(f, open('/bin/true', 'rb').read())\n"
-    + "if os.fork() == 0: os.execve(f, ['x'], {})\n"
-    + "print('DO' + 'NE' if os.wait()[1] == 0 else 'no')",
     "io_uring": CALL + IF_DONE.format("libc.syscall(425, 8, ctypes.create_string_buffer(120)) >= 0"),
     "keys of the kernel": CALL + IF_DONE.format("libc.syscall(248, b'user', b'licet-x', b'y', 1, -2) > 0"),
     "shared memory": CALL + IF_DONE.format("libc.shmget(0x4c696365, 4096, 0o1600) >= 0"),

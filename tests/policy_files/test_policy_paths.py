@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from licet import load_manifest
+from licet.assemble.review import Places, review
 from licet.policy_files.policy_paths import (
     MOST_LISTED,
     MOST_LOOKED_AT,
@@ -251,3 +252,46 @@ def test_the_root_of_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert workspace_root(Path.cwd()) == tmp_path
     monkeypatch.chdir(tmp_path)
     assert policy_root(Path("agent.yaml")) == Path()
+
+
+DIRECTORIES = {
+    "by its path": ("{d}", "allowed_binaries", 1),
+    "with a slash": ("{d}/", "allowed_binaries", 1),
+    "by its name in the working directory": ("${{workdir}}/bin", "allowed_binaries", 1),
+    "as a grant": ("process:exec:{d}", "grants", 1),
+    "a program": ("{d}/tool", "allowed_binaries", 0),
+    "a path that is not there": ("{d}/missing", "allowed_binaries", 0),
+    "a deny": ("process:exec:{d}", "deny", 0),
+}
+
+
+@pytest.mark.parametrize("case", DIRECTORIES)
+def test_a_directory_is_no_program(tmp_path: Path, case: str) -> None:
+    text, key, wrong = DIRECTORIES[case]
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "tool").touch()
+    listed = [text.format(d=directory)]
+    written = {"process": {key: listed}} if key == "allowed_binaries" else {key: listed}
+    file = tmp_path / "agent.yaml"
+    file.write_text(f"agent: a\ncapabilities: {json.dumps(written)}\n")
+    found = review(file, places=Places(str(tmp_path), "/home/u")).problems
+    said = [str(problem) for problem in found if problem.severity == "error"]
+    assert len(said) == wrong, said
+    for one in said:
+        assert one.startswith(f"{file}:2:")
+        assert f"found the directory `{directory}`, expected the name of a program" in one
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied", "warned"),
+    [(["sh"], "id", True), (["sh"], "/usr/bin/id", True), ([], "id", False), (["sh"], "*", False)],
+)
+def test_a_deny_of_a_program_that_others_can_run_is_told_of(
+    tmp_path: Path, allowed: list[str], denied: str, warned: bool
+) -> None:
+    written = {"process": {"allowed_binaries": allowed}, "deny": [f"process:exec:{denied}"]}
+    file = tmp_path / "agent.yaml"
+    file.write_text(f"agent: a\ncapabilities: {json.dumps(written)}\n")
+    said = [str(problem) for problem in review(file).problems]
+    assert any("warning" in one and "which says only what licet itself starts" in one for one in said) is warned, said

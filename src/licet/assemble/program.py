@@ -24,7 +24,7 @@ from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.files import SYSTEM
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.supervisor_client import Supervisor
-from licet.sandbox.programs.walls import ProgramWalls
+from licet.sandbox.programs.walls import OF_A_RUN, ProgramWalls
 
 _FOR_EVER = 10 * 365 * 86_400  # seconds
 _SCHEMA = {
@@ -51,24 +51,23 @@ def program_gate(
     held: set[str] | None = None,
     approver: Approver | None = None,
     secrets_file: Path | None = None,
-    endless: bool = False,
 ) -> Gate:
     """Make a gate whose one tool starts a `command`.
 
     The program may do all that the manifest allows; with `name`, only what that tool holds (`UnknownTool` if the
     manifest has no such tool). It uses the streams in `attached`. The results of programs are appended to `ended`. The
     first program uses the supervisor `ready`, if there is one. `held` collects the directories across which programs
-    cannot move files. With `endless` there is no time limit, unless the policy states one.
+    cannot move files. There is no limit of time, unless the policy states one.
     """
     http = HttpClient()
-    sandbox, processes = RunsPrograms(ProgramWalls(http, held=held)), _Attached(ended, attached, ready)
+    walls = ProgramWalls(http, held=held, defaults=OF_A_RUN)
+    sandbox, processes = RunsPrograms(walls), _Attached(ended, attached, ready)
     parts: LocalParts = {"http": http, "processes": processes, "sandbox": sandbox}
     if approver is not None:
         parts["approver"] = approver
     backends = Backends.local(state, secrets_file=secrets_file, **parts)
-    if endless and "wall_seconds" not in policy.limits:
-        limits = {**policy.limits, "wall_seconds": _FOR_EVER}
-        policy = replace(policy, limits=limits, loaded=policy.loaded or policy)
+    limits = {"wall_seconds": _FOR_EVER, **policy.limits}
+    policy = replace(policy, limits=limits, loaded=policy.loaded or policy)
     if name is None:
         policy = admit_commands(policy, PROGRAM)
         spec = tool(needs=COMMAND_NEEDS, name=PROGRAM, effect=policy.max_effect, sandbox="isolated")(_program).spec
@@ -98,6 +97,7 @@ class ProgramTool(Tool):
     """
 
     in_lock = False  # it is any command; a tool that it is run for was compared when it was read
+    command_argument = "command"
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
         return _arguments

@@ -17,7 +17,7 @@ from licet.core.policy.tool import ToolSpec
 from licet.core.review.wide import ceiling_problems
 from licet.policy_files.containers import check
 from licet.policy_files.documents import PolicyDocument
-from licet.policy_files.load import read_policy
+from licet.policy_files.load import directory_problems, read_policy
 from licet.policy_files.nodes import read_nodes
 from licet.policy_files.policy_paths import policy_root
 from licet.policy_files.public_suffix import suffix_problems
@@ -82,7 +82,7 @@ def review(
     except Malformed as wrong:
         problem = Problem(manifest.origin, f"`{wrong.found}`", wrong.expected, wrong.hint)
         return PolicyDocument(policy.kind, None, (*policy.problems, *problems, problem))
-    return PolicyDocument(policy.kind, expanded, (*policy.problems, *problems))
+    return PolicyDocument(policy.kind, expanded, (*policy.problems, *problems, *directory_problems(expanded)))
 
 
 def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> PolicyDocument:

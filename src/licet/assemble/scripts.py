@@ -13,10 +13,12 @@ from msgspec.structs import replace
 
 from licet.backends.packages.launchers import LaunchError
 from licet.backends.packages.programs import interpreter_of, runtime_of
-from licet.core.algebra.scope import visible
+from licet.core.algebra.scope import inside, visible
 from licet.core.decision.reach import Reach
 from licet.guard.execution import Command
+from licet.guard.held_paths import held_paths
 from licet.guard.links import FoundProgram, changeable, followed
+from licet.sandbox.programs.files import SYSTEM
 
 
 def with_interpreter(command: Command, reach: Reach) -> Command:
@@ -30,11 +32,15 @@ def with_interpreter(command: Command, reach: Reach) -> Command:
         starter, flags = interpreter_of(file)
     except LaunchError as wrong:
         raise FileNotFoundError(errno.ENOENT, f"its first line names an interpreter, and {wrong}") from None
+    place = command.binary.path if isinstance(command.binary, FoundProgram) else file
     if starter is None:
-        return replace(command, runtime=(*command.runtime, *runtime_of(written)))
+        return replace(command, runtime=(*command.runtime, *runtime_of(place)))
     if not os.path.exists(starter):
         text = f"its first line names `{visible(starter)}`, which is not there: install it, or change the line"
         raise FileNotFoundError(errno.ENOENT, text)
-    argv = (starter, *flags, written, *command.argv[1:])
+    # A script looks for itself by its path, which the kernel would pass on, and not by its name on PATH. A link to it
+    # is there only if it can be read.
+    shown = place if inside(place, SYSTEM) or held_paths(reach.grant).covers("read", place) else file
+    argv = (starter, *flags, shown, *command.argv[1:])
     runtime = (*command.runtime, file, *runtime_of(starter))
     return replace(command, binary=FoundProgram(*followed(starter)), argv=argv, runtime=runtime)

@@ -52,6 +52,9 @@ class Tool:
 
     fn: Callable[..., Any]
     in_lock: ClassVar[bool] = True  # whether `licet.lock` lists it under `tools`
+    command_argument: ClassVar[str] = (
+        ""  # the argument that is a command: its program is checked before anyone is asked
+    )
     _declare_wasm: ClassVar["Callable[..., WasmTool]"]  # set by `declare/wasm.py`, which imports this module
 
     spec: ToolSpec

@@ -305,12 +305,20 @@ async def refuse_or_ask(call: Call, grant: Grant, decision: Ask | Deny) -> None:
         grant.deny(decision)
     if call.observed is not None:  # nobody is asked about what runs anyway
         raise Refused(decision)
+    check_program(call, grant)
     asked = monotonic()
     agreed = await ask_approver(call, decision)
     call.stores.until += monotonic() - asked  # the time of the approver does not count
     check_session(call)  # it may have ended while the approver was asked
     check_policy(call)
     call.usage = replace(call.usage, approved=call.usage.approved | {*agreed})
+
+
+def check_program(call: Call, grant: Grant) -> None:
+    """Refuse a command whose program is not allowed or not there: nobody is asked about what cannot run."""
+    registered = call.registered
+    if registered is not None and (command := call.arguments.get(registered.tool.command_argument)):
+        BoundContext(call.session, registered, call.ports, grant).process.check_startable(command[0])
 
 
 async def record(call: Call) -> None:

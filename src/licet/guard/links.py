@@ -13,13 +13,14 @@ _MOST_LINKS = 40
 
 
 class FoundProgram(str):
-    """The real path of a program, and the links on the way from its name to it."""
+    """The real path of a program, the links on the way from its name to it, and the path with these links."""
 
     links: tuple[str, ...]
+    path: str
 
-    def __new__(cls, real: str, links: tuple[str, ...]) -> "FoundProgram":
+    def __new__(cls, real: str, links: tuple[str, ...], path: str = "") -> "FoundProgram":
         found = super().__new__(cls, real)
-        found.links = links
+        found.links, found.path = links, path or real
         return found
 
 

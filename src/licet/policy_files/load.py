@@ -5,6 +5,7 @@ values, `reader` gives them their meaning.
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -90,12 +91,23 @@ def _read_policy(
         assigned = {admission.bundle for admissions in manifest.admissions.values() for admission in admissions}
         bundles = shared_layers(shared.content.value, but=assigned) if shared is not None and shared.content else ()
         problems += (*address_problems(manifest, bundles), *ceiling_problems(manifest))
-        problems += (*quorum_problems(manifest), *pair_problems(manifest))
+        problems += (*quorum_problems(manifest), *pair_problems(manifest), *directory_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     if manifest is not None and sound:
         manifest = with_server_tools(with_pin(manifest, path))
         problems += [manifest.lock_problem] if manifest.lock_problem is not None else []
     return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
+
+
+def directory_problems(manifest: Manifest) -> Iterator[Problem]:
+    """Directories where a program is expected: the path of a program is exact, so such a rule would allow nothing."""
+    named = [(rule.capability, rule.origin) for layer in manifest.layers for rule in layer.allows]
+    named += [(need, tool.origin) for tool in manifest.tools.values() for need in tool.needs.allow if tool.origin]
+    for rule, origin in dict.fromkeys(named):
+        if rule.domain == "process" and rule.key.startswith("/") and os.path.isdir(rule.key):
+            found = f"the directory `{visible(rule.key)}`"
+            hint = "name each program that licet itself may start; what these start in turn needs no line"
+            yield Problem(origin, found, "the name of a program, or its path, which covers nothing below it", hint)
 
 
 def _workspace_alone(file: Document, problems: list[Problem]) -> Manifest | None:

@@ -51,8 +51,11 @@ class KernelPaths(Struct, frozen=True):
     rules: tuple[KernelRule, ...]
 
 
-def kernel_paths(grant: Grant, *, private_root: bool, execute: bool = False) -> KernelPaths:
+def kernel_paths(grant: Grant, *, private_root: bool, program: bool = False) -> KernelPaths:
     """The part of a call's files that the kernel can grant; a private root mounts over closed files.
+
+    A `program` may execute what it may read, since an interpreter or the loader would run it anyway, and may make FIFOs
+    where it may write. A worker does neither.
 
     A mount cannot be renamed, removed or written through, nor can a directory that is mounted onto itself. Without a
     private root, or if a closed path does not exist yet, the directories around it get no rule. A link cannot be a
@@ -64,11 +67,12 @@ def kernel_paths(grant: Grant, *, private_root: bool, execute: bool = False) -> 
     unread, unwritten = granted.unread, granted.unwritten
     undeleted = tuple({*unwritten, *granted.undeleted, *unread})
     links = _links_to(undeleted) if deletes else []
-    readable = landlock.READ | (landlock.EXECUTE if execute else 0)
+    readable = landlock.READ | (landlock.EXECUTE if program else 0)
+    writable = landlock.WRITE | (landlock.FIFO if program else 0)
     if not private_root:
         rules = (
             *_rules(reads.values(), readable, unread),
-            *_rules(writes.values(), landlock.WRITE, unwritten, (*unwritten, *unread)),
+            *_rules(writes.values(), writable, unwritten, (*unwritten, *unread)),
             *_rules(deletes.values(), landlock.DELETE, undeleted, links=links),
         )
         return KernelPaths((*reads,), tuple(dict.fromkeys((*writes, *deletes))), (), (), rules)
@@ -81,7 +85,7 @@ def kernel_paths(grant: Grant, *, private_root: bool, execute: bool = False) -> 
     lasting = [path for path in granted.undeleted if path not in unwritten and path not in hide]
     rules = (
         *_rules(reads.values(), readable, ()),
-        *_rules(writes.values(), landlock.WRITE, plantable, (*unwritten, *unread)),
+        *_rules(writes.values(), writable, plantable, (*unwritten, *unread)),
         *_rules(deletes.values(), landlock.DELETE, lasting, (*unwritten, *unread), links),
     )
     hold = tuple(_on_the_way(everywhere, (*hide, *kept, *plantable, *links)))

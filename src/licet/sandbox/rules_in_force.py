@@ -16,7 +16,7 @@ from licet.sandbox.kernel import landlock
 REACHED = frozenset(("fs", "network", "process"))  # domains that a process uses without a handle
 _WORDS = (
     ("read", landlock.READ),
-    ("write", landlock.WRITE),
+    ("write", landlock.WRITE | landlock.FIFO),
     ("delete", landlock.DELETE),
     ("execute", landlock.EXECUTE & ~landlock.READ),
 )

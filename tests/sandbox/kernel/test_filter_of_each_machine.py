@@ -9,7 +9,7 @@ import pytest
 
 from licet.sandbox.kernel import calls, seccomp
 from licet.sandbox.kernel import seccomp as seccomp_rules
-from licet.sandbox.kernel.seccomp import NO, OWN_PID, UNKNOWN, CallRule, call_rules
+from licet.sandbox.kernel.seccomp import NO, OWN_GROUP, OWN_PID, OWN_USER, UNKNOWN, CallRule, call_rules
 
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 PROFILES = [
@@ -73,8 +73,9 @@ def tried(answer: CallRule) -> Iterator[tuple[int, ...]]:
 def test_the_filter_says_what_the_rules_say(machine: str, profile: dict[str, bool], abi: int) -> None:
     program, places = seccomp._built(machine, *profile.values(), abi)
     rules, names = call_rules(**profile, abi=abi), {number: name for name, number in calls.NUMBERS[machine].items()}
-    assert bool(places) is not profile["fenced"]
-    assert all(program[place : place + 4] == struct.pack("=I", OWN_PID) for place in places)
+    own = ({OWN_USER, OWN_GROUP} if profile["execute"] else set()) | (set() if profile["fenced"] else {OWN_PID})
+    assert {value for _, value in places} == own
+    assert all(program[place : place + 4] == struct.pack("=I", value) for place, value in places)
     compared = 0
     for number in (*range(max(names) + 20), 0x3FFFFFFF):
         answer = rules.get(names[number], NO) if number in names else UNKNOWN

@@ -161,7 +161,7 @@ def test_devices_that_programs_expect_are_there_and_no_others(tmp_path: Path) ->
 return [sorted(os.listdir("/dev")), open("/dev/null", "w").write("x"), len(open("/dev/urandom", "rb", 0).read(4))]
 """
     )
-    assert inside(code, tree(tmp_path)) == [["full", "null", "random", "urandom", "zero"], 1, 4]
+    assert inside(code, tree(tmp_path)) == [["full", "null", "random", "tty", "urandom", "zero"], 1, 4]
 
 
 @pytest.mark.parametrize("name", ["granted", "granted/file"])

@@ -71,10 +71,12 @@ def test_it_is_the_filter_that_refuses() -> None:
 
 STREAM, DGRAM, SEQPACKET, NONBLOCK = 1, 2, 5, 0o4000
 NULL = 0
+OTHER = 4321  # the id of a user and of a group that nobody here has
 NONE = errno.errorcode[errno.ENOTSUP]  # as a file system without them says
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_DUMPABLE, PR_SET_MM, PR_SET_SECCOMP = 1, 15, 4, 35, 22
 
-# Name, arguments, and what the tool, the program and the networked program get. `pid` and `parent` are filled in.
+# Name, arguments, and what the tool, the program and the networked program get. `pid`, `parent`, `uid` and `gid` are
+# filled in.
 Case = tuple[str, tuple[Any, ...], Any, Any, Any]
 CASES: dict[str, Case] = {
     **{
@@ -121,7 +123,7 @@ CASES: dict[str, Case] = {
     "clone3": ("clone3", (NULL, 0), "ENOSYS", "ENOSYS", "ENOSYS"),
     "execve": ("execve", ("/nowhere", NULL, NULL), "EPERM", "ENOENT", "ENOENT"),
     "execveat": ("execveat", (-100, "/nowhere", NULL, NULL, 0), "EPERM", "EPERM", "EPERM"),
-    "memfd": ("memfd_create", ("m", 0), "EPERM", "EPERM", "EPERM"),
+    "memfd": ("memfd_create", ("m", 0), "EPERM", "fd", "fd"),
     "secret memfd": ("memfd_secret", (0,), "EPERM", "EPERM", "EPERM"),
     "io_uring": ("io_uring_setup", (1, " " * 120), "EPERM", "EPERM", "EPERM"),
     "ptrace": ("ptrace", (0, 0, 0, 0), "EPERM", "EPERM", "EPERM"),
@@ -165,7 +167,13 @@ CASES: dict[str, Case] = {
     "of an open file": ("fgetxattr", (-1, "user.x", NULL, 0), "EBADF", "EBADF", "EBADF"),
     "list extended attributes": ("listxattr", ("/nowhere", NULL, 0), NONE, NONE, "ENOENT"),
     "watch": ("inotify_init1", (0,), "EPERM", "EPERM", "fd"),
-    "device": ("mknodat", (-100, "/nowhere/x", 0o10600, 0), "EPERM", "EPERM", "EPERM"),
+    "FIFO": ("mknodat", (-100, "/nowhere/x", 0o10600, 0), "EPERM", "ENOENT", "ENOENT"),
+    "FIFO, in more bits": ("mknodat", (-100, "/nowhere/x", 1 << 40 | 0o10600, 0), "EPERM", "ENOENT", "ENOENT"),
+    "FIFO with a set-uid bit": ("mknodat", (-100, "/nowhere/x", 0o14600, 0), "EPERM", "EPERM", "EPERM"),
+    **{
+        f"node of kind {kind:o}": ("mknodat", (-100, "/nowhere/x", kind | 0o600, 0x103), "EPERM", "EPERM", "EPERM")
+        for kind in (0, 0o020000, 0o060000, 0o100000, 0o140000, 0o030000, 0o070000)
+    },
     "mount": ("mount", ("none", "/nowhere", "tmpfs", 0, NULL), "EPERM", "EPERM", "EPERM"),
     "new root": ("chroot", ("/nowhere",), "EPERM", "EPERM", "EPERM"),
     "keys": ("keyctl", (0, -3, 0, 0, 0), "EPERM", "EPERM", "EPERM"),
@@ -176,7 +184,8 @@ CASES: dict[str, Case] = {
     "another filter": ("seccomp", (0, 1, NULL), "EPERM", "EINVAL", "EINVAL"),
     "name of a thread": ("prctl", (PR_SET_NAME, "n", 0, 0, 0), 0, 0, 0),
     "die with the parent": ("prctl", (PR_SET_PDEATHSIG, 9, 0, 0, 0), 0, 0, 0),
-    "outlive the parent": ("prctl", (PR_SET_PDEATHSIG, 0, 0, 0, 0), "EPERM", "EPERM", "EPERM"),
+    "outlive the parent": ("prctl", (PR_SET_PDEATHSIG, 0, 0, 0, 0), "EPERM", 0, 0),
+    "another signal when the parent ends": ("prctl", (PR_SET_PDEATHSIG, 15, 0, 0, 0), "EPERM", 0, 0),
     "be dumpable": ("prctl", (PR_SET_DUMPABLE, 1, 0, 0, 0), "EPERM", "EPERM", "EPERM"),
     "move its memory": ("prctl", (PR_SET_MM, 1, 0, 0, 0), "EPERM", "EPERM", "EPERM"),
     "filter by prctl": ("prctl", (PR_SET_SECCOMP, 9, 0, 0, 0), "EPERM", "EINVAL", "EINVAL"),
@@ -194,7 +203,17 @@ CASES: dict[str, Case] = {
     "domain": ("personality", (0xFFFFFFFF,), 0, 0, 0),
     "change of domain": ("personality", (0x0400000,), "EPERM", "EPERM", "EPERM"),
     "session": ("setsid", (), "EPERM", "pid", "pid"),
-    "identity": ("setresuid", (-1, -1, -1), "EPERM", "EPERM", "EPERM"),
+    **{
+        f"{name} of {who}, of {count}": (name, (who,) * count, "EPERM", expected, expected)
+        for names, own in ((seccomp._USER_IDS, "uid"), (seccomp._GROUP_IDS, "gid"))
+        for name, count in names
+        for who, expected in ((own, "previous" if "fs" in name else 0), (OTHER, "EPERM"), (OTHER + (1 << 32), "EPERM"))
+    },
+    "identity, unchanged": ("setresuid", (-1, -1, -1), "EPERM", 0, 0),
+    "as posix_spawn resets it": ("setresuid", (-1, "uid", -1), "EPERM", 0, 0),
+    "another saved identity": ("setresuid", ("uid", "uid", OTHER), "EPERM", "EPERM", "EPERM"),
+    "another real group": ("setregid", (OTHER, "gid"), "EPERM", "EPERM", "EPERM"),
+    "fewer groups": ("setgroups", (0, NULL), "EPERM", "EPERM", "EPERM"),
     "narrower rules": ("landlock_create_ruleset", (NULL, 0, 1), "flags", "flags", "flags"),
 }  # fmt: skip
 X86_CASES: dict[str, Case] = {
@@ -216,7 +235,7 @@ TABLE = """
 def one(name, arguments):
     def behind():
         walls()
-        known = {"pid": os.getpid(), "parent": os.getppid()}
+        known = {"pid": os.getpid(), "parent": os.getppid(), "uid": os.getuid(), "gid": os.getgid()}
         child = os.getpid()
         value = raw(name, *[known.get(a, a) if isinstance(a, str) else a for a in arguments])
         if os.getpid() != child:
@@ -251,7 +270,7 @@ def test_a_call_with_these_arguments(case: str, column: int, profile: Mapping[st
         pytest.skip("a call of x86_64")
     expected = {**CASES, **X86_CASES}[case][column]
     found = results(json.dumps(profile))[case]
-    if expected in ("fd", "child", "flags", "pid"):
+    if expected in ("fd", "child", "flags", "pid", "previous"):
         assert isinstance(found, int)
         assert found >= 0
     elif found == "ENOSYS" == results(None).get(case):
@@ -268,7 +287,7 @@ def test_without_a_filter_the_same_calls_are_made() -> None:
         "socket of family 1", "socket of family 2", "socket of family 10", "socket of family 16", "kill another",
         "another's limits", "another's priority", "mode by path", "mode by fd", "set-uid", "times by path",
         "extended attribute", "watch", "outlive the parent", "be dumpable", "signals of an fd to another",
-        "which signal", "session", "identity", "fork by clone", "clone3", "change of domain", "pidfd",
+        "which signal", "session", "identity, unchanged", "fork by clone", "clone3", "change of domain", "pidfd",
         "flags of a file", "make it set-uid", "open, with a mode that nobody sees",
     }  # fmt: skip
 

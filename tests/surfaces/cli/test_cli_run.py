@@ -216,6 +216,32 @@ def test_scripts_and_interpreters_of_virtual_environments_are_started(desk: Path
         assert said in ended.stderr
 
 
+# A script that is found by name on PATH gets the path that the kernel would pass to its interpreter.
+ON_PATH = {
+    "of a shell": ("#!/bin/sh\necho $0 $1\n", False),
+    "of a virtual environment": ("#!{python}\nimport sys\nprint(sys.argv[0], sys.argv[1])\n", False),
+    "by a link": ("#!/bin/sh\necho $0 $1\n", True),
+}
+
+
+@pytest.mark.parametrize("case", ON_PATH)
+@pytest.mark.parametrize("readable", [True, False])
+@pytest.mark.sampled(3)
+def test_a_script_on_the_path_gets_its_own_path(desk: Path, case: str, readable: bool) -> None:
+    text, linked = ON_PATH[case]
+    venv.create(desk / "env", with_pip=False)
+    binaries, target = desk / "env" / "bin", desk / "env" / ("target" if linked else "bin/tool")
+    target.write_text(text.format(python=binaries / "python"))
+    target.chmod(0o755)
+    if linked:
+        (binaries / "tool").symlink_to(target)
+    read = ["${workdir}/env"] if readable else ["${workdir}/in"]
+    with_capabilities(desk, process={"allowed_binaries": ["tool"]}, fs_reach={"read": read})
+    ended = licet(desk, "agent.yaml", "--", "tool", "x", env={"PATH": f"{binaries}:{os.environ['PATH']}"})
+    shown = binaries / "tool" if readable else target
+    assert (ended.stdout, ended.stderr) == (f"{shown} x\n", "")
+
+
 def test_a_first_line_that_a_tool_may_write_opens_no_environment(desk: Path) -> None:
     """A tool could name any interpreter there, and so choose what can be read."""
     venv.create(desk / "env", with_pip=False)
@@ -340,3 +366,45 @@ def test_the_receipt_of_a_refused_command_leads_to_its_explanation(desk: Path, m
     way = re.search("see `licet explain (agent.yaml run process:exec:ls)`", told)
     assert way is not None, told
     assert "add `ls` under" in CliRunner().invoke(program, ["explain", *way[1].split()]).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("nowhere", "not available: `run` was not called"), ("ls", "denied: `run` may not process:exec:ls")],
+)
+def test_nobody_is_asked_about_a_program_that_cannot_start(desk: Path, name: str, said: str) -> None:
+    capabilities = {**MANIFEST["capabilities"], "approvals": {"write": "session"}}
+    capabilities["process"] = {"allowed_binaries": ["sh", "nowhere"]}
+    (desk / "agent.yaml").write_text(json.dumps({**MANIFEST, "capabilities": {**capabilities, "tools": []}}))
+    assert "asks: `run` may be called once a person agrees" in licet(desk, "agent.yaml", "--", "sh").stderr
+    ended = licet(desk, "agent.yaml", "--", name)
+    assert (ended.returncode, ended.stderr.partition("\n")[0]) == (125, said)
+
+
+# What a command does, and the hint about it: a part of a line, or nothing where no wall was hit.
+HINTS = {
+    "it writes what is denied": ("echo x > out/closed", "`{desk}/out/closed` may not be written: `fs:write:"),
+    "the line of the rule": ("echo x > out/closed", "is denied (agent.yaml:1)"),
+    "it writes what no rule allows": ("echo x > in/new", "`{desk}/in/new` may not be written: no rule allows it"),
+    "it deletes": ("rm out/kept", "`{desk}/out/kept` may be written, and not renamed or deleted: the class is"),
+    "it writes policy": ("echo x > agent.yaml", "`{desk}/agent.yaml` may not be written: policy files are never"),
+    "it fails": ("exit 3", ""),
+    "it says that something was refused": ("echo permission denied >&2; exit 1", ""),
+    "it says so about what it may do": ("echo \"cannot open 'in/file': Permission denied\" >&2; exit 1", ""),
+    "a host refuses it": ("echo 'user@host: Permission denied (publickey).' >&2; exit 255", ""),
+    "it succeeds": ("echo x > in/new; true", ""),
+}
+
+
+@needs_namespaces
+@pytest.mark.parametrize("case", HINTS)
+@pytest.mark.sampled(4)
+def test_a_hint_names_a_wall_that_was_hit(desk: Path, case: str) -> None:
+    script, expected = HINTS[case]
+    for name in ("closed", "kept"):
+        (desk / "out" / name).write_text("x")
+    writes = {"read": ["${workdir}"], "write": ["${workdir}/out"]}
+    with_capabilities(desk, fs_reach=writes, deny=["fs:write:${workdir}/out/closed"])
+    said = licet(desk, "agent.yaml", "--", "sh", "-c", script).stderr
+    assert ("licet: the command met walls of its policy:" in said) is bool(expected), said
+    assert expected.format(desk=desk) in said

@@ -4,7 +4,7 @@ Such a policy is valid, and a gate accepts it. The warnings are for the reviewer
 """
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from licet.core.algebra import domains
 from licet.core.algebra.capability import Capability
@@ -16,7 +16,7 @@ from licet.core.decision.reach import Reach, reach_of
 from licet.core.origin import Problem
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.effects import CLASSES, class_fits, permits
-from licet.core.policy.layer import Rule, named_tcp
+from licet.core.policy.layer import Layer, Rule, named_tcp
 from licet.core.policy.manifest import Manifest
 
 # What an unlimited rule allows, and what to write instead. Storage, tools and connectors are listed by name.
@@ -37,7 +37,10 @@ def is_wide(rule: Capability) -> bool:
 
 
 def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Warn about each line of a ceiling that allows everything of a kind, and about all addresses under `private`."""
+    """Warn about each line of a ceiling that allows everything of a kind, and about all addresses under `private`.
+
+    Also about a denied program, where others are allowed: these can run it.
+    """
     admissions = [one.layer for admissions in manifest.admissions.values() for one in admissions if one.layer]
     defined = [definition.layer for definition in manifest.definitions.values() if definition.layer]
     layers = dict.fromkeys((*manifest.layers, *admissions, *defined))
@@ -46,6 +49,7 @@ def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
     )
     # One line may be two rules, such as write and delete. It is reported once.
     yield from (_wide(rule) for rule in {(rule.origin, rule.key): rule for rule in wide}.values())
+    yield from _run_by_others(layers)
     everything = {ipaddress.ip_network(text) for text in ("0.0.0.0/0", "::/0")}
     for ranges in manifest.private:
         for each in common_ranges([ranges]):
@@ -104,6 +108,17 @@ def is_ready_made(manifest: Manifest, name: str) -> bool:
     """Whether a tool comes with licet. Its code is trusted, and it declares wide needs to fit any ceiling."""
     module = manifest.sources[name][0].partition(":")[0] if name in manifest.sources else ""
     return module == "licet.tools" or module.startswith("licet.tools.")
+
+
+def _run_by_others(layers: Iterable[Layer]) -> Iterator[Problem]:
+    denied = [rule for layer in layers for rule in layer.denies if rule.capability.domain == "process"]
+    every = any(rule.capability.key == TOP for rule in denied)
+    if every or not any(rule.capability.domain == "process" for layer in layers for rule in layer.allows):
+        return  # no program is started at all
+    for rule in denied:
+        found = f"a deny of `{rule.capability}`, which says only what licet itself starts"
+        expected = "a deny of reading it, if it must not run: programs can run whatever they may read"
+        yield Problem(rule.origin, found, expected, "write `fs:read:` with the path of its file", "warning")
 
 
 def _wide(rule: Rule) -> Problem:

@@ -170,8 +170,17 @@ class ScopedProcesses:
             self._grant.refuse("BACKEND_MISSING", f"{use.target} could not be started: {wrong.strerror}", use)
         self._grant.refuse("BACKEND_MISSING", f"{use.target} could not be run here", use, str(wrong))
 
+    def check_startable(self, name: str) -> None:
+        """Refuse a program that may not be started or is not there; nothing is recorded of one that can be."""
+        self._startable(name)
+
     def _program(self, name: str) -> tuple[Use, str, str]:
         """The granted use, the file to run, and the name for `argv[0]`."""
+        found = self._startable(name)
+        self._grant.check(found[0])
+        return found
+
+    def _startable(self, name: str) -> tuple[Use, str, str]:
         try:
             asked = Use(f"process:exec:{name}")
         except InvalidUse as wrong:
@@ -187,7 +196,8 @@ class ScopedProcesses:
             if grant.verdict(use) is False:
                 self._grant.check(use)
         granted = next((use for use in uses if grant.has(use)), asked)
-        self._grant.check(granted)
+        if not grant.has(granted):
+            self._grant.check(granted)
         self._backend(granted)
         if real is None:  # after the check: only who may run it learns that it is missing
             self._grant.refuse("BACKEND_MISSING", failed or f"there is no program called {called} here", asked)

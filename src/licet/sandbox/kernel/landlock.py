@@ -28,6 +28,8 @@ READ_FILE = _READ_FILE
 READ = READ_FILE | _READ_DIR
 EXECUTE = _EXECUTE | READ_FILE  # the loader reads the program
 WRITE = _WRITE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SYM | _TRUNCATE  # without delete and rename, devices and FIFOs
+FIFO = _MAKE_FIFO
+TERMINAL = _READ_FILE | _WRITE_FILE | _IOCTL_DEV
 DELETE = _REMOVE_DIR | _REMOVE_FILE | _REFER  # together with WRITE also rename, within and across directories
 
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # other rights apply to directories only

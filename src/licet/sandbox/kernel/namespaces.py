@@ -36,7 +36,13 @@ _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 
 # The new root is mounted on one of these; nothing is written to the directory of the host.
 _STAGES = ("/tmp", "/mnt", "/var", "/usr")  # noqa: S108
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# /dev/tty is the terminal that controls the process: none, until a program makes one of its own.
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+SHARED_MEMORY, TERMINALS = "/dev/shm", "/dev/pts"  # noqa: S108
+_DEVICE_LINKS = (
+    ("/dev/fd", "/proc/self/fd"), ("/dev/stdin", "/proc/self/fd/0"), ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"), ("/dev/ptmx", "pts/ptmx"),
+)  # fmt: skip
 
 # Parts of /proc that describe the machine and not its processes. The first three lines are hidden or read-only in
 # container runtimes; here all of them are empty. The others are readable by root on the host, and so by a program that
@@ -138,6 +144,7 @@ def private_root(
     over: Sequence[str] = (),
     hold: Sequence[str] = (),
     scratch: tuple[str, int] | None = None,
+    made: Mapping[str, str] = MappingProxyType({}),
     devices: Iterable[str] = DEVICES,
     proc: bool = False,
 ) -> None:
@@ -150,9 +157,11 @@ def private_root(
     - `hide`: paths in these that look empty and cannot be opened
     - `over`: paths of `found` that can be opened although they lie in a hidden directory, which cannot be listed
     - `hold`: directories in these that are mounted onto themselves, so that they cannot be renamed or removed
-    - `scratch`: a directory in memory, and its size in bytes
+    - `scratch`: a directory in memory, and its size in bytes, of which `SHARED_MEMORY` is a part
+    - `made`: files with their contents, for paths that are not in these
     - `proc`: whether /proc shows the processes of this namespace, read-only and without `PROC_COVERED`. If the kernel
-      refuses that, as in a container that hides parts of its own /proc, it stays empty.
+      refuses that, as in a container that hides parts of its own /proc, it stays empty. Terminals that programs make
+      for themselves, and the names of open files in /dev, come with it.
     """
     links: dict[str, str] = {}
     # Copies are made before anything is mounted, so that a path below the stage is the one of the host.
@@ -173,14 +182,18 @@ def private_root(
     _mount("tmpfs", stage, "tmpfs", 0, "size=1m,mode=755")
     os.chdir(stage)
     if scratch is not None and scratch[0] not in kinds:
-        _put_memory(scratch[0], f"size={scratch[1]},mode=700")
+        _put_memory(*scratch)
     # Outer paths first, so that inner ones are mounted on top.
     for tree in sorted(trees, key=lambda tree: tree.path):
         _put(tree)
+    for path, text in made.items():
+        _put_file(path, text)
     for number, path in enumerate(hidden):
         _cover(path, number, [tree for tree in shown if tree.path.startswith(f"{path}/")])
     if proc:
         _put_proc()
+        _put_terminals()
+        links |= dict(_DEVICE_LINKS)
     for path, target in links.items():
         _put_link(path, target)
     calls.syscall("pivot_root", _number("pivot_root"), b".", b".")
@@ -279,9 +292,38 @@ def _attach(fd: int, place: str) -> None:
     os.close(fd)
 
 
-def _put_memory(path: str, data: str) -> None:
-    os.makedirs(_inside(path), exist_ok=True)
-    _mount("tmpfs", _inside(path), "tmpfs", _NO_SUID | _NO_DEV, data)
+def _put_memory(scratch: str, size: int) -> None:
+    """Mount scratch and `SHARED_MEMORY`: two directories of one file system, so that its size limits both together."""
+    memory = os.path.join(os.getcwd(), ".memory")
+    os.mkdir(memory)
+    _mount("tmpfs", memory, "tmpfs", _NO_SUID | _NO_DEV, f"size={size},mode=700")
+    for number, (path, mode) in enumerate(((scratch, 0o700), (SHARED_MEMORY, 0o1777))):
+        part = os.path.join(memory, str(number))
+        os.mkdir(part)
+        os.chmod(part, mode)
+        os.makedirs(_inside(path), exist_ok=True)
+        _attach(_copied(part, _NO_SUID | _NO_DEV).fd, _inside(path))
+    calls.syscall("umount2", _number("umount2"), os.fsencode(memory), _DETACH)
+    os.rmdir(memory)
+
+
+def _put_terminals() -> None:
+    """Mount terminals of this namespace alone: those of the host are not among them."""
+    os.makedirs(_inside(TERMINALS), exist_ok=True)
+    with suppress(OSError):  # a kernel without them, or another sandbox
+        _mount("devpts", _inside(TERMINALS), "devpts", _NO_SUID | _NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
+
+
+def _put_file(path: str, text: str) -> None:
+    """Make a file that everybody may read, unless the path exists already."""
+    place = _inside(path)
+    if not os.path.lexists(place):
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        fd = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o444)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
 
 
 def _cover(path: str, number: int, shown: Sequence[_Tree]) -> None:

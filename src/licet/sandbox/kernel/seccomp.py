@@ -6,6 +6,7 @@ The rules are data, an allowlist. A known call that is not listed fails with EPE
 
 import ctypes
 import errno
+import os
 import struct
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -48,6 +49,10 @@ _WITH_METADATA: Final = """
 # Extended attributes can be read without opening the file, which is all that Landlock checks.
 _ATTRIBUTES: Final = "getxattr lgetxattr listxattr llistxattr getxattrat listxattrat"
 _SIGNALS: Final = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo"
+# Calls that change ids, with the number of ids that they take. Shells, `make` and `posix_spawn` set the ids that a
+# process has already. `setgroups` is not here: without a group, a process can read files that are closed to the group.
+_USER_IDS: Final = (("setuid", 1), ("setfsuid", 1), ("setreuid", 2), ("setresuid", 3))
+_GROUP_IDS: Final = (("setgid", 1), ("setfsgid", 1), ("setregid", 2), ("setresgid", 3))
 
 
 class ArgumentTest(NamedTuple):
@@ -74,7 +79,10 @@ YES: Final = CallRule(((),))
 NO: Final = CallRule(())
 UNKNOWN: Final = CallRule((), errno.ENOSYS)
 
-OWN_PID: Final = 0xFFFFFFFE  # a placeholder for the pid; no process has this one
+# Placeholders for the ids of the process, which are written into a filter that was built before. No process has these.
+OWN_PID: Final = 0xFFFFFFFE
+OWN_USER, OWN_GROUP = 0xFFFFFFFD, 0xFFFFFFFC
+_PLACEHOLDERS: Final = (OWN_PID, OWN_USER, OWN_GROUP)
 
 
 def _if(*tests: ArgumentTest, otherwise: int = errno.EPERM) -> CallRule:
@@ -89,7 +97,9 @@ _TCP, _UDP = 6, 17
 _FASTOPEN = 0x20000000  # connects while it sends, without `connect`
 _SOCKETS, _LINGER = 1, 13  # a level of options, and one of them
 _SIGKILL = 9
+_SAME = 0xFFFFFFFF  # -1: this id stays as it is
 _SET_IDS = 0o6000
+_KIND_OF_FILE, _FIFO = 0o170000, 0o010000
 _CREAT, _TMPFILE, _TRUNC, _WRONLY, _RDWR = 0o100, 0o20000000, 0o1000, 1, 2
 
 # Duplicating, flags, locks, sizes of pipes, seals, hints. Not F_SETOWN and F_SETSIG, which send signals to other
@@ -101,6 +111,9 @@ _IOCTL: Final = (
     0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5429, 0x5450, 0x5451, 0x802C542A,
     0x402C542B, 0x402C542C, 0x402C542D, 0x40049409, 0x80086601,
 )  # fmt: skip
+# To make a terminal (TIOCSPTLCK, TIOCGPTN, TIOCGPTPEER) that then controls the process (TIOCSCTTY). The terminal of the
+# operator controls the operator's processes, and only a privileged process can take it from them.
+_OWN_TERMINAL: Final = (0x40045431, 0x80045430, 0x5441, 0x540E)
 # Thread names, reading settings, timer slack, no_new_privs, huge pages, names of memory.
 _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41)
 _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
@@ -134,6 +147,8 @@ def call_rules(
             ((ArgumentTest(1, (_SOCKETS,), none=True),), (ArgumentTest(2, (_LINGER,), none=True),))
         )
     if metadata:
+        if execute:
+            found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_OWN_TERMINAL)), otherwise=errno.ENOTTY)
         found |= dict.fromkeys(_names(_WITH_METADATA), YES)
         # No set-id bits: the file may lie where other users can run it, outside of these walls.
         modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
@@ -142,6 +157,22 @@ def call_rules(
     found |= dict.fromkeys(_names(_ATTRIBUTES), YES if metadata else CallRule((), errno.ENOTSUP))
     found |= dict.fromkeys(_names(_SIGNALS), YES if fenced else _if(ArgumentTest(0, (OWN_PID,))))
     found |= _opening(abi)
+    if execute:
+        found |= _own_ids()
+        # Memory with a descriptor is what a file in scratch is, and can be executed as that can.
+        found["memfd_create"] = YES
+        # FIFOs only: no devices, and regular files are made by `open`. Landlock checks where they are made.
+        for name, mode in (("mknod", 1), ("mknodat", 2)):
+            found[name] = _if(ArgumentTest(mode, (_FIFO,), _KIND_OF_FILE | _SET_IDS))
+    return found
+
+
+def _own_ids() -> dict[str, CallRule]:
+    """A process may change to the ids that it has. The kernel reads 32 bits of each id, which are those compared."""
+    found = {}
+    for own, names in ((OWN_USER, _USER_IDS), (OWN_GROUP, _GROUP_IDS)):
+        for name, count in names:
+            found[name] = _if(*(ArgumentTest(argument, (own, _SAME)) for argument in range(count)))
     return found
 
 
@@ -150,7 +181,8 @@ def _names(*listed: str) -> Iterable[str]:
 
 
 def _always(*, execute: bool) -> dict[str, CallRule]:
-    options = (*_PRCTL, _SUBREAPER, _SECCOMP_RULES) if execute else _PRCTL
+    # A program may also choose the signal that it gets when its parent ends, or none: what it starts gets none anyway.
+    options = (*_PRCTL, _SUBREAPER, _SECCOMP_RULES, _PDEATHSIG) if execute else _PRCTL
     return {
         # Not datagrams: they can be sent to any named unix socket.
         "socketpair": _if(ArgumentTest(0, (_UNIX,)), ArgumentTest(1, (_STREAM, _SEQPACKET), 0xF)),
@@ -217,7 +249,8 @@ def program(
 ) -> bytes:
     """Build a filter.
 
-    execute: programs may be started by name. fork: processes may be made; without it only threads.
+    execute: programs may be started by name, set the ids that they have, and make FIFOs.
+    fork: processes may be made; without it only threads.
     inet: IPv4 and IPv6 sockets; right only in a private network. metadata: modes, owners, times and extended
     attributes may change, and files be watched; right only in a private root.
     own_pid: the one process that signals may go to; None where Landlock (from version 6) or a pid namespace keeps
@@ -225,11 +258,10 @@ def program(
     """
     version = landlock.abi() if abi is None else abi
     built, places = _built(calls.machine(), execute, fork, inet, metadata, own_pid is None, version)
-    if own_pid is None:
-        return built
+    own = {OWN_PID: own_pid or 0, OWN_USER: os.getuid(), OWN_GROUP: os.getgid()}
     patched = bytearray(built)
-    for place in places:
-        struct.pack_into("=I", patched, place, own_pid)
+    for place, placeholder in places:
+        struct.pack_into("=I", patched, place, own[placeholder])
     return bytes(patched)
 
 
@@ -248,8 +280,8 @@ def install(filter_program: bytes) -> None:
 @cache  # a forked worker writes its pid into the filter that the zygote has built
 def _built(
     machine: str, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int
-) -> tuple[bytes, tuple[int, ...]]:
-    """The filter as bytes, and the offsets of the pid in them."""
+) -> tuple[bytes, tuple[tuple[int, int], ...]]:
+    """The filter as bytes, and the placeholders in them with their offsets."""
     if machine not in calls.NUMBERS:
         raise OSError(f"no filter is known for the architecture {machine}")
     allowed = call_rules(execute=execute, fork=fork, inet=inet, metadata=metadata, fenced=fenced, abi=abi)
@@ -270,7 +302,8 @@ def _built(
         *_tree(starts),
     )
     # The operand is the second half of an instruction of eight bytes.
-    places = tuple(8 * index + 4 for index, step in enumerate(code) if step[0] == _IF_EQUAL and step[3] == OWN_PID)
+    compared = ((8 * index + 4, step[3]) for index, step in enumerate(code) if step[0] == _IF_EQUAL)
+    places = tuple((place, value) for place, value in compared if value in _PLACEHOLDERS)
     return b"".join(struct.pack("=HBBI", *step) for step in code), places
 
 

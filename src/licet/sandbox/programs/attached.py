@@ -26,6 +26,7 @@ if sys.platform != "win32":
 _CHUNK = 1 << 16
 _PATIENCE = 2.0  # seconds for a thread to end when its work is over
 _AWAKE_EVERY = 0.2  # seconds
+_KEPT = 1 << 14  # bytes of the last output that are kept, to say which wall a failed program hit
 NAMES = ("standard input", "standard output", "standard error")
 
 
@@ -38,6 +39,12 @@ class AttachedStreams:
         self._settings: dict[int, list[Any]] = {}  # of terminals
         self.lost: str | None = None  # which output could not be written, and why
         self.control = -1  # of the supervisor, while the program runs
+        self._last: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
+
+    @property
+    def said(self) -> str:
+        """The last output of the program, and its last errors, without what went to a terminal."""
+        return "\n".join(kept.decode(errors="replace") for kept in self._last.values())
 
     def takes_signals(self, control: int) -> None:
         """The supervisor has its command, and passes on what is written to `control` from now on."""
@@ -109,7 +116,7 @@ class AttachedStreams:
     def _take(self, stream: int, source: int) -> None:
         """Copy from the program to an output of this process; a failed write ends the program by SIGPIPE."""
         try:
-            _copied(source, stream)
+            _copied(source, stream, self._last[stream])
         except OSError as wrong:
             if wrong.errno != errno.EPIPE:
                 self.lost = f"{NAMES[stream]} could not be written: {wrong.strerror}"
@@ -173,8 +180,11 @@ class _Unwritten(OSError):
         self.size = size
 
 
-def _copied(source: int, sink: int) -> None:
-    """Copy until the source ends or the reader of the sink has closed it. Raises `OSError` if either fails."""
+def _copied(source: int, sink: int, last: bytearray | None = None) -> None:
+    """Copy until the source ends or the reader of the sink has closed it. Raises `OSError` if either fails.
+
+    `last` is filled with the last bytes.
+    """
     poll = select.poll()
     poll.register(source, select.POLLIN)
     poll.register(sink, 0)  # reports only that the reader has closed it
@@ -187,6 +197,9 @@ def _copied(source: int, sink: int) -> None:
             continue
         if not data:
             return
+        if last is not None:
+            last += data
+            del last[:-_KEPT]
         _write(sink, data)
 
 

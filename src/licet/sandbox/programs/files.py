@@ -1,4 +1,4 @@
-"""The files that a program needs to start: the system's, its binary, and the libraries next to it.
+"""The files that a program needs to start: the system's, its binary, the libraries next to it, and names for its ids.
 
 No manifest grants these, so nothing that a tool may write decides which they are.
 """
@@ -6,6 +6,7 @@ No manifest grants these, so nothing that a tool may write decides which they ar
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 
 from licet.core.algebra.scope import inside
 from licet.core.algebra.use import Use
@@ -19,8 +20,12 @@ from licet.sandbox.grant_paths import NEVER, Identity, identity
 SYSTEM = (
     "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache",
     "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
-    "/etc/ca-certificates", "/etc/pki/tls/certs",
+    "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/os-release", "/etc/debian_version",
+    "/etc/timezone", "/etc/manpath.config", "/etc/mime.types", "/etc/services", "/etc/protocols", "/etc/terminfo",
+    "/etc/fonts", "/etc/vim", "/etc/perl",
 )  # fmt: skip
+MADE_FILES = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts")
+_NOBODY = 65534  # what a namespace shows in place of every id that is not its own
 _BY_A_LINK = (
     "its name leads through a link that a tool may have put there, to a file that is not granted: name that file "
     "itself in `process.allowed_binaries`, or keep tools from writing where the link is"
@@ -69,3 +74,43 @@ def libraries_beside(binary: str) -> Iterator[str]:
     if folder == "bin" and above.count("/") >= 2 and above != os.path.expanduser("~"):
         for name in ("lib", "lib64", "libexec"):
             yield os.path.join(above, name)
+
+
+def made_files(home: str) -> Mapping[str, str]:
+    """The contents of `MADE_FILES`: programs look up the names of their user, their groups and `localhost`.
+
+    The files of the host list every account and machine, so a program gets its own entries alone, unless the policy
+    lets it read the real file.
+    """
+    user, group = _names()
+    users = {0: f"root:x:0:0::{home if user[0] == 0 else '/root'}:/bin/sh", _NOBODY: _NOBODY_ENTRY}
+    if user[1]:
+        users[user[0]] = f"{user[1]}:x:{user[0]}:{group[0]}::{home}:/bin/sh"
+    groups = {0: "root:x:0:", _NOBODY: f"nogroup:x:{_NOBODY}:"}
+    if group[1]:
+        groups[group[0]] = f"{group[1]}:x:{group[0]}:"
+    host = os.uname().nodename
+    texts = (
+        users.values(),
+        groups.values(),
+        ("passwd: files", "group: files", "hosts: files dns"),
+        (f"127.0.0.1 localhost {host}", "::1 localhost ip6-localhost"),
+    )
+    return {path: "".join(f"{line}\n" for line in lines) for path, lines in zip(MADE_FILES, texts, strict=True)}
+
+
+_NOBODY_ENTRY = f"nobody:x:{_NOBODY}:{_NOBODY}::/nonexistent:/usr/sbin/nologin"
+
+
+@cache  # a directory service may answer slowly
+def _names() -> tuple[tuple[int, str], tuple[int, str]]:
+    """The ids of this user and group, with their names; an id that has none keeps none."""
+    import grp
+    import pwd
+
+    user, group, names = os.getuid(), os.getgid(), ["", ""]
+    with suppress(KeyError):
+        names[0] = pwd.getpwuid(user).pw_name
+    with suppress(KeyError):
+        names[1] = grp.getgrgid(group).gr_name
+    return (user, names[0]), (group, names[1])

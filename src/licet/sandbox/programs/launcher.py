@@ -149,6 +149,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         over=mounts["over"],
         hold=mounts["hold"],
         scratch=tuple(orders["scratch"]),
+        made=mounts["made"],
         proc=True,
     )
     hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, host.fileno(), saying))

@@ -50,7 +50,7 @@ class LocalProcesses:
             with suppress(OSError):  # circular links
                 real, links = followed(candidate)
                 if os.path.isfile(real) and os.access(real, os.X_OK):
-                    return FoundProgram(real, links)
+                    return FoundProgram(real, links, candidate)
         return None
 
     async def run(self, command: Command, walls: Walls) -> Finished:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
-from licet.core.algebra.scope import TOP, inside
+from licet.core.algebra.scope import inside
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import Reason
 from licet.core.policy.terms import least_limits
@@ -28,8 +28,8 @@ from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
 from licet.sandbox.grant_paths import Identity, KernelRule, around, identity, kernel_paths
 from licet.sandbox.kernel import hardening, landlock
-from licet.sandbox.kernel.namespaces import DEVICES
-from licet.sandbox.programs.files import SYSTEM, of_binary
+from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
+from licet.sandbox.programs.files import MADE_FILES, SYSTEM, made_files, of_binary
 from licet.sandbox.rules_in_force import program_access
 
 # The proxy is imported only for programs that have a network.
@@ -45,9 +45,14 @@ _MB = 1 << 20
 _SCRATCH = ("/tmp", "/var/tmp", "/run/scratch", "/.licet-scratch")  # noqa: S108
 _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
-# Where the manifest states no limit. Memory and CPU time are per process.
-_DEFAULTS = {"cpu_seconds": 60, "memory_mb": 2048, "open_files": 1024, "processes": 256, "file_mb": 1024}
-_DEFAULTS |= {"scratch_mb": 256}
+# Where the manifest states no limit. Memory and CPU time are per process; threads count as processes.
+OF_A_TOOL: Mapping[str, int] = {
+    "cpu_seconds": 60, "memory_mb": 2048, "open_files": 1024, "processes": 256, "file_mb": 1024, "scratch_mb": 256,
+}  # fmt: skip
+# Of `licet run`: a build or a coding agent fits into these, and a runaway does not take the machine. CPU is unlimited.
+OF_A_RUN: Mapping[str, int] = {
+    "memory_mb": 8192, "open_files": 65_536, "processes": 4096, "file_mb": 65_536, "scratch_mb": 4096,
+}  # fmt: skip
 _SPACES = ("namespaces", "private root")
 _DO_WITHOUT = (
     "or let programs run without them, and without a network: `sandbox: {allow_degraded: true}` in the manifest"
@@ -58,6 +63,7 @@ class ProgramWalls:
     """Makes walls for the programs of calls. `http` resolves names and sends plain requests.
 
     `held` collects the directories that are mounted onto themselves: programs cannot move or link files across them.
+    `defaults` are the limits that hold where the manifest states none.
     """
 
     def __init__(
@@ -65,9 +71,11 @@ class ProgramWalls:
         http: Http | None = None,
         support: Callable[[], probe.Support] = probe.support,
         held: set[str] | None = None,
+        defaults: Mapping[str, int] = OF_A_TOOL,
     ) -> None:
         self._http, self._support = http, support
         self._held = set() if held is None else held
+        self._defaults = defaults
 
     def load_code(self) -> None:
         """Import the launcher."""
@@ -87,7 +95,7 @@ class ProgramWalls:
         way_out = ("egress proxy",) if network else ()
         if support.namespaces:
             http = self._http if network else None
-            return _CallWalls(grant, http, Layers((*in_force, *way_out)), self._held, support.landlock)
+            return self._of(grant, http, Layers((*in_force, *way_out)), support.landlock)
         if not reach.manifest.allow_degraded:
             reasons = ("no program can be put behind all its walls here", *support.without_namespaces(), _DO_WITHOUT)
             raise SandboxUnavailable("; ".join(reasons))
@@ -96,22 +104,26 @@ class ProgramWalls:
         counted = os.getuid() and hardening.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
         layers = Layers(in_force, (*_SPACES, *way_out, *uncounted))
-        return _CallWalls(grant, None, layers, self._held, support.landlock)
+        return self._of(grant, None, layers, support.landlock)
+
+    def _of(self, grant: Grant, http: Http | None, layers: Layers, version: int) -> Walls:
+        return _CallWalls(grant, http, layers, self._held, version, limits_of(grant.reach, self._defaults))
 
 
 class _CallWalls:
     """The walls of one call's programs."""
 
-    def __init__(self, grant: Grant, http: Http | None, layers: Layers, held: set[str], version: int) -> None:
+    def __init__(
+        self, grant: Grant, http: Http | None, layers: Layers, held: set[str], version: int, limits: Mapping[str, int]
+    ) -> None:
         self.layers, self._version = layers, version
-        self._held = held
+        self._held, self._limits = held, limits
         self._grant, self._http, self._spaces = grant, http, not layers.missing
 
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
-        limits = limits_of(self._grant.reach)
-        anything = any(rule.domain == "process" and rule.key == TOP for rule in self._grant.capabilities.allow)
-        paths = kernel_paths(self._grant, private_root=self._spaces, execute=anything)
+        limits = self._limits
+        paths = kernel_paths(self._grant, private_root=self._spaces, program=True)
         self._held.update(paths.hold)
         own = of_binary(command, self._grant.reach)
         scratch = _scratch_place((*own, *paths.read, *paths.write)) if self._spaces else _new_scratch()
@@ -119,7 +131,7 @@ class _CallWalls:
             # Runtimes look for a home directory when they start, and some do not start without one.
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
             environment |= proxy_variables() if self._http else {}
-            common = tuple(self._rules(own, command.runtime, scratch, anything))
+            common = tuple(self._rules(own, command.runtime, scratch))
             orders: dict[str, Any] = {
                 "binary": command.binary,
                 "argv": command.argv,
@@ -130,7 +142,7 @@ class _CallWalls:
                 "network": self._http is not None,
                 "scratch": (scratch, limits["scratch_mb"] * _MB),
                 "limits": {
-                    "cpu_seconds": limits["cpu_seconds"],
+                    "cpu_seconds": limits.get("cpu_seconds"),
                     "memory_bytes": limits["memory_mb"] * _MB,
                     "address_bytes": 0,  # runtimes reserve far more addresses than they use
                     "open_files": limits["open_files"],
@@ -144,6 +156,7 @@ class _CallWalls:
                     "hide": paths.hide,
                     "over": tuple(path for path in command.runtime if path in own and inside(path, paths.hide)),
                     "hold": paths.hold,
+                    "made": made_files(environment["HOME"]),
                 },
                 "rules": (*common, *paths.rules),
             }
@@ -163,9 +176,7 @@ class _CallWalls:
 
         return Egress(self._grant, self._http)
 
-    def _rules(
-        self, own: Mapping[str, Identity], runtime: Sequence[str], scratch: str, anything: bool
-    ) -> Iterator[KernelRule]:
+    def _rules(self, own: Mapping[str, Identity], runtime: Sequence[str], scratch: str) -> Iterator[KernelRule]:
         """The rules of every program: the system, its own files, some devices, and scratch.
 
         A runtime may lie in a directory that is closed otherwise, as the package of a server does.
@@ -181,10 +192,15 @@ class _CallWalls:
                     yield KernelRule(part, usable, found if part == path else identity(part))
         for device in DEVICES:
             yield KernelRule(device, landlock.READ_FILE | landlock.WRITE)
-        everything = landlock.READ | landlock.WRITE | landlock.DELETE
-        yield KernelRule(scratch, everything | (landlock.EXECUTE if anything else 0))
+        everything = usable | landlock.WRITE | landlock.FIFO | landlock.DELETE
+        yield KernelRule(scratch, everything)
         if self._spaces:
-            yield KernelRule("/proc", landlock.READ)  # of its own namespace
+            # Parts of its own namespace; the last are generated files.
+            yield KernelRule("/proc", landlock.READ)
+            yield KernelRule(SHARED_MEMORY, everything)
+            yield KernelRule(TERMINALS, landlock.READ | landlock.TERMINAL)
+            for path in MADE_FILES:
+                yield KernelRule(path, landlock.READ_FILE)
 
 
 def _new_scratch() -> str:
@@ -211,12 +227,12 @@ def proxy_variables() -> Mapping[str, str]:
     return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
 
 
-def limits_of(reach: Reach) -> Mapping[str, int]:
-    """The limits of a program: the tightest of manifest, bundle and tool, or a safe default."""
+def limits_of(reach: Reach, defaults: Mapping[str, int] = OF_A_TOOL) -> Mapping[str, int]:
+    """The limits of a program: the tightest of manifest, bundle and tool, or a default."""
     limits = reach.manifest.limits
     for admission in reach.admissions:
         limits = least_limits(limits, admission.limits)
-    return {**_DEFAULTS, **limits}
+    return {**defaults, **limits}
 
 
 _OF_THE_LAUNCHER: Mapping[bytes, Reason] = {b"LIMIT_PROCESSES": "LIMIT_PROCESSES", b"LIMIT_DISK": "LIMIT_DISK"}
@@ -264,7 +280,8 @@ class LauncherClient:
     def limit(self, used: Used) -> Reason | Literal[""]:
         """Which limit ended the program, as the kernel and the first process of its namespace report it."""
         killed = used.returncode == -signal.SIGKILL
-        if used.returncode == -signal.SIGXCPU or (killed and used.cpu_seconds >= self._limits["cpu_seconds"]):
+        most = self._limits["cpu_seconds"]
+        if most is not None and (used.returncode == -signal.SIGXCPU or (killed and used.cpu_seconds >= most)):
             return "LIMIT_CPU"
         if used.returncode == -signal.SIGXFSZ:
             return "LIMIT_FILE_SIZE"

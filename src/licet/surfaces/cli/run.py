@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,12 +18,9 @@ from licet.assemble.review import straight
 from licet.assemble.state import state_directory, state_option
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
-from licet.core.decision.reach import Reach
 from licet.core.policy.commands import PROGRAM
-from licet.core.policy.layer import POLICY
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import Finished, limit_name
-from licet.guard.held_paths import held_paths
 from licet.guard.result import Result
 from licet.policy_files.policy_paths import policy_root
 from licet.sandbox.programs.ahead import supervisor_ahead
@@ -33,6 +29,7 @@ from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.surfaces.cli.discovery import NOTHING_HERE, Named, check_setting, find_policy, require_trust
 from licet.surfaces.cli.options import FILE, Setting, caller_options, json_option, setting_options, sound_manifest
 from licet.surfaces.cli.output import fail, result_document, show, show_refusal
+from licet.surfaces.cli.run_hints import MOST_SHOWN, hints, show_hints
 
 
 class _Split(click.Command):
@@ -53,7 +50,7 @@ class _Split(click.Command):
 @click.option("--ask", is_flag=True, help="If the run needs approval, ask at this terminal.")
 @caller_options("run")
 @click.option(
-    "--no-time-limit", "endless", is_flag=True, help="Run as long as it takes, unless the policy states `wall_seconds`."
+    "--no-time-limit", is_flag=True, expose_value=False, help="Accepted, and not needed: only the policy limits time."
 )
 @setting_options
 @json_option
@@ -67,7 +64,6 @@ def command(
     purpose: str | None,
     secrets: Path | None,
     state: Path | None,
-    endless: bool,
     setting: Setting,
     as_json: bool,
 ) -> None:
@@ -82,12 +78,12 @@ def command(
       licet run agent.yaml -- git log --oneline
       licet run agent.yaml --tool shell -- curl -sS http://api.weather.gov
       licet run -- make test                      (with the policy in this directory)
-      licet run --ask --no-time-limit -- ./agent  (a program that asks you, and runs for hours)
+      licet run --ask -- ./agent                  (asks you first, if the policy says so)
 
     \b
     Exit codes:
       that of CMD, or 128 plus the number of the signal that ended it
-      124  CMD ran longer than the time limit (`wall_seconds`), and was ended
+      124  CMD ran longer than the policy allows (`limits.wall_seconds`), and was ended
       125  refused, or the files have errors; CMD was not run
       2    bad command line
     """
@@ -95,7 +91,7 @@ def command(
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
     with supervisor_ahead() as ready:
-        wanted = RunOptions(ask, session, purpose, secrets, state, endless)
+        wanted = RunOptions(ask, session, purpose, secrets, state)
         code = run_program(ctx, manifest, name, setting, words, wanted, as_json, ready)
     ctx.exit(code)
 
@@ -108,11 +104,9 @@ class RunOptions(Struct, frozen=True):
     purpose: str | None = None
     secrets: Path | None = None
     state: Path | None = None
-    endless: bool = False
 
 
 REFUSED = 125
-MOST_SHOWN = 10  # refusals that are listed when a program has ended
 UNWRITTEN = 1  # the command succeeded, but some of its output could not be written
 LATE = 124  # like `timeout`
 _IN_A_ROW = 2.0  # seconds in which three Ctrl-C end the run
@@ -149,7 +143,6 @@ def run_program(
             held=held,
             approver=terminal_approver(state) if wanted.ask else None,
             secrets_file=wanted.secrets,
-            endless=wanted.endless,
         )
         gate.session(wanted.session)
     except ValueError as wrong:
@@ -184,7 +177,8 @@ def run_program(
     code = _report(result, ended, gate.policy.tools[tool].seconds, state_option(state), attached.lost, as_json)
     if code and result.ok and not as_json:
         degraded = bool(result.programs and result.programs.missing)
-        _show_hints(_hints(gate.policy.tools[tool].reach, held, degraded=degraded))
+        workdir = str(setting.workdir or Path.cwd())
+        show_hints(hints(attached.said, gate.policy.tools[tool].reach, workdir, held, degraded=degraded))
     return code
 
 
@@ -263,61 +257,6 @@ def _report_refusals(result: Result, state: str) -> None:
     if lines:
         more = f"{len(lines) - MOST_SHOWN} more, and " if len(lines) > MOST_SHOWN else ""
         show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
-
-
-def _hints(reach: Reach | None, held: set[str], *, degraded: bool) -> Iterator[str]:
-    """Walls that may have made the program fail: it can only report that something was not permitted."""
-    if reach is None or reach.effect in (None, "read_only"):
-        return
-    # Most programs fail for other reasons, so this is shown on a terminal and not in logs.
-    on_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if on_terminal and (closed := _not_deleted(reach)):
-        names = ", ".join(f"`{visible(path)}`" for path in closed[:MOST_SHOWN])
-        yield f"nothing is renamed or deleted in {names}, as `git`, `sqlite3` and `sed -i` do: {_to_delete(reach)}"
-    if held:
-        more = f" and {len(held) - MOST_SHOWN} more" if len(held) > MOST_SHOWN else ""
-        names = ", ".join(f"`{visible(path)}`" for path in sorted(held)[:MOST_SHOWN])
-        yield f"closed files lie in {names}{more}: moves and hard links into or out of there fail, copies do not"
-    yield from _without_new_names(reach, degraded=degraded)
-
-
-def _not_deleted(reach: Reach) -> list[str]:
-    """The directories that the program may write, and in which it may neither rename nor delete."""
-    if reach.effect == "destructive":
-        return []
-    free = held_paths(reach.free_deletes)
-    return [path for path in held_paths(reach.grant).allowed("write") if not free.overlaps("delete", path)]
-
-
-def _to_delete(reach: Reach) -> str:
-    if reach.effect != "full":
-        return f"its class is {reach.effect}; they need full, and `approvals.delete: session` or `manifest`"
-    if reach.free_deletes:
-        return "they are not inside `fs_reach.write`, or deletes in them are denied"
-    return f"they need `approvals.delete: session` or `manifest` ({reach.delete_origin})"
-
-
-def _without_new_names(reach: Reach, *, degraded: bool) -> Iterator[str]:
-    """The directories in which the program could not create files."""
-    rules = (rule for layer in reach.layers if layer.kind == "protected paths" for rule in layer.denies)
-    # With a private root, a closed name that exists is covered by a mount.
-    missing = {rule.capability.key for rule in rules if rule.key == POLICY and not os.path.lexists(rule.capability.key)}
-    found = [
-        directory
-        for directory in held_paths(reach.grant).directories_with_closed_names()
-        if degraded or directory in map(os.path.dirname, missing)
-    ]
-    for directory in found[:MOST_SHOWN]:
-        why = "without namespaces, and with closed names in it" if degraded else "for policy could be planted in it"
-        way = "write below it, or through a tool with `ctx.fs`" if degraded else "keep policy in .licet/ to change that"
-        yield f"no new names can be made directly in `{visible(directory)}`, {why}: {way}"
-
-
-def _show_hints(hints: Iterable[str]) -> None:
-    for number, hint in enumerate(hints):
-        if not number:
-            show("licet: if the command failed because something was not permitted:", err=True)
-        show(f"  - {hint}", err=True)
 
 
 def _code(returncode: int) -> int:

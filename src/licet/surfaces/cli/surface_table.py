@@ -261,6 +261,12 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
             yield "optional", short(f"{tool.name} can do without {', '.join(tool.optional)}")
     if surface.commands:
         yield ANY_COMMAND, f"what `{surface.commands.name}` starts can reach this, unless --tool names a tool"
+    tools = (*surface.tools, *filter(None, (surface.commands,)))
+    if any(entry.kind == "binaries" for tool in tools for entry in tool.entries):
+        yield (
+            "binaries",
+            "what licet starts; these run whatever they can read, so to keep a program from running, deny reading it",
+        )
     for name, text in surface.servers:
         server = json.loads(text)
         used = any(tool.name.startswith(f"{name}.") for tool in surface.tools)
