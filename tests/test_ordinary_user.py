@@ -66,7 +66,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, lis
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(PROJECT / name, project)
         environment = project / ".venv"
-        venv = [python, "-I", "-m", "venv", "--without-pip", "--symlinks", environment]
+        venv = [python, "-I", "-m", "venv", "--without-pip", "--symlinks", str(environment)]
         subprocess.run(venv, check=True, capture_output=True)
         packages = next(environment.glob("lib/python*/site-packages"))
         shutil.copytree(sysconfig.get_paths()["purelib"], packages, ignore=unwanted, dirs_exist_ok=True)
