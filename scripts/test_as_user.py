@@ -1,4 +1,4 @@
-"""Runs all tests as the user `nobody`, in a copy of the tracked files that this user owns; of the README, every command.
+"""Runs all tests as the user `nobody`, in a copy of the tracked files that this user owns, and all of the README.
 
 Does nothing for an ordinary user, who has run them already.
 """
