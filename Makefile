@@ -27,10 +27,11 @@ demo: ## check, explain, surface and diff on a small agent
 transcripts: .venv ## play the example agents, and write what happened
 	@$(BIN)/python examples/transcripts.py
 
-test: lint ## lint, tests, a sample of mutants, and the built wheel: what must hold before a commit
+test: lint ## lint, tests, a sample of mutants and of another Python, and the built wheel: what must hold before a commit
 	@echo "· tests (15 examples for each property, and a sample of the cases that cost most; all: make test-all)"
 	@echo "· skipped here: what needs official SDKs, public MCP servers or agent frameworks (make test-peers)"
 	@$(PYTEST)
+	@WORKERS=$(WORKERS) scripts/test-interpreters --sample 3.11 3.12 3.13
 	@echo "· mutants, a sample"
 	@$(MAKE) --no-print-directory mutants-sample
 

@@ -187,6 +187,7 @@ LACKED = ("namespaces", "private root")
 UNCOUNTED = () if os.getuid() else ("limit of processes",)
 
 
+@pytest.mark.who
 @needs_walls
 @pytest.mark.parametrize(
     ("rules", "missing"),
