@@ -124,15 +124,9 @@ CASES: dict[str, Case] = {
         {"name": "B"},
         capabilities=BUDGET,
     ),
-    "a call that does not run gets its money back": Case(
+    "a call that cannot run reserves nothing": Case(
         absent,
-        [
-            OPENED,
-            ("BudgetReserved",),
-            ("CapabilityGranted", "tool:call:absent"),
-            ("CapabilityDenied", "tool:call:absent", "TOOL_NOT_AVAILABLE"),
-            ("BudgetRefunded",),
-        ],
+        [OPENED, ("CapabilityDenied", "tool:call:absent", "TOOL_NOT_AVAILABLE")],
         capabilities=BUDGET,
     ),
     "a store that cannot settle": Case(

@@ -660,7 +660,7 @@ AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
     "deletes that ask nobody": (
         _agent(approvals=Approvals(delete="session")),
         _agent(approvals=Approvals(delete="manifest")),
-        "asks about deletes inside `fs_reach.write`: once a session → never (the file approves them)",
+        "asks about deletes of files: once a session → never, while a standing approval covers them",
     ),
     "a client whose yes approves": (
         _agent(approvals=Approvals()),

@@ -223,7 +223,7 @@ DENIED = "because denied by fs:*:/srv/private (agent.yaml:50)"
 
 def test_without_a_home_directory_a_path_in_it_is_a_problem() -> None:
     found = run_case(case("read", use="fs:read:~/a"), POLICY, Setting("/srv", "", make_check))
-    assert str(found).endswith("found `~`, expected a user with a home directory; set HOME, or write the whole path")
+    assert str(found).endswith("found `~/a`, expected a user with a home directory; set HOME, or write the whole path")
 
 
 @pytest.mark.parametrize(

@@ -305,22 +305,25 @@ HANDLES: dict[str, tuple[str, Any, tuple[str, dict[str, Any]]]] = {
             "[r.status, r.ok, r.url, r.headers['CONTENT-TYPE'], r.json()['method']]"
         ),
         [200, True, "https://allowed.test/a?q=1", "application/json", "GET"],
-        ("fetch", {"url": "https://allowed.test/a?q=1", "method": "GET", "headers": [["X-A", "b"]]}),
+        ("fetch", {"url": "https://allowed.test/a?q=1", "method": "GET", "headers": [["X-A", "b"]], "redirects": True}),
     ),
     "posting JSON": (
         "ctx.fetch('https://allowed.test/', 'POST', json={'a': None}).status",
         200,
-        ("fetch", {"url": "https://allowed.test/", "method": "POST", "json": {"a": None}}),
+        ("fetch", {"url": "https://allowed.test/", "method": "POST", "json": {"a": None}, "redirects": True}),
     ),
     "posting bytes": (
         "ctx.fetch('https://allowed.test/bytes', 'PUT', body=b'\\xff', timeout=2).content.hex()",
         "ff00",
-        ("fetch", {"url": "https://allowed.test/bytes", "method": "PUT", "base64": "/w==", "timeout": 2}),
+        (
+            "fetch",
+            {"url": "https://allowed.test/bytes", "method": "PUT", "base64": "/w==", "timeout": 2, "redirects": True},
+        ),
     ),
     "urlopen": (
         "import json, urllib.request\nr = urllib.request.urlopen('https://allowed.test/')\n[r.status, json.load(r)]",
-        [200, {"method": "GET"}],
-        ("fetch", {"url": "https://allowed.test/", "method": "GET"}),
+        [200, {"method": "GET", "redirects": True}],
+        ("fetch", {"url": "https://allowed.test/", "method": "GET", "redirects": True}),
     ),
     "a value that stays": (
         "ctx.kv.set('a', [1], ttl_seconds=9)\n[ctx.kv.get('a'), ctx.kv.get('b', 2), ctx.kv.list()]",

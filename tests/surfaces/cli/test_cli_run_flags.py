@@ -189,7 +189,7 @@ def test_saved_writes_are_approved_and_saved_deletes_ask(desk: Path) -> None:
     assert first.returncode == 0, first.stderr
     again = licet(desk, "run", "s.yaml", "--", "sh", "-c", "echo a > out/a")
     assert again.returncode == 125
-    assert "deletes inside `fs_reach.write` ask once a session" in again.stderr
+    assert "deletes of files ask once a session" in again.stderr
     assert "class full asks" not in again.stderr
 
 
@@ -200,10 +200,10 @@ def test_a_typed_address_is_reached_and_a_refusal_names_the_flag(desk: Path) -> 
         curl = ["--", "curl", "-sS", "--max-time", "60"]
         reached = licet(desk, "run", "--allow-net", f"127.0.0.1:{port}", *curl, f"http://127.0.0.1:{port}/")
         assert (reached.returncode, reached.stdout) == (0, "hello"), reached.stderr
-        other = licet(desk, "run", "--allow-net", "example.com", *curl, f"http://127.0.0.1:{port}/")
-        assert f"add `--allow-net 127.0.0.1:{port}`" in other.stderr
+        other = licet(desk, "run", "--allow-net", "example.com", *curl, f"http://other.test:{port}/")
+        assert f"add `--allow-net other.test:{port}`" in other.stderr
+        # Unless it is named, this is the command's own loopback, where nothing listens.
         every = licet(desk, "run", "--allow-net", "*", *curl, f"http://127.0.0.1:{port}/")
-        assert f"add `--allow-net 127.0.0.1:{port}`" in every.stderr
         name = licet(desk, "run", "--allow-net", f"localhost:{port}", *curl, f"http://localhost:{port}/")
         assert f"write the address instead of the name, also as `--allow-net ADDRESS:{port}`" in name.stderr
         assert "hello" not in other.stdout + every.stdout + name.stdout

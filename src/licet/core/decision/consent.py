@@ -67,7 +67,7 @@ def deletes_ground(reach: Reach) -> Ground:
     fix = ""
     if reach.effect != "destructive":
         if reach.approvals.delete == "manifest":
-            text += f", since {reach.manifest.standing_problem or 'no standing approval covers them'}"
+            text += f", since {reach.manifest.standing_problem or 'nobody has given a standing approval of them'}"
         settled = _settled(reach, "manifest")
         fix = f"approve it, or {settled}" if settled else "approve it"
     return Ground("APPROVAL_REQUIRED", text, reach.delete_origin, fix)

@@ -254,7 +254,7 @@ def standing_problems(manifest: Manifest) -> Iterator[Problem]:
     """Warn about `approvals.delete: manifest` while no standing approval covers the deletes of this policy here."""
     if manifest.approvals.delete != "manifest" or manifest.standing is not None or manifest.lock_problem is not None:
         return
-    why = manifest.standing_problem or "no standing approval covers them"
+    why = manifest.standing_problem or "nobody has given a standing approval of them"
     found, expected = f"`manifest` as approval of deletes, and {why}", "a standing approval; without it, `session`"
     hint = f"{stand(manifest)}, or say `session`" if stand(manifest) else "say `session`"
     yield Problem(manifest.places.get("approvals.delete", manifest.origin), found, expected, hint, "warning")

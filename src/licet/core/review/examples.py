@@ -210,7 +210,7 @@ def _placed(path: str, workdir: str, home: str) -> str:
         raise InvalidUse(path, "one concrete path, without a wildcard")
     root, slash, rest = path.partition("/")
     if root == "~" and not home:
-        raise InvalidUse(root, "a user with a home directory; set HOME, or write the whole path")
+        raise InvalidUse(path, "a user with a home directory; set HOME, or write the whole path")
     root = {"~": home, _WORKDIR: workdir}.get(root, root)
     if root.startswith(("~", "$")) or "${" in rest:
         raise InvalidUse(path, "a path; only `~` and `${workdir}`, at its start, stand for a directory")

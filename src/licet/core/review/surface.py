@@ -249,7 +249,7 @@ class _Tools:
             untied=untied_ground(reach, ties) if isinstance(reach, Reach) and ties is not None else None,
             entries=self._reached(name, self._entries_of(grant, reach.layers)) if reach else (),
             grant=grant,
-            optional=tuple(map(str, spec.optional.allow)) if spec else (),
+            optional=_optional(manifest, spec) if spec else (),
             description=spec.description if spec else "",
             takes=_takes(spec) if spec else "",
             reuse=spec.reuse if spec else False,
@@ -307,6 +307,16 @@ class _Tools:
         if key not in self._deletes:
             self._deletes[key] = not (grant & _DELETES) <= free
         return self._deletes[key]
+
+
+def _optional(manifest: Manifest, spec: ToolSpec) -> tuple[str, ...]:
+    """What a tool can do without. A tool of a server that states no needs may touch all that its process holds."""
+    server = manifest.servers.get(spec.name.partition(".")[0], {})
+    grants, roots = CapabilitySet(server.get("grants", ())), manifest.roots
+    if roots:
+        grants = grants.expand(roots.get("${workdir}", ""), roots.get("~", ""))
+    implied = frozenset(map(str, grants.allow))
+    return tuple(text for rule in spec.optional.allow if (text := str(rule)) not in implied)
 
 
 def _connector(manifest: Manifest, spec: ToolSpec | None) -> str:
