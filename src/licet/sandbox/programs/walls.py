@@ -53,6 +53,7 @@ _LOOPBACK = (
     ("127.0.0.1", "127.0.0.1", ("127.0.0.1",)),
     ("[::1]", "::1", ("::1", "[::1]")),
 )
+OWN_LOOPBACK = tuple(spelling for _, _, spellings in _LOOPBACK for spelling in spellings)
 _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 # Where the manifest states no limit. Memory and CPU time are per process; threads count as processes.
