@@ -33,7 +33,7 @@ from licet.sandbox.observe.recorder import GivenFiles, Recorder, Summary
 from licet.sandbox.observe.recording_proxy import RecordingProxy
 from licet.sandbox.observe.watching import Ended, NotObserved
 from licet.sandbox.programs.files import libraries_beside
-from licet.sandbox.programs.walls import proxy_variables
+from licet.sandbox.programs.walls import OWN_LOOPBACK, proxy_variables
 
 __all__ = ["NotObserved", "Observed", "new_recording", "observe_command"]
 
@@ -135,7 +135,8 @@ def _new_scratch() -> str | None:
 
 def _orders(binary: str, argv: tuple[str, ...], scratch: str | None, network: bool) -> Orders:
     environment = {**os.environ, **({"TMPDIR": scratch} if scratch else {})}
-    return Orders(binary, argv, {**environment, **(proxy_variables() if network else {})}, network)
+    environment |= proxy_variables(OWN_LOOPBACK) if network else {}
+    return Orders(binary, argv, environment, network)
 
 
 def _runtime(binary: str) -> list[str]:

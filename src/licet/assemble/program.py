@@ -60,7 +60,7 @@ def program_gate(
     cannot move files. There is no limit of time, unless the policy states one.
     """
     http = HttpClient()
-    walls = ProgramWalls(http, held=held, defaults=OF_A_RUN)
+    walls = ProgramWalls(http, held=held, defaults=OF_A_RUN, names_hosts=True)
     sandbox, processes = RunsPrograms(walls), _Attached(ended, attached, ready)
     parts: LocalParts = {"http": http, "processes": processes, "sandbox": sandbox}
     if approver is not None:

@@ -1,6 +1,6 @@
 """The kernel rules around a worker or a program as text, for its receipt."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -45,7 +45,7 @@ def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own
     texts += (f"read-only {path}" for path in mounts["read"] if inside(path, mounts["write"]))
     texts += (f"keep in place {path}" for path in mounts["hold"])
     texts += _worded(granted)
-    if orders["network"]:
+    if orders["network"] and any(rule.domain == "network" for rule in reach.grant.allow):
         texts += ["connect through the egress proxy alone, as granted", *(f"private {cidr}" for cidr in private)]
     else:
         texts.append("connect inside its own network alone" if orders["namespaces"] else "connect nowhere")
@@ -60,7 +60,7 @@ def _texts(grant: CapabilitySet) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(map(str, allowed)), tuple(map(str, denied))
 
 
-def _worded(rules: _Rules, scratch: str = "") -> Iterator[str]:
+def _worded(rules: _Rules, scratch: Sequence[str] = ()) -> Iterator[str]:
     for path, allowed, _ in rules:
         words = "+".join(word for word, bits in _WORDS if allowed & bits)
-        yield f"{words} {_SCRATCH if path == scratch else path}"
+        yield f"{words} {_SCRATCH if path in scratch else path}"

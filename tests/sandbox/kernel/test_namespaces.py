@@ -125,7 +125,7 @@ def test_a_link_that_leads_in_circles_is_refused(tmp_path: Path) -> None:
 
 def test_scratch_is_bounded_and_disappears(tmp_path: Path) -> None:
     code = (
-        ROOT.format("[]", "[]", ", scratch=('/tmp', 1 << 20)")
+        ROOT.format("[]", "[]", ", scratch=(['/tmp'], 1 << 20)")
         + """
 def fill():
     with open("/tmp/full", "wb", 0) as file:

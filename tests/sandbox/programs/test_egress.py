@@ -40,7 +40,7 @@ def proxied(call: Grant, *talks: Callable[[socket.socket], Any]) -> list[Any]:
         proxy = Egress(call, Names())
         listener = socket.create_server(("127.0.0.1", 0))
         address = listener.getsockname()
-        await proxy.serve(listener)
+        proxy.serve(listener)
         found = []
         for talk in talks:
 
@@ -494,7 +494,7 @@ def test_connections_beyond_the_open_files_of_a_call_wait() -> None:
     async def run() -> list[int]:
         proxy = Egress(call, Names())
         listener = socket.create_server(("127.0.0.1", 0))
-        await proxy.serve(listener)
+        proxy.serve(listener)
         address, open_then = listener.getsockname(), []
         made = [await asyncio.open_connection(*address) for _ in range(20)]
         for left in (8, 8, 4):

@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -172,3 +173,45 @@ def test_more_processes_than_by_default_where_the_policy_says_so() -> None:
     code = "import time\nfor n in range(400):\n    if os.fork() == 0: time.sleep(600)\nprint('made')"
     assert "BlockingIOError" in Programs("namespaces", limits={"processes": 50}).python(code) or not os.getuid()
     assert Programs("namespaces", limits={"processes": 500}).python(code) == "made\n"
+
+
+BELOW_TMP = """
+try_it() { if sh -c "$2"; then echo $1; fi; }
+try_it made 'd=$(mktemp -d /tmp/x.XXXXXX) && echo x > $d/file'
+try_it removed 'rm -r /tmp/x.*'
+try_it temporary 'f=$(mktemp) && mv $f $f.moved && rm $f.moved'
+try_it read 'cat kept >&2'
+try_it written 'echo x >> kept'
+try_it new 'echo x > new'
+try_it deleted 'rm kept'
+try_it renamed 'cd /tmp && mv "$OLDPWD" /tmp/elsewhere'
+try_it piped 'test -p pipe && : <> pipe'
+"""
+# What a program may do in a project below /tmp: the rules, whether a FIFO is there, and what succeeds.
+IN_TMP = {
+    "all": (("read", "write", "delete"), False, "made removed temporary read written new deleted"),
+    "no delete": (("read", "write"), False, "made temporary read written new"),
+    "only reads": (("read",), False, "made removed temporary read"),
+    "only reads, and a pipe": (("read",), True, "temporary read"),
+    "only writes": (("write",), False, "temporary"),  # it cannot be the working directory
+}
+
+
+@needs_namespaces
+@pytest.mark.parametrize("case", IN_TMP)
+def test_a_program_has_a_tmp_of_its_own_around_a_project_in_tmp(case: str) -> None:
+    actions, has_pipe, expected = IN_TMP[case]
+    with TemporaryDirectory(prefix="licet-tmp-", dir="/tmp") as made:
+        project = Path(made, "inner", "project").resolve()
+        project.mkdir(parents=True)
+        (project / "kept").write_text("kept")
+        if has_pipe:
+            os.mkfifo(project / "pipe")
+        outside = set(os.listdir("/tmp"))
+        rules = (*(f"fs:{action}:{project}" for action in actions), "env:read:PATH")
+        given = Programs(
+            "namespaces", rules, environ={"PATH": PATH}, effect="full", deletes="manifest", workdir=str(project)
+        )
+        ended = given.run("sh", "-c", BELOW_TMP)
+        assert ended.stdout_bytes.decode().split() == expected.split(), ended.stderr_bytes
+        assert {name for name in set(os.listdir("/tmp")) - outside if name.startswith("x.")} == set()

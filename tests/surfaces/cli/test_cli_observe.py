@@ -30,10 +30,12 @@ DEFAULT_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default
 @pytest.fixture(scope="module", autouse=True)
 def reported_calls() -> None:
     """Skip all of this where the kernel, or a sandbox around the tests, does not report calls."""
-    tried = "import os\nfrom licet.sandbox.kernel import hardening, notify\n"
-    tried += "hardening.no_new_privs()\nnotify.install()\nos._exit(0)"
-    if warm.run(tried, []).returncode:
+    tried = "import os\nfrom licet.sandbox.kernel import calls, hardening, notify\nhardening.no_new_privs()\n"
+    tried += "try:\n    notify.install(notify.program(calls.machine()))\nexcept OSError:\n    os._exit(77)\nos._exit(0)"
+    ended = warm.run(tried, [])
+    if ended.returncode == 77:
         pytest.skip("calls are not reported here")
+    assert ended.returncode == 0, ended.stderr
 
 
 class Ended:
@@ -279,6 +281,37 @@ def test_a_connection_past_the_proxy_is_mentioned(desk: Path) -> None:
     (text,) = json.loads(ended.error)["not_seen"]
     assert ended.out == "True\n"
     assert "192.0.2.1:80" in text
+    assert "--no-proxy" in text
+
+
+OWN_SERVER = """
+import http.server, threading, urllib.request, warnings
+server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+server.RequestHandlerClass.log_message = lambda *_: None
+threading.Thread(target=server.serve_forever, daemon=True).start()
+for host in ("127.0.0.1", "localhost"):
+    print(urllib.request.urlopen(f"http://{host}:{server.server_port}/").status)
+server.shutdown()
+"""
+
+
+@needs_namespaces
+def test_a_server_of_the_command_itself_is_reached_without_the_proxy(desk: Path) -> None:
+    ended = observe(*PYTHON, "-c", OWN_SERVER, options=("--json",))
+    assert ended.out == "200\n200\n", ended.error
+    assert json.loads(ended.error)["not_seen"] == []
+    assert not [use for use in ended.uses if use.startswith("network:")]
+
+
+@needs_namespaces
+def test_a_server_of_the_machine_that_is_not_reached_is_mentioned(desk: Path) -> None:
+    # Under `licet run` an address of loopback means the network of the program, unless a rule says otherwise.
+    with serving(page) as server:
+        code = f"import socket; print(socket.socket().connect_ex(('127.0.0.1', {server.port})) != 0)"
+        ended = observe(*PYTHON, "-c", code, options=("--json",))
+        (text,) = json.loads(ended.error)["not_seen"]
+    assert ended.out == "True\n"
+    assert f"127.0.0.1:{server.port}" in text
     assert "--no-proxy" in text
 
 

@@ -123,6 +123,42 @@ def test_a_tool_holds_less_than_the_manifest(desk: Path) -> None:
     assert licet(desk, "agent.yaml", "--tool", "look", "--", "sh", "-c", "true").returncode == 125
 
 
+ASKED = {  # with no host allowed: what is asked for, and the use that is refused and recorded
+    "a plain request": ("http://127.0.0.2:9/", "network:http:get@127.0.0.2:9"),
+    "a tunnel": ("https://example.test/", "network:tcp:example.test:443"),
+}
+
+
+@needs_namespaces
+@pytest.mark.parametrize(("url", "use"), ASKED.values(), ids=ASKED.keys())
+def test_a_host_is_named_also_where_none_is_allowed(desk: Path, url: str, use: str) -> None:
+    ended = licet(desk, "agent.yaml", "--", "curl", "-sS", "-f", url)
+    assert ended.returncode in (22, 56), ended.stderr
+    assert f"licet: refused {use}" in ended.stderr
+    receipt = re.search(r"licet receipts show (r-\S+)", ended.stderr)
+    assert receipt is not None
+    shown = [*warm.licet(), "receipts", "show", receipt[1], "--json"]
+    environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state")}
+    told = subprocess.run(shown, cwd=desk, env=environment, capture_output=True, text=True, check=False)
+    assert f'"{use}"' in told.stdout, told.stderr
+
+
+@needs_namespaces
+@pytest.mark.parametrize(("line", "imported"), [("true", False), ("curl -s http://127.0.0.2:9/; true", True)])
+def test_the_proxy_is_made_when_a_program_connects(desk: Path, line: str, imported: bool) -> None:
+    # Most programs never do, and to import it takes a tenth of the time of a short run.
+    state = desk / "state"
+    trust(desk / "agent.yaml", state)
+    shown = [sys.executable, "-X", "importtime", "-m", "licet", "run", "agent.yaml", "--", "sh", "-c", line]
+    environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+    ended = subprocess.run(shown, cwd=desk, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ("licet.sandbox.programs.walls" in ended.stderr, "licet.sandbox.programs.proxy" in ended.stderr) == (
+        True,
+        imported,
+    )
+
+
 REFUSED = {
     "a program that is not allowed": (("agent.yaml", "--", "ls"), "process:exec:ls", 125),
     "a program that is not there": (("agent.yaml", "--", "curl-of-nobody"), "process:exec:curl-of-nobody", 125),

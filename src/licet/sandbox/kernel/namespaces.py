@@ -143,7 +143,7 @@ def private_root(
     hide: Sequence[str] = (),
     over: Sequence[str] = (),
     hold: Sequence[str] = (),
-    scratch: tuple[str, int] | None = None,
+    scratch: tuple[Sequence[str], int] | None = None,
     made: Mapping[str, str] = MappingProxyType({}),
     devices: Iterable[str] = DEVICES,
     proc: bool = False,
@@ -157,7 +157,7 @@ def private_root(
     - `hide`: paths in these that look empty and cannot be opened
     - `over`: paths of `found` that can be opened although they lie in a hidden directory, which cannot be listed
     - `hold`: directories in these that are mounted onto themselves, so that they cannot be renamed or removed
-    - `scratch`: a directory in memory, and its size in bytes, of which `SHARED_MEMORY` is a part
+    - `scratch`: directories in memory, and their size in bytes together, of which `SHARED_MEMORY` is a part
     - `made`: files with their contents, for paths that are not in these
     - `proc`: whether /proc shows the processes of this namespace, read-only and without `PROC_COVERED`. If the kernel
       refuses that, as in a container that hides parts of its own /proc, it stays empty. Terminals that programs make
@@ -181,8 +181,8 @@ def private_root(
     stage = next(filter(os.path.isdir, _STAGES))
     _mount("tmpfs", stage, "tmpfs", 0, "size=1m,mode=755")
     os.chdir(stage)
-    if scratch is not None and scratch[0] not in kinds:
-        _put_memory(*scratch)
+    if scratch is not None:
+        _put_memory([path for path in scratch[0] if path not in kinds], scratch[1])
     # Outer paths first, so that inner ones are mounted on top.
     for tree in sorted(trees, key=lambda tree: tree.path):
         _put(tree)
@@ -292,12 +292,12 @@ def _attach(fd: int, place: str) -> None:
     os.close(fd)
 
 
-def _put_memory(scratch: str, size: int) -> None:
-    """Mount scratch and `SHARED_MEMORY`: two directories of one file system, so that its size limits both together."""
+def _put_memory(scratch: Sequence[str], size: int) -> None:
+    """Mount scratch and `SHARED_MEMORY`: directories of one file system, so that its size limits them together."""
     memory = os.path.join(os.getcwd(), ".memory")
     os.mkdir(memory)
     _mount("tmpfs", memory, "tmpfs", _NO_SUID | _NO_DEV, f"size={size},mode=700")
-    for number, (path, mode) in enumerate(((scratch, 0o700), (SHARED_MEMORY, 0o1777))):
+    for number, (path, mode) in enumerate((*((one, 0o700) for one in scratch), (SHARED_MEMORY, 0o1777))):
         part = os.path.join(memory, str(number))
         os.mkdir(part)
         os.chmod(part, mode)

@@ -45,7 +45,7 @@ class RecordingProxy:
             return process_of(self._owner(end, inside))
 
         self._egress = _Egress(self._grant, self._http, client)
-        await self._egress.serve(listener)
+        self._egress.serve(listener)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -26,6 +26,7 @@ from licet.sandbox.observe.recording_proxy import RecordingProxy
 
 _AT_ONCE = 64  # calls that are answered before other tasks run
 _FLUSHED_AFTER = 0.25  # seconds
+_LISTENS = "0A"  # a state in /proc/net/tcp
 _FORWARDED = {signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP}
 _FROM_THE_TERMINAL = 0x80  # SI_KERNEL: the whole foreground group has got it
 _PROXY = "{}:{}".format(*guardian.PROXY)
@@ -134,6 +135,8 @@ class _Watch:
         self._proxy: RecordingProxy | None = None
         self._begun = False
         self._flushing = False
+        # Addresses of its own loopback where it found no server: one of the machine may have been meant.
+        self._unheard: dict[str, None] = {}
         self._poll = select.poll()
         self._poll.register(started.listener, select.POLLIN)
 
@@ -179,6 +182,8 @@ class _Watch:
             raise NotObserved("the process that guards the command was killed, so the command was ended")
 
     def _end(self, ended: Ended) -> None:
+        for target in self._unheard:
+            self._recorder.note("direct", target)
         if not self._done.done():
             self._done.set_result(ended)
 
@@ -235,6 +240,10 @@ class _Watch:
                 self._proxy.clients[process] = None
                 return
             if act.target.startswith(("127.", "[::1]")):  # a server of its own: nothing else is there
+                if _is_listened_to(process, int(act.target.rpartition(":")[2])):
+                    self._unheard.pop(act.target, None)
+                else:
+                    self._unheard[act.target] = None
                 return
             act = Act("direct", act.target)
         if self._recorder.add(who, act):
@@ -269,6 +278,17 @@ def _process_of_thread(thread: int) -> tuple[int, str]:
     if process != thread:  # threads may have names of their own
         return process, _program_name(process)
     return process, name.partition(b"\n")[0].removeprefix(b"Name:").decode("utf-8", "replace").strip()
+
+
+def _is_listened_to(process: int, port: int) -> bool:
+    """Whether a server listens on a port in the network of a process; IPv6 sockets often serve IPv4, too."""
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError), open(f"/proc/{process}/net/{table}", encoding="ascii") as lines:
+            for line in lines:
+                fields = line.split()
+                if fields[3] == _LISTENS and fields[1].endswith(f":{port:04X}"):
+                    return True
+    return False
 
 
 def _program_name(process: int) -> str:

@@ -184,7 +184,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     for listener in listeners:
         connections.Connections(listener).start()
     status, crowded = _wait_for(binary, orders["limits"]["processes"])
-    limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0]) else ""
+    limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
 

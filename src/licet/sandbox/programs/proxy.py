@@ -51,7 +51,7 @@ class Egress:
         self._requests = 0
         self._reported = False  # that connections had to wait
 
-    async def serve(self, listener: socket.socket) -> None:
+    def serve(self, listener: socket.socket) -> None:
         """Accept connections from now on."""
         listener.setblocking(False)
         self._listener = listener

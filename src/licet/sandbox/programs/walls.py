@@ -10,7 +10,8 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,23 +30,23 @@ from licet.guard.held_paths import held_paths
 from licet.guard.ports import Http
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
-from licet.sandbox.grant_paths import Identity, KernelRule, around, closed_names, identity, kernel_paths
+from licet.sandbox.grant_paths import Identity, KernelPaths, KernelRule, around, closed_names, identity, kernel_paths
 from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
 from licet.sandbox.programs.files import MADE_FILES, SYSTEM, made_files, of_binary
 from licet.sandbox.programs.placeholders import Placeholders
 from licet.sandbox.rules_in_force import program_access
 
-# The proxy is imported only for programs that have a network.
+# The proxy is imported only for programs that connect to it.
 if TYPE_CHECKING:
     from licet.sandbox.programs.proxy import Egress
 
 _MOST_SAID = 1 << 16
 _GRACE = 2.0
 _MB = 1 << 20
+_MOST_SEARCHED = 20_000  # entries of directories
 
-# Places for scratch in the private root. The first one that neither contains nor lies in a granted path is used:
-# Landlock rules apply to everything below a path, and so would the rule for scratch.
+# Places for scratch in the private root, which programs expect in this order. See `_scratch_places`.
 _SCRATCH = ("/tmp", "/var/tmp", "/run/scratch", "/.licet-scratch")  # noqa: S108
 # Names of loopback in a rule, their addresses, and how programs write them in `NO_PROXY`.
 _LOOPBACK = (
@@ -53,6 +54,7 @@ _LOOPBACK = (
     ("127.0.0.1", "127.0.0.1", ("127.0.0.1",)),
     ("[::1]", "::1", ("::1", "[::1]")),
 )
+OWN_LOOPBACK = tuple(spelling for _, _, spellings in _LOOPBACK for spelling in spellings)
 _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 # Where the manifest states no limit. Memory and CPU time are per process; threads count as processes.
@@ -64,6 +66,8 @@ OF_A_RUN: Mapping[str, int] = {
     "memory_mb": 8192, "open_files": 65_536, "processes": 4096, "file_mb": 65_536, "scratch_mb": 4096,
 }  # fmt: skip
 _SPACES = ("namespaces", "private root")
+_USABLE = landlock.READ | landlock.EXECUTE
+_EVERYTHING = _USABLE | landlock.WRITE | landlock.SPECIAL | landlock.DELETE
 _DO_WITHOUT = (
     "or let programs run without them, and without a network: `sandbox: {allow_degraded: true}` in the manifest"
 )
@@ -73,7 +77,8 @@ class ProgramWalls:
     """Makes walls for the programs of calls. `http` resolves names and sends plain requests.
 
     `held` collects the directories that are mounted onto themselves: programs cannot move or link files across them.
-    `defaults` are the limits that hold where the manifest states none.
+    `defaults` are the limits that hold where the manifest states none. With `names_hosts` a program that may connect
+    nowhere has a proxy, too: it refuses everything, and so the call knows which hosts were asked for.
     """
 
     def __init__(
@@ -82,8 +87,9 @@ class ProgramWalls:
         support: Callable[[], probe.Support] = probe.support,
         held: set[str] | None = None,
         defaults: Mapping[str, int] = OF_A_TOOL,
+        names_hosts: bool = False,
     ) -> None:
-        self._http, self._support = http, support
+        self._http, self._support, self._names_hosts = http, support, names_hosts
         self._held = set() if held is None else held
         self._defaults = defaults
 
@@ -104,7 +110,7 @@ class ProgramWalls:
         network = any(rule.domain == "network" for rule in reach.grant.allow) and self._http is not None
         way_out = ("egress proxy",) if network else ()
         if support.namespaces:
-            http = self._http if network else None
+            http = self._http if network or self._names_hosts else None
             return self._of(grant, http, Layers((*in_force, *way_out)), support)
         if not reach.manifest.allow_degraded:
             reasons = ("no program can be put behind all its walls here", *support.without_namespaces(), _DO_WITHOUT)
@@ -152,12 +158,13 @@ class _CallWalls:
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True)
         self._held.update(paths.hold)
         own = of_binary(command, self._grant.reach)
-        scratch = _scratch_place((*own, *paths.read, *paths.write)) if self._spaces else _new_scratch()
+        places = _scratch_places(tuple(own), paths) if self._spaces else {_new_scratch(): _EVERYTHING}
+        scratch = [*places][-1]
         try:
             # Runtimes look for a home directory when they start, and some do not start without one.
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
             environment |= proxy_variables(tuple(_own_loopback(self._grant.reach))) if self._http else {}
-            common = tuple(self._rules(own, command.runtime, scratch))
+            common = tuple(self._rules(own, command.runtime, places))
             orders: dict[str, Any] = {
                 "binary": command.binary,
                 "argv": command.argv,
@@ -167,7 +174,7 @@ class _CallWalls:
                 "landlock": self._version,
                 "network": self._http is not None,
                 "unix": self._unix,
-                "scratch": (scratch, limits["scratch_mb"] * _MB),
+                "scratch": ([*places], limits["scratch_mb"] * _MB),
                 "limits": {
                     "cpu_seconds": limits.get("cpu_seconds"),
                     "memory_bytes": limits["memory_mb"] * _MB,
@@ -196,35 +203,32 @@ class _CallWalls:
             raise
         return replace(command, watch=watch)
 
-    def _egress(self) -> "Egress | None":
-        if self._http is None:
-            return None
-        from licet.sandbox.programs.proxy import Egress
+    def _egress(self) -> "_LateEgress | None":
+        return _LateEgress(self._grant, self._http) if self._http is not None else None
 
-        return Egress(self._grant, self._http)
-
-    def _rules(self, own: Mapping[str, Identity], runtime: Sequence[str], scratch: str) -> Iterator[KernelRule]:
+    def _rules(
+        self, own: Mapping[str, Identity], runtime: Sequence[str], scratch: Mapping[str, int]
+    ) -> Iterator[KernelRule]:
         """The rules of every program: the system, its own files, some devices, and scratch.
 
         A runtime may lie in a directory that is closed otherwise, as the package of a server does.
         """
         unread = held_paths(self._grant.capabilities).denied("read")
-        usable = landlock.READ | landlock.EXECUTE
         for path in SYSTEM:
             for part in (path,) if self._spaces else around(os.path.realpath(path), unread):
-                yield KernelRule(part, usable)
+                yield KernelRule(part, _USABLE)
         for path, found in own.items():
             for part in (path,) if self._spaces or path in runtime else around(path, unread):
                 with suppress(OSError):  # removed meanwhile, or neither a file nor a directory
-                    yield KernelRule(part, usable, found if part == path else identity(part))
+                    yield KernelRule(part, _USABLE, found if part == path else identity(part))
         for device in DEVICES:
             yield KernelRule(device, landlock.READ_FILE | landlock.WRITE)
-        everything = usable | landlock.WRITE | landlock.SPECIAL | landlock.DELETE
-        yield KernelRule(scratch, everything)
+        for place, access in scratch.items():
+            yield KernelRule(place, access)
         if self._spaces:
             # Parts of its own namespace; the last are generated files.
             yield KernelRule("/proc", landlock.READ)
-            yield KernelRule(SHARED_MEMORY, everything)
+            yield KernelRule(SHARED_MEMORY, _EVERYTHING)
             yield KernelRule(TERMINALS, landlock.READ | landlock.TERMINAL)
             for path in MADE_FILES:
                 yield KernelRule(path, landlock.READ_FILE)
@@ -238,13 +242,64 @@ def _new_scratch() -> str:
         raise SandboxUnavailable(f"no scratch directory can be made: {wrong}") from wrong
 
 
-def _scratch_place(paths: Sequence[str]) -> str:
-    """A place for scratch that neither contains nor lies in a granted path."""
-    reals = [os.path.realpath(path) for path in paths]
+def _scratch_places(own: Sequence[str], paths: KernelPaths) -> Mapping[str, int]:
+    """The places for scratch with the rights on them. The last one has all of them, and is the one for new files.
+
+    A Landlock rule applies to everything below a path. So a place with granted paths in it has only the rights that
+    these have anyway: where files are written and never deleted, that holds for all of the place.
+    """
+    places: dict[str, int] = {}
+    only_read = [os.path.realpath(path) for path in (*own, *paths.read)]
+    written = [os.path.realpath(path) for path in paths.write]
     for place in _SCRATCH:
-        if not inside(place, reals) and not any(inside(path, (place,)) for path in (*reals, *paths)):
-            return place
+        if inside(place, (*only_read, *written)):
+            continue
+        if os.path.realpath(place) != place and any(
+            inside(path, (place,)) for path in (*own, *paths.read, *paths.write)
+        ):
+            continue  # the link on the way to a granted path must stay
+        rights = _EVERYTHING
+        for path in written:
+            rights &= _rights_on(path, paths.rules) if inside(path, (place,)) else _EVERYTHING
+        # What is mounted read-only cannot be written whatever the rule says, except for pipes.
+        if any(inside(path, (place,)) and not inside(path, written) and _has_pipes(path) for path in only_read):
+            continue
+        if rights & _LEAST == _LEAST:
+            places[place] = rights
+        if rights == _EVERYTHING:
+            return places
     raise SandboxUnavailable("everything is granted, so no place is left for scratch")
+
+
+_LEAST = landlock.READ | landlock.WRITE
+
+
+def _rights_on(path: str, rules: Iterable[KernelRule]) -> int:
+    rights = 0
+    for rule in rules:
+        rights |= rule.access if inside(path, (rule.path,)) else 0
+    return rights
+
+
+def _has_pipes(path: str) -> bool:
+    """Whether a path is or contains a FIFO, or more than can be searched."""
+    seen, left = 0, [path]
+    while left and seen <= _MOST_SEARCHED:
+        one = left.pop()
+        try:
+            about = os.lstat(one)
+            if stat.S_ISFIFO(about.st_mode):
+                return True
+            if stat.S_ISDIR(about.st_mode):
+                with os.scandir(one) as entries:
+                    found = list(entries)
+                seen += len(found)
+                left += [entry.path for entry in found if not (entry.is_symlink() or entry.is_file())]
+        except FileNotFoundError:
+            continue
+        except OSError:  # it cannot be listed
+            return True
+    return bool(left)
 
 
 def proxy_variables(own: Sequence[str] = ()) -> Mapping[str, str]:
@@ -281,13 +336,49 @@ def limits_of(reach: Reach, defaults: Mapping[str, int] = OF_A_TOOL) -> Mapping[
 _OF_THE_LAUNCHER: Mapping[bytes, Reason] = {b"LIMIT_PROCESSES": "LIMIT_PROCESSES", b"LIMIT_DISK": "LIMIT_DISK"}
 
 
+class _LateEgress:
+    """The proxy, which is imported and made when a program first connects to it: most programs never do."""
+
+    def __init__(self, grant: Grant, http: Http) -> None:
+        self._grant, self._http = grant, http
+        self._waiting: socket.socket | None = None
+        self._egress: Egress | None = None
+
+    def serve(self, listener: socket.socket) -> None:
+        """Accept connections from now on."""
+        self._waiting = listener
+        asyncio.get_running_loop().add_reader(listener, self._start)
+
+    def _start(self) -> None:
+        from licet.sandbox.programs.proxy import Egress
+
+        listener = self._stop_waiting()
+        if listener is not None:
+            self._egress = Egress(self._grant, self._http)
+            self._egress.serve(listener)
+
+    def _stop_waiting(self) -> socket.socket | None:
+        listener, self._waiting = self._waiting, None
+        if listener is not None:
+            asyncio.get_running_loop().remove_reader(listener)
+        return listener
+
+    async def close(self) -> None:
+        """Accept nothing more, and close all connections."""
+        listener = self._stop_waiting()
+        if listener is not None:
+            listener.close()
+        if self._egress is not None:
+            await self._egress.close()
+
+
 class LauncherClient:
     """The host's side of one launcher: sends its orders, and serves the proxy while the program runs."""
 
     def __init__(
         self,
         orders: Mapping[str, Any],
-        egress: "Egress | None",
+        egress: _LateEgress | None,
         scratch: str | None,
         placeholders: Placeholders | None = None,
     ) -> None:
@@ -349,7 +440,7 @@ class LauncherClient:
             await self._readable()
             data, files, _, _ = socket.recv_fds(self._near, _MOST_SAID, 1)
             if files and self._egress is not None:
-                await self._egress.serve(socket.socket(fileno=files[0]))
+                self._egress.serve(socket.socket(fileno=files[0]))
                 data = data[1:]
             self._said += data[: _MOST_SAID - len(self._said)]
             if not data and not files:
