@@ -34,7 +34,7 @@ from licet.regular_files import read_regular
 from licet.surfaces.cli.discovery import PLACES, Named, find_policy, require_trust
 from licet.surfaces.cli.init_manifest import exact_fit, strongest_class
 from licet.surfaces.cli.lock_guesses import Guess, argument_grants, guesses
-from licet.surfaces.cli.lock_servers import Options, is_file, lock_setup, refuse_servers, take_each
+from licet.surfaces.cli.lock_servers import Options, is_file, lock_setup, own_secrets_hint, refuse_servers, take_each
 from licet.surfaces.cli.options import FILE, refuse
 from licet.surfaces.cli.output import counted, fail, make_folder, show, show_json, write_file
 from licet.surfaces.gateway.locked_names import without_clashes
@@ -88,8 +88,11 @@ def draft_servers(words: Sequence[str], command: tuple[str, ...], options: Optio
     servers = {name: _with_grants(server, entries.get(name), setup, options) for name, server in servers.items()}
     origins = _origins(target, text, servers)
     found, wrong = take_each(servers, origins, setup, options, {})
+    hint = own_secrets_hint(named.path, (servers[name] for name in wrong), options)
     if not found:
-        refuse_servers(origins, wrong, options.as_json)
+        refuse_servers(origins, wrong, options.as_json, hint)
+    if hint:
+        show(hint, err=True)
     retry = " ".join(("licet lock --init", *files))
     skipped = {name: Skipped(str(one), one.lines, f"{retry} {name}") for name, one in wrong.items()}
     _write(target, text, _drafts(servers, found, entries), skipped, options)
