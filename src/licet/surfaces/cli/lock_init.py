@@ -89,6 +89,8 @@ def draft_servers(words: Sequence[str], command: tuple[str, ...], options: Optio
     origins = _origins(target, text, servers)
     found, wrong = take_each(servers, origins, setup, options, {})
     hint = own_secrets_hint(named.path, (servers[name] for name in wrong), options)
+    if command and any(" code: [" in line for one in wrong.values() for line in one.lines):
+        hint = f"{target} has no entry of `{names[0]}` yet: write it, with `command` and `code`, and run this again"
     if not found:
         refuse_servers(origins, wrong, options.as_json, hint)
     if hint:
