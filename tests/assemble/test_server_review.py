@@ -20,7 +20,9 @@ from licet.surfaces.cli.app import licet
 REMOTE = {"url": "https://mcp.example.com/mcp", "headers": {"Authorization": "KEY"}, "tools": {"*": {}}}
 LOCAL = {"command": ["serve"], "secrets": {"TOKEN": "KEY"}, "tools": {"*": {}}}
 NATIVE = {**LOCAL, "sandbox": "native"}
-UNCOVERED = "that the server `s` does not fit: `server s` needs secret:read:KEY, which the manifest does not allow"
+UNCOVERED = (
+    "that the server `s` gets less than its grants: `server s` needs secret:read:KEY, which the manifest does not allow"
+)
 SESSION = "only budgets of a session, and tools of MCP servers"
 
 

@@ -75,7 +75,8 @@ def test_a_tool_that_clients_would_reject_is_not_declared_though_a_lock_has_it(t
 
 def test_left_out_needs_are_all_that_the_process_may_touch(tmp_path: Path) -> None:
     manifest = loaded(tmp_path, {"tools": {"read": {"effect": "read_only"}}})
-    assert manifest.tools["s.read"].needs == CapabilitySet(ENTRY["grants"])
+    assert manifest.tools["s.read"].needs == CapabilitySet()
+    assert manifest.tools["s.read"].optional == CapabilitySet(ENTRY["grants"])  # a ceiling with less narrows them
 
 
 @pytest.mark.parametrize("annotations", [{"readOnlyHint": False}, {"destructiveHint": True}])

@@ -145,7 +145,7 @@ def _spec(server: Server, name: str, entry: ServerToolEntry, definition: Definit
     return spec_of(
         name=f"{server.name}.{name}",
         needs=needs_of(server, entry),
-        optional=list(entry.optional),
+        optional=[*implied_by(server, entry), *entry.optional],
         effect=None if entry.effect is None else stricter(entry.effect, least),
         sandbox="native" if server.kind == "native" else "isolated",
         connector=server.connector,
@@ -160,7 +160,12 @@ def needs_of(server: Server, entry: ServerToolEntry) -> list[str]:
     """What one tool of a server touches. A tool of a remote server needs the host of the server."""
     if server.url:
         return [host_rule(server.url), *(entry.needs if entry.needs is not UNSET else ())]
-    return list(server.grants if entry.needs is UNSET else entry.needs)
+    return [] if entry.needs is UNSET else list(entry.needs)
+
+
+def implied_by(server: Server, entry: ServerToolEntry) -> list[str]:
+    """What a tool without `needs` may touch: all that the process of its server holds, which the ceiling may narrow."""
+    return [] if server.url or entry.needs is not UNSET else list(server.grants)
 
 
 def _terms(entry: ServerToolEntry, origin: Origin) -> Admission:

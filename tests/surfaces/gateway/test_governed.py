@@ -471,22 +471,38 @@ def test_subscriptions_follow_the_resources_and_are_recorded(gateway: Running) -
 SIMPLE: dict[str, Any] = {"script": {"tools": ["echo"]}, "tools": {"echo": {"effect": "read_only"}}}
 COVERED: dict[str, Any] = {"tools": ["s.echo"], "fs_reach": {"read": ["${workdir}"]}}
 STARTS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    ("a-grant", {"grants": ["fs:read:/srv"]}, COVERED, "fs:read:/srv"),
-    ("a-grant-of-one-tool",
-     {"grants": ["fs:read:/srv"], "tools": {"echo": {"effect": "read_only", "needs": []}}}, COVERED, "fs:read:/srv"),
-    ("a-variable", {"env": ["LANG"]}, COVERED, "env:read:LANG"),
     ("a-secret", {"secrets": {"TOKEN": "API_TOKEN"}}, COVERED, "secret:read:API_TOKEN"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("more", "given", "named"), [case[1:] for case in STARTS], ids=[case[0] for case in STARTS])
-def test_a_grant_that_the_ceiling_does_not_cover_ends_the_start(
+def test_a_secret_that_the_ceiling_does_not_cover_ends_the_start(
     tmp_path: Path, store_path: Path, more: dict[str, Any], given: dict[str, Any], named: str
 ) -> None:
     workspace = Workspace(tmp_path, store_path, {"s": {**SIMPLE, **more}}, given)
     with pytest.raises(ServerError, match="the server `s` cannot be started") as wrong:
         workspace.backend()
     assert named in str(wrong.value)
+
+
+LESS: dict[str, dict[str, Any]] = {
+    "nothing of a grant": {"grants": ["fs:read:/srv"]},
+    "nothing of a grant, which no tool needs": {
+        "grants": ["fs:read:/srv"],
+        "tools": {"echo": {"effect": "read_only", "needs": []}},
+    },
+    "a part of a grant": {"grants": ["fs:*:/"]},
+    "no variable": {"env": ["LANG"]},
+}
+
+
+@pytest.mark.parametrize("more", LESS.values(), ids=LESS)
+def test_a_server_with_more_grants_than_its_agent_starts_and_holds_the_overlap(
+    tmp_path: Path, store_path: Path, more: dict[str, Any]
+) -> None:
+    backend = Workspace(tmp_path, store_path, {"s": {**SIMPLE, **more}}, COVERED).backend()
+    assert list(backend.running) == ["s"]
+    assert [tool.name for tool in backend.tools()] == ["s.echo"]
 
 
 def test_a_server_that_this_agent_does_not_use_may_need_more(tmp_path: Path, store_path: Path) -> None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from licet import ManifestError, load_manifest
 from licet.assemble.servers import ServerError
 from licet.backends.ledger.reader import LedgerReader
+from licet.core.algebra.use import Use
 from licet.core.decision.server_process import process_misfits, process_reach, remote_misfits
 from licet.core.policy.lock import Lock, LockedServer, write_lock
 from licet.core.policy.servers import Server
@@ -263,13 +264,15 @@ def test_a_write_in_the_name_of_a_tool_needs_no_more_than_a_get_of_the_host(tmp_
     run(work())
 
 
-def test_the_walls_of_a_process_must_be_covered_too(tmp_path: Path) -> None:
+def test_a_grant_of_which_the_ceiling_leaves_nothing_is_a_misfit(tmp_path: Path) -> None:
     (tmp_path / "clerk.yaml").write_text(MANIFEST.format(rules="fs_reach: {read: [/srv/a]}"))
     manifest = load_manifest(tmp_path / "clerk.yaml")
-    for grants, expected in ((("fs:read:/srv/a/b",), 0), (("fs:read:/srv/c",), 1), (("fs:read:/srv",), 1)):
+    for grants, expected in ((("fs:read:/srv/a/b",), 0), (("fs:read:/srv/c",), 1), (("fs:read:/srv",), 0)):
         server = Server(name="near", command=("x",), grants=grants)
         reach = process_reach(manifest, server, (), (str(tmp_path), "/home/me"))
         assert len(process_misfits(reach)) == expected, grants
+        assert not reach.grant.has(Use("fs:read:/srv/c/x")), grants
+    assert reach.grant.has(Use("fs:read:/srv/a/x"))  # the overlap of /srv and /srv/a
 
 
 HEADERS = {

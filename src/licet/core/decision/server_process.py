@@ -63,16 +63,20 @@ def _process_reach(
 
 
 def process_misfits(reach: Reach) -> tuple[Ground, ...]:
-    """Why a server is not started under a manifest: grants, variables or secrets that its ceiling does not cover.
+    """The grants, variables and secrets of a server of which the manifest leaves nothing.
 
-    The class of its tools only narrows what the process holds, and so does a deny of a part: neither is a misfit.
+    The process holds the overlap of its grants and the ceiling, so that agents with less can share a server. Only a
+    secret that is not allowed keeps it from starting: `is_needed`.
     """
     ceiling = reach.manifest.ceiling
-    allowed = CapabilitySet(ceiling.allow)
-    each = [(rule, CapabilitySet((rule,))) for rule in reach.spec.needs.allow]
-    uncovered = {str(rule): rule for rule, alone in each if not alone <= allowed or not alone & ceiling}
+    uncovered = {str(rule): rule for rule in reach.spec.needs.allow if not CapabilitySet((rule,)) & ceiling}
     known = {ground.capability: ground for ground in misfit_grounds(reach)}
     return tuple(known.get(text) or _uncovered(reach, text, rule.domain) for text, rule in uncovered.items())
+
+
+def is_needed(misfit: Ground, server: Server) -> bool:
+    """Whether a server cannot start without what a misfit is about: a secret, or the host of a remote one."""
+    return bool(server.url) or misfit.reason == REASON_OF_DOMAIN["secret"]
 
 
 def _uncovered(reach: Reach, rule: str, domain: str) -> Ground:
@@ -101,5 +105,6 @@ def server_grant_problems(manifest: Manifest, workdir: str, home: str) -> Iterat
             if server.url and ground.reason in ("HOST_NOT_ALLOWED", "ADDRESS_NOT_ALLOWED"):
                 continue
             place = manifest.places.get(f"servers.{server.name}", manifest.origin)
-            found = f"that the server `{server.name}` does not fit: {ground.text}"
-            yield Problem(place, found, f"a server whose grants fit the agent `{manifest.agent}`", ground.fix)
+            found = f"that the server `{server.name}` gets less than its grants: {ground.text}"
+            expected = f"a server whose grants fit the agent `{manifest.agent}`"
+            yield Problem(place, found, expected, ground.fix, "error" if is_needed(ground, server) else "warning")

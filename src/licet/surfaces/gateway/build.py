@@ -29,7 +29,7 @@ from licet.backends.http import HttpClient
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, use_of_path
 from licet.core.decision.reach import Reach
-from licet.core.decision.server_process import process_misfits, process_reach
+from licet.core.decision.server_process import is_needed, process_misfits, process_reach
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
 from licet.declare import Tool
@@ -102,7 +102,7 @@ def gateway_backend(
     gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny", observers=observers)
     is_admitted = _is_admitted if observed is None else _is_any
     reaches = {name: _reach(gate, server, places) for name, server in servers.items() if is_admitted(gate, name)}
-    _report_misfits(gate, reaches, report, refuse=observed is None)
+    _report_misfits(gate, reaches, servers, report, refuse=observed is None)
     servers = {name: _with_known_roots(server, reaches.get(name), places) for name, server in servers.items()}
     locked = manifest.lock.servers if manifest.lock is not None else {}
     opened = _session(gate, session)
@@ -176,17 +176,19 @@ def _is_any(gate: BareGate, server: str) -> bool:
     return True
 
 
-def _report_misfits(gate: BareGate, reaches: Mapping[str, Reach], report: Report, *, refuse: bool) -> None:
-    """Report the tools that are not shown because they do not fit. A server that does not raises `ServerError`.
+def _report_misfits(
+    gate: BareGate, reaches: Mapping[str, Reach], servers: Mapping[str, Server], report: Report, *, refuse: bool
+) -> None:
+    """Report the tools that are not shown because they do not fit, and the grants of which a server gets nothing.
 
-    Without `refuse` it is started, and holds only the part of its grants that the manifest allows.
+    A server that cannot start so raises `ServerError`, unless `refuse` is false.
     """
     for name, reach in reaches.items():
-        if missing := process_misfits(reach):
-            text = "; ".join(map(str, missing))
-            if refuse:
-                raise ServerError(f"the server `{name}` cannot be started: {text}")
-            report(f"{name}: the manifest allows only a part of its grants: {text}")
+        missing = process_misfits(reach)
+        if refuse and (needed := [one for one in missing if is_needed(one, servers[name])]):
+            raise ServerError(f"the server `{name}` cannot be started: {'; '.join(map(str, needed))}")
+        if missing:
+            report(f"{name}: the manifest allows only a part of its grants: {'; '.join(map(str, missing))}")
     for misfit in gate.policy.misfits:
         report(str(misfit))
     for name, registered in gate.policy.tools.items():
