@@ -13,6 +13,7 @@ from licet.assemble.locking import ceiling_of_grants
 from licet.assemble.servers import placed_secrets
 from licet.core.decision.server_process import process_reach
 from licet.core.origin import Origin
+from licet.core.policy.lock import Lock, LockedServer, Resolved, write_lock
 from licet.core.policy.servers import server_of
 from licet.guard.ports import Ports
 from licet.surfaces.cli.app import licet
@@ -167,3 +168,18 @@ def test_no_function_takes_the_place_of_a_servers_tool_that_is_not_locked(here: 
     manifest = load_manifest(policy(here, "new", {"s": FILES}, {**AGENT, "native": ["s.t0"]}))
     with pytest.raises(RegistrationRefused, match=r"`s\.t0` is the name of a server's tool"):
         Gate(manifest, [t0], Backends.memory(), workdir=here)
+
+
+def test_a_tool_that_reads_and_states_no_needs_is_not_told_to_write(here: Path) -> None:
+    tools = {name: {"effect": "read_only"} for name in ("t0", "t1")}
+    file = Path(policy(here, "new", {"s": {**FILES, "tools": tools}}, {**AGENT, "tools": ["s.t0", "s.t1"]}))
+    offered = tuple({"name": name, "inputSchema": {"type": "object"}} for name in tools)
+    locked = LockedServer(command=("serve",), tools=offered, resolved=Resolved("file", "serve"))
+    lock = Lock(format=1, manifests={file.name: load_manifest(file).digest}, servers={"s": locked})
+    file.with_name("licet.lock").write_bytes(write_lock(lock))
+    text = said("check", str(file))
+    assert "write_limited" not in text
+    assert "error" not in text.replace("no error", "")
+    shown = said("surface", str(file))
+    assert shown.count("can do without") == 1
+    assert "optional s.t0, s.t1 can do without fs:" in shown

@@ -257,9 +257,9 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
         if tool.standing == "blocked" and not tool.withheld:
             yield "blocked", f"{tool.name} {tool.note}"
     yield from (("blocked", text) for text in withheld_lines(surface.tools))
-    for tool in surface.tools:
-        if tool.optional:
-            yield "optional", short(f"{tool.name} can do without {', '.join(tool.optional)}")
+    for needs in dict.fromkeys(tool.optional for tool in surface.tools if tool.optional):
+        names = tuple(tool.name for tool in surface.tools if tool.optional == needs)
+        yield "optional", short(f"{_few(names)} can do without {', '.join(needs)}")
     if surface.commands:
         yield ANY_COMMAND, f"what `{surface.commands.name}` starts can reach this, unless --tool names a tool"
     held = dict(surface.held)
