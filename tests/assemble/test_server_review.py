@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from licet import Backends, Gate, RegistrationRefused, load_manifest, tool
 from licet.assemble.locking import ceiling_of_grants
 from licet.assemble.servers import placed_secrets
 from licet.core.decision.server_process import process_reach
 from licet.core.origin import Origin
+from licet.core.policy.lock import Lock, LockedServer, Resolved, write_lock
 from licet.core.policy.servers import server_of
 from licet.guard.ports import Ports
 from licet.surfaces.cli.app import licet
@@ -81,3 +83,103 @@ def test_a_secret_of_several_lines_is_redacted_line_by_line() -> None:
     for line in key.splitlines():
         is_short = line == "ab"  # would be redacted from ordinary words
         assert (line.strip() in redactor.text(f"loaded {line}")) is is_short
+
+
+# The first review, before there is a lock -----------------------------------------------------------------------------
+
+MANY = [f"t{number}" for number in range(30)]
+FILES: dict[str, Any] = {
+    "command": ["serve"],
+    "grants": ["fs:read:${workdir}/notes", "fs:write:${workdir}/out", "fs:read:/srv"],
+    "tools": {name: {"effect": "read_only"} for name in MANY},
+}
+UNLOCKED = "30 tools (s.t0, s.t1, s.t10 …) cannot be called: the server `s` is not in licet.lock: run `licet lock`"
+AGENT: dict[str, Any] = {"tools": [f"s.{name}" for name in MANY], "fs_reach": {"read": ["${workdir}"]}}
+
+
+def policy(place: Path, name: str, servers: dict[str, Any], capabilities: dict[str, Any]) -> str:
+    (place / name).mkdir()
+    file = place / name / "licet.yaml"
+    file.write_text(json.dumps({"agent": "a", "servers": servers, "capabilities": capabilities}))
+    return str(file)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(*words: str) -> str:
+    return " ".join(CliRunner().invoke(licet, words, terminal_width=80).output.split())
+
+
+@pytest.mark.parametrize("command", ["surface", "trust"])
+def test_before_the_lock_one_line_of_a_server_says_that_nothing_of_it_can_be_called(here: Path, command: str) -> None:
+    file = policy(here, "new", {"s": FILES}, AGENT)
+    result = CliRunner().invoke(licet, [command, file, *(["--yes"] if command == "trust" else [])])
+    text = " ".join(result.output.split())
+    assert len(result.output.splitlines()) < 20
+    assert f"blocked {UNLOCKED}" in text
+    # What both the grants and the agent allow, and no more.
+    assert "server s one process behind walls that holds at most fs:read:${workdir}/notes; inside" in text
+    assert "risk none: nothing can be reached" in text
+    assert "undeclared" not in text
+    assert "tools s.t0" not in text
+
+
+def test_before_the_lock_a_difference_has_no_reach_of_tools(here: Path) -> None:
+    old = policy(here, "old", {}, {"fs_reach": {"read": ["${workdir}"]}})
+    result = CliRunner().invoke(licet, ["diff", old, policy(here, "new", {"s": FILES}, AGENT)])
+    lines = [line.partition("  (")[0] for line in result.stdout.splitlines()]
+    names = ", ".join(f"`{name}`" for name in sorted(MANY))
+    assert sorted(lines) == sorted(
+        [
+            "+ server `s`",
+            f"+ server `s` has the tools {names}",
+            "+ server `s` holds fs:read:${workdir}/notes",
+            "+ server `s` holds fs:read:/srv",
+            "+ server `s` holds fs:write:${workdir}/out",
+            f"~ {UNLOCKED}",
+        ]
+    )
+
+
+def test_tools_that_were_never_locked_can_be_taken_out_of_a_policy_in_one_line(here: Path) -> None:
+    new = policy(here, "new", {"s": FILES}, {**AGENT, "tools": []})
+    text = said("diff", policy(here, "old", {"s": FILES}, AGENT), new, "--fail-on", "none")
+    assert text.startswith(f"~ no longer admitted: {UNLOCKED}")
+
+
+def test_a_server_without_a_lock_uses_what_it_may_hold(here: Path) -> None:
+    file = policy(here, "new", {"s": FILES}, {**AGENT, "fs_reach": {"read": ["${workdir}/notes", "/etc/x"]}})
+    document = json.loads(CliRunner().invoke(licet, ["surface", file, "--json"]).stdout)
+    assert document["unused"] == ["fs:read:/etc/x"]
+    assert document["servers"]["s"]["holds"] == [f"fs:read:{here}/notes"]
+    assert {tool["standing"] for tool in document["tools"]} == {"blocked"}
+
+
+def test_no_function_takes_the_place_of_a_servers_tool_that_is_not_locked(here: Path) -> None:
+    @tool(name="s.t0", needs=[])
+    async def t0() -> str:
+        return "taken"
+
+    manifest = load_manifest(policy(here, "new", {"s": FILES}, {**AGENT, "native": ["s.t0"]}))
+    with pytest.raises(RegistrationRefused, match=r"`s\.t0` is the name of a server's tool"):
+        Gate(manifest, [t0], Backends.memory(), workdir=here)
+
+
+def test_a_tool_that_reads_and_states_no_needs_is_not_told_to_write(here: Path) -> None:
+    tools = {name: {"effect": "read_only"} for name in ("t0", "t1")}
+    file = Path(policy(here, "new", {"s": {**FILES, "tools": tools}}, {**AGENT, "tools": ["s.t0", "s.t1"]}))
+    offered = tuple({"name": name, "inputSchema": {"type": "object"}} for name in tools)
+    locked = LockedServer(command=("serve",), tools=offered, resolved=Resolved("file", "serve"))
+    lock = Lock(format=1, manifests={file.name: load_manifest(file).digest}, servers={"s": locked})
+    file.with_name("licet.lock").write_bytes(write_lock(lock))
+    text = said("check", str(file))
+    assert "write_limited" not in text
+    assert "error" not in text.replace("no error", "")
+    shown = said("surface", str(file))
+    assert shown.count("can do without") == 1
+    assert "optional s.t0, s.t1 can do without fs:" in shown

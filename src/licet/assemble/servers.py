@@ -144,7 +144,8 @@ async def secret(server: Server, reach: Reach, ports: Ports, reference: str, red
     except Unavailable as wrong:
         raise ServerError(f"the secret `{reference}` of server `{server.name}` cannot be read: {wrong}") from None
     if value is None:
-        raise ServerError(f"the secret `{reference}` of server `{server.name}` is not known here")
+        fix = f"write `{reference}=…` into a file that only you can read, and name it with `--secrets FILE`"
+        raise ServerError(f"the secret `{reference}` of server `{server.name}` is not known here: {fix}")
     redactor.add(reference, value)
     for line in value.splitlines():  # a server may log it line by line
         if len(line.strip()) >= _SHORTEST_LINE:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.review import Places
+from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed
 from licet.core.policy.digest import document
 from licet.core.policy.layer import meet_written_layers
@@ -113,7 +114,8 @@ def further_changes(before: Manifest, after: Manifest) -> list[str]:
     changes = []
     for sign, one, other in (("+", after, before), ("−", before, after)):
         more = meet_written_layers(one.layers) - meet_written_layers(other.layers)
-        changes += [f"{sign} allowed in all: {piece}" for piece in more]
+        # An admitted tool is a line of its own already, and may call itself and the others.
+        changes += [f"{sign} allowed in all: {piece}" for piece in more if not _is_admitted(piece.rule, one)]
     for name in sorted(before.sources.keys() | after.sources.keys()):
         old, new = (one.sources.get(name, ("nothing",))[0] for one in (before, after))
         if old != new:
@@ -125,6 +127,10 @@ def further_changes(before: Manifest, after: Manifest) -> list[str]:
         if old_document.get(key) != new_document.get(key)
     ]
     return [*changes, f"~ differs in: {', '.join(_IN_FILES.get(key, f'`{key}`') for key in differing)}"]
+
+
+def _is_admitted(rule: Capability, manifest: Manifest) -> bool:
+    return rule.domain == "tool" and rule.key in manifest.admissions
 
 
 def _texts(manifest: Manifest) -> dict[str, str]:

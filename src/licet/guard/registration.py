@@ -167,6 +167,10 @@ def _misfits(
     reach = reach_of(ceiling, tool.name)
     if reach is None:
         return
+    if why := manifest.withheld.get(tool.name):
+        # A review shows a server's tool as not callable: a function with its name must not take its place.
+        text = f"`{tool.name}` is the name of a server's tool, and {why}"
+        yield Ground("UNKNOWN_TOOL", text, manifest.origin, "give the function another name", f"tool:call:{tool.name}")
     if parent is not None:
         above = parent.tools.get(tool.name)
         yield from above.misfits if above is not None else ()

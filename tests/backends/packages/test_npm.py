@@ -84,6 +84,11 @@ def test_a_tree_is_pinned_installed_and_started(npm: Registry, tmp_path: Path) -
     package, node = how.readable
     assert Path(package).parent == store / "npm" / "demo"
     assert Path(node).is_file()
+    # Asked again without a lock, it chooses the versions again, and installs nothing that is there.
+    again: list[str] = []
+    assert resolve(launch, store, progress=again.append) == resolved
+    assert again[-1] == "demo 1.2.0 is installed already"
+    assert not [text for text in again if text.startswith("installing")]
     # The lock alone gives the same tree, although newer versions are out and nothing of the machine is known.
     npm.add("left", "2.0.1", {"index.js": VERSION}, main="index.js")
     npm.add("demo", "1.3.0", {"index.js": INDEX})

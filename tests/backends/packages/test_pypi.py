@@ -141,6 +141,9 @@ def test_a_changed_package_is_installed_again_and_an_unchanged_one_is_not(
     assert how is not None
     assert install_missing(launch, resolved, store, progress=said.append) == resolved
     assert said == []
+    assert resolve(launch, store, progress=said.append) == resolved  # as without a lock: versions are chosen again
+    assert said == ["asking pip for demo and more", "demo 1.0 is installed already"]
+    said.clear()
     package = Path(how.readable[0])
     package.chmod(0o755)
     (package / "new.py").write_text("")

@@ -548,6 +548,7 @@ def test_the_document_has_all_agent_wide_settings() -> None:
                 "kind": "isolated",
                 "command": ["serve"],
                 "grants": ["fs:*:/b"],
+                "holds": [],
                 "env": [],
                 "secrets": {},
                 "tools": {},

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shlex
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from kept_calls import START, Ticking, look, make, pay, run
-from licet import Backends, CapabilitySet, Context, Gate, Refused, Result, check_and_run, load_manifest, tool
+from licet import Backends, CapabilitySet, Context, Gate, Refused, Result, Tool, check_and_run, load_manifest, tool
 from licet import run as run_tool
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
@@ -97,6 +98,54 @@ def _explained(folder: Path, ledger: SqliteLedger, receipt: str) -> str:
     told = run(folder / "state", "explain", receipt)
     assert told.exit_code == 1
     return told.stdout
+
+
+@tool(needs=["fs:write:/srv/notes"], effect="write_limited", sandbox="native")
+async def save(path: str) -> None:
+    """Write a file."""
+
+
+@tool(needs=["fs:write:/srv/notes"], effect="read_only", sandbox="native")
+async def sneak(ctx: Context, path: str) -> None:
+    """Write a file, though it is declared as reading."""
+    await ctx.fs.write(path, b"")
+
+
+ONE_COMMAND: dict[str, tuple[Tool, str, str, tuple[str, ...]]] = {  # tool, class, rule, and what is to be done
+    "a tool over the class of its agent": (save, "read_only", "", ("set `max_side_effect_class: write_limited`",)),
+    "a use over the class of its tool": (sneak, "write_limited", "", ("set `effect: write_limited` on the tool",)),
+    "a use over both": (
+        sneak, "read_only", "", ("set `effect: write_limited` on the tool and `max_side_effect_class: write_limited`",),
+    ),
+    "an argument outside of what the tool needs": (
+        save, "write_limited", ", args: {path: {scope: fs:write}}",
+        ("add `fs:write:/etc/x` to the tool's `needs`", "add `fs:write:/etc/x` under `capabilities.grants`"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("used", "most", "rule", "expected"), ONE_COMMAND.values(), ids=ONE_COMMAND)
+def test_one_command_from_a_receipt_has_the_whole_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: Tool, most: str, rule: str, expected: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    declared = f"{{needs: [fs:write:/srv/notes], effect: {used.spec.effect}, sandbox: native}}"
+    (tmp_path / "desk.yaml").write_text(
+        f"agent: desk\ntools: {{{used.name}: {declared}}}\ncapabilities:\n"
+        f"  tools: {{{used.name}: {{sandbox: native{rule}}}}}\n  native: [{used.name}]\n"
+        f"  max_side_effect_class: {most}\n  fs_reach: {{write: [/srv/notes]}}\n"
+    )
+    ledger = SqliteLedger(tmp_path / "state" / "ledger.sqlite")
+    backends = Backends.memory(ledger=ledger)
+    gate = Gate(load_manifest(tmp_path / "desk.yaml"), [used], backends, on_misfit="deny")
+    result = run_tool(gate, used.name, {"path": "/etc/x" if rule else "/srv/notes/x"})
+    assert not result.ok
+    (command,) = re.findall(r"to allow it +see `licet (.*)`", _explained(tmp_path, ledger, result.receipt))
+    words = [word.replace("MANIFEST", "desk.yaml") for word in shlex.split(command)]
+    told = CliRunner().invoke(licet, words)
+    assert told.exit_code == 1
+    for line in expected:
+        assert line in told.stdout
 
 
 def test_wrong_arguments_are_not_for_a_manifest_to_allow(tmp_path: Path) -> None:

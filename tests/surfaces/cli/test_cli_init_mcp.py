@@ -24,6 +24,7 @@ from licet.policy_files.load import load_manifest
 from licet.policy_files.pins import lock_state
 from licet.policy_files.trust_list import is_trusted
 from licet.surfaces.cli.app import licet
+from licet.surfaces.cli.gateway import own_secrets
 from licet.surfaces.cli.init_mcp import _policy
 from licet.surfaces.cli.init_mcp_accept import accept_edited
 from licet.surfaces.cli.init_mcp_plan import servers_without_gateway, surroundings, this_licet
@@ -78,6 +79,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "APPDATA", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", f"{os.path.dirname(this_licet())}:{os.environ['PATH']}")  # as of whoever runs licet
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     return home
 
@@ -148,18 +150,57 @@ def test_clients_get_the_gateway_and_the_policy_their_servers(home: Path, client
         "db": {"command": ("uvx", "db-server"), "secrets": {"DB_PASSWORD": "mcp/db/DB_PASSWORD"}},
         "git": {"command": ("uvx", "git-server", "${workdir}"), "secrets": {"GH": "GH_TOKEN"}},
     }
-    args = ["gateway", str(manifest), "--workdir", str(here), "--secrets", str(secrets_file(home)), "--accepted"]
+    args = ["gateway", str(manifest), "--accepted"]
     cursor = Jsonc().read((home / ".cursor" / "mcp.json").read_text())["mcpServers"]
     assert list(cursor) == ["licet", "off"]
-    assert cursor["licet"]["args"] == args
+    assert (cursor["licet"]["command"], cursor["licet"]["args"]) == (this_licet(), args)
     vs_code = json.loads((here / ".vscode" / "mcp.json").read_text())["servers"]["licet"]
-    assert (vs_code["type"], vs_code["args"], vs_code["env"]) == ("stdio", args, {"GH_TOKEN": "${env:GH_TOKEN}"})
+    shared = ["gateway", "${workspaceFolder}/.licet/licet.yaml", "--accepted"]
+    assert (vs_code["type"], vs_code["args"], vs_code["env"]) == ("stdio", shared, {"GH_TOKEN": "${env:GH_TOKEN}"})
     claude = json.loads((home / ".claude.json").read_text())
     assert list(claude["projects"][str(here)]["mcpServers"]) == ["licet"]
     assert (claude["mcpServers"], claude["oauth"]) == ({}, TOKEN)
     assert "// my servers" in (home / ".cursor" / "mcp.json").read_text()
     assert "these clients had different servers" in result.output
     assert f"licet lock --init --secrets {secrets_file(home)}: starts the servers" in result.output
+
+
+SHARED = {".mcp.json": "mcpServers", ".cursor/mcp.json": "mcpServers", ".vscode/mcp.json": "servers",
+          ".gemini/settings.json": "mcpServers", ".zed/settings.json": "context_servers"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_file_of_the_project_has_no_path_of_this_machine(home: Path, name: str) -> None:
+    file, table = Path.cwd() / name, SHARED[name]
+    write(file, json.dumps({table: {"a": {"command": "a", "env": {"KEY": TOKEN}}}}))
+    assert run("--yes").exit_code == 0
+    written = file.read_text()
+    for place in (home, Path.cwd(), Path(this_licet()).parent):
+        assert str(place) not in written
+    (entry,) = json.loads(written)[table].values()
+    assert (entry["command"], entry["args"][0], entry["args"][2:]) == ("licet", "gateway", ["--accepted"])
+    assert entry["args"][1] in (".licet/licet.yaml", "${workspaceFolder}/.licet/licet.yaml")
+
+    # A gateway of a version before has paths of whoever ran it. It is known by what it starts, and written anew.
+    policy = str(Path.cwd() / ".licet" / "licet.yaml")
+    older = ["gateway", policy, "--workdir", str(Path.cwd()), "--secrets", str(secrets_file(home))]
+    for args in (older, [*older, "--accepted"], ["gateway", policy]):
+        write(file, json.dumps({table: {"licet": {"command": this_licet(), "args": args}, "b": {"command": "b"}}}))
+        run("--yes")
+        assert json.loads(file.read_text())[table] == {"licet": entry}
+
+    # Whatever else a gateway is given is somebody's choice.
+    for more in (
+        ["--state", "/srv"],
+        ["--workdir", "/"],
+        ["--workdir"],
+        ["x.yaml"],
+        ["--workdir", ".", "--workdir", "."],
+    ):
+        args = ["gateway", policy, *more]
+        write(file, json.dumps({table: {"mine": {"command": this_licet(), "args": args}, "c": {"command": "c"}}}))
+        run("--yes")
+        assert json.loads(file.read_text())[table]["mine"]["args"] == args
 
 
 # Acceptance -----------------------------------------------------------------------------------------------------------
@@ -369,6 +410,19 @@ def test_secrets_are_in_the_secrets_file_and_nowhere_else(home: Path, clients: d
     assert with_token == []
     private = [path for path in every_file(home / "state") if path.stat().st_mode & 0o077]
     assert private == []
+
+
+def test_an_accepted_gateway_finds_the_secrets_of_its_policy(
+    home: Path, clients: dict[Path, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("--yes")
+    policy = load_manifest(".licet/licet.yaml")
+    assert own_secrets(policy) == secrets_file(home)
+    assert f"licet: secrets are taken from {secrets_file(home)}" in capsys.readouterr().err
+    write(Path("licet.yaml"), EXISTING)  # of the same project, and no server of it is given a secret
+    assert own_secrets(load_manifest("licet.yaml")) is None
+    secrets_file(home).unlink()
+    assert own_secrets(policy) is None
 
 
 def test_the_json_has_no_value_either(home: Path, clients: dict[Path, bytes]) -> None:
@@ -603,6 +657,6 @@ def test_a_person_at_a_terminal_is_asked_about_each_file(home: Path, clients: di
     changed = [path.name for path, data in contents(clients).items() if data != clients[path]]
     assert changed == ["mcp.json"]
     assert sorted(load_manifest(".licet/licet.yaml").servers) == ["files", "github", "web"]
-    assert secrets_file(home).read_bytes() == b""
+    assert not list((home / "state").rglob("mcp-secrets.env"))
     assert "yourself: mcp/github/GH_TOKEN, mcp/github/MODE, mcp/web/Authorization" in said
     assert TOKEN not in said

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from attacks.walled_programs import needs_namespaces, needs_walls
 from licet.assemble.locking import lock_backends, machine_places
 from licet.assemble.servers import locked_program
+from licet.assemble.state import state_directory
 from licet.backends.http_memory import Answer
 from licet.core.canonical import canonical_json
 from licet.core.origin import Origin
@@ -25,6 +26,7 @@ from licet.core.policy.lock import LockedServer, Resolved, read_lock, write_lock
 from licet.core.policy.servers import Server
 from licet.guard.ports import Exchange
 from licet.surfaces.cli.app import licet
+from licet.surfaces.clients.secret_lines import SECRETS_FILE
 from licet.surfaces.gateway import taking
 from licet.surfaces.gateway.taking import NotTaken, Setup, take
 from loopback import serving
@@ -485,8 +487,14 @@ def test_variables_and_secrets_are_those_of_the_entry_and_no_value_is_locked(
     assert (shown, unshown) == ("visible", "none")
     assert "token" in token
     assert b"CANARY" not in (here / "licet.lock").read_bytes()
-    (here / "secrets.env").unlink()
-    assert "the secret `token` of server `s` is not known here" in run("lock", "a.yaml", code=1).stderr
+    kept = state_directory(here) / SECRETS_FILE
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    (here / "secrets.env").rename(kept)
+    said = run("lock", "a.yaml", code=1).stderr
+    assert "the secret `token` of server `s` is not known here: write `token=…` into a file" in said
+    assert f"`licet init --mcp` keeps these secrets: add `--secrets {kept}`" in said
+    kept.write_text("other=1\n")
+    assert "licet init --mcp" not in run("lock", "a.yaml", code=1).stderr
 
 
 def starting(name: str, folder: Path, change: Any = None) -> LockedServer:

@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from attacks.walled_programs import needs_walls
-from licet import load_manifest
+from licet import Manifest, load_manifest
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.validate import validate_registration
 from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import Server
+from licet.core.policy.tool import ToolSpec
 from licet.policy_files.load import read_policy
 from licet.surfaces.cli.app import licet
 from licet.surfaces.cli.lock_guesses import Guess, argument_grants, guesses
-from licet.surfaces.cli.lock_init import Draft, keeps_lines, with_drafts
+from licet.surfaces.cli.lock_init import Draft, keeps_lines, needed_capabilities, with_drafts
 from licet.surfaces.gateway import taking
 from licet.surfaces.gateway.build import gateway_backend
 from licet.surfaces.gateway.names import naming
@@ -131,7 +135,7 @@ def test_a_guess_holds_no_words_of_the_server() -> None:
     assert found.needs_why == "it takes `path`"
 
 
-def test_existing_paths_among_arguments_are_granted(here: Path) -> None:
+def test_paths_among_arguments_are_granted_though_they_do_not_exist_yet(here: Path) -> None:
     (here / "data").mkdir()
     home = str(here.parent)
     words = [
@@ -144,11 +148,20 @@ def test_existing_paths_among_arguments_are_granted(here: Path) -> None:
         "~/project",
         "/etc/hosts",
         "--root=data",
+        "--db=./new/x.db",
+        "../other",
+        "~/later",
+        "@scope/package",
+        "--url=https://a.example/x",
     ]
     assert argument_grants(words, str(here), home) == [
         "fs:read:${workdir}/data",
+        "fs:read:${workdir}/data/x.db",
         "fs:read:${workdir}",
         "fs:read:/etc/hosts",
+        "fs:read:${workdir}/new/x.db",
+        "fs:read:~/other",
+        "fs:read:~/later",
     ]
 
 
@@ -160,6 +173,26 @@ READ = Guess(("fs:read:${workdir}",), "it takes `path`", "read_only", "by its na
 def draft(name: str = "s", *, is_new: bool = True, **tools: Guess) -> Draft:
     server = Server(name=name, command=("npx", "-y", "@a/b", "${workdir}", 'a "b"'), grants=("fs:read:${workdir}",))
     return Draft(server, is_new, False, tools or {"read": READ}, {})
+
+
+def test_the_lines_that_admit_all_drafted_tools_make_a_manifest_that_they_fit(here: Path) -> None:
+    write = Guess(("fs:read:${workdir}", "fs:write:~/out", "network:tcp:a.example:443"), "", "full", "")
+    server = {"env": ("LANG",), "secrets": {"TOKEN": "mcp/s/TOKEN"}}
+    first, second = draft(read=READ), draft("t", write=write)
+    lines = needed_capabilities([first, replace(second, server=replace(second.server, **server))])
+    assert lines == {
+        "tools": ["s.read", "t.write"],
+        "fs_reach": {"read": ["${workdir}"]},
+        "grants": ["fs:write:~/out", "network:tcp:a.example:443"],
+        "env": ["LANG"],
+        "secrets": ["mcp/s/TOKEN"],
+        "max_side_effect_class": "full",
+        "budget": {"max_calls_per_session": 100},
+    }
+    specs = {f"{one}.{name}": found for one, name, found in (("s", "read", READ), ("t", "write", write))}
+    manifest = Manifest.from_data({"agent": "a", "capabilities": lines})
+    for name, found in specs.items():
+        assert validate_registration(ToolSpec(name, CapabilitySet(found.needs), found.effect), manifest) == ()
 
 
 TEXTS = {
@@ -243,6 +276,9 @@ def test_a_server_given_on_the_command_line_is_drafted_into_a_new_file(here: Pat
     assert "files: started with fs:read:${workdir}/server.py, and no network" in said.stderr
     assert "tools/resources is refused" in said.stderr
     assert "  tools: [files.read, files.on]" in said.stdout
+    assert '  fs_reach: {read: ["${workdir}/server.py"]}\n' in said.stdout
+    assert "max_side_effect_class: write_limited" in said.stdout
+    assert "run `licet trust MANIFEST` and `licet lock MANIFEST`" in said.stdout
     text = (here / ".licet" / "licet.yaml").read_text()
     assert "resources" not in text.partition("tools:")[2].partition("\n")[2]
     policy = read_policy(here / ".licet" / "licet.yaml")

@@ -56,6 +56,8 @@ WAYS = [  # the current directory, the typed words, and the expected file names
     (".", "{below}/m.yaml", "below/"),
     ("beside", "../below/m.yaml", "../below/"),
     ("beside", "{below}/m.yaml", "{below}/"),
+    ("/", "{below}/m.yaml", "{below}/"),
+    ("/", "{below}/../below/m.yaml", "{below}/../below/"),
 ]
 
 

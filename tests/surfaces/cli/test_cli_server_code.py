@@ -282,3 +282,25 @@ def test_code_is_not_advised_where_it_is_refused(here: Path, command: list[str])
     server = Server(name="desk", command=tuple(command))
     assert list(missing_code(lines, server, command, str(here))) == []
     assert list(missing_code(lines, server, ["python3", "-m", "x"], str(here)))
+
+
+IMPORTS: dict[str, tuple[str, str, str]] = {  # the command, what the server wrote, and what is advised
+    "python": ("python3 server/main.py", "ModuleNotFoundError: No module named 'own'", "own"),
+    "node by a path": ("node server/main.js", "Error: Cannot find module './lib/own'", "lib/own"),
+    "node by a whole path": ("node server/main.js", "Cannot find module '{here}/server/lib/own.js' from", "lib/own.js"),
+    "a package": ("node server/main.js", "Error: Cannot find module 'own'", ""),
+    "a file that is not there": ("node server/main.js", "Error: Cannot find module './gone.js'", ""),
+    "a file elsewhere": ("node server/main.js", "Error: Cannot find module './../own.js'", ""),
+    "a whole path elsewhere": ("node server/main.js", "Error: Cannot find module '/etc/hosts'", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "wrote", "named"), IMPORTS.values(), ids=IMPORTS)
+def test_code_is_advised_for_files_that_lie_beside_the_script(here: Path, command: str, wrote: str, named: str) -> None:
+    for file in ("own.js", "server/own.py", "server/lib/own.js", "server/main.js"):
+        (here / file).parent.mkdir(exist_ok=True)
+        (here / file).touch()
+    server = Server(name="desk", command=tuple(command.split()))
+    found = list(missing_code(["x", wrote.format(here=here)], server, server.command, str(here)))
+    only = "a server imports its own files only from `code`: add to `servers.desk`"
+    assert found == ([f'`{named}` lies beside the script, and {only}: code: ["${{workdir}}/server"]'] if named else [])

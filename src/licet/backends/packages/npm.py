@@ -35,6 +35,7 @@ from licet.backends.packages.store import (
     kept,
     place,
     put,
+    unchanged,
 )
 from licet.backends.packages.tarballs import unpack_tarball
 from licet.core.algebra.scope import visible
@@ -119,6 +120,11 @@ def _install(
     packages = list(_packages(here))
     if not any(one.path == (launch.package,) for one in packages):
         raise PackageError(f"{launch.package} {version} is not made for {_platform()}")
+    if listed := unchanged(store, target, here):
+        program = launch.program or _default_program(_bins(target, launch.package), launch.package)
+        if program in listed.programs:
+            progress(f"{launch.package} {version} is installed already")
+            return Resolved("npm", launch.package, version, program, integrity)
     progress(f"installing {launch.package} {version} and {len(packages) - 1} packages that it needs, without scripts")
     packages = _fitting(packages)
     specs = {one.integrity: f"{one.name}@{one.version}" for one in packages}

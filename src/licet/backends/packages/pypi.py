@@ -40,6 +40,7 @@ from licet.backends.packages.store import (
     kept,
     place,
     put,
+    unchanged,
 )
 from licet.backends.packages.wheels import check_wheel
 from licet.core.algebra.scope import visible
@@ -163,6 +164,12 @@ def _install(
         raise PackageError(f"pip fetched no wheel of {name}")
     here = {platform_tag(): pins}
     target = place(store, "pypi", name, version, platform_tag(), here)
+    listed = unchanged(store, target, here)
+    if listed is not None and is_native(str(target / _ENVIRONMENT / "bin" / "python")):
+        program = launch.program or _default_program(_scripts(target, name), name)
+        if program in listed.programs:
+            progress(f"{name} {version} is installed already")
+            return Resolved("pypi", name, version, program, {**others, **here})
     progress(f"installing {name} {version} and {len(pins) - 1} packages that it needs, from wheels")
     environment = new / _ENVIRONMENT
     python = _make_environment(new, environment)

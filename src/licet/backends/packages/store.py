@@ -43,6 +43,7 @@ __all__ = [
     "kept",
     "place",
     "put",
+    "unchanged",
 ]
 
 Progress = Callable[[str], None]
@@ -145,9 +146,8 @@ def put(new: Path, store: Path, target: Path, listed: Files) -> None:
     for folder, _, _ in os.walk(new):
         os.chmod(folder, 0o555)  # noqa: S103 - less than it had
     with _locked(target.parent / _LOCK):
-        with suppress(PackageError):
-            if kept(store, target, listed.integrity, verify=True) is not None:
-                return
+        if unchanged(store, target, listed.integrity) is not None:
+            return
         if target.is_dir():
             old = Path(tempfile.mkdtemp(prefix=_NEW, dir=target.parent))
             os.rename(target, old)  # a read-only directory can be renamed, but not moved to another one
@@ -183,6 +183,13 @@ def kept(
     if difference := _difference(target, listed.files, verify=verify):
         raise PackageChanged(_changed(target, difference))
     return listed
+
+
+def unchanged(store: Path, target: Path, integrity: Mapping[str, Mapping[str, str]]) -> Files | None:
+    """Return the list of a package whose every file is as it was installed; `None` if it has to be installed."""
+    with suppress(PackageError):
+        return kept(store, target, integrity, verify=True)
+    return None
 
 
 def _changed(target: Path, difference: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.scope import directory_key
 from licet.core.policy.digest import manifest_digest
@@ -76,6 +77,7 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
     def _roots_used(self) -> set[str]:
         rules = [rule.capability for layer in self.layers for rule in (*layer.allows, *layer.denies)]
         rules += [need for spec in self.tools.values() for need in spec.touches.allow]
+        rules += [Capability(rule) for server in self.servers.values() for rule in server.get("grants", ())]
         return {rule.key.partition("/")[0] for rule in rules if rule.domain in PATH_DOMAINS}
 
     def meet(self, other: "Manifest") -> "Manifest":

@@ -245,6 +245,12 @@ def _part_changes(server: str, was: dict[str, Any], now: dict[str, Any], places:
             yield from places.only_on(side, "server", f"{server} holds {text}", text, piece.rule)
     for key, what in (("env", "the variable"), ("secrets", "the secret in"), ("tools", "the tool")):
         before, after = _by_name(was.get(key, {})), _by_name(now.get(key, {}))
+        if key == "tools" and not (before and after) and len(before | after) > 1:
+            # A server that is new, or that was just drafted: its name on thirty lines would hide all others.
+            listed = ", ".join(f"`{name}`" for name in sorted(before | after))
+            side = "grown" if after else "shrunk"
+            yield from places.only_on(side, "server", f"{server} has the tools {listed}", _text(before | after))
+            continue
         for name in sorted(before.keys() | after.keys()):
             if name not in after:
                 yield from places.only_on("shrunk", "server", f"{server} has {what} `{name}`", before[name])

@@ -36,7 +36,7 @@ from licet.core.review.changes import (
 from licet.core.review.diff_bundles import bundle_changes, moved_tools, signers_text
 from licet.core.review.entries import RuleOrigins, piece_text, target_of
 from licet.core.review.surface import Surface, surface
-from licet.core.review.tool_surface import ToolSurface
+from licet.core.review.tool_surface import ToolSurface, withheld_lines
 
 _NOTHING = CapabilitySet()
 _FREE = f'"{FREE}"'  # as canonical JSON
@@ -145,6 +145,7 @@ def diff(old: Manifest, new: Manifest) -> Changes:
         for side, change in (*_tool_changes(name, before, after), *_reach_changes(name, sides)):
             found[side].append(change)
     for side, change in (
+        *_withheld_changes(before, after),
         *_ceiling_changes(before, after, dict(sides)),
         *_name_changes(before, after),
         *_ordered_changes(before, after),
@@ -170,9 +171,18 @@ def _tool_changes(name: str, old: _Version, new: _Version) -> SidedChanges:
         yield "grown", Change("tool", name, text, *standings, now.origin)
     elif was and was.reachable:
         yield "shrunk", Change("tool", name, _can(name, "can no longer"), *standings, was.origin)
-    elif was != now:
-        origin = now.origin if now else was.origin if was else None
-        yield "changed", Change("tool", name, f"{_can(name, 'cannot')}, as before", *standings, origin)
+    elif was != now and (shown := now or was) and not shown.withheld:  # those are in `_withheld_changes`
+        yield "changed", Change("tool", name, f"{_can(name, 'cannot')}, as before", *standings, shown.origin)
+
+
+def _withheld_changes(old: _Version, new: _Version) -> SidedChanges:
+    """Compare the tools of servers that cannot be called before or after, in one line for each server and reason."""
+    pairs = [(old.tools.get(name), new.tools.get(name)) for name in sorted(old.tools.keys() | new.tools.keys())]
+    pairs = [(was, now) for was, now in pairs if was != now and not any(one and one.reachable for one in (was, now))]
+    here = withheld_lines(now for _, now in pairs if now)
+    gone = withheld_lines(was for was, now in pairs if was and not now)
+    for text in (*here, *(f"no longer admitted: {text}" for text in gone)):
+        yield "changed", Change("tool", None, text, origin=new.place("servers"))
 
 
 def _can(name: str, can: str) -> str:

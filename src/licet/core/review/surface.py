@@ -12,7 +12,8 @@ from functools import reduce
 from operator import or_
 from typing import Any, ClassVar
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.capability import Capability, capability
+from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.grid import TooManyPairs
 from licet.core.algebra.set import CapabilitySet
 from licet.core.canonical import canonical_json
@@ -33,6 +34,7 @@ from licet.core.policy.digest import definitions_document, server_document
 from licet.core.policy.effects import ELEVATED, EffectClass
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import server_of
 from licet.core.policy.terms import Admission, Approvals, Budget, StandingApproval, least_limits
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.ceiling import unused_parts, written_ceiling
@@ -61,7 +63,7 @@ class Surface(Compared, frozen=True, kw_only=True):
     """Everything that one agent can reach, with the agent-wide settings that limit it."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset(
-        {"unadmitted", "unused", "digest", "pinned", "standing", "files"}
+        {"held", "unadmitted", "unused", "digest", "pinned", "standing", "files"}
     )
 
     agent: str
@@ -87,6 +89,7 @@ class Surface(Compared, frozen=True, kw_only=True):
     ceiling: CapabilitySet  # what the policy allows to tools, whether they need it or not
     unused: tuple[str, ...]  # of the ceiling: what no tool of today can reach
     servers: tuple[tuple[str, str], ...]  # name -> the server with its grants, as canonical JSON
+    held: tuple[tuple[str, tuple[str, ...]], ...]  # name -> what its process holds at most: what both allow
     unadmitted: tuple[str, ...]  # tools that are declared, but not admitted for this agent
     digest: str
     standing: StandingApproval | None  # of deletes, here and now
@@ -108,6 +111,7 @@ class Surface(Compared, frozen=True, kw_only=True):
 
     def document(self) -> dict[str, Any]:
         """The surface as plain data."""
+        held = dict(self.held)
         return {
             "agent": self.agent,
             "version": self.version,
@@ -146,7 +150,10 @@ class Surface(Compared, frozen=True, kw_only=True):
             ],
             "ceiling": [str(rule) for rule in self.ceiling.allow],
             "unused": list(self.unused),
-            "servers": {name: {"kind": kind_of(server), **json.loads(server)} for name, server in self.servers},
+            "servers": {
+                name: {"kind": kind_of(server), **json.loads(server), "holds": list(held.get(name, ()))}
+                for name, server in self.servers
+            },
         }
 
 
@@ -160,6 +167,9 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
     tools, terms = _Tools(manifest, judged), agent_terms(manifest)
     each = tuple(map(tools.surface_of, sorted(admitted)))
     ceiling = written_ceiling(manifest)
+    held = {name: _held_by(manifest, name) for name in sorted(manifest.servers)}
+    # Which part of it the tools of an unlocked server need is not known before the lock.
+    waiting = [held[name] for name in held if any(tool.withheld and tool.of_server(name) for tool in each)]
     return Surface(
         agent=manifest.agent,
         version=manifest.version,
@@ -183,8 +193,9 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
         denies=tuple(_denied(manifest)),
         ceiling=ceiling,
         # Without tools the policy is for `licet run`, which can reach all of it.
-        unused=unused_parts(ceiling, {tool.grant for tool in each}) if each else (),
+        unused=unused_parts(ceiling, (*(tool.grant for tool in each), *waiting)) if each else (),
         servers=tuple((name, _server_text(manifest.servers[name])) for name in sorted(manifest.servers)),
+        held=tuple((name, tuple(map(str, rules.allow))) for name, rules in held.items()),
         unadmitted=tuple(sorted(manifest.tools.keys() - admitted.keys() - {COMMANDS})),
         digest=manifest.digest,
         standing=manifest.standing,
@@ -221,7 +232,9 @@ class _Tools:
         approved_by = reach.approved_by if reach else ""
         standing: Standing = "blocked" if grounds else "callable"
         denied = call_denials(manifest, name)
-        if reach is None and not denied and (most := self._undeclared.most_of(name)) is not None:
+        # A server's tool is declared by the lock alone: without it no declaration can make it callable.
+        withheld = manifest.withheld.get(name, "")
+        if reach is None and not denied and not withheld and (most := self._undeclared.most_of(name)) is not None:
             reach, level, asks, standing = most, most.level, most.asks, "undeclared"
             approved_by = most.approved_by
         grant = _NOTHING if standing == "blocked" or reach is None else reach.grant
@@ -254,6 +267,7 @@ class _Tools:
             takes=_takes(spec) if spec else "",
             reuse=spec.reuse if spec else False,
             grounds=grounds,
+            withheld=withheld,
             origin=spec.origin if spec and spec.origin else admissions[0].origin,
             risks=self._risks_of(
                 grant, standing != "blocked" and level == "native" and not is_ready_made(manifest, name)
@@ -367,6 +381,22 @@ def _denied(manifest: Manifest) -> Iterator[Denied]:
 
 def _target_key(rule: Capability) -> tuple[str, str, int | None]:
     return rule.domain, rule.key, rule.port
+
+
+_HELD = ("command", "url", "headers", "grants", "env", "secrets")
+
+
+def _held_by(manifest: Manifest, name: str) -> CapabilitySet:
+    """What the process of a server holds at most: its grants, variables and secrets, as far as the agent may."""
+    server = server_of(name, {key: value for key, value in manifest.servers[name].items() if key in _HELD})
+    return CapabilitySet(_expanded(rule, manifest.roots) for rule in server.holds.allow) & written_ceiling(manifest)
+
+
+def _expanded(rule: Capability, roots: Mapping[str, str]) -> Capability:
+    root, slash, rest = rule.key.partition("/")
+    if rule.domain not in PATH_DOMAINS or root not in roots:
+        return rule
+    return capability(rule.domain, rule.atoms, roots[root] + slash + rest, None)
 
 
 def kind_of(server: str) -> str:

@@ -1,6 +1,7 @@
 """One tool in the surface of an agent: whether it can be called, what it reaches, and how risky that is."""
 
 import json
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
@@ -24,11 +25,11 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     The `standing` is one of three:
     - `callable`: some calls may be allowed.
     - `undeclared`: admitted, but no file declares its needs. The entries are the ceiling, the most that it could get.
-    - `blocked`: every call is refused, so it reaches nothing.
+    - `blocked`: every call is refused, so it reaches nothing. Tools of servers that are not locked are among them.
     """
 
     _not_compared: ClassVar[frozenset[str]] = frozenset(
-        {"grant", "optional", "grounds", "origin", "risks", "ties", "untied"}
+        {"grant", "optional", "grounds", "withheld", "origin", "risks", "ties", "untied"}
     )
 
     name: str
@@ -56,6 +57,7 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     takes: str  # its arguments: as written in its source, or as the JSON Schema of a server
     reuse: bool  # one worker may serve many calls
     grounds: tuple[Ground, ...]  # why it cannot be called, as far as files show it
+    withheld: str = ""  # why the tool of a server is not declared: mostly, because the server is not locked
     origin: Origin | None
     risks: tuple[Risk, ...]  # what a reviewer looks at, riskiest first
 
@@ -112,6 +114,23 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
             "reuse": self.reuse,
             "origin": self.origin.full if self.origin else None,
         }
+
+
+_MOST_NAMED = 3  # tools that a line about all of a server names
+
+
+def withheld_lines(tools: Iterable[ToolSurface]) -> list[str]:
+    """Why tools of servers cannot be called: a line for each server and reason, since mostly one is true for all."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for tool in tools:
+        if tool.withheld:
+            alike.setdefault((tool.name.partition(".")[0], tool.withheld), []).append(tool.name)
+    return [f"{_several(names)} cannot be called: {why}" for (_, why), names in alike.items()]
+
+
+def _several(names: list[str]) -> str:
+    few = ", ".join(names[:_MOST_NAMED])
+    return few if len(names) == 1 else f"{len(names)} tools ({few}{' …' if names[_MOST_NAMED:] else ''})"
 
 
 def _reach_document(entries: tuple[ReachEntry, ...]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from licet.assemble.review import straight
 from licet.assemble.state import state_directory
 from licet.core.algebra.scope import visible
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import servers_of
 from licet.declare import Tool
 from licet.errors import LicetError
 from licet.policy_files.policy_paths import policy_root
@@ -106,7 +107,8 @@ def command(
 
     The servers are those of `servers:` in licet.yaml, as `licet lock` pinned them. Each runs behind walls made of its
     `grants`. A client sees the tools that MANIFEST admits; every call is checked, recorded, and answered by its server.
-    Reports go to standard error. One connection is one session. `${workdir}` is the directory of the policy (the parent
+    Reports go to standard error. One connection is one session. With --accepted, secrets that `licet init --mcp` keeps
+    for this policy are found without --secrets. `${workdir}` is the directory of the policy (the parent
     of `.licet/`), wherever the client starts this, unless --workdir names another.
 
     \b
@@ -131,6 +133,7 @@ def command(
     if not policy.servers:
         hint = other_workspace(policy, tools_without_server(policy)) or "`licet serve` offers tools"
         fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; {hint}", as_json)
+    secrets = secrets or (own_secrets(policy) if accepted else None)
     names = naming(policy.servers, "prefixed" if policy.gateway_names == "prefixed" else _plain(policy))
     observed = None
     if observe_for is not None:
@@ -151,6 +154,18 @@ def command(
     finally:
         if observed is not None and observed.recording is not None:
             _report_recording(observed.recording)
+
+
+def own_secrets(policy: Manifest) -> Path | None:
+    """The file in which `licet init --mcp` keeps the secrets of this policy; None if there is none, or no server's."""
+    from licet.surfaces.clients.secret_lines import SECRETS_FILE
+
+    file = state_directory(policy_root(Path(policy.origin.file))) / SECRETS_FILE
+    wanted = any(server.secrets or server.headers for server in servers_of(policy.servers).values())
+    if not wanted or not file.is_file():
+        return None
+    report(f"secrets are taken from {file}")
+    return file
 
 
 def _recording(policy: Manifest, state: Path, setting: Setting) -> "CallRecording | None":

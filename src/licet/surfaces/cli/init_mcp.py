@@ -38,7 +38,7 @@ from licet.surfaces.cli.output import (
     show_problems,
     write_file,
 )
-from licet.surfaces.clients.files import Unusable, own_directory, replace_own, write_own
+from licet.surfaces.clients.files import Unusable, replace_own
 from licet.surfaces.clients.kept import Keeper, undo
 from licet.surfaces.clients.known import places
 from licet.surfaces.clients.secret_lines import SECRETS_FILE, add_secrets, known_secrets
@@ -163,6 +163,8 @@ def _show_file(file: FilePlan) -> None:
             show(f"  - {_member(name, masked(older))}", colour="red")
         if table.moves or table.older:
             show(f"  + {_member(table.gateway, table.entry)}", colour="green")
+            if file.place.scope == "project":
+                show("      the file is shared, so it names no path: `licet` must be on the PATH of the client")
         for one in table.stays:
             show(f"    {json.dumps(one.name, ensure_ascii=False)} stays: {one.reason}")
 
@@ -249,9 +251,6 @@ def _write(
                 add_secrets(policy.secrets_file, values)
             else:
                 show(f"write these into {policy.secrets_file} yourself: {', '.join(values)}", err=True)
-        if not os.path.lexists(policy.secrets_file):
-            own_directory(policy.secrets_file.parent)
-            write_own(policy.secrets_file, b"")
     except Unusable as wrong:
         fail(str(wrong), asking.as_json)
     if policy.is_new:

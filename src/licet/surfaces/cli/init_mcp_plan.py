@@ -152,14 +152,14 @@ def _file_plan(place: Place, seen: Seen, policy: Policy, names: "_Names") -> Fil
     tables, edited = [], []
     for table in place.tables:
         entries = table_of(data, table)
-        own = _own_gateways(entries, policy, place.client)
+        own = [name for name, one in entries.items() if _is_own(one, policy, place.client)]
         found = [names.decide(name, one, place) for name, one in entries.items() if name not in own]
         moves = tuple(one for one in found if isinstance(one, Move))
         stays = tuple(one for one in found if isinstance(one, Stays))
         if not entries:
             continue
         gateway = own[0] if own else _free_name(entries)
-        entry = _rewritten(entries.get(gateway, {}), gateway_entry(policy, place.client, moves))
+        entry = _rewritten(entries.get(gateway, {}), gateway_entry(policy, place, moves))
         may_differ = bool(moves) or not policy.is_new  # without a policy there is nothing to accept
         older = {name: entries[name] for name in own if may_differ and (name != gateway or entries[name] != entry)}
         stays = (*stays, *(Stays(name, "it is a gateway already") for name in own if name not in older))
@@ -175,16 +175,25 @@ def _file_plan(place: Place, seen: Seen, policy: Policy, names: "_Names") -> Fil
     return FilePlan(place, seen, tuple(tables), text.encode("utf-8"), tuple(edited)) if tables else None
 
 
-def _own_gateways(entries: Mapping[str, Any], policy: Policy, client: Client) -> list[str]:
-    """The names of the entries that start a gateway with this policy.
+def _is_own(entry: Any, policy: Policy, client: Client) -> bool:
+    """Whether an entry starts a gateway with this policy.
 
-    Only the words count, since the entry is written anew if anything else of it differs: an older one has another path
-    of licet, or does not demand acceptance.
+    Only the meaning of its words counts, since the entry is written anew if anything of it differs: an older one has
+    paths of this machine, or does not demand acceptance.
     """
-    words = gateway_entry(policy, client, ())["args"]
-    older = [word for word in words if word != ACCEPTED]
-    said = ((name, one.get("args")) for name, one in entries.items() if isinstance(one, dict))
-    return [name for name, args in said if args in (words, older)]
+    args = entry.get("args") if isinstance(entry, dict) else None
+    if not isinstance(args, list) or args[:1] != ["gateway"] or not all(isinstance(word, str) for word in args):
+        return False
+    words, places = iter(args[1:]), {"": policy.manifest, "--workdir": policy.root, "--secrets": policy.secrets_file}
+    for word in words:
+        if word == ACCEPTED:
+            continue
+        option, value = (word, next(words, "")) if word in places else ("", word)
+        value = value.replace(client.project_directory, str(policy.root)) if client.project_directory else value
+        place = os.path.normpath(os.path.join(policy.root, value))
+        if not value or option not in places or place != str(places.pop(option)):
+            return False
+    return "" not in places  # the policy was named
 
 
 def _rewritten(found: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,15 +215,19 @@ def _free_name(entries: Mapping[str, Any]) -> str:
     return next(name for name in free if name not in entries)
 
 
-def gateway_entry(policy: Policy, client: Client, moves: Iterable[Move]) -> dict[str, Any]:
+def gateway_entry(policy: Policy, place: Place, moves: Iterable[Move]) -> dict[str, Any]:
     """The entry that starts the gateway.
 
-    It names the working directory, since many clients start servers in `/`, and `${workdir}` would then be everything.
+    A file of the project is shared, so it has no path of this machine. Its client starts it in the project, or has a
+    variable for that; anywhere else there is no such policy, and the gateway ends. In `/` there is none either.
     It demands that policy and lock are accepted: it names them, so a pull that changes both would be used otherwise.
+    With that, the gateway finds the secrets of this policy itself.
     """
-    moves = list(moves)
-    args = ["gateway", str(policy.manifest), "--workdir", str(policy.root), "--secrets", str(policy.secrets_file)]
-    entry: dict[str, Any] = {**client.gateway_keys, "command": this_licet(), "args": [*args, ACCEPTED]}
+    moves, client = list(moves), place.client
+    file, program = str(policy.manifest), this_licet()
+    if place.scope == "project":
+        file, program = os.path.join(client.project_directory, os.path.relpath(file, policy.root)), GATEWAY
+    entry: dict[str, Any] = {**client.gateway_keys, "command": program, "args": ["gateway", file, ACCEPTED]}
     carried = {name: text for move in moves for name, text in move.entry.carried.items()}
     listed = list(dict.fromkeys(name for move in moves for name in move.entry.listed))
     return entry | ({"env": carried} if carried else {}) | ({"env_vars": listed} if listed else {})
@@ -320,7 +333,7 @@ def next_steps(policy: Policy, servers: Sequence[DraftedServer], *, accepted: bo
         "list the tools that the agent may call under `capabilities.tools`, and what they need",
         f"licet trust{file}: accepts what the policy says then",
         f"licet lock{which}: pins what the servers offer, and accepts that",
-        f"licet gateway{which} {ACCEPTED}: what the clients now start; restart them",
+        f"licet gateway{file} {ACCEPTED}: what the clients now start; restart them",
     ]
 
 

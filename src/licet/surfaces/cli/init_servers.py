@@ -91,7 +91,7 @@ def new_policy(agent: str, servers: Sequence[DraftedServer], schema: str) -> str
         "#",
         "# Written by `licet init --mcp` from the configurations of MCP clients. Nothing is allowed yet:",
         "#   licet lock --init   starts each server behind walls, and drafts its `grants` and `tools`",
-        *(["#                       (with --secrets FILE, as the entries of the clients have it)"] if secrets else []),
+        *(["#                       (with --secrets FILE; without it, the command names the file)"] if secrets else []),
         "#   licet lock          pins what the servers offer; review licet.lock and commit it",
         "#   licet surface       what can the agent reach?",
         "",

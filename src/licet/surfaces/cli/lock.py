@@ -23,6 +23,7 @@ from licet.surfaces.cli.discovery import Named, named_or_found, require_trust
 from licet.surfaces.cli.lock_servers import (
     Options,
     lock_setup,
+    own_secrets_hint,
     refuse_servers,
     server_problems,
     show_servers,
@@ -140,8 +141,9 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     private = (text for manifest in policy.manifests.values() for text in common_ranges(manifest.private))
     setup = lock_setup(options, degraded=degraded, private=tuple(dict.fromkeys(private)))
     found, wrong = take_each(policy.servers, policy.origins, setup, options, before)
+    hint = own_secrets_hint(named[0].path, (policy.servers[name] for name in wrong), options)
     if wrong and not found:
-        refuse_servers(policy.origins, wrong, options.as_json)
+        refuse_servers(policy.origins, wrong, options.as_json, hint)
     kept = {name: before[name] for name in wrong if name in before}
     taken = {name: one for name in policy.servers if (one := found.get(name) or kept.get(name)) is not None}
     names = {manifest.gateway_names for manifest in policy.manifests.values()} - {""}
@@ -154,6 +156,8 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     changes += renamed(old.servers, new.servers, how) if old is not None else ()
     failed = Failed(policy.origins, wrong, frozenset(kept))
     failed.show(options)
+    if hint:
+        show(hint, err=True)
     _finish(place, policy, old, new, changes, options, failed)
 
 

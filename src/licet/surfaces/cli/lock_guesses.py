@@ -29,6 +29,7 @@ _PATHS = re.compile(
     r"(?i)(?:^|_|\b)(?:path|paths|file|files|filename|dir|directory|folder|root|repo|source|destination)$"
 )
 _URLS = re.compile(r"(?i)(?:^|_|\b)(?:url|urls|uri|host|hostname|domain|endpoint|link)$")
+_WRITTEN = re.compile(r"(?:/|~/|\.{1,2}/|\$\{workdir\}(?:/|$))")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SHOWN = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _FS = DOMAINS["fs"].actions
@@ -45,16 +46,18 @@ class Guess(Struct, frozen=True):
 
 
 def argument_grants(words: Iterable[str], workdir: str, home: str) -> list[str]:
-    """Rules to read the existing paths among the arguments of a command, as they are written there."""
+    """Rules to read the paths among the arguments of a command, as they are written there.
+
+    A word that is no path for certain, such as `notes` or `@scope/package`, counts if there is such a file. One that is
+    written as a path counts before it exists: a server may make its database itself.
+    """
     found = []
     for word in words:
         path = word.rpartition("=")[2]
         real = path.replace("${workdir}", workdir)
         real = home + real[1:] if home and (real == "~" or real.startswith("~/")) else real
-        if "/" not in real and path != "." and not os.path.lexists(os.path.join(workdir, real)):
-            continue
         place = os.path.normpath(os.path.join(workdir, real))
-        if place != "/" and os.path.lexists(place):
+        if place != "/" and (_WRITTEN.match(path) or os.path.lexists(place)):
             found.append(_rule("read", place, workdir, home))
     return list(dict.fromkeys(filter(None, found)))
 

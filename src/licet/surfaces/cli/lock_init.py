@@ -18,9 +18,12 @@ from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed
+from licet.core.algebra.set import CapabilitySet
 from licet.core.origin import Origin, Problem
+from licet.core.policy.effects import CLASSES, ELEVATED
 from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import SERVER_NAME, Server, server_of
+from licet.core.policy.tool import ToolSpec
 from licet.policy_files.documents import checked_document
 from licet.policy_files.load import read_policy
 from licet.policy_files.nodes import read_nodes
@@ -28,9 +31,10 @@ from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
 from licet.policy_files.server_reader import server_problems
 from licet.policy_files.syntax import MOST_BYTES
 from licet.regular_files import read_regular
-from licet.surfaces.cli.discovery import Named, find_policy, require_trust
+from licet.surfaces.cli.discovery import PLACES, Named, find_policy, require_trust
+from licet.surfaces.cli.init_manifest import exact_fit, strongest_class
 from licet.surfaces.cli.lock_guesses import Guess, argument_grants, guesses
-from licet.surfaces.cli.lock_servers import Options, is_file, lock_setup, refuse_servers, take_each
+from licet.surfaces.cli.lock_servers import Options, is_file, lock_setup, own_secrets_hint, refuse_servers, take_each
 from licet.surfaces.cli.options import FILE, refuse
 from licet.surfaces.cli.output import counted, fail, make_folder, show, show_json, write_file
 from licet.surfaces.gateway.locked_names import without_clashes
@@ -84,8 +88,13 @@ def draft_servers(words: Sequence[str], command: tuple[str, ...], options: Optio
     servers = {name: _with_grants(server, entries.get(name), setup, options) for name, server in servers.items()}
     origins = _origins(target, text, servers)
     found, wrong = take_each(servers, origins, setup, options, {})
+    hint = own_secrets_hint(named.path, (servers[name] for name in wrong), options)
+    if command and any(" code: [" in line for one in wrong.values() for line in one.lines):
+        hint = f"{target} has no entry of `{names[0]}` yet: write it, with `command` and `code`, and run this again"
     if not found:
-        refuse_servers(origins, wrong, options.as_json)
+        refuse_servers(origins, wrong, options.as_json, hint)
+    if hint:
+        show(hint, err=True)
     retry = " ".join(("licet lock --init", *files))
     skipped = {name: Skipped(str(one), one.lines, f"{retry} {name}") for name, one in wrong.items()}
     _write(target, text, _drafts(servers, found, entries), skipped, options)
@@ -240,6 +249,7 @@ def _write(target: Path, text: str, drafts: Sequence[Draft], skipped: Mapping[st
         refused = {draft.server.name: dict(draft.refused) for draft in drafts}
         left = {name: {"why": one.why, "lines": one.lines, "retry": one.retry} for name, one in skipped.items()}
         about = {"file": str(target), "written": kept, "draft": new, "tools": names, "refused": refused}
+        about["capabilities"] = needed_capabilities(drafts)
         show_json({**about, "skipped": left})
     else:
         _tell(target, new, drafts, names, kept)
@@ -262,10 +272,48 @@ def _tell(target: Path, new: str, drafts: Sequence[Draft], names: Sequence[str],
             "guesss", "guesses"
         )
     )
-    show("to admit all of them, put this under `capabilities` of a manifest, or into a bundle:")
-    show(f"  tools: [{', '.join(names)}]")
-    manifest = str(target) if read_policy(target).manifest is not None else "MANIFEST"
-    show(f"next: review the guesses, admit the tools in a manifest, and run `licet lock {manifest}`")
+    show("to admit all of them, put this under `capabilities` of a manifest:")
+    for key, value in needed_capabilities(drafts).items():
+        show(f"  {key}: {_flow(value)}")
+    policy = read_policy(target).manifest
+    manifest = "MANIFEST" if policy is None else "" if target in PLACES else str(target)
+    steps = [f"licet {word} {manifest}".strip() for word in ("trust", "lock")]
+    secrets = any(draft.server.secrets or draft.server.headers for draft in drafts)
+    steps[1] += " --secrets FILE" if secrets else ""
+    show(f"next: review the guesses, admit the tools that the agent may call, and run `{steps[0]}` and `{steps[1]}`")
+
+
+def needed_capabilities(drafts: Sequence[Draft]) -> dict[str, Any]:
+    """What a manifest says to admit all drafted tools: their names, what they need, and the class of the strongest."""
+    specs = [
+        ToolSpec(f"{draft.server.name}.{tool}", CapabilitySet(guess.needs), guess.effect, "isolated")
+        for draft in drafts
+        for tool, guess in draft.tools.items()
+    ]
+    # A server is given its variables and secrets whatever its tools need, and one on another machine has a host.
+    given = [replace(draft.server, grants=()) for draft in drafts]
+    fit = exact_fit((*specs, *(ToolSpec(server.name, server.holds, "read_only", "isolated") for server in given)))
+    found: dict[str, Any] = {"tools": [spec.name for spec in specs]}
+    for key, items in fit.items.items():
+        outer, _, inner = key.partition(".")
+        if inner:
+            found.setdefault(outer, {})[inner] = sorted(items)
+        else:
+            found[outer] = sorted(items)
+    if (strongest := strongest_class(specs)) != CLASSES[0]:
+        found["max_side_effect_class"] = strongest
+    if strongest in ELEVATED:
+        found["budget"] = {"max_calls_per_session": 100}
+    return found
+
+
+def _flow(value: Any) -> str:
+    """A value on one line of YAML."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_flow(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    return value if isinstance(value, str) and _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
 
 
 def _tell_skipped(skipped: Mapping[str, Skipped]) -> None:

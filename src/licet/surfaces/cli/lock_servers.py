@@ -1,7 +1,8 @@
 """What `licet lock` and `licet lock --init` share: their options, and starting servers to take their definitions."""
 
 import asyncio
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,10 +11,14 @@ from msgspec import Struct
 
 from licet.assemble import Places
 from licet.assemble.locking import lock_backends, machine_places
+from licet.assemble.state import state_directory
 from licet.core.origin import Origin, Problem
 from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import Server
+from licet.policy_files.policy_paths import policy_root
 from licet.surfaces.cli.output import problem_document, show, show_json
+from licet.surfaces.clients.files import Unusable
+from licet.surfaces.clients.secret_lines import SECRETS_FILE, known_secrets
 from licet.surfaces.gateway.taking import NotTaken, Setup, take
 
 _ENDINGS = (".yaml", ".yml", ".json")
@@ -51,6 +56,20 @@ def lock_setup(options: Options, *, degraded: bool = False, private: tuple[str, 
     )
 
 
+def own_secrets_hint(policy: Path, servers: Iterable[Server], options: Options) -> str:
+    """The option that is missing, if `licet init --mcp` keeps secrets that these servers are given; else empty."""
+    file = state_directory(policy_root(policy)) / SECRETS_FILE
+    wanted = {name for one in servers for name in (*one.secrets.values(), *one.headers.values())}
+    if options.secrets is not None or not wanted:
+        return ""
+    try:
+        kept = known_secrets(file)
+    except Unusable as wrong:
+        return str(wrong)
+    found = f"`licet init --mcp` keeps these secrets: add `--secrets {shlex.quote(str(file))}`"
+    return found if wanted & kept.keys() else ""
+
+
 def take_each(
     servers: Mapping[str, Server],
     origins: Mapping[str, Origin],
@@ -80,12 +99,16 @@ def take_each(
     return asyncio.run(one_by_one())
 
 
-def refuse_servers(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken], as_json: bool) -> NoReturn:
+def refuse_servers(
+    origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken], as_json: bool, hint: str = ""
+) -> NoReturn:
     """Print why servers cannot be locked, and exit with 1."""
     if as_json:
         show_json({"problems": server_problems(origins, wrong)})
     else:
         show_servers(origins, wrong)
+    if hint:
+        show(hint, err=True)
     click.get_current_context().exit(1)
 
 

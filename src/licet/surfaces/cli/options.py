@@ -41,15 +41,18 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _File(click.Path):
-    """A path. One below the current directory is made relative to it."""
+    """A path. One below the current directory is made relative to it.
+
+    In `/` every path is made absolute, as `shown_path` does: who reads a message is seldom there.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Convert an argument to a path."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if not path.is_absolute():
-            return path
         try:
-            return path.relative_to(Path.cwd())
+            if (here := Path.cwd()) == Path("/"):
+                return here / path
+            return path.relative_to(here) if path.is_absolute() else path
         except (FileNotFoundError, ValueError):  # the current directory was removed, or the path is not below it
             return path
 

@@ -5,7 +5,7 @@ In a terminal that is too narrow for columns, the same is written below each oth
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import click
 from rich import box
@@ -19,7 +19,7 @@ from licet.core.canonical import money_text
 from licet.core.review.entries import ReachEntry
 from licet.core.review.risk import Risk
 from licet.core.review.surface import Surface, kind_of
-from licet.core.review.tool_surface import ToolSurface
+from licet.core.review.tool_surface import ToolSurface, withheld_lines
 from licet.core.review.workspace import Reached, reached_by, reached_in
 from licet.surfaces.cli.output import coloured, counted
 from licet.surfaces.map.cards import ANY_COMMAND, DELETES, bundle_facts, spending
@@ -28,7 +28,7 @@ Short = Callable[[str], str]
 
 _CLOSED = "no grant writes policy files, code of tools, interpreter, libraries or licet's state: --json lists them"
 _SERVER = {
-    "isolated": "one process behind walls that holds {}, as far as this agent may; "
+    "isolated": "one process behind walls that holds at most {}; "
     "inside them, only needs and argument rules tell its tools apart",
     "native": "unrestricted code of this user, without walls",
     "remote": "remote, at {}: what it does there is not seen or limited here",
@@ -125,7 +125,7 @@ def _echo(console: Console, text: str) -> None:
 
 def _print_agent(console: Console, surface: Surface, short: Short) -> None:
     console.print(_grid(console, heading(surface)))
-    if surface.tools or surface.commands:
+    if not all(tool.withheld for tool in surface.tools) or surface.commands:
         console.print()
         console.print(_tools(console, surface, short))
     console.print()
@@ -190,7 +190,7 @@ def heading(surface: Surface) -> Iterator[tuple[str, str]]:
 
 def _tools(console: Console, surface: Surface, short: Short) -> RenderableType:
     rows: list[Row] = []
-    each = [(visible(tool.name), tool) for tool in surface.riskiest_first]
+    each = [(visible(tool.name), tool) for tool in surface.riskiest_first if not tool.withheld]
     if surface.commands:
         each.append((ANY_COMMAND.replace(" ", "\n"), surface.commands))
     for title, tool in each:
@@ -256,11 +256,12 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
             f"{', '.join(undeclared)} {verb} admitted but not declared; shown is the most that any declaration gives",
         )
     for tool in (*surface.tools, *filter(None, (surface.commands,))):
-        if tool.standing == "blocked":
+        if tool.standing == "blocked" and not tool.withheld:
             yield "blocked", f"{tool.name} {tool.note}"
-    for tool in surface.tools:
-        if tool.optional:
-            yield "optional", short(f"{tool.name} can do without {', '.join(tool.optional)}")
+    yield from (("blocked", text) for text in withheld_lines(surface.tools))
+    for needs in dict.fromkeys(tool.optional for tool in surface.tools if tool.optional):
+        names = tuple(tool.name for tool in surface.tools if tool.optional == needs)
+        yield "optional", short(f"{_few(names)} can do without {', '.join(needs)}")
     if surface.commands:
         yield ANY_COMMAND, f"what `{surface.commands.name}` starts can reach this, unless --tool names a tool"
     tools = (*surface.tools, *filter(None, (surface.commands,)))
@@ -269,12 +270,13 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
             "binaries",
             "what licet starts; these run whatever they can read, so to keep a program from running, deny reading it",
         )
+    held = dict(surface.held)
     for name, text in surface.servers:
         server = json.loads(text)
-        used = any(tool.name.startswith(f"{name}.") for tool in surface.tools)
-        about = _SERVER[kind_of(text)].format(server.get("url") or _held(server))
+        own = [tool for tool in surface.tools if tool.of_server(name)]
+        about = _SERVER[kind_of(text)].format(server.get("url") or ", ".join(held[name]) or "nothing")
         about += f"; its code is in {', '.join(server['code'])}" if "code" in server else ""
-        yield f"server {name}", short(about if used else f"{about}; this agent has none of its tools")
+        yield f"server {name}", short(about if own else f"{about}; this agent has none of its tools")
     if surface.unadmitted:
         yield "left out", f"{', '.join(surface.unadmitted)}: declared, but not for this agent"
     if surface.unused:
@@ -296,12 +298,6 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
 def _few(items: tuple[str, ...]) -> str:
     more = f" and {len(items) - _MOST_UNUSED} more" if len(items) > _MOST_UNUSED else ""
     return ", ".join(items[:_MOST_UNUSED]) + more
-
-
-def _held(server: dict[str, Any]) -> str:
-    held = [*server["grants"], *(f"env:read:{one}" for one in server["env"])]
-    held += [f"secret:read:{one}" for one in server["secrets"].values()]
-    return ", ".join(held) or "nothing"
 
 
 def _denied(surface: Surface) -> Iterator[str]:

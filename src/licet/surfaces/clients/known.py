@@ -27,6 +27,7 @@ class Client(Struct, frozen=True):
     project_file: str = ""  # relative to the project; empty if it has none
     gateway_keys: Mapping[str, str] = {}  # what an entry of its own needs besides `command` and `args`
     bare_variables: bool = False  # whether `$NAME` in a value is a variable, besides `${NAME}`
+    project_directory: str = ""  # its variable for the project; empty if it starts the project's servers there
     url_is_sse: bool = False  # whether `url` without a type is the older transport
 
 
@@ -78,10 +79,11 @@ class Surroundings(Struct, frozen=True):
 
 
 _STDIO = {"type": "stdio"}
+_WORKSPACE = "${workspaceFolder}"
 CLAUDE_DESKTOP = Client("Claude Desktop", JSONC, ("mcpServers",))
 CLAUDE_CODE = Client("Claude Code", JSONC, ("mcpServers",), ".mcp.json", _STDIO)
-CURSOR = Client("Cursor", JSONC, ("mcpServers",), ".cursor/mcp.json")
-VS_CODE = Client("VS Code", JSONC, ("servers",), ".vscode/mcp.json", _STDIO)
+CURSOR = Client("Cursor", JSONC, ("mcpServers",), ".cursor/mcp.json", project_directory=_WORKSPACE)
+VS_CODE = Client("VS Code", JSONC, ("servers",), ".vscode/mcp.json", _STDIO, project_directory=_WORKSPACE)
 VS_CODE_INSIDERS = Client("VS Code Insiders", JSONC, ("servers",), gateway_keys=_STDIO)
 CODEX = Client("Codex", TOML, ("mcp_servers",), ".codex/config.toml")
 GEMINI = Client("Gemini", JSONC, ("mcpServers",), ".gemini/settings.json", bare_variables=True, url_is_sse=True)

@@ -28,10 +28,12 @@ def server_wrote(lines: Iterable[str]) -> Iterator[str]:
 
 
 _NO_MODULE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '(\w+)")
+_NO_FILE = re.compile(r"Cannot find module '(\.?/[^']+)'")  # of Node: by a path, and not of a package
+_ENDINGS = {"python": (".py", "", ".so"), "node": ("", ".js", ".cjs", ".mjs", ".json", ".node")}
 
 
 def missing_code(lines: Iterable[str], server: Server, command: Sequence[str], workdir: str) -> Iterator[str]:
-    """The entry of `code` that is missing, if a Python script imports a module that lies beside it.
+    """The entry of `code` that is missing, if a script imports a file that lies beside it or below.
 
     What the server wrote only says where to look: the advice has names of files that are there, and of the policy.
     """
@@ -43,16 +45,20 @@ def missing_code(lines: Iterable[str], server: Server, command: Sequence[str], w
         return
     is_module = launch.interpreter[-1:] == ("-m",)
     beside = workdir if is_module else os.path.dirname(os.path.abspath(os.path.join(workdir, launch.program)))
-    for name in dict.fromkeys(found[1] for line in lines if (found := _NO_MODULE.search(line))):
-        if not any(os.path.exists(os.path.join(beside, f"{name}{ending}")) for ending in (".py", "", ".so")):
+    kinds = [("python", _NO_MODULE), ("node", _NO_FILE)]
+    named = [(kind, found[1]) for line in lines for kind, pattern in kinds if (found := pattern.search(line))]
+    for kind, name in dict.fromkeys(named):
+        path = os.path.normpath(os.path.join(beside, name))
+        if not path.startswith(f"{beside}/") or not any(os.path.exists(path + ending) for ending in _ENDINGS[kind]):
             continue
+        name = os.path.relpath(path, beside)
         if beside == workdir:
             first = "a server imports nothing from the working directory: move its files into a directory of their own,"
             yield f'{first} and name that one under `servers.{server.name}`: code: ["${{workdir}}/server"]'
         else:
             inside = f"{beside}/".startswith(f"{workdir}/")
             place = f"${{workdir}}{beside[len(workdir) :]}" if inside else beside
-            first = f"`{name}` lies beside the script, and a server imports its own files only from `code`:"
+            first = f"`{visible(name)}` lies beside the script, and a server imports its own files only from `code`:"
             yield f'{first} add to `servers.{server.name}`: code: ["{visible(place)}"]'
         return
 

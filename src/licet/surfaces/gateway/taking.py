@@ -71,7 +71,7 @@ from licet.surfaces.gateway.upstream import AskRefused, Opened, TimedOut, Upstre
 TIMES = 3
 RESOLVE_SECONDS = 1800.0  # to choose the versions of a package, and to fetch it
 SECONDS = 60.0  # in which a server must open, and again in which it must list its definitions
-_LAST_LINES = 12  # of stderr, in messages
+_LAST_LINES = 20  # of stderr, in messages: Node writes a dozen below the line that says what is wrong
 _ENDING_SECONDS = 2.0
 _STARTS = ("first", "second", "third")
 
