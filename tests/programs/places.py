@@ -180,7 +180,7 @@ class Place:
     def adds(self) -> dict[str, Any]:
         """What a person adds to the preset."""
         adds: dict[str, Any] = json.loads(self.servers.filled(json.dumps(dict(self.row.policy))))
-        return {**adds, "fs_reach": {"read": [*toolchain(), *self.servers.files(self.line)]}}
+        return {**adds, "fs_reach": {"read": self.servers.files(self.line)}}
 
     def settle(self, command: Sequence[str]) -> str:
         """Run a command that must succeed, and is not the one that is looked at."""
@@ -385,12 +385,6 @@ def serving_rows(place: Path) -> Iterator[Servers]:
 
 
 # Policies -------------------------------------------------------------------------------------------------------------
-
-
-def toolchain() -> list[str]:
-    """The line that a Python outside of `/usr` needs: the preset knows no place of a user's home."""
-    prefix = os.path.realpath(sys.base_prefix)
-    return [] if prefix.startswith("/usr") else [prefix]
 
 
 def merged(policy: Path, adds: Mapping[str, Any]) -> None:
