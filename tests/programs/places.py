@@ -53,6 +53,7 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
     packages: tuple[str, ...] | None = None
     modules: tuple[str, ...] = ()
     files: Mapping[str, str] = {}
+    below: str = "/var/tmp"  # where hard-coded names in /tmp are not those of the project
     setup: tuple[str, ...] = ()
     terminal: str | None = None
     policy: Mapping[str, Any] = {}
