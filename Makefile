@@ -27,10 +27,11 @@ demo: ## check, explain, surface and diff on a small agent
 transcripts: .venv ## play the example agents, and write what happened
 	@$(BIN)/python examples/transcripts.py
 
-test: lint ## lint, tests, a sample of mutants, and the built wheel: what must hold before a commit
+test: lint ## lint, tests, a sample of mutants and of another Python, and the built wheel: what must hold before a commit
 	@echo "· tests (15 examples for each property, and a sample of the cases that cost most; all: make test-all)"
 	@echo "· skipped here: what needs official SDKs, public MCP servers or agent frameworks (make test-peers)"
 	@$(PYTEST)
+	@WORKERS=$(WORKERS) scripts/test-interpreters --sample 3.11 3.12 3.13
 	@echo "· mutants, a sample"
 	@$(MAKE) --no-print-directory mutants-sample
 
@@ -81,7 +82,7 @@ bench: ## licet against its floor and its peers, as ratios
 
 docs: ## the documentation, in site/
 	@$(ENVIRONMENT) .venv-docs requirements-docs.lock --without-licet
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+	@report=$$(NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict 2>&1) || { echo "$$report"; exit 1; }
 	@echo "· site/index.html"
 
 pictures: .venv ## the pictures of the README, drawn again

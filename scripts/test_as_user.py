@@ -1,4 +1,4 @@
-"""Runs all tests as the user `nobody`, in a copy of the tracked files that this user owns.
+"""Runs all tests as the user `nobody`, in a copy of the tracked files that this user owns, and all of the README.
 
 Does nothing for an ordinary user, who has run them already.
 """
@@ -43,7 +43,11 @@ def main() -> int:
         as_user = {"cwd": project, "env": environment, "user": NOBODY, "group": NOBODY, "extra_groups": []}
         subprocess.run(["make", "--no-print-directory", ".venv"], check=True, **as_user)  # type: ignore[call-overload]
         tests = [".venv/bin/pytest", "-n", os.environ.get("WORKERS", "auto"), "--dist", "worksteal"]
-        return int(subprocess.run(tests, check=False, **as_user).returncode)  # type: ignore[call-overload]
+        ended = subprocess.run(tests, check=False, **as_user)  # type: ignore[call-overload]
+        environment["LICET_LONG"] = "1"
+        print("· every command of the README, as an ordinary user", flush=True)
+        readme = subprocess.run([".venv/bin/pytest", "tests/test_readme.py"], check=False, **as_user)  # type: ignore[call-overload]
+        return int(ended.returncode or readme.returncode)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

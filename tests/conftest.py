@@ -71,6 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[SAMPLED] = {}
     about = "run at most so many cases of this test, or of all tests with the same `of`, unless LICET_LONG=1"
     config.addinivalue_line("markers", f"sampled(most, of=''): {about}")
+    config.addinivalue_line("markers", "who: what comes of it depends on the user, so root runs it as another user too")
 
 
 @pytest.hookimpl(trylast=True)

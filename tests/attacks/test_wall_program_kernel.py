@@ -27,6 +27,7 @@ ATTEMPTS = {
 _RARE = ("BPF", "keys of the kernel", "io_uring", "a user namespace", "a child in a namespace")
 
 
+@pytest.mark.who
 @both_kinds
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are those of x86_64")
 @pytest.mark.parametrize("name", ATTEMPTS)
@@ -73,6 +74,7 @@ def test_variables_do_not_reach_what_builds_the_walls(kind: str, name: str, tmp_
     assert seen[1].stderr_bytes.count(b"none.so") == seen[0].stderr_bytes.count(b"none.so")
 
 
+@pytest.mark.who
 @both_kinds
 def test_privileges_do_not_come_back(kind: str) -> None:
     status = Programs(kind, ("fs:read:*",)).python("""

@@ -23,6 +23,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.who
 @both_kinds
 def test_a_fork_bomb(kind: str) -> None:
     if os.getuid() == 0:
@@ -33,9 +34,8 @@ def test_a_fork_bomb(kind: str) -> None:
 
 
 @needs_namespaces
+@pytest.mark.skipif(os.getuid() != 0, reason="the kernel holds everybody else to a number of processes; see above")
 def test_a_fork_bomb_of_root_is_ended() -> None:
-    if os.getuid() != 0:
-        pytest.skip("the kernel holds everybody else to a number of processes; see above")
     walled = Programs("namespaces", limits={"processes": 30})
     assert "made 120" in open_programs().python(FORKS, "0")
     assert "made" not in walled.python(FORKS, "20")  # it is ended before it says so, however late somebody counts

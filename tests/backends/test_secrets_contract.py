@@ -206,6 +206,7 @@ def test_a_file_that_others_may_read_or_change_is_refused_with_the_fix(tmp_path:
         ask(FileSecrets(path), "A")
 
 
+@pytest.mark.who
 def test_links_and_special_files_are_refused(tmp_path: Path) -> None:
     written(tmp_path, "A=b")
     (tmp_path / "link").symlink_to(tmp_path / "secrets.env")

@@ -191,6 +191,7 @@ def test_a_workspace_that_is_a_broken_link_is_a_problem(target: str, tmp_path: P
     assert problem.startswith("licet.yaml:1:1: error: found ")
 
 
+@pytest.mark.who
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_workspace_without_read_permission_is_a_problem(tmp_path: Path) -> None:
     path = write(tmp_path, licet=TOOL, manifest="agent: a\n")

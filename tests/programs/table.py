@@ -47,7 +47,7 @@ def page() -> str:
     for row in rows():
         cells = (row.name, _preset(row), _learned(row), row.note)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return _HEAD + "\n".join(lines) + "\n"
+    return _HEAD + "\n".join(["<!-- generated: programs -->\n", *lines, "\n<!-- end -->"]) + "\n"
 
 
 if __name__ == "__main__":

@@ -63,6 +63,7 @@ def test_whole_walls_around_programs_lack_nothing(tmp_path: Path, level: str) ->
     assert (programs.layers, programs.missing) == ((*WALLS, *SPACES), ())
 
 
+@pytest.mark.who
 @needs_walls
 @pytest.mark.parametrize("level", ["native", "restricted"])
 def test_degraded_walls_are_in_the_receipt_with_what_was_missing(tmp_path: Path, level: str) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from licet.backends.packages.launchers import LaunchError
 from licet.backends.packages.programs import interpreter_of, runtime_of
+from licet.backends.packages.python_start import environment_of
 from licet.core.algebra.scope import inside, visible
 from licet.core.decision.reach import Reach
 from licet.guard.execution import Command
@@ -34,7 +35,7 @@ def with_interpreter(command: Command, reach: Reach) -> Command:
         raise FileNotFoundError(errno.ENOENT, f"its first line names an interpreter, and {wrong}") from None
     place = command.binary.path if isinstance(command.binary, FoundProgram) else file
     if starter is None:
-        return replace(command, runtime=(*command.runtime, *runtime_of(place)))
+        return replace(command, runtime=(*command.runtime, *_runtime(place, reach)))
     if not os.path.exists(starter):
         text = f"its first line names `{visible(starter)}`, which is not there: install it, or change the line"
         raise FileNotFoundError(errno.ENOENT, text)
@@ -42,5 +43,11 @@ def with_interpreter(command: Command, reach: Reach) -> Command:
     # is there only if it can be read.
     shown = place if inside(place, SYSTEM) or held_paths(reach.grant).covers("read", place) else file
     argv = (starter, *flags, shown, *command.argv[1:])
-    runtime = (*command.runtime, file, *runtime_of(starter))
+    runtime = (*command.runtime, file, *_runtime(starter, reach))
     return replace(command, binary=FoundProgram(*followed(starter)), argv=argv, runtime=runtime)
+
+
+def _runtime(starter: str, reach: Reach) -> tuple[str, ...]:
+    """What an interpreter reads. A `pyvenv.cfg` that a tool may write could name any directory, and is not believed."""
+    settings = os.path.join(environment_of(starter), "pyvenv.cfg")
+    return runtime_of(starter, stated=os.path.isabs(settings) and not changeable(settings, reach.manifest.ceiling))

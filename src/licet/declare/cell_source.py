@@ -26,6 +26,9 @@ from licet.declare.decorator import Tool, with_spec
 MODULE = "licet_cell"  # the name of the module in a worker
 _MOST = 100_000  # characters of a constant: more is data, and belongs into arguments or files
 _LITERALS = (type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set)
+_MADE = (
+    "<string>"  # the file of methods that a decorator has made; from Python 3.13, what follows `python -c` is it too
+)
 _INSTEAD = "pass it as an argument, or make it inside the tool"
 
 
@@ -148,7 +151,8 @@ class _Gathered:
         return getattr(value, "__module__", None) == self._names.get("__name__")
 
     def _add_class(self, name: str, value: type) -> None:
-        written = {method.__code__.co_filename for method in vars(value).values() if isinstance(method, FunctionType)}
+        methods = [method for method in vars(value).values() if isinstance(method, FunctionType)]
+        written = {method.__code__.co_filename for method in methods} - {_MADE}
         cells = [(file, tree) for file, tree in self._cells if file in written] or self._cells
         for file, tree in cells:
             for node in tree.body:

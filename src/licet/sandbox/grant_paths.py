@@ -19,7 +19,7 @@ from msgspec import Struct
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
-from licet.core.policy.layer import SECOND_CODE
+from licet.core.policy.layer import POLICY, SECOND_CODE, Rule
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import Grant
 from licet.guard.held_paths import HeldPaths, held_paths
@@ -58,8 +58,9 @@ def kernel_paths(grant: Grant, *, private_root: bool, program: bool = False) -> 
     FIFOs and unix sockets where it may write. A worker does neither.
 
     A mount cannot be renamed, removed or written through, nor can a directory that is mounted onto itself. Without a
-    private root, or if a closed path does not exist yet, the directories around it get no rule. A link cannot be a
-    mount point: if one leads to a closed path, nothing in its directory can be removed or renamed.
+    private root, or if a closed path does not exist, the directories around it get no rule: so `closed_names` are made
+    first. A link cannot be a mount point: if one leads to a closed path, nothing in its directory can be removed or
+    renamed.
     """
     reach = grant.reach
     granted = _granted(reach)
@@ -135,17 +136,38 @@ def _with_second_names(roots: Mapping[str, str], closed: tuple[str, ...]) -> tup
     return (*closed, *second_names(tuple(roots.values()), closed)) if roots else closed
 
 
+def closed_names(grant: Grant) -> list[str]:
+    """The closed paths that a program could make, were they missing, and for which an empty file may stand meanwhile.
+
+    Nothing can stand for policy: another command would read it.
+    """
+    reach = grant.reach
+    granted = _granted(reach)
+    roots = (*granted.writes.values(), *granted.deletes.values())
+    rules = _protecting_rules(reach)
+    left = {rule.capability.key for rule in rules if rule.key == POLICY} | _unused(rules)
+    closed = dict.fromkeys((*granted.unwritten, *granted.unread))
+    return [path for path in closed if path not in left and path not in roots and inside(path, roots)]
+
+
 def _plantable(reach: Reach, unwritten: Sequence[str]) -> list[str]:
     """The closed paths that do not exist yet, and where a file that a program creates would be used.
 
     Not those next to the code of a tool: a second file for a module is refused when it is loaded, and compiled files
     are not read where a grant may write.
     """
-    layers = [layer for layer in reach.manifest.layers if layer.kind == "protected paths"]
-    rules = [rule for layer in layers for rule in layer.denies]
-    unused = {rule.capability.key for rule in rules if rule.key == SECOND_CODE}
-    unused -= {rule.capability.key for rule in rules if rule.key != SECOND_CODE}
+    unused = _unused(_protecting_rules(reach))
     return [path for path in unwritten if path not in unused and not os.path.lexists(path)]
+
+
+def _protecting_rules(reach: Reach) -> list[Rule]:
+    layers = [layer for layer in reach.manifest.layers if layer.kind == "protected paths"]
+    return [rule for layer in layers for rule in layer.denies]
+
+
+def _unused(rules: Sequence[Rule]) -> set[str]:
+    unused = {rule.capability.key for rule in rules if rule.key == SECOND_CODE}
+    return unused - {rule.capability.key for rule in rules if rule.key != SECOND_CODE}
 
 
 def _on_the_way(roots: Sequence[str], closed: Iterable[str]) -> Iterator[str]:

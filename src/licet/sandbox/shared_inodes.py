@@ -127,8 +127,9 @@ def installed_by_links(directories: Iterable[str]) -> bool:
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:
+    """Which file is there; None if it is missing or has no other name. Then it makes no difference which it is."""
     try:
         about = os.stat(path)
     except OSError:
         return None
-    return about.st_dev, about.st_ino, about.st_nlink
+    return (about.st_dev, about.st_ino, about.st_nlink) if about.st_nlink > 1 else None

@@ -359,6 +359,7 @@ def test_where_openat2_is_missing_paths_are_walked(monkeypatch: pytest.MonkeyPat
     assert read(LocalFiles(), root / "ok", held(root)) == b"OK"
 
 
+@pytest.mark.who
 def test_a_directory_that_cannot_be_listed_can_be_walked_through(root: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("the superuser can list everything")

@@ -464,6 +464,7 @@ def test_a_reader_sees_what_was_there_when_it_began(tmp_path: Path, filled: Path
     assert verified(filled).entries == 14
 
 
+@pytest.mark.who
 def test_a_read_only_copy_is_read(tmp_path: Path, filled: Path) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()

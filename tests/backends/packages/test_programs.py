@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from licet.backends.packages import Installed, LaunchError, PackageError, Resolved, installed, launch_of, resolve
-from licet.backends.packages.programs import installed_prefixes
+from licet.backends.packages.programs import installed_prefixes, runtime_of
 from licet.backends.packages.store import file_digest
 
 from .made import GREET, needs_node
@@ -160,6 +160,29 @@ def test_a_module_is_pinned_by_its_distribution(tmp_path: Path) -> None:
         assert output(how) == "hello"
     with pytest.raises(LaunchError, match="lists a module `absent`"):
         resolve(launch_of([python, "-m", "absent"]), tmp_path, progress=silent)
+
+
+@pytest.mark.parametrize("way", ["links", "copies", "a home that is no Python", "no home"])
+def test_an_interpreter_reads_the_libraries_of_the_python_that_it_was_made_from(tmp_path: Path, way: str) -> None:
+    """An environment of copies has no link to follow: its `pyvenv.cfg` names that Python."""
+    base, environment = tmp_path / "python", tmp_path / "env"
+    (base / "lib" / "python3.12").mkdir(parents=True)
+    (base / "lib" / "python3.12" / "os.py").write_text("")
+    (tmp_path / "other" / "lib").mkdir(parents=True)
+    for folder in (base / "bin", tmp_path / "other" / "bin", environment / "bin"):
+        folder.mkdir(parents=True)
+    (base / "bin" / "python3.12").write_bytes(b"\x7fELF")
+    home = {"a home that is no Python": tmp_path / "other" / "bin", "no home": ""}.get(way, base / "bin")
+    (environment / "pyvenv.cfg").write_text(f"home = {home}\n")
+    python = environment / "bin" / "python"
+    if way == "links":
+        python.symlink_to(base / "bin" / "python3.12")
+    else:
+        python.write_bytes(b"\x7fELF")
+    found = runtime_of(str(python))
+    assert found[0] == str(environment)
+    assert (str(base / "lib") in found) == (way in ("links", "copies"))
+    assert str(tmp_path / "other" / "lib") not in found
 
 
 def test_a_script_that_no_distribution_lists_is_a_file(tmp_path: Path) -> None:

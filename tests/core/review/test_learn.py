@@ -104,7 +104,77 @@ def test_a_file_that_is_gone_becomes_its_directory() -> None:
     assert [rule for rule in rules(found) if "write" in rule] == [
         f"fs:write:{path}" for path in ("/home/me/tmp3", f"{WORKDIR}/keys/tmp2", f"{WORKDIR}/out")
     ]
-    assert f"fs:read:{WORKDIR}/out/tmp1" in rules(found)
+    assert f"fs:read:{WORKDIR}/out" in rules(found)  # it reads what it makes
+
+
+W = WORKDIR
+OBSERVED = Surroundings(WHERE, is_program=True, readable=("/usr",), repositories=(f"{W}/.git",))
+
+
+@pytest.mark.parametrize(
+    ("made", "used", "expected", "denied"),
+    [
+        # A program that makes names needs the directory that is there before.
+        ((f"{W}/out.txt",), (f"fs:write:{W}/out.txt",), [f"fs:write:{W}"], [f"fs:write:{W}/.git"]),
+        (
+            (f"{W}/build", f"{W}/build/x", f"{W}/build/x/y"),
+            (f"fs:write:{W}/build", f"fs:write:{W}/build/x", f"fs:write:{W}/build/x/y"),
+            [f"fs:write:{W}"],
+            [f"fs:write:{W}/.git"],
+        ),
+        ((f"{W}/out/a",), (f"fs:write:{W}/out/a",), [f"fs:write:{W}/out"], []),
+        ((), (f"fs:write:{W}/out/a",), [f"fs:write:{W}/out/a"], []),
+        # Not in the home, nor in the temporary directory of everybody.
+        ((f"{HOME}/x",), (f"fs:write:{HOME}/x",), [f"fs:write:{HOME}/x"], []),
+        # Python does without its compiled files, so they open nothing else.
+        (
+            (f"{W}/m/__pycache__", f"{W}/m/__pycache__/m.cpython-311.pyc.281473"),
+            (f"fs:write:{W}/m/__pycache__", f"fs:write:{W}/m/__pycache__/m.cpython-311.pyc.281473"),
+            [f"fs:write:{W}/m/__pycache__"],
+            [],
+        ),
+        # What a program starts it must be able to read, and one line says what licet starts.
+        ((), ("process:exec:/usr/bin/cc", f"process:exec:{W}/a.out"), [f"fs:read:{W}/a.out"], []),
+        # Toolchains in the home are installed programs.
+        (
+            (),
+            (f"process:exec:{HOME}/.pyenv/versions/3.12.1/bin/python", f"fs:read:{HOME}/.pyenv/versions/3.12.1/lib/a"),
+            [f"fs:read:{HOME}/.pyenv/versions/3.12.1"],
+            [],
+        ),
+    ],
+)
+def test_what_a_program_makes_and_starts(
+    made: tuple[str, ...], used: tuple[str, ...], expected: list[str], denied: list[str]
+) -> None:
+    found = learned(*used, around=replace(OBSERVED, created=frozenset(made)))
+    assert (rules(found), rules(found, "deny"), rules(found, "sensitive")) == (expected, denied, [])
+
+
+@pytest.mark.parametrize(
+    ("made", "used", "expected"),
+    [
+        # Caches in the home become one comment.
+        (
+            (),
+            (f"fs:read:{HOME}/.cache/pip/http/a/b/c", f"fs:read:{HOME}/.cache/pip/http/d/e"),
+            [f"fs:read:{HOME}/.cache/pip"],
+        ),
+        ((), (f"fs:write:{HOME}/.npm/_cacache/tmp/1a2b3c",), [f"fs:write:{HOME}/.npm/_cacache"]),
+        # A file that is made, moved and deleted has another name each time: the comment is about its directory.
+        ((f"{W}/sedAbCdEf",), (f"fs:delete:{W}/sedAbCdEf",), [f"fs:delete:{W}"]),
+        ((), (f"fs:delete:{W}/out/tmp.q7XbT1b2zY",), [f"fs:delete:{W}/out"]),
+        ((), (f"fs:delete:{W}/out/old",), [f"fs:delete:{W}/out/old"]),
+        # A toolchain is read, not written; its neighbours may hold secrets.
+        ((), (f"fs:write:{HOME}/.pyenv/versions/3.12.1/lib/a",), [f"fs:write:{HOME}/.pyenv/versions/3.12.1/lib/a"]),
+        ((), (f"fs:read:{HOME}/.cargo/credentials.toml",), [f"fs:read:{HOME}/.cargo/credentials.toml"]),
+    ],
+)
+def test_what_a_person_decides_is_one_comment_for_names_that_change(
+    made: tuple[str, ...], used: tuple[str, ...], expected: list[str]
+) -> None:
+    found = learned(*used, around=replace(OBSERVED, created=frozenset(made)))
+    assert (rules(found, "sensitive"), rules(found)) == (expected, [])
 
 
 def test_no_directory_is_made_of_the_siblings_of_what_was_refused() -> None:

@@ -34,6 +34,7 @@ def tree(where: Path) -> str:
 ROOT = "d = spec['given']\nnamespaces.private_root({}, {}{})\n"
 
 
+@pytest.mark.who
 def test_it_is_the_same_user_who_is_alone() -> None:
     code = "return [os.getuid(), os.getgid(), os.getpid(), attempt(lambda: os.kill(2, 0)), os.getppid()]"
     assert inside(code) == [os.getuid(), os.getgid(), 1, "ESRCH", 0]

@@ -96,6 +96,7 @@ def test_a_deny_of_reading_is_one_of_executing(kind: str, tmp_path: Path) -> Non
     assert "env\n" not in denied
 
 
+@pytest.mark.who
 @both_kinds
 def test_a_deny_of_starting_stops_nothing_behind_the_walls(kind: str, tmp_path: Path) -> None:
     # It says what licet starts. What may be read is run by any shell, interpreter or loader.
@@ -138,6 +139,7 @@ def test_shared_memory_is_counted_with_scratch() -> None:
     assert "No space left" in Programs("namespaces", limits={"scratch_mb": 1}).python(fill)
 
 
+@pytest.mark.who
 @needs_namespaces
 def test_names_of_the_user_and_of_this_machine(tmp_path: Path) -> None:
     name = pwd.getpwuid(os.getuid()).pw_name
@@ -165,6 +167,7 @@ def test_open_files_have_names_and_terminals_can_be_made(tmp_path: Path) -> None
     assert "/dev/tty" in DEVICES
 
 
+@pytest.mark.who
 @needs_namespaces
 def test_more_processes_than_by_default_where_the_policy_says_so() -> None:
     code = "import time\nfor n in range(400):\n    if os.fork() == 0: time.sleep(600)\nprint('made')"
@@ -190,7 +193,7 @@ IN_TMP = {
     "no delete": (("read", "write"), False, "made temporary read written new"),
     "only reads": (("read",), False, "made removed temporary read"),
     "only reads, and a pipe": (("read",), True, "temporary read"),
-    "only writes": (("write",), False, "temporary"),  # it cannot be the working directory
+    "only writes": (("write",), False, "temporary written new"),
 }
 
 

@@ -114,6 +114,18 @@ def test_a_tool_of_a_cell_runs_behind_walls(tmp_path: Path, notebook: Notebook, 
     assert call(gate(tmp_path, "restricted", notebook.tool()), "ask").unwrap() == expected
 
 
+def test_a_class_is_not_looked_for_in_the_text_of_a_command(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.13 the text after `python -c` is known under the name that methods of a dataclass have too."""
+    monkeypatch.setitem(linecache.cache, "<string>", (9, None, ["import sys"], "<string>"))
+    for text in SENT["a class, its base and its decorator"][0]:
+        notebook.run(text)
+    cell = cell_of(notebook.tool().fn)
+    assert cell is not None
+    assert "class Box" in cell.text
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_sent_is_refused_by_name(tmp_path: Path, notebook: Notebook, case: str) -> None:
     cells, said = REFUSED[case]

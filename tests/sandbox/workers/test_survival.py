@@ -135,6 +135,20 @@ def test_a_worker_serves_one_call_unless_the_tool_says_otherwise(tmp_path: Path)
     assert [call(at, "count_on").value for _ in range(3)] == [1, 2, 3]
 
 
+def test_a_worker_that_is_started_ahead_does_not_come_before_the_one_that_has_served(tmp_path: Path) -> None:
+    pool.close_workers()
+    at = gate(tmp_path, "restricted", wild.count_on)
+    assert call(at, "count_on").value == 1
+    ((prepared, waiting),) = pool.pool._parked.items()
+    zygote = pool.pool._zygote
+    assert zygote is not None
+    with pool.pool._lock:  # as if none had been started ahead until now
+        while len(waiting) > 1:
+            zygote.end(waiting.popleft())
+    pool.pool.park(prepared, zygote)
+    assert call(at, "count_on").value == 2
+
+
 def test_answers_that_a_call_did_not_wait_for_are_not_for_the_next(tmp_path: Path) -> None:
     at = gate(tmp_path, "restricted", wild.ask_and_go)
     assert [call(at, "ask_and_go").reason for _ in range(5)] == ["ALLOWED"] * 5

@@ -121,12 +121,32 @@ def test_the_coding_policy_is_sound(here: Path, agents: tuple[init_preset.Coding
     assert review(policy).problems == ()
 
 
-def test_only_what_exists_is_denied(here: Path) -> None:
-    assert "deny: []" in init_preset.coding_policy("coder", "x.json", (), here)
-    (here / ".env").touch()
-    denied = init_preset.coding_policy("coder", "x.json", (), here)
-    assert '    - "fs:*:${workdir}/.env"' in denied
-    assert "# Not here yet, and to be denied once they are there: `.git`," in denied
+def test_what_exists_is_denied_and_what_must_never_be_planted(here: Path) -> None:
+    policy = init_preset.coding_policy("coder", "x.json", (), here)
+    for name in (".git", ".claude", ".mcp.json", ".vscode"):
+        assert f'    - "fs:write:${{workdir}}/{name}"' in policy
+    for name in (".env", ".venv", ".github/workflows"):
+        assert f"${{workdir}}/{name}" not in policy  # it may be made in the course of the work
+        (here / name).mkdir(parents=True)
+    later = init_preset.coding_policy("coder", "x.json", (), here)
+    assert '    - "fs:*:${workdir}/.env"' in later
+    assert '    - "fs:write:${workdir}/.venv"' in later
+
+
+def test_what_is_closed_and_missing_is_made_empty_and_said(here: Path) -> None:
+    (here / ".vscode").mkdir()
+    (here / ".vscode" / "tasks.json").write_text("{}")
+    printed = init("--preset", "coding", "-o", "-")
+    assert (printed.exit_code, [path.name for path in here.iterdir()]) == (0, [".vscode"])
+    written = init("--preset", "coding", "--json")
+    made = json.loads(written.stdout)["made"]
+    assert {".git/", ".claude/", ".mcp.json"} <= set(made)
+    assert ".vscode/" not in made
+    assert json.loads((here / ".mcp.json").read_text()) == {"mcpServers": {}}
+    assert (here / ".vscode" / "tasks.json").exists()
+    (here / ".mcp.json").unlink()
+    again = init("--preset", "coding", "--force")
+    assert "made, empty, because they are closed to the agent: .mcp.json\n" in again.stdout
 
 
 NOT_COPIED = ("*-packages", "test", "tests", "idlelib", "tkinter", "config-*", "lib2to3", "ensurepip")
@@ -177,7 +197,7 @@ def test_an_interactive_shell_works_in_the_project_and_plants_nothing(here: Path
     work = "echo a > a.txt && mv a.txt b.txt && git status --short b.txt && test -w b.txt && echo worked"
     tries = "; ".join(f"{{ {planted}; }} 2>/dev/null && echo planted" for planted in PLANTED)
     near, far = os.openpty()
-    words = ["run", "--ask", "--no-time-limit", "--", "bash", "--norc", "-i"]
+    words = ["run", "--ask", "--", "bash", "--norc", "-i"]
     with subprocess.Popen([*warm.command(AT_TERMINAL), *words], stdin=far, stdout=far, stderr=far) as shell:
         os.close(far)
         said = _talk(near, [(b"agree?", b"y\n"), (b"# ", f"{work}; {tries}; exit 3\n".encode())], prompt=b"\x24 ")

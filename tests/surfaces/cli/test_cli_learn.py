@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -77,7 +79,8 @@ USES = (
         "fs:read:$W/src/a",
         "fs:read:$W/src/b",
         "fs:read:$W/src/c",
-        "fs:read:/etc/passwd",
+        "fs:read:/etc/passwd",  # every program has one of its own
+        "fs:read:/etc/login.defs",
         "fs:read:/home/somebody/notes/x",
     ),
     *("fs:write:$W/out/log", "fs:delete:$W/out/old", "fs:read:/home/somebody/.ssh/id_rsa"),
@@ -92,16 +95,17 @@ capabilities:
   process:
     allowed_binaries:
       - make  # learned: the command that was recorded
-      - /usr/bin/make  # learned: 1 start by make, process 7
   fs_reach:
     read:
-      - /etc/passwd  # learned: 1 read by make, process 7
+      - /etc/login.defs  # learned: 1 read by make, process 7
       - "~/notes/x"  # learned: 1 read by make, process 7
       - "${workdir}/src"  # learned: 3 reads by make, process 7
     write:
       - "${workdir}/out/log"  # learned: 1 write by make, process 7
   env:
     - PATH  # learned: variables are not recorded; programs find others by this one
+    - TERM  # learned: what a terminal can show
+    - LANG  # learned: the language, and how text is written
     - HOME  # learned: files below the home were used
   grants:
     - "network:read:https://pypi.org:443"  # learned: 1 request by make, process 7
@@ -165,7 +169,7 @@ def test_what_a_person_wrote_stays() -> None:
     assert os.stat("licet.yaml").st_mode & 0o777 == 0o640
     assert [one["use"].rpartition("/")[2] for one in found["left_out"]] == ["c"]  # the policy denies it
     assert "${workdir}/src/a" in text
-    assert "/etc/passwd" not in text  # `/etc` covers it
+    assert "/etc/login.defs" not in text  # `/etc` covers it
     assert {one["rule"]: one["place"] for one in found["unused"]} == {
         "fs:read:${workdir}/lib": "licet.yaml:6:21",
         "network:*:example.org": "licet.yaml:11:26",
@@ -197,7 +201,7 @@ def test_several_recordings_are_one_policy() -> None:
 
 
 def test_a_policy_is_named_and_its_agent() -> None:
-    path = recording(touches("fs:read:/etc/passwd"))
+    path = recording(touches("fs:read:/etc/login.defs"))
     run("learn", str(path), "--manifest", "agent.yaml", "--agent", "builder", "--write")
     assert load_manifest("agent.yaml").agent == "builder"
 
@@ -232,9 +236,9 @@ def test_hosts_of_different_owners_are_never_generalised() -> None:
 
 
 def test_refused_uses_are_not_taken_up() -> None:
-    recording([*touches("fs:read:/etc/passwd"), *touches("fs:read:/etc/group", outcome="refused")])
+    recording([*touches("fs:read:/etc/login.defs"), *touches("fs:read:/etc/shells", outcome="refused")])
     found = document()
-    assert found["added"] == ["fs:read:/etc/passwd"]
+    assert found["added"] == ["fs:read:/etc/login.defs"]
     assert found["refused"] == 1
     assert "not taken up: 1 that were refused" in run("learn").stdout
 
@@ -249,12 +253,12 @@ def test_only_so_many_sensitive_lines_are_written() -> None:
 
 
 def test_a_link_to_a_policy_stays_a_link() -> None:
-    recording(touches("fs:read:/etc/passwd"))
+    recording(touches("fs:read:/etc/login.defs"))
     Path("real.yaml").write_text("agent: x\n")
     Path("licet.yaml").symlink_to("real.yaml")
     run("learn", "--write")
     assert Path("licet.yaml").is_symlink()
-    assert "/etc/passwd" in Path("real.yaml").read_text()
+    assert "/etc/login.defs" in Path("real.yaml").read_text()
 
 
 # The tools of a gate or a gateway -------------------------------------------------------------------------------------
@@ -328,11 +332,11 @@ def test_a_bad_recording_is_refused(content: bytes, said: str) -> None:
 
 
 def test_a_line_that_was_not_completed_is_left_out() -> None:
-    path = recording(touches("fs:read:/etc/passwd"))
+    path = recording(touches("fs:read:/etc/login.defs"))
     path.write_bytes(path.read_bytes() + b'{"time":1,"ca')
     said = run("learn", "--json")
     assert "is incomplete" in said.stderr
-    assert "/etc/passwd" in json.loads(said.stdout)["policies"][0]["text"]
+    assert "/etc/login.defs" in json.loads(said.stdout)["policies"][0]["text"]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +348,7 @@ def test_a_line_that_was_not_completed_is_left_out() -> None:
     ],
 )
 def test_a_policy_that_cannot_be_extended_is_left_alone(name: str, content: str, said: str) -> None:
-    recording(touches("fs:read:/etc/passwd"), manifest=name)
+    recording(touches("fs:read:/etc/login.defs"), manifest=name)
     Path(name).write_text(content)
     assert said in run("learn", "--write", code=1).stderr
     assert Path(name).read_text() == content
@@ -354,7 +358,7 @@ ALIASES = "agent: x\ncapabilities:\n  fs_reach:\n    read: &r\n      - /srv/a\n 
 
 
 def test_a_policy_with_aliases_is_left_alone() -> None:
-    recording(touches("fs:read:/etc/passwd", "fs:write:/srv/x"))
+    recording(touches("fs:read:/etc/login.defs", "fs:write:/srv/x"))
     Path("licet.yaml").write_text(ALIASES)
     said = run("learn", "--write", code=1).stderr
     assert "line 4 has the anchor or alias `r`: write out what the alias stands for" in said
@@ -384,8 +388,8 @@ def test_a_recording_of_another_home_or_directory_is_refused(fields: dict[str, s
 
 
 def test_rules_that_name_neither_are_the_same_everywhere() -> None:
-    recording(touches("fs:read:/etc/passwd", f"fs:read:{HOME}/notes"), home="/srv/other", workdir="/srv/w")
-    assert document()["added"] == ["fs:read:/etc/passwd", "fs:read:~/notes"]
+    recording(touches("fs:read:/etc/login.defs", f"fs:read:{HOME}/notes"), home="/srv/other", workdir="/srv/w")
+    assert document()["added"] == ["fs:read:/etc/login.defs", "fs:read:~/notes"]
 
 
 @pytest.mark.parametrize("source", ["program", "gate", "gateway"])
@@ -408,13 +412,13 @@ def test_only_a_policy_that_is_there_is_taken_from_a_recording(
         place.symlink_to("script")
     elif content is not None:
         place.write_text(content)
-    recording(touches("fs:read:/etc/passwd"), source=source, manifest=str(place))
+    recording(touches("fs:read:/etc/login.defs"), source=source, manifest=str(place))
     assert said in run("learn", "--write", code=1).stderr
     assert (place.read_text() if place.exists() else None) == ("agent: x\n" if content == "LINK" else content)
 
 
 def test_no_other_file_than_yaml_is_written() -> None:
-    recording(touches("fs:read:/etc/passwd"))
+    recording(touches("fs:read:/etc/login.defs"))
     assert "must end with" in run("learn", "--write", "--manifest", ".envrc", code=1).stderr
     assert not Path(".envrc").exists()
 
@@ -437,9 +441,11 @@ def test_tools_are_checked_whatever_a_recording_says_that_it_is(source: str) -> 
     [(".git/",), (".git",), ("a/b/.git/",), ("store/HEAD", "store/objects/", "store/refs/")],
     ids=["directory", "link", "deep", "bare"],
 )
-def test_a_directory_with_a_repository_is_not_written_as_a_whole(here: Path, there: tuple[str, ...]) -> None:
-    recording(touches(*(f"fs:write:$W/{name}" for name in ("x", "y", "gone"))))
-    for name in ("x", "y"):
+def test_a_directory_with_a_repository_is_written_as_a_whole_only_to_make_files(
+    here: Path, there: tuple[str, ...]
+) -> None:
+    recording(touches(*(f"fs:write:$W/{name}" for name in ("x", "y", "z"))))
+    for name in ("x", "y", "z"):
         Path(name).touch()
     assert document()["added"] == ["fs:write:${workdir}"]
     for name in there:
@@ -447,8 +453,11 @@ def test_a_directory_with_a_repository_is_not_written_as_a_whole(here: Path, the
         (here / name).mkdir() if name.endswith("/") else (here / name).touch()
     found = document()
     kinds = {line["rule"]: line["kind"] for line in found["lines"]}
-    assert kinds.pop("fs:write:${workdir}") == "sensitive"
-    assert kinds == {f"fs:write:${{workdir}}/{name}": "allow" for name in ("x", "y", "gone")}
+    assert kinds == {f"fs:write:${{workdir}}/{name}": "allow" for name in ("x", "y", "z")}
+    Path("z").unlink()  # the next run makes it again; the repository stays closed
+    kinds = {line["rule"]: line["kind"] for line in document()["lines"]}
+    repository = there[0].rstrip("/") if ".git" in there[0] else "store"
+    assert kinds == {"fs:write:${workdir}": "allow", f"fs:write:${{workdir}}/{repository}": "deny"}
 
 
 def test_files_of_a_repository_of_any_name_are_left_to_a_person(here: Path) -> None:
@@ -500,7 +509,7 @@ def test_the_policy_that_is_written_allows_what_was_used_and_nothing_sensitive(u
     manifest = with_commands(load_manifest(target).expand(where.workdir, where.home))
     reach = reach_of(manifest, COMMANDS)
     assert reach is not None
-    used = {use_of_text(use.replace("$W", where.workdir)) for use in uses}
+    used = {use_of_text(use.replace("$W", where.workdir)) for use in uses if not use.startswith("process:")}
     directories = above_each(use.target.rpartition("/")[0] for use in used if use.domain == "fs")
     sensitive = {use for use in used if why_sensitive(use, where, directories)}
     assert [str(use) for use in used - sensitive if not reach.grant.has(use)] == found["still_refused"] == []
@@ -548,3 +557,56 @@ def test_files_that_may_hold_secrets_are_denied_in_a_directory_that_was_listed(h
     policy = yaml.safe_load((here / ".licet" / "licet.yaml").read_text())
     assert policy["capabilities"]["fs_reach"]["read"] == ["${workdir}"]
     assert policy["capabilities"]["deny"] == ["fs:*:${workdir}/.env", "fs:*:${workdir}/config/server.key"]
+
+
+# Lines that make names, other ones each time, as real programs do; the second is what a person has to agree to.
+PROGRAMS = {
+    "redirects": ("echo $$ > out.txt; mkdir -p build/deep; echo 1 > build/deep/$$", False),
+    "a script": ("printf '#!/bin/sh\\necho ran > ran.txt\\n' > s.sh; chmod +x s.sh; ./s.sh", False),
+    "sed -i": ("echo 1 > kept.txt; sed -i s/1/2/ kept.txt; cat kept.txt", True),
+    "temporary files": ("t=$(mktemp); echo 1 > $t; cp $t copy.$$; rm $t copy.$$", True),
+    "python": ('/usr/bin/python3 -c \'import m; open("o", "w").write(str(m.a))\'', False),
+    "git": ("git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; git log --oneline | wc -l", True),
+}
+
+
+@needs_namespaces
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.sampled(1)
+def test_what_was_observed_runs_again_under_what_was_learned(here: Path, tmp_path: Path, name: str) -> None:
+    line, agreed = PROGRAMS[name]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
+    subprocess.run(["git", "init", "-q"], check=True)
+    (here / "m.py").write_text("a = 1\n")
+    before = {path.name for path in here.iterdir()}
+
+    def licet(*words: str) -> subprocess.CompletedProcess[str]:
+        return warm.run(warm.PROGRAM, list(words), cwd=here, env=environment, stdin="")
+
+    def again() -> None:
+        for path in here.iterdir():
+            if path.name not in before:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    observed = licet("observe", "--", "sh", "-c", line)
+    assert observed.returncode == 0, observed.stderr
+    again()
+    before.add(".licet")
+    assert licet("learn", "--write").returncode == 0
+    policy = here / ".licet" / "licet.yaml"
+    document = yaml.safe_load(text := policy.read_text())
+    assert document["capabilities"]["process"]["allowed_binaries"] == ["sh"]
+    extra = "  approvals: {write: manifest}\n"
+    if agreed:
+        text = re.sub(r"^(\s*)# (grants:|- \")", r"\1\2", text, flags=re.MULTILINE).replace("write_limited", "full")
+        text = text.replace("class: read_only", "class: full")
+        extra = "  approvals: {write: manifest, delete: session}\n  budget: {max_calls_per_day: 10}\n"
+        extra = extra if "max_side_effect_class" in text else f"  max_side_effect_class: full\n{extra}"
+    policy.write_text(text + extra)
+    trust(policy, tmp_path / "state")
+    if agreed and (asked := re.search(r"licet approvals approve (a-\w+)", licet("run", "--", "sh", "-c", line).stderr)):
+        assert licet("approvals", "approve", asked[1], "--yes").returncode == 0
+    for _ in range(2):
+        again()
+        ended = licet("run", "--", "sh", "-c", line)
+        assert (ended.returncode, ended.stderr) == (0, ""), text

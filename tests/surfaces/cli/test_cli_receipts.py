@@ -473,6 +473,7 @@ def test_without_calls_no_request_waits(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "xdg").exists()
 
 
+@pytest.mark.who
 @pytest.mark.parametrize("how", ["closed", "no name", "a file"])
 @pytest.mark.parametrize(
     "words",

@@ -291,6 +291,21 @@ def test_a_first_line_that_a_tool_may_write_opens_no_environment(desk: Path) -> 
     assert "kept" not in licet(desk, "agent.yaml", "--", "out/tool").stdout
 
 
+def test_settings_of_an_environment_that_a_tool_may_write_open_nothing(desk: Path) -> None:
+    """An environment of copies says in `pyvenv.cfg` where its Python is. A tool could name any directory there."""
+    venv.create(desk / "env", with_pip=False)
+    secret, script = desk / "lib" / "python3" / "os.py", desk / "script"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("kept")
+    (desk / "bin").mkdir()
+    (desk / "env" / "pyvenv.cfg").write_text(f"home = {desk}/bin\n")
+    script.write_text(f"#!{desk}/env/bin/python\nprint(open({str(secret)!r}).read())\n")
+    script.chmod(0o755)
+    reach = {"write": ["${workdir}/env/pyvenv.cfg"]}
+    with_capabilities(desk, process={"allowed_binaries": ["${workdir}/script"]}, fs_reach=reach)
+    assert "kept" not in licet(desk, "agent.yaml", "--", "./script").stdout
+
+
 def test_time_is_limited(desk: Path) -> None:
     manifest = {**MANIFEST, "capabilities": {**MANIFEST["capabilities"], "limits": {"wall_seconds": 1}}}
     (desk / "agent.yaml").write_text(json.dumps(manifest))

@@ -19,6 +19,7 @@ from licet.sandbox.probe import Attempted, Support
 from licet.sandbox.wasi.python import kept
 from licet.sandbox.wasi.python.build import BuildFailed, Report
 from licet.surfaces.cli import wasm as command
+from licet.surfaces.cli import wasm_progress
 from licet.surfaces.cli.app import licet
 from sandbox.levels import call, gate, needs_walls
 from sandbox.wasi import modules
@@ -322,7 +323,8 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_build_says_where_the_python_is_kept_and_does_nothing_the_second_time(quick: Path) -> None:
     first = run("build")
-    assert (first.exit_code, first.stderr.splitlines()) == (0, ["preparing", "building", "compiling for this machine"])
+    phases = [line.partition(":")[0] for line in first.stderr.splitlines()]
+    assert (first.exit_code, phases) == (0, ["preparing", "building", "compiling for this machine"])
     assert re.match(r"built in \d+ seconds\n", first.stdout)
     said = json.loads(run("build", "--json").stdout)
     assert said["built"] is False
@@ -347,9 +349,47 @@ def test_on_a_terminal_a_build_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with command._progress(quiet=False) as report:
+    with wasm_progress.progress(quiet=False) as report:
         report("building", 0.5)
-    assert re.search(r"building .*━", terminal.getvalue())
+    assert re.search(r"building: .*━", terminal.getvalue())
+
+
+# What was reported and when, the moment, and what is said then.
+STANDS = {
+    "nothing yet": ([], 3, "starting"),
+    "too early to tell": ([(1, "building", 0.05)], 3, "building"),
+    "half of the first part": ([(1, "building", 0.1), (9, "building", 0.5)], 9, "building: about 30 seconds left"),
+    "a slow machine": ([(90, "building", 0.5)], 90, "building: about 5 minutes left"),
+    "the second part": ([(18, "building", 0.9), (20, "compiling for this machine", 1.0)], 24,
+                        "compiling for this machine: about 20 seconds left"),
+    "it takes longer": ([(20, "compiling for this machine", 1.0)], 90, "compiling for this machine: nearly done"),
+    "another process": ([(1, "waiting for another process that builds it", 0.0)], 9,
+                        "waiting for another process that builds it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STANDS)
+def test_the_time_that_is_left_follows_the_pace_of_this_machine(case: str) -> None:
+    reported, now, said = STANDS[case]
+    pace = wasm_progress.Pace(0)
+    for moment, phase, part in reported:
+        pace.report(phase, part, moment)
+    stand = pace.stand(now)
+    assert stand.text == said
+    assert 0 <= stand.done < 1
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    with wasm_progress.progress(quiet=False, clock=lambda: now[0]) as report:
+        for second in range(41):
+            now[0] = second
+            report("building", second / 45)
+        report("done", 1.0)
+        report(wasm_progress.COMPILING, 1.0)
+    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "building", "building", "building", "compiling for this machine"
+    ]  # fmt: skip
 
 
 def test_a_build_that_fails_says_why(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,9 +210,17 @@ def _around(path: str) -> Iterator[str]:
 # Python environments --------------------------------------------------------------------------------------------------
 
 
-def _prefixes(python: str) -> tuple[str, str]:
-    """The directory of the virtual environment of an interpreter, empty if it has none, and that of Python itself."""
-    return environment_of(python), os.path.dirname(os.path.dirname(os.path.realpath(python)))
+def _prefixes(python: str, *, stated: bool = True) -> tuple[str, str]:
+    """The directory of the virtual environment of an interpreter, empty if it has none, and that of Python itself.
+
+    An environment of copies has no link to follow. `stated` says whether the settings in it are believed.
+    """
+    environment, base = environment_of(python), os.path.dirname(os.path.dirname(os.path.realpath(python)))
+    if stated and environment and base == os.path.realpath(environment):
+        home = os.path.realpath(settings_of(environment).get("home", ""))
+        if os.path.basename(home) == "bin" and glob(f"{escape(os.path.dirname(home))}/lib*/py*3*/os.py"):
+            base = os.path.dirname(home)
+    return environment, base
 
 
 def _libraries(python: str) -> Iterator[str]:
@@ -228,12 +236,15 @@ def _libraries(python: str) -> Iterator[str]:
     yield from sorted(found)
 
 
-def runtime_of(starter: str) -> tuple[str, ...]:
-    """What an interpreter itself reads: its file, its virtual environment, and its own libraries."""
+def runtime_of(starter: str, *, stated: bool = True) -> tuple[str, ...]:
+    """What an interpreter itself reads: its file, its virtual environment, and its own libraries.
+
+    With `stated`, an environment of copies may say in its `pyvenv.cfg` where these are.
+    """
     real = os.path.realpath(starter)
     if not is_python(os.path.basename(starter)):
         return (real,)
-    environment, base = _prefixes(starter)
+    environment, base = _prefixes(starter, stated=stated)
     return (*((environment,) if environment else ()), real, os.path.join(base, "lib"))
 
 

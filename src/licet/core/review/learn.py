@@ -49,6 +49,7 @@ class Recorded:
         self.events = 0
         self.used: dict[str, tuple[Use, Calls]] = {}  # by the text of the use, which is parsed once
         self.refused: dict[str, tuple[Use, Calls]] = {}
+        self.made: set[str] = set()  # paths that were written and not there before
 
     def add(self, touch: Touch) -> None:
         """Add one line. One that was taken back has the count 0."""
@@ -60,6 +61,8 @@ class Recorded:
         if known is None:
             known = table[touch.use] = use_of_text(touch.use), Calls()
         known[1].add(touch)
+        if touch.made is True and touch.outcome == "used":
+            self.made.add(known[0].target)
 
 
 def use_of_text(text: str) -> Use:
@@ -78,7 +81,9 @@ class Surroundings(Struct, frozen=True):
     where: Whereabouts
     readable: tuple[str, ...] = ()  # what every program may read without a grant
     scratch: tuple[str, ...] = ()  # directories in whose place a program has one of its own
-    created: frozenset[str] = frozenset()  # files that were written and are gone, in directories that are there
+    is_program: bool = False  # whether it shows programs, which `licet run` starts
+    created: frozenset[str] = frozenset()  # paths that a program made: the next run makes them again
+    repositories: tuple[str, ...] | None = None  # files of git below the working directory; None if not known
     secret_files: frozenset[str] = frozenset()  # files that are there and may hold secrets
     trusted_files: frozenset[str] = frozenset()  # files and directories that are there and that others run or trust
     denied: CapabilitySet = _NOTHING  # what the policy denies by name
@@ -117,7 +122,7 @@ class Learned(Struct, frozen=True):
 
 def learn(recorded: Recorded, around: Surroundings) -> Learned:
     """Find the lines that allow what was used."""
-    uses = dict(recorded.used.values())
+    uses = _as_reads(recorded) if around.is_program else dict(recorded.used.values())
     written = {use.target for use in uses if use.domain == "fs" and use.action == "write"}
     directories = above_each(use.target.rpartition("/")[0] for use in uses if use.domain == "fs")
     around = replace(around, reaches_git=_git_seen(uses, around.reaches_git))
@@ -136,10 +141,6 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
             sensitive.setdefault(use, (Calls(), why))[0].merge(calls)
         else:
             ordinary[use] = calls
-            if use.action == "write" and use.target in around.created:
-                above = use.target.rpartition("/")[0]
-                if around.reaches_git(above) and not why_path(above, around.where, directories):
-                    sensitive.setdefault(use_of_path("write", above), (Calls(), GIT))[0].merge(calls)
     refused = {use for use, _ in recorded.refused.values()} - uses.keys()
     # The class of the policy permits no delete, so a directory may be made of the siblings of one.
     kept = [use for use in (*sensitive, *refused) if use.domain == "fs" and use.effect != "delete"]
@@ -150,6 +151,12 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         "read": above_each(use.target for use in kept if use not in only_writes),
         "write": above_each(use.target for use in kept),
     }
+    for use, calls in ordinary.items():
+        if use.domain == "fs" and use.action == "write" and use.target in around.created:
+            above = use.target.rpartition("/")[0]
+            alone = _place(use, closed, around) == use.target and not why_path(above, around.where, directories)
+            if alone and around.reaches_git(above):
+                sensitive.setdefault(use_of_path("write", above), (Calls(), GIT))[0].merge(calls)
     for use in _random_and_alone(ordinary, closed, refused, around):
         sensitive[use] = ordinary.pop(use), _RANDOM
     lines = [*_lines_of(ordinary, closed, refused, around), *_sensitive_lines(sensitive, around)]
@@ -163,6 +170,18 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         given,
         sum(calls.count for _, calls in recorded.refused.values()),
     )
+
+
+def _as_reads(recorded: Recorded) -> dict[Use, Calls]:
+    """The uses of programs. What a program starts it must be able to read, and nothing more.
+
+    A rule about starting decides about the first program alone, which is the one that was recorded.
+    """
+    found: dict[Use, Calls] = {}
+    for use, calls in recorded.used.values():
+        needed = use_of_path("read", use.target) if use.domain == "process" else use
+        found.setdefault(needed, Calls()).merge(calls)
+    return found
 
 
 def _git_seen(uses: Iterable[Use], reaches_git: Callable[[str], bool]) -> Callable[[str], bool]:
@@ -231,8 +250,11 @@ def _lines_of(
     def may_cover(action: str, directory: str) -> bool:
         return _may_cover(action, directory, closed, around)
 
+    def place(use: Use) -> str:
+        return _place(use, closed, around)
+
     merged: dict[tuple[Capability, str], Calls] = {}
-    for use, rule in _widened(uses, may_cover, around, refused):
+    for use, rule in _widened(uses, may_cover, place, around, refused):
         merged.setdefault((rule, _noun(use)), Calls()).merge(uses[use])
     for (rule, noun), calls in merged.items():
         yield Line(rule, calls.text(noun))
@@ -250,6 +272,24 @@ def _may_cover(action: str, directory: str, closed: Mapping[str, set[str]], arou
     )
 
 
+def _may_be_filled(directory: str, closed: Mapping[str, set[str]], around: Surroundings) -> bool:
+    """Whether a rule may let a program make names in a directory, which lets it write all that is there.
+
+    In the working directory also if there are repositories: those that are known are denied.
+    """
+    where = around.where
+    if _may_cover("write", directory, closed, around):
+        return directory != where.workdir or where.is_project
+    repositories = around.repositories
+    return (
+        repositories is not None
+        and where.is_project
+        and where.has_workdir(directory)
+        and not inside(directory, repositories)
+        and _may_cover("write", directory, closed, replace(around, reaches_git=no_repository))
+    )
+
+
 def _random_and_alone(
     uses: Mapping[Use, Calls], closed: Mapping[str, set[str]], refused: set[Use], around: Surroundings
 ) -> list[Use]:
@@ -262,8 +302,9 @@ def _random_and_alone(
         use
         for use in uses
         if use.domain == "fs"
-        and (place := steady(use.target, places)) != use.target
-        and (place in places or not _may_cover(use.action, place, closed, around))
+        and (directory := steady(use.target, places)) != use.target
+        and (directory in places or not _may_cover(use.action, directory, closed, around))
+        and _place(use, closed, around) == use.target
     ]
     if not found:
         return []
@@ -273,7 +314,11 @@ def _random_and_alone(
 
 
 def _widened(
-    uses: Iterable[Use], may_cover: Callable[[str, str], bool], around: Surroundings, refused: Iterable[Use]
+    uses: Iterable[Use],
+    may_cover: Callable[[str, str], bool],
+    place: Callable[[Use], str],
+    around: Surroundings,
+    refused: Iterable[Use],
 ) -> Iterator[tuple[Use, Capability]]:
     """Each use with its rule."""
     paths: dict[str, dict[str, Use]] = {}
@@ -288,9 +333,8 @@ def _widened(
         else:
             yield use, _rule(use)
     for action, named in paths.items():
-        created = around.created if action == "write" else frozenset()
         covers = partial(may_cover, action)
-        placed = {path: _place(path, created, covers, around.where) for path in named}
+        placed = {path: place(use) for path, use in named.items()}
         covering = widened_paths(placed.values(), covers, around.where.has_workdir)
         rule_of = {path: Capability(f"fs:{action}:{path}") for path in set(covering.values())}
         yield from ((use, rule_of[covering[placed[path]]]) for path, use in named.items())
@@ -302,17 +346,46 @@ def _widened(
                 yield use, Capability(text if pattern == host else text.replace(host, pattern))
 
 
-def _place(path: str, created: frozenset[str], may_cover: Callable[[str], bool], where: Whereabouts) -> str:
-    """The path that a rule must name: the kernel lets a program create files only in a directory that it may write.
+def _place(use: Use, closed: Mapping[str, set[str]], around: Surroundings) -> str:
+    """The path that a rule must name.
 
-    For a name that is different each time it is the directory too.
+    The kernel lets a program create files only in a directory that it may write: then it is the directory, the first
+    one that the program has not made itself. So it is for a name that is different each time, but never all of the
+    working directory: that would be a guess. In a cache or a toolchain it is the whole of it.
     """
-    above = steady(path, where.worked_in)
-    if above in where.worked_in:
+    path, where, action = use.target, around.where, use.action
+
+    def is_free(directory: str) -> bool:
+        return _may_cover(action, directory, closed, around)
+
+    if action == "read" and (installed := where.toolchain(path)):
+        return installed
+    cache = where.cache(path)
+    if cache.endswith("/__pycache__") and is_free(cache):  # Python does without it
+        return cache
+    if action == "write" and (directory := _made_in(path, around)) != path:
+        if directory not in where.worked_in or directory == where.workdir:
+            return directory if _may_be_filled(directory, closed, around) else path
         return path
-    if above == path and path in created:
-        above = path.rpartition("/")[0]
-    return above if above == path or may_cover(above) else path
+    if cache and is_free(cache):
+        return cache
+    if action == "read" and (directory := _made_in(path, around)) != path and where.has_workdir(directory):
+        return directory if is_free(directory) else path  # it reads what it has made, or is about to
+    above = steady(path, where.worked_in)
+    return path if above in where.worked_in or not is_free(above) else above
+
+
+def _made_in(path: str, around: Surroundings) -> str:
+    """The first directory above a path that was there before; the path itself, if it was there.
+
+    So it is for a random name at the top of the project: one temporary file does not open all of it.
+    """
+    first = steady(path, around.where.worked_in) if path in around.created else path
+    if first == around.where.workdir:
+        return path
+    while first in around.created:
+        first = first.rpartition("/")[0]
+    return first
 
 
 def _nameable(path: str) -> bool:
@@ -333,11 +406,23 @@ def _sensitive_lines(uses: Mapping[Use, tuple[Calls, str]], around: Surroundings
         is_narrow = not is_wide_directory(directory, around.where) and _nameable(directory)
         return is_narrow and (not reaches or bool(GIT_DATA.fullmatch(directory)))
 
+    def place(use: Use) -> str:
+        path, where = use.target, around.where
+        directory = where.cache(path) or _made_in(path, around)
+        if ".git" in directory.split("/") and directory != path:
+            return directory  # git makes lock files beside all that it writes
+        if directory == path:
+            directory = steady(path, where.worked_in)
+            if directory == where.workdir and use.action != "delete":
+                return path
+        return directory if may_cover(use.action, directory) else path
+
     alone = Surroundings(around.where)
     for why, group in by_reason.items():
         merged: dict[tuple[Capability, str], Calls] = {}
         # The directory of a random name holds something else that a person must decide on: the line is not about it.
-        for use, rule in _widened(group, _never if why == _RANDOM else may_cover, alone, ()):
+        covers, named = (_never, _itself) if why == _RANDOM else (may_cover, place)
+        for use, rule in _widened(group, covers, named, alone, ()):
             merged.setdefault((rule, _noun(use)), Calls()).merge(group[use])
         for (rule, noun), calls in merged.items():
             yield Line(rule, calls.text(noun), "sensitive", why)
@@ -347,11 +432,16 @@ def _never(action: str, directory: str) -> bool:
     return False
 
 
+def _itself(use: Use) -> str:
+    return use.target
+
+
 def _unused_and_closed(lines: Iterable[Line], around: Surroundings) -> list[Line]:
     """A deny for each file that may hold secrets or that others trust, in a directory that a line allows."""
     known = CapabilitySet(line.rule for line in lines if line.rule.domain == "fs" and line.kind != "allow")
     allowed = CapabilitySet(line.rule for line in lines if line.kind == "allow" and line.rule.domain == "fs")
     closed = [("*", "read", path, "a file that may hold secrets") for path in sorted(around.secret_files)]
+    closed += [("write", "write", path, GIT) for path in sorted(around.repositories or ())]
     closed += [
         ("write", "write", path, why_trusted(path, around.where.workdir)) for path in sorted(around.trusted_files)
     ]

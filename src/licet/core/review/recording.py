@@ -7,7 +7,7 @@ for review and no evidence: nobody signs it, and a program that wants to hide ca
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from licet.core.algebra.scope import visible
 
@@ -41,6 +41,7 @@ class Touch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     use: str  # as `Use` writes it, such as `fs:read:/srv/a.txt` or `network:https:get@example.com:443`
     outcome: Literal["used", "refused"] = "used"
     count: Annotated[int, Meta(ge=0)] = 1
+    made: bool | UnsetType = UNSET  # of a write by a program: whether the name was not there before
 
 
 def recording_line(part: RecordingStart | Touch) -> bytes:

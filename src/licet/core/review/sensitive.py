@@ -89,6 +89,22 @@ _HARMLESS = re.compile(
 )
 
 
+# Installed programs and libraries, below a home. What is there is the same for everybody who installs it.
+_TOOLCHAIN = re.compile(
+    r"(?:\.pyenv/(?:shims|libexec|plugins|pyenv\.d|version)|\.cargo/bin"
+    r"|\.(?:pyenv/versions|rustup/toolchains|nvm/versions/node|local/share/(?:uv/python|fnm/node-versions))/[^/]+"
+    r"|\.(?:asdf/installs|sdkman/candidates|volta/tools/image|local/share/mise/installs)/[^/]+/[^/]+)(?=/|$)"
+)
+# What programs keep to be faster, below a home, and in any directory. Its names are hashes, and it may be removed.
+_CACHE = re.compile(
+    r"(?:\.cache/[^/]+|Library/Caches/[^/]+|\.npm/_[^/]+|\.cargo/(?:registry|git)|go/pkg/mod|\.m2/repository|\.gradle/caches"
+    r"|\.local/share/pnpm/store|\.bun/install/cache|\.yarn/berry/cache)(?=/|$)"
+)
+_CACHE_HERE = re.compile(
+    r".*?/(?:__pycache__|\.pytest_cache|\.mypy_cache|\.ruff_cache|node_modules/\.cache|\.eslintcache)(?=/|$)", re.DOTALL
+)
+
+
 class Whereabouts(Struct, frozen=True):
     """The working directory and the home, which may be empty, and the home that a recording names, if it is another."""
 
@@ -116,6 +132,22 @@ class Whereabouts(Struct, frozen=True):
         if _HOME.fullmatch(_usual(self.workdir)) or self.workdir in ("/", *_SYSTEM_DIRECTORIES):
             return False
         return not any(inside(home, (self.workdir,)) for home in self.homes)
+
+    def toolchain(self, path: str) -> str:
+        """The directory of installed programs below a home that a path is in; empty if it is in none."""
+        return self._below_home(path, _TOOLCHAIN)
+
+    def cache(self, path: str) -> str:
+        """The cache that a path is in; empty if it is in none."""
+        here = _CACHE_HERE.match(path) if self.has_workdir(path) else None
+        return here[0] if here else self._below_home(path, _CACHE)
+
+    def _below_home(self, path: str, names: re.Pattern[str]) -> str:
+        for home in self.homes:
+            below = path.removeprefix(f"{home.rstrip('/')}/")
+            if below != path and (found := names.match(below)):
+                return path[: len(path) - len(below) + found.end()]
+        return ""
 
     def short(self, path: str) -> str:
         """The path as a policy writes it, with `${workdir}` or `~`."""
@@ -170,6 +202,8 @@ def why_sensitive(
         case "network":
             return _why_host(use)
         case "fs":
+            if use.action == "read" and where.toolchain(use.target):
+                return _why_keys(use.target, directories)
             why = why_path(use.target, where, directories)
             return why or (why_written(use.target, where, reaches_git) if use.action == "write" else "")
         case _:

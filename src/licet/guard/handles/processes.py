@@ -258,11 +258,14 @@ class ScopedProcesses:
         return {rule.key for rule in self._grant.capabilities.allow if rule.domain == "env" and rule.key != TOP}
 
     def _directory(self, cwd: Any) -> str:
-        """The real path of the working directory of the child; the call must be allowed to read it."""
+        """The real path of the working directory of the child; the call must be allowed to read it.
+
+        If none is named, it is that of the call, as soon as the walls show it: the call may also only write there.
+        """
         if cwd is None:
-            home = use_of_path("read", os.path.realpath(self._workdir))
-            held = self._grant.capabilities.has(home) or self._holds_below(home.target)
-            return home.target if held else "/"
+            home = os.path.realpath(self._workdir)
+            uses = (use_of_path(action, home) for action in ("read", "write"))
+            return home if any(map(self._grant.capabilities.has, uses)) or self._holds_below(home) else "/"
         sent = ""
         try:
             sent = path_text(cwd)

@@ -27,11 +27,12 @@ class Act(NamedTuple):
     """One thing that a call does.
 
     `what` is `read`, `write`, `delete` or `exec`, with a path; `connect` with `host:port`; or a note about the target:
-    `unix` (the path of a socket), `32 bits`, `setuid`.
+    `unix` (the path of a socket), `32 bits`, `setuid`. A write may have `made` a name that was not there.
     """
 
     what: str
     target: str
+    made: bool = False
 
 
 Acts = Iterator[Act]
@@ -62,7 +63,7 @@ def _opened(caller: Caller, at: int, path: str | None, flags: int) -> Acts:
     if found is None:
         entry = caller.through_links(at, path) if flags & os.O_CREAT else None
         if entry is not None and not entry.exists and _writable(entry):
-            yield from _touched(entry.path, reads=access == os.O_RDWR, writes=True)
+            yield from _touched(entry.path, reads=access == os.O_RDWR, writes=True, made=True)
         return
     if flags & os.O_CREAT and flags & os.O_EXCL:
         return
@@ -78,11 +79,11 @@ def _opened(caller: Caller, at: int, path: str | None, flags: int) -> Acts:
         yield from _touched(found.path, reads=reads, writes=writes)
 
 
-def _touched(path: str, *, reads: bool, writes: bool) -> Acts:
+def _touched(path: str, *, reads: bool, writes: bool, made: bool = False) -> Acts:
     if reads:
         yield Act("read", path)
     if writes:
-        yield Act("write", path)
+        yield Act("write", path, made)
 
 
 def _open(caller: Caller, given: Arguments) -> Acts:
@@ -157,7 +158,7 @@ def _has_entries(found: Found) -> bool:
 def _made(caller: Caller, at: int, path: str | None) -> Acts:
     entry = caller.entry(at, path)
     if entry is not None and not entry.exists and _writable(entry):
-        yield Act("write", entry.path)
+        yield Act("write", entry.path, made=True)
 
 
 def _moved(caller: Caller, at: int, path: str | None, to: int, target: str | None, flags: int = 0) -> Acts:
@@ -166,7 +167,7 @@ def _moved(caller: Caller, at: int, path: str | None, to: int, target: str | Non
     if source is None or goal is None or not source.exists or not (_writable(source) and _writable(goal)):
         return
     yield Act("delete", source.path)
-    yield Act("write", goal.path)
+    yield Act("write", goal.path, made=True)  # what was there is replaced by another file
     if flags & _EXCHANGE:
         yield Act("delete", goal.path)
         yield Act("write", source.path)

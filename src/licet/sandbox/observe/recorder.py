@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from licet.core.algebra.scope import inside
 from licet.core.algebra.use import InvalidUse, Use
@@ -17,7 +17,7 @@ from licet.core.review.recording import RecordingStart, Touch, recording_line
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.kernel.namespaces import DEVICES
 from licet.sandbox.observe.acts import Act
-from licet.sandbox.programs.files import SYSTEM
+from licet.sandbox.programs.files import MADE_FILES, SYSTEM
 
 _MOST_NAMED = 20  # of one kind of note
 _FILES = ("read", "write", "delete")
@@ -36,7 +36,9 @@ class GivenFiles:
     """What `licet run` lets every program use without a rule: the system, its own runtime, scratch, some devices."""
 
     def __init__(self, runtime: Iterable[str], scratch: str | None) -> None:
-        self._readable = tuple(dict.fromkeys(map(os.path.realpath, (*SYSTEM, *_DISPENSABLE, *runtime, "/proc"))))
+        self._readable = tuple(
+            dict.fromkeys(map(os.path.realpath, (*SYSTEM, *MADE_FILES, *_DISPENSABLE, *runtime, "/proc")))
+        )
         self._scratch = (os.path.realpath(scratch),) if scratch else ()
 
     def cover(self, act: Act) -> bool:
@@ -60,10 +62,10 @@ class Summary(Struct, frozen=True):
 
 
 class _Entry:
-    __slots__ = ("count", "key", "time")
+    __slots__ = ("count", "key", "made", "time")
 
     def __init__(self, key: tuple[Process, str], moment: int) -> None:
-        self.key, self.time, self.count = key, moment, 1
+        self.key, self.time, self.count, self.made = key, moment, 1, False
 
 
 class Recorder:
@@ -100,7 +102,12 @@ class Recorder:
         text = self._texts.get(act)
         if text is None:
             text = self._texts[act] = self._text(act)
-        return bool(text) and self._use(process, text)
+        if not text:
+            return False
+        is_new = self._use(process, text)
+        if act.made:
+            self._entries[process, text].made = True
+        return is_new
 
     def _use(self, process: Process, text: str) -> bool:
         key = (process, text)
@@ -219,7 +226,14 @@ class Recorder:
         name = self._names.get(process.program)
         if name is None:
             name = self._names[process.program] = self._redact_name(process.program)
-        return Touch(time=entry.time, call=f"process {process.number}", tool=name, use=use, count=entry.count)
+        return Touch(
+            time=entry.time,
+            call=f"process {process.number}",
+            tool=name,
+            use=use,
+            count=entry.count,
+            made=entry.made or UNSET,
+        )
 
 
 def _now() -> int:

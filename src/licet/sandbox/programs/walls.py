@@ -30,10 +30,11 @@ from licet.guard.held_paths import held_paths
 from licet.guard.ports import Http
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
-from licet.sandbox.grant_paths import Identity, KernelPaths, KernelRule, around, identity, kernel_paths
+from licet.sandbox.grant_paths import Identity, KernelPaths, KernelRule, around, closed_names, identity, kernel_paths
 from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
 from licet.sandbox.programs.files import MADE_FILES, SYSTEM, made_files, of_binary
+from licet.sandbox.programs.placeholders import Placeholders
 from licet.sandbox.rules_in_force import program_access
 
 # The proxy is imported only for programs that connect to it.
@@ -144,7 +145,16 @@ class _CallWalls:
 
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
-        limits = self._limits
+        limits, placeholders = self._limits, Placeholders()
+        if self._spaces:
+            placeholders.hold(closed_names(self._grant))
+        try:
+            return self._around(command, limits, placeholders)
+        except BaseException:
+            placeholders.release()
+            raise
+
+    def _around(self, command: Command, limits: Mapping[str, int], placeholders: Placeholders) -> Command:
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True)
         self._held.update(paths.hold)
         own = of_binary(command, self._grant.reach)
@@ -186,7 +196,7 @@ class _CallWalls:
             }
             rules_text = program_access(self._grant.reach, orders, paths.rules, common)
             self._grant.program_access = self._grant.program_access.with_program(rules_text)
-            watch = LauncherClient(orders, self._egress(), None if self._spaces else scratch)
+            watch = LauncherClient(orders, self._egress(), None if self._spaces else scratch, placeholders)
         except BaseException:
             if not self._spaces:
                 scratches.remove(scratch)
@@ -365,8 +375,15 @@ class _LateEgress:
 class LauncherClient:
     """The host's side of one launcher: sends its orders, and serves the proxy while the program runs."""
 
-    def __init__(self, orders: Mapping[str, Any], egress: _LateEgress | None, scratch: str | None) -> None:
+    def __init__(
+        self,
+        orders: Mapping[str, Any],
+        egress: _LateEgress | None,
+        scratch: str | None,
+        placeholders: Placeholders | None = None,
+    ) -> None:
         self._limits = orders["limits"]
+        self._placeholders = placeholders or Placeholders()
         self._ending, ending = os.pipe()
         os.set_blocking(self._ending, False)
         text = json.dumps(orders).encode()
@@ -395,6 +412,7 @@ class LauncherClient:
         with suppress(BlockingIOError):  # no reason was reported
             self._limit = os.read(self._ending, 64)
         os.close(self._ending)
+        self._placeholders.release()
         if self._egress is not None:
             await self._egress.close()
         if self._scratch is not None:

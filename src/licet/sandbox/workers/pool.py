@@ -253,7 +253,9 @@ class _Pool:
             self._parked.move_to_end(prepared)
             try:
                 while len(waiting) < _PARKED_OF_ONE:
-                    waiting.append(_spawned(zygote, prepared))
+                    new = _spawned(zygote, prepared)
+                    # The last one is taken for a tool with `reuse`: that stays the one which served a call.
+                    waiting.appendleft(new) if prepared.tool.reuse else waiting.append(new)
             except SandboxUnavailable:
                 return  # the next call reports why
             self._make_room(zygote)

@@ -5,6 +5,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -14,10 +15,11 @@ from licet.core.algebra.scope import inside
 from licet.core.review.trusted import TRUSTED
 from licet.policy_files.policy_paths import policy_root
 from licet.policy_files.schema import FORMAT
+from licet.surfaces.cli.discovery import PLACES
 from licet.surfaces.cli.init_manifest import SCHEMA_LINE
 from licet.surfaces.cli.init_target import agent_name, obstacles, schema_path, write_policy
 from licet.surfaces.cli.options import refuse
-from licet.surfaces.cli.output import is_output, problem_document, show, show_json, show_problems
+from licet.surfaces.cli.output import is_output, problem_document, show, show_json, show_problems, write_file
 
 PRESETS = ("coding",)
 
@@ -42,7 +44,10 @@ AGENTS = (
     CodingAgent("aider", "Aider", _BOTH[0], _BOTH[1], ("~/.aider",)),
     CodingAgent("opencode", "OpenCode", _BOTH[0], _BOTH[1], ("~/.config/opencode",)),
 )
-_PROGRAMS = ("sh", "bash", "git", "python3", "node", "npm", "make")
+_PROGRAMS = (
+    *("sh", "bash", "git", "make", "cmake", "python3", "python", "pip", "uv", "pytest", "node", "npm", "npx", "cargo"),
+    *("go", "ls", "cat", "grep", "rg", "find", "sed"),
+)
 
 
 def installed_agents() -> list[CodingAgent]:
@@ -58,7 +63,8 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         SCHEMA_LINE.format(schema),
         "#",
         "# Written by `licet init --preset coding`: for a coding agent that works in this directory.",
-        "#   licet run --ask --no-time-limit -- AGENT",
+        "#   licet trust             (once, at a terminal: so that it may rename and delete files in the project)",
+        "#   licet run -- AGENT",
         "# The agent and all that it starts are behind walls. They see this project, an empty home directory, and",
         "# what programs need to run; of your other files, your variables and the network they see nothing.",
         "# What it writes into the project is yours to review before you run it: docs/how-to/coding-agent.md.",
@@ -81,7 +87,8 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         *_denied(project),
         "",
         "  process:",
-        "    # Programs that you may start with `licet run`. What these start in turn is behind the same walls.",
+        "    # Programs that you may start with `licet run`. What these start in turn is behind the same walls:",
+        "    # `licet run -- sh -c …` starts anything that can be read.",
         "    allowed_binaries:",
         *(f"      - {program}" for program in (*(agent.program for agent in found), *_PROGRAMS)),
         "",
@@ -93,32 +100,62 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         "  # to the network is a proxy; agents that run on Node use it if you `export NODE_USE_ENV_PROXY=1`.",
         *_variables(found),
         "",
-        "  # Agents and git rename and delete files all the time: you agree once, before the agent starts.",
-        "  approvals: {write: session, delete: session, expires_seconds: 3600}",
-        "  budget: {max_calls_per_session: 100}  # starts of `licet run`; class full needs a limit",
+        "  # Nobody is asked about writes, since you have accepted this file. Agents and builds rename and delete",
+        "  # files all the time: you agree to that in `licet trust`, for 30 days; without it you are asked once.",
+        "  approvals: {write: manifest, delete: manifest, expires_seconds: 3600}",
+        "  budget: {max_calls_per_day: 10000}  # starts of `licet run`; class full needs a limit",
+        "",
+        "  # A build and an agent fit into these. Time is not limited. Memory is that of each process.",
+        "  limits: {memory_mb: 8192, processes: 4096, open_files: 65536, file_mb: 65536, scratch_mb: 4096}",
     ]
     return "\n".join(lines) + "\n"
 
 
 _CHANGES = ("write", "delete")
 _CLOSED = ((".env", ("*",), "it often holds passwords"), *((one.path, _CHANGES, one.why) for one in TRUSTED))
+# What programs of yours act on without a question, and what an agent has no need to make: closed, there or not. The
+# others are often made in the course of the work, such as `.venv` or the files of CI.
+_MADE: dict[str, str | None] = {  # with the text of a file; None for a directory
+    ".git": None,
+    ".claude": None,
+    ".codex": None,
+    ".gemini": None,
+    ".opencode": None,
+    ".cursor": None,
+    ".vscode": None,
+    ".mcp.json": '{"mcpServers": {}}\n',
+}
 
 
 def _denied(project: Path) -> Iterator[str]:
-    """What the agent may not read, or not change. Only what exists is denied here."""
-    there = [entry for entry in _CLOSED if os.path.lexists(project / entry[0])]
-    missing = [path for path, _, _ in _CLOSED if not os.path.lexists(project / path)]
+    """What the agent may not read, or not change."""
+    closed = [entry for entry in _CLOSED if entry[0] in _MADE or os.path.lexists(project / entry[0])]
+    left = [path for path, _, _ in _CLOSED if path not in {entry[0] for entry in closed}]
     yield "  # What the agent may not read, or not change. Add what is here and not for a model."
-    if missing:
-        yield from _wrapped("Not here yet, and to be denied once they are there:", missing)
-        yield "  # As long as a denied file does not exist, programs can make no new names in its directory."
-    if not there:
-        yield "  deny: []"
-        return
+    yield from _wrapped("Not here, and left open; to be denied once they are there and you rely on them:", left)
     yield "  deny:"
-    for path, actions, why in there:
+    for path, actions, why in closed:
         for action in actions:
             yield f'    - "fs:{action}:${{workdir}}/{path}"  # {why}'
+
+
+def make_closed(project: Path) -> list[str]:
+    """Make what the policy closes and is missing, empty: a name that exists can be closed for good. Returns the names.
+
+    Without them a program would find empty ones in their place, which `licet run` makes and removes each time.
+    """
+    made = []
+    for name, text in _MADE.items():
+        path = project / name
+        if os.path.lexists(path):
+            continue
+        with suppress(OSError, click.ClickException):  # `licet run` does without them
+            if text is None:
+                path.mkdir()
+            else:
+                write_file(path, text, replace=False)
+            made.append(name if text is not None else f"{name}/")
+    return made
 
 
 def _wrapped(opening: str, names: Iterable[str]) -> Iterator[str]:
@@ -175,9 +212,10 @@ def write_preset(target: Path, agent: str | None, force: bool, as_json: bool) ->
         refuse(problems, as_json)
     if not printing:
         problems += write_policy(target, text, replaces=force)
+    made = [] if printing else make_closed(policy_root(target))
     if as_json:
         warnings = [problem_document(problem) for problem in problems]
-        show_json({"file": None if printing else str(target), "manifest": text, "problems": warnings})
+        show_json({"file": None if printing else str(target), "manifest": text, "made": made, "problems": warnings})
         return
     show_problems(problems, err=True)
     if printing:
@@ -185,4 +223,8 @@ def write_preset(target: Path, agent: str | None, force: bool, as_json: bool) ->
         return
     program = agents[0].program if agents else "AGENT"
     show(f"wrote {target}{' for ' + ', '.join(one.name for one in agents) if agents else ''}: read it, and adapt it")
-    show(f"next: licet run --ask --no-time-limit -- {program}")
+    if made:
+        show(f"made, empty, because they are closed to the agent: {', '.join(made)}")
+    named = "" if target in PLACES else f" {target}"
+    show(f"next: licet trust{named}  (once, at a terminal: agree to renames and deletes in the project, for 30 days)")
+    show(f"      licet run{named} -- {program}")

@@ -29,13 +29,13 @@ from licet.policy_files.public_suffix import is_shared_domain
 from licet.policy_files.syntax import MOST_BYTES
 from licet.regular_files import read_regular
 from licet.sandbox.kernel.namespaces import DEVICES
-from licet.sandbox.programs.files import SYSTEM
+from licet.sandbox.programs.files import MADE_FILES, SYSTEM
 from licet.surfaces.cli.learn_files import Found
 from licet.surfaces.cli.learn_repositories import Repositories
 from licet.surfaces.cli.options import refuse
 from licet.surfaces.cli.output import fail
 
-_READABLE = (*SYSTEM, "/proc", *DEVICES)
+_READABLE = (*SYSTEM, *MADE_FILES, "/proc", *DEVICES)
 _SCRATCH = ("/tmp", "/var/tmp")  # noqa: S108
 _MOST_SENSITIVE = 50  # comments in one file; --json has them all
 _MOST_NAMED = 3  # files that one note names
@@ -91,8 +91,10 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
     before = policy_text(found.target, as_json)
     base = before or new_policy(agent or _agent(found), _ABOUT)
     policy = _read(found.target, base, where, as_json)
+    repositories = Repositories()
     around = Surroundings(
         where,
+        is_program=found.is_program,
         readable=_READABLE if found.is_program else (),
         scratch=_SCRATCH if found.is_program else (),
         created=_created(found) if found.is_program else frozenset(),
@@ -100,7 +102,8 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
         trusted_files=frozenset(_trusted_files(where)),
         denied=denied_by(closed_to_grants(policy, where.workdir)),
         is_suffix=is_shared_domain if generalise_hosts else None,
-        reaches_git=Repositories().reached_by,
+        reaches_git=repositories.reached_by,
+        repositories=repositories.below(where.workdir) if found.is_program and where.is_project else None,
     )
     learned = with_tools(learn(found.recorded, around), found.recorded, policy, where)
     _check_places(found, learned, where, as_json)
@@ -159,10 +162,10 @@ def _trusted_files(where: Whereabouts) -> Iterator[str]:
 
 
 def _created(found: Found) -> frozenset[str]:
-    """The files that were written and are not there, such as temporary ones, where their directory is."""
+    """The paths that a program made, and those that were written and are not there, where their directory is."""
     written = (use.target for use, _ in found.recorded.used.values() if use.domain == "fs" and use.action == "write")
     gone = (path for path in written if not os.path.lexists(path))
-    return frozenset(path for path in gone if os.path.isdir(os.path.dirname(path)))
+    return frozenset((*found.recorded.made, *(path for path in gone if os.path.isdir(os.path.dirname(path)))))
 
 
 def _uncreated(learned: Learned, manifest: Manifest) -> list[str]:
@@ -171,7 +174,8 @@ def _uncreated(learned: Learned, manifest: Manifest) -> list[str]:
     places = {rule.key for rule in rules if rule.domain == "fs" and rule.action != "read" and os.path.isdir(rule.key)}
     written = (use for use in learned.wanted if use.domain == "fs" and use.action == "write")
     gone = (use for use in written if not os.path.lexists(use.target))
-    return [use.target for use in gone if places.isdisjoint(use.keys)]
+    # Python does without the directories of its compiled files.
+    return [use.target for use in gone if places.isdisjoint(use.keys) and "__pycache__" not in use.target.split("/")]
 
 
 def _whereabouts(found: Found, as_json: bool) -> Whereabouts:
@@ -268,8 +272,13 @@ def _program_entries(found: Found, lines: Sequence[Line], policy: Manifest, wher
         if not allowed.has(rule) and all(line.rule != rule for line in lines):
             name = where.short(rule.key)
             entries.append(Entry(("process", "allowed_binaries"), name, "the command that was recorded"))
-    variables = {"PATH": "variables are not recorded; programs find others by this one"}
-    if any(line.kind != "deny" and where.short(line.rule.key).startswith("~") for line in lines):
+    variables = {
+        "PATH": "variables are not recorded; programs find others by this one",
+        "TERM": "what a terminal can show",
+        "LANG": "the language, and how text is written",
+    }
+    used = (line.rule.key for line in lines if line.kind != "deny" and line.rule.domain == "fs")
+    if any(where.short(path).startswith("~") and not where.toolchain(path) for path in used):
         variables["HOME"] = "files below the home were used"
     for name, why in variables.items():
         if not allowed.has(Capability(f"env:read:{name}")):

@@ -24,6 +24,21 @@ class Repositories:
             above = above.rpartition("/")[0]
         return os.path.isdir(path) and not os.path.islink(path) and self._has_one(path)
 
+    def below(self, folder: str) -> tuple[str, ...] | None:
+        """The files of each repository below a directory, where they are; None if there is too much to look at."""
+        found: list[str] = []
+        left = _MOST_LOOKED_AT
+        for above, names, files in os.walk(folder):
+            left -= len(names) + len(files)
+            if left < 0:
+                return None
+            if self._is_one(above):
+                found.append(above)
+                names.clear()
+            found += (os.path.join(above, name) for name in (*names, *files) if name.lower() == ".git")
+            names[:] = [name for name in names if name.lower() != ".git"]
+        return tuple(found)
+
     def _is_one(self, folder: str) -> bool:
         if folder not in self._is:
             self._is[folder] = all(os.path.lexists(os.path.join(folder, name)) for name in _PARTS)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from licet.sandbox.wasi.cache import OWN, InvalidModule, compiled
 from licet.sandbox.wasi.compiled import Compiled, Described
 from licet.sandbox.wasi.imports import Asked, asked_for, shown_name
 from licet.sandbox.wasi.layers import walls_in_spec, wasm_layers
-from licet.sandbox.wasi.python.build import BuildFailed, Report
+from licet.sandbox.wasi.python.build import BuildFailed
 from licet.sandbox.wasi.python.kept import Runner, kept_runner, runner
 from licet.surfaces.cli.options import FILE, json_option
 from licet.surfaces.cli.output import coloured, counted, fail, show, show_json, show_lines
 from licet.surfaces.cli.wasm_declaration import Declaration, command_of, declaration, python_declaration
+from licet.surfaces.cli.wasm_progress import COMPILING, progress
 
 _MOST_LINES = 40  # of one list; a hostile module can have a million names
 _MOST_DECLARED = 200  # lines of a declaration
@@ -211,16 +212,17 @@ def _runs_as(found: Described, declared: Declaration | None) -> str:
 def build_command(as_json: bool) -> None:
     """Build the Python of `licet.tools.python`, once, ahead of its first call.
 
-    It needs `pip install 'licet[wasm-build]'`, and takes about half a minute: CPython for WASI is put together with the
-    part of licet that runs inside, and then compiled for this machine. If it is there already, nothing happens.
+    It needs `pip install 'licet[wasm-build]'`, and takes one minute on a fast machine, and several on a slow or busy
+    one, with the time that is left: CPython for WASI is put together with the part of licet that runs inside, and then
+    compiled for this machine. If it is there already, nothing happens.
     """
     started = time.monotonic()
     try:
         was_there = kept_runner() is not None
-        with _progress(quiet=as_json) as report:
+        with progress(quiet=as_json) as report:
             built = runner(report)
             if not was_there:
-                report("compiling for this machine", 1.0)
+                report(COMPILING, 1.0)
             code = _compile_runner(built)
     except (BuildFailed, SandboxUnavailable, InvalidModule) as wrong:
         fail(visible(str(wrong)), as_json)
@@ -248,40 +250,10 @@ def build_if_missing(*, quiet: bool) -> None:
     """Build the Python of `licet.tools.python` with progress, before a call that would build it without."""
     with contextlib.suppress(BuildFailed, SandboxUnavailable, InvalidModule):  # the call says what is wrong
         if kept_runner() is None:
-            with _progress(quiet=quiet) as report:
+            with progress(quiet=quiet) as report:
                 built = runner(report)
-                report("compiling for this machine", 1.0)
+                report(COMPILING, 1.0)
                 _compile_runner(built)
-
-
-@contextlib.contextmanager
-def _progress(*, quiet: bool) -> Iterator[Report]:
-    """A bar on a terminal, and otherwise one line for each phase, on stderr."""
-    if not quiet and sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True, color_system="auto" if coloured(err=True) else None)
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("starting", total=1.0)
-            # At the end it is not known how long the rest takes: then the bar only moves.
-            yield lambda phase, part: bar.update(
-                task, description=phase, completed=part, total=None if part >= 1 else 1.0
-            )
-        return
-    yield _phases((lambda text: None) if quiet else lambda text: show(text, err=True))
-
-
-def _phases(tell: Callable[[str], None]) -> Report:
-    told: list[str] = []
-
-    def report(phase: str, part: float) -> None:
-        if phase not in told:
-            told.append(phase)
-            tell(phase)
-
-    return report
 
 
 @contextlib.contextmanager

@@ -49,7 +49,7 @@ def build_here(target: Path, report: Report) -> None:
 def runner(
     report: Report = lambda phase, part: None, builder: Builder = build_here, turn: Turn = nullcontext
 ) -> Runner:
-    """The component: the kept one, or else one that is built now, which takes about 15 seconds. Blocks.
+    """The component: the kept one, or else one that is built now, which takes 20 seconds of a processor. Blocks.
 
     `turn` is entered once no other process builds it, for as long as there is something to do.
     Raises `BuildFailed`, or `SandboxUnavailable` if there is no place for it. Of a build that fails, nothing is left.

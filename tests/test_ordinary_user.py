@@ -1,10 +1,12 @@
-"""The attacks on walls once more, by an ordinary user on walls that this user built.
+"""Once more as an ordinary user, if root runs the tests: whatever depends on who runs it.
 
-One run of pytest as that user: one attack of some files by default, all of all files with LICET_LONG=1.
+One run of pytest as that user. It has every test with the mark `who`, the commands of the README among them, and the
+attacks on walls that this user built: one of some files by default, all of all files with LICET_LONG=1.
 """
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -18,12 +20,14 @@ from effort import LONG
 from ordinary_user import NOBODY, interpreter, opened
 
 HERE = Path(__file__).resolve()
-PROJECT = HERE.parents[2]
+PROJECT = HERE.parents[1]
+ATTACKS = HERE.parent / "attacks"
+ASKS = re.compile(r"os\.gete?uid\(\)")
+OF_ROOT = re.compile("root|superuser|ordinary")
+ROOT_ALONE = re.compile(r"skipif\(\s*os\.gete?uid\(\) != 0")
 OF_EACH_FILE = 1
 ON_TOOLS = sorted(
-    path.stem
-    for path in HERE.parent.glob("test_wall_*.py")
-    if path != HERE and not path.name.startswith("test_wall_program_")
+    path.stem for path in ATTACKS.glob("test_wall_*.py") if not path.name.startswith("test_wall_program_")
 )
 ON_TOOLS_TRIED = ON_TOOLS if LONG else ON_TOOLS[::6]
 ON_PROGRAMS = (
@@ -43,11 +47,10 @@ ON_PROGRAMS = (
 ON_PROGRAMS_TRIED = ON_PROGRAMS if LONG else ON_PROGRAMS[::5]
 FILES_ON_PROGRAMS = sorted({Path(test.partition("::")[0]).stem for test in ON_PROGRAMS_TRIED})
 OTHER_MACHINE = "made of numbers that"  # as `behind_walls` says it of an attack that exists on one architecture alone
+WHOLE = ("src", "tests", "examples")
 LONGEST = 1800  # seconds for all of it together, on a machine that has much else to do
 
-pytestmark = pytest.mark.skipif(
-    os.getuid() != 0, reason="pytest runs as an ordinary user already, so these attacks have run"
-)
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="pytest runs as an ordinary user already")
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +63,21 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, lis
         if python is None:
             pytest.skip("there is no Python here that another user can run")
         # Compiled files come along: without them every interpreter would compile all it imports.
-        unwanted = shutil.ignore_patterns("*mypy*", "ruff*", "*.pth", "pip", "setuptools", "grimp*", "pygments")
-        for name in ("src", "tests"):
+        unwanted = shutil.ignore_patterns("*mypy*", "ruff*", "*.pth", "pip", "setuptools", "grimp*")
+        for name in WHOLE:
             shutil.copytree(PROJECT / name, project / name, ignore=unwanted)
-        shutil.copy(PROJECT / "pyproject.toml", project)
-        shutil.copytree(sysconfig.get_paths()["purelib"], project / "site-packages", ignore=unwanted)
+        for name in ("pyproject.toml", "README.md"):
+            shutil.copy(PROJECT / name, project)
+        environment = project / ".venv"
+        venv = [python, "-I", "-m", "venv", "--without-pip", "--symlinks", str(environment)]
+        subprocess.run(venv, check=True, capture_output=True)
+        packages = next(environment.glob("lib/python*/site-packages"))
+        shutil.copytree(sysconfig.get_paths()["purelib"], packages, ignore=unwanted, dirs_exist_ok=True)
+        (packages / "licet.pth").write_text(f"{project / 'src'}\n")
+        python = str(environment / "bin" / "python")
+        licet = environment / "bin" / "licet"
+        licet.write_text(f"#!{python}\nimport sys\nfrom licet.surfaces.cli import program\nsys.exit(program())\n")
+        licet.chmod(0o755)
         opened(project)
         home = project / "home"
         home.mkdir()
@@ -74,13 +87,44 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, lis
         shutil.rmtree(project, ignore_errors=True)
 
 
+def functions(file: Path) -> Iterator[tuple[str, str]]:
+    """The tests of a file, each with its text."""
+    text = file.read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            first = min((one.lineno for one in node.decorator_list), default=node.lineno)
+            yield node.name, "".join(lines[first - 1 : node.end_lineno])
+
+
+def marked() -> list[tuple[str, str]]:
+    """The file and the name of every test that depends on who runs it."""
+    return [
+        (file.relative_to(PROJECT).as_posix(), name)
+        for file in sorted(HERE.parent.rglob("test_*.py"))
+        if file != HERE and "mark.who" in file.read_text(encoding="utf-8")
+        for name, text in functions(file)
+        if "@pytest.mark.who\n" in text
+    ]
+
+
+def test_whatever_asks_who_runs_it_is_run_as_both() -> None:
+    unmarked = [
+        (file.name, name)
+        for file in sorted(HERE.parent.rglob("test_*.py"))
+        for name, text in functions(file)
+        if ASKS.search(text) and not ROOT_ALONE.search(text) and "@pytest.mark.who\n" not in text
+    ]
+    assert unmarked == []
+    assert len(marked()) > 10
+
+
 def chosen(name: str) -> list[str]:
     """The tests of one file that are run: those spread evenly over the file, or the whole file."""
     file = f"tests/attacks/{name}.py"
     if LONG:
         return [file]
-    body = ast.parse((PROJECT / file).read_text(encoding="utf-8")).body
-    found = [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    found = [test for test, _ in functions(PROJECT / file)]
     return [f"{file}::{test}" for test in found[:: -(-len(found) // OF_EACH_FILE)]]
 
 
@@ -88,16 +132,17 @@ def run_as_user(python: str, project: Path, home: Path) -> dict[str, list[tuple[
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": str(home),
-        "PYTHONPATH": os.pathsep.join(str(project / name) for name in ("src", "tests", "site-packages")),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     tests = [
         *(test for name in ON_TOOLS_TRIED for test in chosen(name)),
         *(f"tests/{one}" for one in ON_PROGRAMS_TRIED),
+        *(f"{file}::{name}" for file, name in marked()),
     ]
     report = home / "report.xml"
+    pytest_there = [python, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={home}/t", f"--junitxml={report}"]
     ended = subprocess.run(
-        [python, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={home}/t", f"--junitxml={report}", *tests],
+        [*pytest_there, *dict.fromkeys(tests)],
         cwd=project, env=environment, user=NOBODY, group=NOBODY, extra_groups=[],
         capture_output=True, text=True, timeout=LONGEST, check=False,
     )  # fmt: skip
@@ -111,6 +156,19 @@ def run_as_user(python: str, project: Path, home: Path) -> dict[str, list[tuple[
     return found
 
 
+@needs_root
+def test_what_depends_on_the_user_holds_for_an_ordinary_one(outcomes: dict[str, list[tuple[str, str, str]]]) -> None:
+    for file, name in marked():
+        ended = [
+            (one, outcome, said) for one, outcome, said in outcomes.get(Path(file).stem, ()) if one.startswith(name)
+        ]
+        failed = "\n\n".join(f"{one}\n{said[-3000:]}" for one, outcome, said in ended if outcome == "failed")
+        assert not failed, failed
+        # What this machine lacks is skipped for every user. What root alone does must not be all of it.
+        assert any(outcome == "passed" or not OF_ROOT.search(said) for _, outcome, said in ended), (file, name, ended)
+
+
+@needs_root
 def test_the_walls_hold_for_an_ordinary_user(
     outcomes: dict[str, list[tuple[str, str, str]]], report_sample: Callable[[int, int], None]
 ) -> None:

@@ -1,0 +1,129 @@
+"""Empty files and directories that stand for closed names while programs run.
+
+Only a name that exists can be mounted over, and Landlock has no deny. So a closed name that is missing, in a directory
+that a program may write, is made before the program starts, and removed after the last program that needs it has ended.
+Otherwise the program could make it, or no new name at all could be made beside it.
+
+Every program that needs one holds a shared lock on it, and who finds no other lock removes it. The lock of its
+directory keeps two hosts from doing so at once. It is known by its time, so that one that a killed host has left is
+used and removed by the next. What somebody has written to stays.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from msgspec import Struct
+
+_MARK = 1_000_000_001  # ns since 1970: no file is that old
+_ATTEMPTS = 100
+# Names that programs expect to be files. They read an empty file without an error; git does not list empty directories.
+_OF_FILES = re.compile(
+    r".+\.(?:json[c5]?|ya?ml|toml|ini|cfg|conf|md|txt|lock|py|pth|[cm]?js|ts|lua|el|sh|xml|env|pem|key|db|log)"
+    r"|\.?(?:env|netrc|gitmodules|gitconfig|gdbinit|lldbinit|exrc|profile|bash_profile|[a-z]*rc|pgpass|tool-versions)"
+    r"|(?:\.env|id)[._][^/]+|Jenkinsfile|Makefile|Dockerfile|\.(?:cursor|windsurf|cline)rules",
+    re.IGNORECASE,
+)
+
+
+class _Held(Struct, frozen=True):
+    """One placeholder: its path, and the open file that is locked."""
+
+    path: str
+    fd: int
+
+
+class Placeholders:
+    """The placeholders of one program. `release` must follow."""
+
+    def __init__(self) -> None:
+        self._held: list[_Held] = []
+        self._directories: list[str] = []  # those that were made on the way to one, outer ones first
+
+    def hold(self, paths: Iterable[str]) -> None:
+        """Make the names that are missing, and hold those that were made before.
+
+        Where that is not possible the name stays missing: the caller must then refuse every new name beside it.
+        """
+        for path in paths:
+            with suppress(OSError):
+                self._make_directories(os.path.dirname(path))
+                self._hold(path)
+
+    def release(self) -> None:
+        """Remove the placeholders that nobody else holds and nobody has written to."""
+        for held in reversed(self._held):
+            with suppress(OSError):  # another program needs it, or it is gone
+                _remove(held)
+            os.close(held.fd)
+        for path in reversed(self._directories):
+            with suppress(OSError):  # something is in it
+                os.rmdir(path)
+        self._held, self._directories = [], []
+
+    def _make_directories(self, directory: str) -> None:
+        if os.path.realpath(directory) != directory:
+            raise OSError(errno.ELOOP, "a link is on the way", directory)
+        missing = []
+        while not os.path.lexists(directory):
+            missing.append(directory)
+            directory = os.path.dirname(directory)
+        for path in reversed(missing):
+            os.mkdir(path)
+            self._directories.append(path)
+
+    def _hold(self, path: str) -> None:
+        with _locked(os.path.dirname(path)):
+            if not os.path.lexists(path):
+                _make(path)
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            if not _is_placeholder(os.fstat(fd)):  # somebody else made it: it is closed as it is
+                os.close(fd)
+                return
+            self._held.append(_Held(path, fd))
+            with suppress(BlockingIOError):  # whoever has locked it alone keeps it from being removed, too
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+@contextmanager
+def _locked(directory: str) -> Iterator[None]:
+    """Lock a directory for a moment. A program may hold such a lock for ever, so this gives up with an `OSError`."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for attempt in range(_ATTEMPTS):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(0.005)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _make(path: str) -> None:
+    if _OF_FILES.fullmatch(os.path.basename(path)):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    else:
+        os.mkdir(path, 0o700)
+    os.utime(path, ns=(_MARK, _MARK), follow_symlinks=False)
+
+
+def _remove(held: _Held) -> None:
+    with _locked(os.path.dirname(held.path)):
+        fcntl.flock(held.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        mine, there = os.fstat(held.fd), os.lstat(held.path)
+        if _is_placeholder(mine) and os.path.samestat(mine, there):
+            (os.rmdir if stat.S_ISDIR(mine.st_mode) else os.unlink)(held.path)
+
+
+def _is_placeholder(about: os.stat_result) -> bool:
+    is_empty = stat.S_ISDIR(about.st_mode) or (stat.S_ISREG(about.st_mode) and not about.st_size)
+    return is_empty and about.st_mtime_ns == _MARK

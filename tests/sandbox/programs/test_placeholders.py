@@ -1,0 +1,120 @@
+"""Closed names that do not exist: they stay closed while programs run, and new names beside them can be made."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from attacks.walled_programs import Programs, needs_namespaces, place
+from licet.sandbox.programs.placeholders import Placeholders
+
+
+def programs(where: Path, closed: str, action: str = "write") -> Programs:
+    rules = [f"fs:{action}:{where}/in" for action in ("read", "write", "delete")]
+    deny = [f"fs:{action}:{where}/in/{closed}"]
+    return Programs("namespaces", rules, deny=deny, effect="full", deletes="session")
+
+
+CLOSED = (".claude", ".mcp.json", "node_modules", "deep/er/.vscode", "node_modules/.bin", ".npmrc", "with space")
+# Every way to get a file to a name.
+WAYS = {
+    "write": "echo x > {0}",
+    "mkdir": "mkdir -p {0}/x && echo x > {0}/x/y",
+    "rename": "echo x > other && mv -T other {0}",
+    "link": "ln -s other {0}",
+    "hard link": "echo x > other && ln other {0}",
+    "replace": "rm -rf {0} && echo x > {0}",
+    "move away": "mv {0} gone && echo x > {0}",
+    "move the directory away": "mv $(dirname {0}) gone && mkdir -p $(dirname {0}) && echo x > {0}",
+}
+
+
+@needs_namespaces
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("closed", CLOSED)
+@pytest.mark.sampled(4)
+def test_a_closed_name_cannot_be_made(closed: str, way: str, tmp_path: Path) -> None:
+    where = place(tmp_path)
+    line = f"cd {where}/in; " + WAYS[way].format(f"'{closed}'" if " " in closed else closed)
+    if way == "write":  # without walls it can
+        Programs("open", ["process:exec:*"]).run("sh", "-c", line.replace(closed, "file"))
+        assert (where / "in" / "file").read_text() == "x\n"
+    programs(where, closed).run("sh", "-c", line)
+    assert not os.path.lexists(where / "in" / closed)
+
+
+@needs_namespaces
+@pytest.mark.parametrize("action", ["write", "*"])
+@pytest.mark.parametrize("closed", [".claude", ".env", "a/b/c"])
+@pytest.mark.sampled(2)
+def test_names_beside_it_can_be_made_renamed_and_deleted(closed: str, action: str, tmp_path: Path) -> None:
+    where = place(tmp_path)
+    beside = (where / "in" / closed).parent
+    line = f"cd {beside} && echo x > new && mkdir d && mv new d/new && rm -r d && echo y > kept"
+    ended = programs(where, closed, action).run("sh", "-c", line)
+    assert (ended.exit_code, ended.stderr_bytes) == (0, b"")
+    assert (beside / "kept").read_text() == "y\n"
+    assert not os.path.lexists(where / "in" / closed)
+
+
+@needs_namespaces
+def test_what_was_there_stays_as_it_was(tmp_path: Path) -> None:
+    where = place(tmp_path)
+    (where / "in" / ".claude").mkdir()
+    (where / "in" / ".mcp.json").touch()
+    for closed in (".claude", ".mcp.json"):
+        assert programs(where, closed).run("sh", "-c", f"cd {where}/in; echo x > {closed}; rm -r {closed}").exit_code
+    assert (where / "in" / ".claude").is_dir()
+    assert (where / "in" / ".mcp.json").read_bytes() == b""
+
+
+def test_a_placeholder_stays_until_the_last_has_released_it(tmp_path: Path) -> None:
+    folder, file = tmp_path / ".claude", tmp_path / "deep" / ".mcp.json"
+    names = [str(folder), str(file)]
+    first, second, third = Placeholders(), Placeholders(), Placeholders()
+    for one in (first, second):
+        one.hold(names)
+    assert folder.is_dir()
+    assert file.is_file()
+    first.release()
+    third.hold(names)
+    second.release()
+    assert folder.is_dir()
+    assert file.is_file()
+    third.release()
+    assert not folder.exists()
+    assert not file.exists()
+    third.release()  # once more is nothing
+
+
+def test_one_that_a_killed_host_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    left, later = Placeholders(), Placeholders()
+    left.hold([str(tmp_path / ".env")])
+    for held in left._held:
+        os.close(held.fd)
+    later.hold([str(tmp_path / ".env")])
+    later.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_somebody_has_written_to_meanwhile_stays(tmp_path: Path) -> None:
+    made = Placeholders()
+    made.hold([str(tmp_path / name) for name in (".claude", ".env", "replaced.json", "touched.json")])
+    (tmp_path / ".claude" / "settings.json").write_text("{}")
+    (tmp_path / ".env").write_text("A=1")
+    (tmp_path / "replaced.json").unlink()
+    (tmp_path / "replaced.json").touch()
+    (tmp_path / "touched.json").touch()
+    made.release()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".claude", ".env", "replaced.json", "touched.json"]
+
+
+def test_no_link_is_followed_and_a_directory_that_may_not_be_written_is_left(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    made = Placeholders()
+    made.hold([str(tmp_path / "link" / "x"), str(tmp_path / "dangling"), "/proc/x"])
+    made.release()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "link", "there"]
+    assert list((tmp_path / "there").iterdir()) == []
