@@ -53,6 +53,7 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
     packages: tuple[str, ...] | None = None
     modules: tuple[str, ...] = ()
     files: Mapping[str, str] = {}
+    below: str = "/var/tmp"  # where hard-coded names in /tmp are not those of the project
     setup: tuple[str, ...] = ()
     terminal: str | None = None
     policy: Mapping[str, Any] = {}
@@ -180,7 +181,7 @@ class Place:
     def adds(self) -> dict[str, Any]:
         """What a person adds to the preset."""
         adds: dict[str, Any] = json.loads(self.servers.filled(json.dumps(dict(self.row.policy))))
-        return {**adds, "fs_reach": {"read": [*toolchain(), *self.servers.files(self.line)]}}
+        return {**adds, "fs_reach": {"read": self.servers.files(self.line)}}
 
     def settle(self, command: Sequence[str]) -> str:
         """Run a command that must succeed, and is not the one that is looked at."""
@@ -385,12 +386,6 @@ def serving_rows(place: Path) -> Iterator[Servers]:
 
 
 # Policies -------------------------------------------------------------------------------------------------------------
-
-
-def toolchain() -> list[str]:
-    """The line that a Python outside of `/usr` needs: the preset knows no place of a user's home."""
-    prefix = os.path.realpath(sys.base_prefix)
-    return [] if prefix.startswith("/usr") else [prefix]
 
 
 def merged(policy: Path, adds: Mapping[str, Any]) -> None:

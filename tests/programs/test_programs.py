@@ -21,9 +21,9 @@ ROWS = rows()
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A directory outside of `/tmp`, as projects are: below it, the `/tmp` of a program could not be its scratch."""
-    with TemporaryDirectory(prefix="licet-programs-", dir="/var/tmp", ignore_cleanup_errors=True) as made:
+def folder(row: Row) -> Iterator[Path]:
+    """A directory for the project of a row."""
+    with TemporaryDirectory(prefix="licet-programs-", dir=row.below, ignore_cleanup_errors=True) as made:
         yield Path(made).resolve()
 
 

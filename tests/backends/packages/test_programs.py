@@ -1,6 +1,7 @@
 """Commands that are no launchers: files by their hash, and programs of installed distributions by their version."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from licet.backends.packages import Installed, LaunchError, PackageError, Resolved, installed, launch_of, resolve
-from licet.backends.packages.programs import runtime_of
+from licet.backends.packages.programs import installed_prefixes, runtime_of
 from licet.backends.packages.store import file_digest
 
 from .made import GREET, needs_node
@@ -254,3 +255,47 @@ def test_a_script_of_a_version_manager_is_asked_for_its_interpreter(
 def test_a_file_is_not_found_without_its_command(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="pass `launch`"):
         installed(Resolved("file", program="server.py", digest="sha256:"), tmp_path)
+
+
+# What `pyvenv.cfg` of a project may name: files (with `*` a program), the mode, and whether it is believed.
+NAMED = {
+    "a Python": (("bin/python3.12*", "lib/python3.12/os.py"), 0o755, True),
+    "a Node": (("bin/node*", "include/node/node.h"), 0o755, True),
+    "no library": (("bin/python3.12*",), 0o755, False),
+    "a library of another version": (("bin/python3.12*", "lib/python3.11/os.py"), 0o755, False),
+    "a script in its place": (("bin/python3.12", "lib/python3.12/os.py"), 0o755, False),
+    "no interpreter": (("secret", "lib/python3.12/os.py"), 0o755, False),
+    "one that everybody may write": (("bin/python3.12*", "lib/python3.12/os.py"), 0o777, False),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_only_the_directory_of_an_interpreter_is_one(case: str, tmp_path: Path) -> None:
+    files, mode, believed = NAMED[case]
+    prefix, project = tmp_path / "prefix", tmp_path / "project"
+    for name in files:
+        path = prefix / name.rstrip("*")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("*"):
+            shutil.copy("/bin/true", path)
+        else:
+            path.write_text("#!/bin/sh\n")
+    prefix.chmod(mode)
+    (project / ".venv").mkdir(parents=True)
+    (project / ".venv" / "pyvenv.cfg").write_text(f"home = {prefix}/bin\n")
+    assert (str(prefix) in installed_prefixes(project)) == believed
+
+
+def test_links_lead_to_an_interpreter_by_all_their_names(tmp_path: Path) -> None:
+    prefix, linked = tmp_path / "cpython-3.12.4", tmp_path / "cpython-3.12"
+    for name in ("bin", "lib/python3.12"):
+        (prefix / name).mkdir(parents=True)
+    (prefix / "lib" / "python3.12" / "os.py").touch()
+    shutil.copy("/bin/true", prefix / "bin" / "python3.12")
+    linked.symlink_to(prefix.name)
+    programs = tmp_path / "project" / "env" / "bin"
+    programs.mkdir(parents=True)
+    (programs.parent / "pyvenv.cfg").write_text(f"home = {prefix}/bin\n")
+    (programs / "python3").symlink_to(linked / "bin" / "python3.12")
+    (programs / "python").symlink_to("python3")
+    assert {str(prefix), str(linked)} <= {*installed_prefixes(tmp_path / "project")}

@@ -350,7 +350,7 @@ DELETES = {
     "write_limited, and nothing settles deletes": ("write_limited", "call", True, False),
     "write_limited has no deletes": ("write_limited", "manifest", True, False),
     "full asks about each": ("full", "call", True, False),
-    "full asks about each delete that grants allow": ("full", "manifest", False, False),
+    "full, approved in the policy, by grants": ("full", "manifest", False, True),
     "full, approved once a session": ("full", "session", True, True),
     "full, approved in the policy": ("full", "manifest", True, True),
     "destructive, approved with the call": ("destructive", "call", True, True),

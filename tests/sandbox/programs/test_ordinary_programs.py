@@ -193,7 +193,7 @@ IN_TMP = {
     "no delete": (("read", "write"), False, "made temporary read written new"),
     "only reads": (("read",), False, "made removed temporary read"),
     "only reads, and a pipe": (("read",), True, "temporary read"),
-    "only writes": (("write",), False, "temporary"),  # it cannot be the working directory
+    "only writes": (("write",), False, "temporary written new"),
 }
 
 

@@ -2,7 +2,11 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from attacks.walled_programs import needs_walls
 from licet.assemble import review
 from licet.surfaces.cli import init_look, init_preset
 from licet.surfaces.cli.app import licet
+from pins import trust
 
 TOOLS = """
 from licet import Context, tool
@@ -142,6 +147,32 @@ def test_what_is_closed_and_missing_is_made_empty_and_said(here: Path) -> None:
     (here / ".mcp.json").unlink()
     again = init("--preset", "coding", "--force")
     assert "made, empty, because they are closed to the agent: .mcp.json\n" in again.stdout
+
+
+NOT_COPIED = ("*-packages", "test", "tests", "idlelib", "tkinter", "config-*", "lib2to3", "ensurepip")
+
+
+@needs_walls
+@pytest.mark.sampled(0)
+def test_an_environment_of_a_python_outside_of_the_system_runs_below_a_shell(
+    here: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    base, name = tmp_path_factory.mktemp("pythons") / "3.x", f"python3.{sys.version_info.minor}"
+    # A copy, as a version manager keeps one.
+    shutil.copytree(sysconfig.get_path("stdlib"), base / "lib" / name, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    for library in Path(sys.base_prefix, "lib").glob("libpython3*.so*"):
+        shutil.copy(library, base / "lib")
+    (base / "bin").mkdir()
+    shutil.copy(os.path.realpath(sys.executable), base / "bin" / name)
+    subprocess.run([base / "bin" / name, "-m", "venv", "--without-pip", ".venv"], check=True)
+    assert init("--preset", "coding", "--agent", "coder").exit_code == 0
+    text = (here / ".licet" / "licet.yaml").read_text()
+    assert f'      - "{base}"  # an interpreter' in text
+    text = re.sub(r"approvals: .*", "approvals: {write: manifest}", text)
+    (here / ".licet" / "licet.yaml").write_text(text)
+    trust(here / ".licet" / "licet.yaml", Path(os.environ["XDG_STATE_HOME"]))
+    ended = warm.run(warm.PROGRAM, ["run", "--", "sh", "-c", ".venv/bin/python -c 'import json; print(1)'"], cwd=here)
+    assert (ended.returncode, ended.stdout) == (0, "1\n"), ended.stderr
 
 
 PLANTED = (

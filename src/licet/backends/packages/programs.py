@@ -28,7 +28,9 @@ from licet.backends.packages.store import Installed, PackageError, Resolved, fil
 from licet.core.algebra.scope import visible
 from licet.regular_files import open_regular, read_most, read_regular
 
-__all__ = ["FoundProgram", "find_program", "first_line", "interpreter_of", "runtime_of", "same_program"]
+__all__ = [
+    "FoundProgram", "find_program", "first_line", "installed_prefixes", "interpreter_of", "runtime_of", "same_program",
+]  # fmt: skip
 
 _MOST_METADATA = 64 << 20  # bytes of one file of an installed distribution
 _SHEBANG = re.compile(rb"#![ \t]*(?:\S*/env[ \t]+(?:-S[ \t]+)?)?(\S+)[ \t]*([^\n]*)\n")
@@ -244,6 +246,49 @@ def runtime_of(starter: str, *, stated: bool = True) -> tuple[str, ...]:
         return (real,)
     environment, base = _prefixes(starter, stated=stated)
     return (*((environment,) if environment else ()), real, os.path.join(base, "lib"))
+
+
+def installed_prefixes(project: Path) -> list[str]:
+    """The directories of every Python and Node that programs in a project may start: with `bin` and `lib` in them.
+
+    They are on PATH, or the base of a virtual environment in the project. What a file of the project says is believed
+    only if an interpreter with its library is there, and nobody but root and this user can change it.
+    """
+    named = [found for name in ("python3", "python", "node") if (found := native_program(name))]
+    for pattern in ("*/pyvenv.cfg", ".*/pyvenv.cfg", ".tox/*/pyvenv.cfg", ".nox/*/pyvenv.cfg"):
+        for settings in sorted(glob(f"{escape(str(project))}/{pattern}")):
+            environment = os.path.dirname(settings)
+            named += [os.path.join(settings_of(environment).get("home", ""), "python3"), f"{environment}/bin/python"]
+    prefixes: dict[str, None] = {}
+    for path in named:
+        for step in _steps(path):
+            prefix = os.path.dirname(os.path.dirname(step))
+            if os.path.basename(os.path.dirname(step)) == "bin" and _is_prefix(prefix):
+                prefixes[prefix] = None
+    return list(prefixes)
+
+
+def _steps(path: str) -> Iterator[str]:
+    """A path, and what each link at its end leads to."""
+    for _ in range(40):
+        if not os.path.isabs(path):
+            return
+        yield path
+        if not os.path.islink(path):
+            return
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+
+
+def _is_prefix(prefix: str) -> bool:
+    versions = [os.path.dirname(one) for one in glob(f"{escape(prefix)}/lib/py*/os.py")]
+    pairs = [(os.path.basename(version), f"{version}/os.py") for version in versions]
+    pairs += [("node", f"{prefix}/include/node/node.h"), ("node", f"{prefix}/lib/node_modules/npm/package.json")]
+    for name, library in pairs:
+        with suppress(OSError):
+            files = [os.stat(path) for path in (prefix, f"{prefix}/bin/{name}", library)]
+            if all(about.st_uid in (0, os.getuid()) and not about.st_mode & 0o002 for about in files):
+                return is_native(f"{prefix}/bin/{name}")
+    return False
 
 
 def _owner(path: str, libraries: Sequence[str]) -> tuple[str, str] | None:

@@ -1,6 +1,7 @@
 """The policies that `licet init --preset` writes: for programs that are run whole, with `licet run`."""
 
 import os
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
+from licet.core.algebra.scope import inside
 from licet.core.review.trusted import TRUSTED
 from licet.policy_files.policy_paths import policy_root
 from licet.policy_files.schema import FORMAT
@@ -77,6 +79,7 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         "  fs_reach:",
         "    read:",
         '      - "${workdir}"',
+        *_interpreters(project),
         "    write:",
         '      - "${workdir}"',
         *_settings(found),
@@ -166,6 +169,23 @@ def _settings(agents: list[CodingAgent]) -> Iterator[str]:
         yield "    # To let it use your login and settings, add HOME to `env` below and its directory to both lists:"
         yield f"    # {', '.join(paths)}."
         yield "    # Whatever it writes there can make your next session outside of these walls start programs."
+
+
+def _interpreters(project: Path) -> Iterator[str]:
+    """Lines for interpreters that nobody could read otherwise, such as those of pyenv, uv and nvm."""
+    from licet.backends.packages.programs import installed_prefixes  # reads packages, which takes long to import
+    from licet.sandbox.programs.files import SYSTEM
+
+    home, root = os.path.expanduser("~"), os.path.abspath(project)
+    for prefix in installed_prefixes(project):
+        is_wide = inside(home, (prefix,)) or inside(root, (prefix,))
+        if is_wide or inside(prefix, (root, *SYSTEM)) or not _PLAIN.fullmatch(prefix):
+            continue
+        shown = f"~{prefix[len(home) :]}" if inside(prefix, (home,)) else prefix
+        yield f'      - "{shown}"  # an interpreter that programs here start'
+
+
+_PLAIN = re.compile(r"[\w/.+@, -]+")  # in a rule, other signs may have a meaning of their own
 
 
 def _hosts(hosts: list[str]) -> Iterator[str]:
