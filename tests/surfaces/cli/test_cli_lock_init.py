@@ -192,7 +192,8 @@ def test_the_lines_that_admit_all_drafted_tools_make_a_manifest_that_they_fit(he
     specs = {f"{one}.{name}": found for one, name, found in (("s", "read", READ), ("t", "write", write))}
     manifest = Manifest.from_data({"agent": "a", "capabilities": lines})
     for name, found in specs.items():
-        assert validate_registration(ToolSpec(name, CapabilitySet(found.needs), found.effect), manifest) == ()
+        spec = ToolSpec(name, CapabilitySet(found.needs), found.effect, "isolated")
+        assert validate_registration(spec, manifest) == ()
 
 
 TEXTS = {

@@ -48,8 +48,8 @@ class Guess(Struct, frozen=True):
 def argument_grants(words: Iterable[str], workdir: str, home: str) -> list[str]:
     """Rules to read the paths among the arguments of a command, as they are written there.
 
-    A word that is no path for certain, such as `notes` or `@scope/package`, counts if there is such a file. One that is
-    written as a path counts before it exists: a server may make its database itself.
+    A word that is no path for certain, such as `notes` or `@scope/package`, counts if there is such a file, or such a
+    directory above it. One that is written as a path counts before it exists: a server may make its database itself.
     """
     found = []
     for word in words:
@@ -57,7 +57,8 @@ def argument_grants(words: Iterable[str], workdir: str, home: str) -> list[str]:
         real = path.replace("${workdir}", workdir)
         real = home + real[1:] if home and (real == "~" or real.startswith("~/")) else real
         place = os.path.normpath(os.path.join(workdir, real))
-        if place != "/" and (_WRITTEN.match(path) or os.path.lexists(place)):
+        above = os.path.dirname(place) if "/" in real else place
+        if place != "/" and (_WRITTEN.match(path) or os.path.lexists(place) or os.path.isdir(above)):
             found.append(_rule("read", place, workdir, home))
     return list(dict.fromkeys(filter(None, found)))
 
