@@ -26,9 +26,9 @@ from licet.declare.decorator import Tool, with_spec
 MODULE = "licet_cell"  # the name of the module in a worker
 _MOST = 100_000  # characters of a constant: more is data, and belongs into arguments or files
 _LITERALS = (type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set)
-_MADE = (
-    "<string>"  # the file of methods that a decorator has made; from Python 3.13, what follows `python -c` is it too
-)
+# The file of everything that code has made from text, such as the methods of a dataclass. From Python 3.13 the text
+# after `python -c` is kept under this name, and is not the source of any of these.
+_MADE = "<string>"
 _INSTEAD = "pass it as an argument, or make it inside the tool"
 
 
@@ -80,7 +80,7 @@ def cell_of(fn: Callable[..., Any]) -> CellSource | None:
     code = getattr(fn, "__code__", None)
     if not isinstance(fn, FunctionType) or code is None or os.path.isfile(code.co_filename):
         return None
-    if not linecache.getlines(code.co_filename):
+    if code.co_filename == _MADE or not linecache.getlines(code.co_filename):
         raise NoSource("it was typed at a prompt, or made by code, and its source was not kept")
     gathered = _Gathered(fn.__globals__)
     gathered.add_function(fn)
@@ -98,7 +98,7 @@ class _Gathered:
     @cached_property
     def _cells(self) -> list[tuple[str, ast.Module]]:
         """Every cell that Python knows the text of, newest first."""
-        names = [name for name in linecache.cache if not os.path.isfile(name)]
+        names = [name for name in linecache.cache if name != _MADE and not os.path.isfile(name)]
         return [(name, tree) for name in reversed(names) if (tree := _parsed(name)) is not None]
 
     def add_function(self, fn: FunctionType) -> None:
@@ -107,7 +107,7 @@ class _Gathered:
         if code.co_freevars or "<locals>" in fn.__qualname__:
             raise NoSource(f"`{fn.__name__}` is defined inside a function, and may use its variables")
         self._seen.add(fn.__name__)
-        tree = _parsed(code.co_filename)
+        tree = _parsed(code.co_filename) if code.co_filename != _MADE else None
         for node in tree.body if tree is not None else ():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _first_line(node) == code.co_firstlineno:
                 self._add_definition(code.co_filename, node)

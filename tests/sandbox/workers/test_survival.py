@@ -1,6 +1,7 @@
 """Whatever a tool does, its own call ends with a reason, and the host goes on: no zombies, no files, no processes."""
 
 import asyncio
+import linecache
 import os
 import re
 import select
@@ -376,7 +377,13 @@ def test_workers_end_with_a_host_that_is_killed(tmp_path: Path) -> None:
     assert not os.path.lexists(scratch)
 
 
-def test_a_tool_that_no_other_process_can_find_is_refused_and_says_how_to_mend_it(tmp_path: Path) -> None:
+def test_a_tool_that_no_other_process_can_find_is_refused_and_says_how_to_mend_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As from Python 3.13 after `python -c`: a text under the name that code made from any text has.
+    other = "@other\ndef typed_in():\n    return 2\n".splitlines(keepends=True)
+    monkeypatch.setitem(linecache.cache, "<string>", (36, None, other, "<string>"))
+
     @tool(needs=[], effect="read_only", name="inner")
     def closure() -> int:
         return 1
