@@ -21,6 +21,7 @@ from licet.assemble.flags import (
 )
 from licet.assemble.review import Places
 from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
 from licet.core.decision.request import Approval
 from licet.core.policy.layer import meet_written_layers
 from licet.core.policy.tool import ToolSpec
@@ -43,7 +44,9 @@ def made(flags: Flags, program: str = "make", places: Places = PLACES) -> Manife
 def reached(flags: Flags, places: Places = PLACES) -> CapabilitySet:
     """What flags allow, with directories filled in, the program and the tool's own storage left out."""
     ceiling = meet_written_layers(made(flags, places=places).expand(places.workdir, places.home).layers)
-    return CapabilitySet([rule for rule in ceiling.allow if rule.domain in ("fs", "network", "env")])
+    assert ceiling.has(Use("env:read:PATH"))  # always: programs find others by it
+    told = [rule for rule in ceiling.allow if rule.domain in ("fs", "network", "env")]
+    return CapabilitySet([rule for rule in told if str(rule) != "env:read:PATH"])
 
 
 MEANS = {

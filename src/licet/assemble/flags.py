@@ -77,7 +77,8 @@ def understood(flags: Flags, places: Places) -> Typed:
     words = tuple(f"--allow-{name}={value}" for name, values in named for value in values)
     # A program gets the variables that its policy names, and `*` names none: so they are listed.
     names = filter(_is_variable, sorted(os.environ)) if "*" in env else env
-    return Typed(read, write, tuple(net.values()), tuple(names), words)
+    # Without PATH, `make` and compilers do not find the programs that they start.
+    return Typed(read, write, tuple(net.values()), tuple(dict.fromkeys(("PATH", *names))), words)
 
 
 def _path(flag: str, value: str, places: Places) -> str:
