@@ -333,6 +333,104 @@ def test_connections_that_wait_do_not_stop_the_others() -> None:
     assert Programs("namespaces", seconds=120.0).python(FLOOD) == "[0, 7] still works\n"
 
 
+ABANDONED = """
+import errno, select, signal
+os.chdir(os.environ['TMPDIR'])
+def hear(path, backlog):
+    server = socket.socket(1)
+    server.bind(path)
+    server.listen(backlog)
+    return server
+full, free = hear('full', 0), hear('free', 64)
+first = socket.socket(1)
+first.connect('full')
+def crowd():
+    reading, writing = os.pipe()
+    children = []
+    while not select.select([reading], [], [], 0)[0]:  # until there is no thread left that could wait
+        assert len(children) < 120, 'all can wait'
+        child = os.fork()
+        if not child:
+            try:
+                socket.socket(1).connect('full')
+            except OSError as wrong:
+                os.write(writing, errno.errorcode[wrong.errno].encode() + b' ')
+            os._exit(0)
+        children.append(child)
+    said = os.read(reading, 999).split()[0].decode()
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    os.close(reading)
+    os.close(writing)
+    return said
+for round in range(3):
+    print(crowd())
+    socket.socket(1).connect('free')
+inet = socket.create_server(('127.0.0.1', 0))
+socket.create_connection(inet.getsockname()).close()
+print('free again')
+"""
+
+
+@needs_unix_sockets
+def test_connections_whose_callers_were_killed_free_their_places() -> None:
+    said = Programs("namespaces", seconds=120.0).python(ABANDONED)
+    assert said.split("\n") == ["EAGAIN", "EAGAIN", "EAGAIN", "free again", ""]
+
+
+DISTURBED = """
+import ctypes, signal, threading
+libc, TGKILL = ctypes.CDLL(None), {'x86_64': 234, 'aarch64': 131}[os.uname().machine]
+os.chdir(os.environ['TMPDIR'])
+server, first, second = socket.socket(1), socket.socket(1), socket.socket(1)
+server.bind('s')
+server.listen(0)
+first.connect('s')
+def blocking():
+    second.connect('s')
+    print('connected', flush=True)
+waiting = threading.Thread(target=blocking)
+waiting.start()
+for number in range(500):
+    os.kill(1, signal.SIGRTMAX)
+    for thread in os.listdir('/proc/1/task'):
+        libc.syscall(TGKILL, 1, int(thread), signal.SIGRTMAX)
+server.accept()
+waiting.join()
+"""
+
+
+@needs_unix_sockets
+def test_signals_to_the_process_that_connects_end_no_connection() -> None:
+    assert Programs("namespaces", seconds=120.0).python(DISTURBED) == "connected\n"
+
+
+NO_SOCKETS = """
+import ctypes, errno, struct
+libc = ctypes.CDLL(None, use_errno=True)
+ruleset = libc.syscall(444, struct.pack('=QQQ', 0, 0, 1), 24, 0)
+libc.prctl(38, 1, 0, 0, 0)
+assert not libc.syscall(446, ruleset, 0)
+server = socket.create_server(('127.0.0.1', 0))
+reading, _ = os.pipe()
+address = struct.pack('=H', 2) + bytes(14)
+codes = set()
+for number in range(int(sys.argv[1])):
+    assert libc.connect(reading, address, 16) == -1
+    codes.add(errno.errorcode[ctypes.get_errno()])
+socket.create_connection(server.getsockname()).close()
+print(codes)
+"""
+
+
+@needs_unix_sockets
+def test_connecting_what_is_no_socket_leaves_nothing_open() -> None:
+    """The process that makes the connections has as many open files as the program."""
+    walled = Programs("namespaces", limits={"open_files": 64})
+    assert walled.python(NO_SOCKETS, "100") == "{'ENOTSOCK'}\n"
+
+
 MANY_FILES = """
 os.chdir(os.environ['TMPDIR'])
 for number in range(1500):

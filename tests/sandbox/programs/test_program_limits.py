@@ -32,6 +32,23 @@ finally:
     time.sleep(10)
     os._exit(1)
 """
+# Memory that no limit of the kernel counts: it belongs to every process that has it mapped.
+SHARED = """
+import mmap, time
+kept = mmap.mmap(-1, 200 << 20)
+for place in range(0, len(kept), 4096):
+    kept[place] = 1
+time.sleep(60)
+"""
+FILE_IN_MEMORY = SHARED.replace("mmap.mmap(-1, 200 << 20)", "mmap.mmap(file, 200 << 20)").replace(
+    "kept =", "import os\nfile = os.memfd_create('m')\nos.truncate(file, 200 << 20)\nkept ="
+)
+OF_A_CHILD = f"""
+import os, sys
+if not os.fork():
+    exec({SHARED!r})
+sys.exit(os.wait()[1] != 0)
+"""
 FILL = 'exec dd if=/dev/zero of="$TMPDIR/x" bs=1M count=64 status=none'
 
 
@@ -67,9 +84,16 @@ def test_each_limit_has_its_reason(kind: str, how: str) -> None:
 @needs_namespaces
 @pytest.mark.parametrize(
     ("command", "limits", "limit"),
-    [(of(CROWD), {"processes": 20}, "LIMIT_PROCESSES"), (("sh", "-c", FILL), {"scratch_mb": 4}, "LIMIT_DISK")],
-    ids=["processes", "scratch"],
+    [
+        (of(CROWD), {"processes": 20}, "LIMIT_PROCESSES"),
+        (("sh", "-c", FILL), {"scratch_mb": 4}, "LIMIT_DISK"),
+        (of(SHARED), {"memory_mb": 100}, "LIMIT_MEMORY"),
+        (of(FILE_IN_MEMORY), {"memory_mb": 100}, "LIMIT_MEMORY"),
+        (of(OF_A_CHILD), {"memory_mb": 100}, "LIMIT_MEMORY"),
+    ],
+    ids=["processes", "scratch", "shared memory", "a file in memory", "shared memory of a child"],
 )
+@pytest.mark.sampled(3)
 def test_what_only_a_namespace_tells(command: tuple[str, ...], limits: dict[str, int], limit: str) -> None:
     assert Programs("namespaces", limits=limits, seconds=60.0).run(*command).reason == limit
 
@@ -77,6 +101,24 @@ def test_what_only_a_namespace_tells(command: tuple[str, ...], limits: dict[str,
 @needs_namespaces
 def test_scratch_that_was_full_and_did_no_harm_is_no_limit() -> None:
     ended = Programs("namespaces", limits={"scratch_mb": 4}).run("sh", "-c", f"({FILL}) 2>/dev/null; exit 0")
+    assert (ended.exit_code, ended.reason) == (0, "")
+
+
+@needs_namespaces
+def test_mapped_files_and_less_shared_memory_are_no_limit(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(150 << 20))
+    code = f"""
+import mmap
+with open({str(tmp_path / "large")!r}, "rb") as file:
+    kept = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ), mmap.mmap(-1, 60 << 20)
+    read = sum(kept[0][place] for place in range(0, len(kept[0]), 4096))
+for place in range(0, len(kept[1]), 4096):
+    kept[1][place] = 1
+import time
+time.sleep(0.3)
+"""
+    walled = Programs("namespaces", (f"fs:read:{tmp_path}",), limits={"memory_mb": 100}, seconds=60.0)
+    ended = walled.run(*of(code))
     assert (ended.exit_code, ended.reason) == (0, "")
 
 

@@ -9,18 +9,21 @@ A process that has restricted itself with Landlock would gain by a connection th
 kernel goes on if its socket is one of IPv4 or IPv6 and stays so: if no other thread can exchange the open file.
 
 Which files these are is recorded at each `listen`: the kernel tells the file that a socket is bound to, for sockets of
-this network namespace only. Runs in the first process of the namespaces, in threads, since a connection may block.
+this network namespace only. Runs in the first process of the namespaces, in threads, since a connection may block. If
+the caller of one that blocks is killed, its thread is interrupted, and is free for others.
 """
 
 import _thread
 import ctypes
 import errno
 import os
+import signal
 import socket
 import stat
 import struct
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 
 from licet.sandbox.kernel import calls, notify
 
@@ -37,6 +40,8 @@ _FILE_OF_SOCKET = 0x89E0  # SIOCUNIXFILE
 _LONGEST = 128  # bytes of an address
 _PAIR = struct.Struct("=QQ")
 _OF_ITSELF = (b"/proc/self/", b"/proc/thread-self/")
+# Ends a connection that blocks. Whoever else sends it interrupts one too, which is then tried again.
+_INTERRUPT = max(signal.valid_signals())
 
 
 class Connections:
@@ -46,9 +51,22 @@ class Connections:
         self._listener = listener
         self._lock = _thread.allocate_lock()
         self._threads = self._busy = 0
+        self._blocking: dict[int, notify.Notice] = {}  # by thread
         # The files of sockets that the program has listened on, oldest first. They are kept open: the inode number of a
         # file that is gone could be that of a socket outside by now.
         self._files: dict[tuple[int, int], int] = {}
+        signal.signal(_INTERRUPT, lambda *_: None)  # an ignored signal interrupts nothing
+
+    def interrupt_abandoned(self) -> bool:
+        """Interrupt connections whose callers are gone; whether there were any.
+
+        One that has not begun to block yet is missed, so this must be called again and again.
+        """
+        with self._lock:  # a thread is in `_blocking` only as long as it can be interrupted
+            gone = [thread for thread, notice in self._blocking.items() if not notify.waits(self._listener, notice)]
+            for thread in gone:
+                signal.pthread_kill(thread, _INTERRUPT)
+        return bool(gone)
 
     def start(self) -> None:
         """Start a thread that answers calls."""
@@ -80,17 +98,17 @@ class Connections:
                     self._busy -= 1
 
     def _begin(self) -> bool:
-        """See to it that another thread waits for the next call; False if this one is the last."""
+        """See to it that another thread waits for the next call, now or soon; False if this one is the last."""
         with self._lock:
             self._busy += 1
             free, more = self._threads > self._busy, self._threads < _MOST_THREADS
-        if free or not more:
-            return free
-        try:
-            self.start()
-        except RuntimeError:  # the limit of processes is reached
-            return False
-        return True
+        if free:
+            return True
+        if more:
+            with suppress(RuntimeError):  # the limit of processes is reached
+                self.start()
+                return True
+        return self.interrupt_abandoned()
 
     def _answer(self, notice: notify.Notice, *, may_block: bool) -> None:
         if notice.name == "landlock_restrict_self":
@@ -149,18 +167,45 @@ class Connections:
                 if alone and _family(made) in (socket.AF_INET, socket.AF_INET6):
                     return False
                 raise OSError(errno.EACCES, "the caller has restricted itself")
-            if not may_block and not fcntl.fcntl(made, fcntl.F_GETFL) & os.O_NONBLOCK:
+            blocks = not fcntl.fcntl(made, fcntl.F_GETFL) & os.O_NONBLOCK
+            if blocks and not may_block:
                 raise OSError(errno.EAGAIN, "too many connections wait")
             if path := _path(address):
                 target = self._own(path, notice.thread)
                 address = struct.pack("=H", socket.AF_UNIX) + b"/proc/self/fd/%d\0" % target
-            number = calls.NUMBERS[calls.machine()]["connect"]
-            calls.syscall("connect", number, made, address, len(address))
+            with self._interruptible(notice) if blocks else nullcontext():
+                self._make(made, address, notice)
             return True
         finally:
             os.close(made)
             if target >= 0:
                 os.close(target)
+
+    @contextmanager
+    def _interruptible(self, notice: notify.Notice) -> Iterator[None]:
+        """Let `interrupt_abandoned` interrupt this thread."""
+        thread = _thread.get_ident()
+        with self._lock:
+            self._blocking[thread] = notice
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (_INTERRUPT,))
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, (_INTERRUPT,))
+            with self._lock:
+                del self._blocking[thread]
+
+    def _make(self, made: int, address: bytes, notice: notify.Notice) -> None:
+        """Make a connection, again after each interruption, as the kernel does itself; ESRCH without its caller."""
+        number = calls.NUMBERS[calls.machine()]["connect"]
+        while True:
+            try:
+                calls.syscall("connect", number, made, address, len(address))
+            except InterruptedError:
+                if notify.waits(self._listener, notice):
+                    continue
+                raise OSError(errno.ESRCH, "the caller is gone") from None
+            return
 
     def _own(self, path: bytes, thread: int) -> int:
         """The file that a path means to a thread, opened without access to it, if the program listens there."""
@@ -212,8 +257,11 @@ def _is_alone(thread: int) -> bool:
 
 
 def _family(file: int) -> int:
-    with socket.socket(fileno=os.dup(file)) as same:
+    same = socket.socket(fileno=file)  # if it is none, this raises, and closes nothing
+    try:
         return same.family
+    finally:
+        same.detach()
 
 
 def _path(address: bytes) -> bytes:

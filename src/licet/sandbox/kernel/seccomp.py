@@ -17,7 +17,7 @@ from licet.sandbox.kernel import calls, landlock
 
 # Calls that concern only the process, its open files, or paths, which Landlock checks.
 _PLAIN: Final = """
-    read write close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask
+    read write close stat fstat lstat poll lseek mprotect munmap brk rt_sigaction rt_sigprocmask
     rt_sigreturn pread64 pwrite64 readv writev access pipe select sched_yield mremap msync mincore madvise dup dup2
     pause nanosleep getitimer alarm setitimer getpid sendfile recvfrom recvmsg shutdown getsockname getpeername
     setsockopt getsockopt exit wait4 uname flock fsync fdatasync truncate ftruncate getdents getcwd chdir fchdir
@@ -104,6 +104,8 @@ _SOCKETS, _LINGER = 1, 13  # a level of options, and one of them
 _SIGKILL = 9
 _SAME = 0xFFFFFFFF  # -1: this id stays as it is
 _SET_IDS = 0o6000
+# Huge pages are few, belong to the whole machine, and count for no limit of a process.
+_MEMFD_HUGE, _MAP_HUGE = 4, 0x40000
 _KIND_OF_FILE, _FIFO = 0o170000, 0o010000
 _CREAT, _TMPFILE, _TRUNC, _WRONLY, _RDWR = 0o100, 0o20000000, 0o1000, 1, 2
 
@@ -192,7 +194,7 @@ def call_rules(
     if execute:
         found |= _own_ids()
         # Memory with a descriptor is what a file in scratch is, and can be executed as that can.
-        found["memfd_create"] = YES
+        found["memfd_create"] = _if(ArgumentTest(1, (0,), _MEMFD_HUGE))
         # FIFOs only: no devices, and regular files are made by `open`. Landlock checks where they are made.
         for name, mode in (("mknod", 1), ("mknodat", 2)):
             found[name] = _if(ArgumentTest(mode, (_FIFO,), _KIND_OF_FILE | _SET_IDS))
@@ -219,6 +221,7 @@ def _always(*, execute: bool) -> dict[str, CallRule]:
         # Not datagrams: they can be sent to any named unix socket.
         "socketpair": _if(ArgumentTest(0, (_UNIX,)), ArgumentTest(1, (_STREAM, _SEQPACKET), 0xF)),
         "fcntl": _if(ArgumentTest(1, _FCNTL)),
+        "mmap": _if(ArgumentTest(3, (0,), _MAP_HUGE), otherwise=errno.ENOMEM),  # as where there are none
         "ioctl": _if(ArgumentTest(1, _IOCTL), otherwise=errno.ENOTTY),  # as for a file without the operation
         # A process may make itself die with its parent, or undumpable, but not the opposite.
         "prctl": CallRule(

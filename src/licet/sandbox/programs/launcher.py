@@ -12,6 +12,8 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from licet.sandbox.kernel import connections, hardening, landlock, namespaces, notify, seccomp
@@ -22,6 +24,7 @@ _PROXY = ("127.0.0.1", 3128)
 PROXY_URL = f"http://{_PROXY[0]}:{_PROXY[1]}"
 _BACKLOG = 128
 _COUNTED_EVERY = 0.1  # seconds
+_MEASURED = 64  # processes whose memory is looked at each time
 _PASSED_ON = signal.valid_signals() - {9, 19}  # without SIGKILL and SIGSTOP, which cannot be caught
 
 
@@ -181,9 +184,10 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     _, listeners, _, _ = socket.recv_fds(near, 1, 1)  # nothing comes if there is no filter
     near.close()
     seccomp.install(_filter_of_first(orders))
-    for listener in listeners:
-        connections.Connections(listener).start()
-    status, crowded = _wait_for(binary, orders["limits"]["processes"])
+    judges = [connections.Connections(listener) for listener in listeners]
+    for judge in judges:
+        judge.start()
+    status, crowded = _wait_for(binary, orders["limits"], judges)
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
@@ -209,26 +213,45 @@ def _full(scratch: str) -> bool:
         return False
 
 
-def _wait_for(binary: int, most: int) -> tuple[int, bool]:
+def _wait_for(binary: int, limits: Mapping[str, int], judges: Sequence[connections.Connections]) -> tuple[int, bool]:
     """The wait status of the binary, and whether the limit of processes was reached; reaps other processes meanwhile.
 
-    The kernel enforces the limit for every user but root. If root exceeds it, all processes here are killed.
+    The kernel enforces the limit for every user but root. If root exceeds it, all processes here are killed. It has no
+    limit for shared memory: a process that has more than `memory_bytes` of it mapped is killed.
     """
-    crowded = False
+    crowded, most, turn = False, limits["processes"], 0
     while True:
         ended, status = os.waitpid(-1, os.WNOHANG)
         if ended == binary:
             return status, crowded
         if ended:
             continue
-        count = len([name for name in os.listdir("/proc") if name.isdigit()]) - 1  # without this one
-        crowded = crowded or count >= most
-        if count > most + 1:
+        for judge in judges:
+            judge.interrupt_abandoned()
+        found = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # without this one
+        crowded = crowded or len(found) >= most
+        if len(found) > most + 1:
             os.kill(-1, signal.SIGKILL)  # every process of the namespace but this one
+        turn = turn + _MEASURED if turn + _MEASURED < len(found) else 0
+        for name in found[turn : turn + _MEASURED]:
+            if _shares_more_than(limits["memory_bytes"], name):
+                with suppress(ProcessLookupError):
+                    os.kill(int(name), signal.SIGKILL)
         came = signal.sigtimedwait(_PASSED_ON, _COUNTED_EVERY)
         # A sender outside of the namespace has no pid here. Signals from inside are not passed on.
         if came is not None and came.si_signo != signal.SIGCHLD and not came.si_pid:
             _send(binary, came.si_signo)
+
+
+def _shares_more_than(most: int, process: str) -> bool:
+    """Whether a process has more shared memory mapped than so many bytes; files on a disk do not count."""
+    with suppress(OSError):  # it has ended
+        with open(f"/proc/{process}/statm", "rb", buffering=0) as file:
+            _, _, shared, *_ = file.read(128).split()  # with mapped files; `status` takes far longer to read
+        if int(shared) * os.sysconf("SC_PAGE_SIZE") > most:
+            with open(f"/proc/{process}/status", "rb") as file:
+                return any(line.startswith(b"RssShmem:") and int(line.split()[1]) << 10 > most for line in file)
+    return False
 
 
 def _send(binary: int, number: int) -> None:
