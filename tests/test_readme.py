@@ -120,6 +120,7 @@ def nothing(reader: Reader) -> None:
 
 # By the command with which a block begins. A block that is new needs a line here.
 SETTINGS: dict[str, Callable[[Reader], None]] = {
+    "licet run": a_project,
     "licet receipts": some_receipts,
     "licet observe": a_project,
     "licet lock": a_server,

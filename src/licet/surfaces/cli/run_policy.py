@@ -23,6 +23,7 @@ from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.policy.addresses import address_kind
 from licet.core.policy.manifest import Manifest
+from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import policy_root, shown_path
 from licet.surfaces.cli.discovery import NOTHING_HERE, PLACES, Named, check_setting, find_policy, require_trust
 from licet.surfaces.cli.options import Setting, sound_manifest
@@ -88,6 +89,8 @@ def chosen_policy(
     if wanted.save is not None:
         _save(wanted.save, saved_text(text, typed, program), as_json)
     _make_missing(typed, as_json)
+    if setting.organisation is not None:
+        made = under_organisation(made, setting.organisation)
     return ChosenPolicy(made, Path.cwd(), typed.words, TypedApproval(made))
 
 
