@@ -102,6 +102,21 @@ def test_arguments_outside_the_rules_are_refused_before_anything_runs(tmp_path: 
     assert "etc/passwd" not in result.error
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("data/inner/../a", "ALLOWED"),
+        ("data/link", "ARGUMENT_NOT_ALLOWED"),
+        ("data/link/../a", "ARGUMENT_NOT_ALLOWED"),  # above the target of the link
+    ],
+)
+def test_a_native_tool_gets_no_path_that_a_link_leads_away(tmp_path: Path, path: str, reason: str) -> None:
+    (tmp_path / "data" / "inner").mkdir(parents=True)
+    (tmp_path / "other" / "inner").mkdir(parents=True)
+    (tmp_path / "data" / "link").symlink_to(tmp_path / "other" / "inner")
+    assert judged(tmp_path, {"path": {"scope": "fs:read"}}, {"path": path}).reason == reason
+
+
 def test_explain_says_why_a_value_is_not_granted(tmp_path: Path) -> None:
     result = judged(tmp_path, {"path": {"scope": "fs:read"}}, {"path": "/etc/passwd"})
     assert "agent.yaml" in result.explain()

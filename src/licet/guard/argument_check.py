@@ -11,6 +11,7 @@ from licet.core.decision.arguments import (
     PathReading,
     argument_denial,
     likely_deletes,
+    opened_paths,
     tie_denial,
     tied,
     unheld,
@@ -37,7 +38,7 @@ def check_rules(call: "Call", registered: Registered, one: Rules, data: dict[str
     denied = argument_denial(call.request, reach, one.rules, one.check, data, reading, one.origin)
     if denied is not None:
         raise Refused(denied)
-    if reading.by_code:
+    if reading.by_code or reach.level == "native":  # around other tools are walls, which look at links
         _check_links(call, reach, one.rules, data, reading)
 
 
@@ -68,17 +69,20 @@ def _reading(call: "Call", registered: Registered) -> PathReading:
 
 
 def _check_links(call: "Call", reach: Reach, rules: Any, data: dict[str, Any], reading: PathReading) -> None:
-    """Refuse a path that leads out of the grant through a link."""
+    """Refuse a path that leads out of the grant through a link, both as it is written and without its `..`.
+
+    Code may open the text as it is, or clean it first: `notes/link/../a` is then `notes/a`.
+    """
     for value in tied(rules, data):
-        for use in uses_of_argument(value, reach.grant, reading):
-            away = _linked_away(use, reach.grant) if use.domain == "fs" else None
-            if away is not None:
-                raise Refused(unheld(call.request, reach, value.argument, away, untying(reach, value.argument)))
+        # A URL of a host has a use, and no path.
+        for use, path in zip(uses_of_argument(value, reach.grant, reading), opened_paths(value, reading), strict=False):
+            for real in dict.fromkeys((os.path.realpath(use.target), os.path.realpath(path))):
+                if (away := _linked_away(use, real, reach.grant)) is not None:
+                    raise Refused(unheld(call.request, reach, value.argument, away, untying(reach, value.argument)))
 
 
-def _linked_away(use: Use, grant: CapabilitySet) -> Use | None:
+def _linked_away(use: Use, real: str, grant: CapabilitySet) -> Use | None:
     """The use of the real path, if a path leads through a link to something that is not held; otherwise None."""
-    real = os.path.realpath(use.target)
     if real == use.target:
         return None
     found, held = use_of_path(use.action, real), held_paths(grant)

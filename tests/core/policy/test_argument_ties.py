@@ -13,6 +13,15 @@ TREE = {
     "additionalProperties": False,
 }
 
+OBJECT = {"type": "object"}
+DEFS = {
+    "Tree": TREE,
+    "Text": {**TEXT, "$anchor": "text"},
+    "Number": {"type": "integer"},
+    "Note": {"type": "object", "properties": {"text": TEXT}},
+    "Loop": {"$ref": "#/$defs/Loop"},
+}
+
 
 @pytest.mark.parametrize(
     ("name", "kind"),
@@ -61,15 +70,23 @@ def test_the_name_of_an_argument_is_on_the_published_list_or_not(name: str, kind
         ({"paths": {"type": "array", "items": TEXT}}, ["paths[]"], []),
         ({"words": {"type": "array", "items": TEXT}}, [], ["words[]"]),
         ({"words": {"type": "array"}}, [], ["words[]"]),
-        ({"paths": {"prefixItems": [TEXT, {"type": "integer"}], "items": False, "type": "array"}}, ["paths[]"], []),
+        ({"paths": {"prefixItems": [TEXT, {"type": "integer"}], "items": False, "type": "array"}}, ["paths[0]"], []),
+        (
+            {"pair": {"type": "array", "prefixItems": [{**TEXT, "format": "path"}, TEXT]}},
+            ["pair[0]"],
+            ["pair[1]", "pair[]"],
+        ),
+        ({"pair": {"type": "array", "prefixItems": [{"type": "integer"}] * 2, "maxItems": 2}}, [], []),
         ({"options": {"type": "object", "properties": {"url": TEXT, "note": TEXT}}}, ["options.url"], ["options.note"]),
         ({"path": {"type": "object", "properties": {"note": TEXT}}}, [], ["path.note"]),
         ({"files": {"type": "object", "additionalProperties": TEXT}}, [], ["files{}"]),
         (
             {"files": {"type": "object", "additionalProperties": {"type": "string", "format": "path"}}},
             ["files{}"],
-            [],
+            ["files{name}"],
         ),
+        ({"sizes": {"type": "object", "additionalProperties": {"type": "integer"}}}, [], ["sizes{name}"]),
+        ({"sizes": {"additionalProperties": {"type": "integer"}, "propertyNames": {"enum": ["a"]}, **OBJECT}}, [], []),
         ({"options": {"type": "object"}}, [], ["options{}"]),
         ({"options": {"type": "object", "additionalProperties": False}}, [], []),
         ({"path": {}}, ["path"], []),
@@ -77,6 +94,19 @@ def test_the_name_of_an_argument_is_on_the_published_list_or_not(name: str, kind
         ({"query": False}, [], []),
         ({"tree": {"$ref": "#/$defs/Tree"}}, ["tree.path"], []),
         ({"url": {"$ref": "#/$defs/Missing"}}, ["url"], []),
+        ({"query": {"$ref": "#text"}}, [], ["query"]),  # an anchor
+        ({"query": {"$dynamicRef": "#text"}}, [], ["query"]),
+        ({"query": {"$ref": "#/$defs/Te%78t"}}, [], ["query"]),
+        ({"query": {"$ref": 3}}, [], ["query"]),
+        ({"query": {"$id": "x:y", "$ref": "#/$defs/Number", "$defs": {"Number": TEXT}}}, [], ["query"]),
+        ({"note": {"$ref": "#/$defs/Note"}, "more": {"$ref": "#/$defs/Note"}}, [], ["note.text", "more.text"]),
+        ({"a": {**OBJECT, "properties": {}, "then": {"properties": {"b": TEXT}}}}, [], ["a.b", "a{}"]),
+        (
+            {"a": {"properties": {"b": False}, **OBJECT, "dependentSchemas": {"b": {"properties": {"c": TEXT}}}}},
+            [],
+            ["a.c"],
+        ),
+        ({"a": {"properties": {"b": False}, **OBJECT, "unevaluatedProperties": TEXT}}, [], ["a{}"]),
         ({"url": {"$ref": "https://elsewhere.example/schema"}}, ["url"], []),
         ({"path": {"allOf": [{"$ref": "#/$defs/Text"}], "default": "x"}}, ["path"], []),
         ({"path": {"type": "string", "anyOf": [{"minLength": 1}, {"pattern": "a"}]}}, ["path"], []),
@@ -89,7 +119,7 @@ def test_the_name_of_an_argument_is_on_the_published_list_or_not(name: str, kind
     ids=str,
 )
 def test_paths_and_urls_are_tied_at_any_depth(schema: dict[str, Any], tied: list[str], untied: list[str]) -> None:
-    found = ties_of({"properties": schema, "$defs": {"Tree": TREE, "Text": TEXT, "Loop": {"$ref": "#/$defs/Loop"}}})
+    found = ties_of({"properties": schema, "$defs": DEFS})
     assert (list(found.tied), list(found.untied)) == (tied, untied)
 
 
@@ -112,6 +142,11 @@ def test_free_unties_and_rules_of_the_manifest_settle(
 ) -> None:
     found = ties_of({"properties": {"path": TEXT, "query": TEXT, "more": TEXT}}, own, rules)
     assert (list(found.tied), list(found.untied)) == (tied, untied)
+
+
+def test_settling_one_argument_does_not_hide_another_of_the_same_type() -> None:
+    schema = {"properties": {"one": {"$ref": "#/$defs/Note"}, "other": {"$ref": "#/$defs/Note"}}, "$defs": DEFS}
+    assert ties_of(schema, {}, [{"one": {"properties": {"text": {"enum": ["a"]}}}}]).untied == ("other.text",)
 
 
 def test_a_schema_that_refers_to_itself_ends() -> None:

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from gates import policy, receipts
 from licet import Backends, Gate, RegistrationRefused, Tool, UntiedArgument
 from licet.adapters import governed
+from licet.core.policy.tool import spec_of
 from licet.policy_files.load import load_manifest
 from licet.surfaces.adapters.calls import GateTools, Outcome
+from licet.surfaces.adapters.foreign import Foreign, ForeignTool, _function, _own_copy
 from licet.surfaces.cli.app import licet
 
 
@@ -38,6 +41,16 @@ def read_typed(where: Path) -> str:
 def read_all(paths: list[str]) -> str:
     """Read some files."""
     return "".join(map(read, paths))
+
+
+def read_either(paths: list[str] | tuple[int, int]) -> str:
+    """Read some files, or those of two numbers."""
+    return read_all([str(one) for one in paths])
+
+
+def read_model_or_any(path: Source | Any) -> str:
+    """Read files that anything names."""
+    return read_all([str(one) for one in path])
 
 
 def read_optional(path: str | None = None) -> str:
@@ -75,6 +88,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "secret").write_text("key", encoding="utf-8")
     (home / "notes" / "out").symlink_to(home)
     (home / "notes" / "same").symlink_to("a")
+    (home / "notes" / "below").symlink_to(home / "notes" / "deep" / "er")
+    (home / "notes" / "deep" / "er").mkdir(parents=True)
+    (home / "notes" / "deep" / "a").write_text("Rain.", encoding="utf-8")
+    (home / "away" / "er").mkdir(parents=True)
+    (home / "away" / "a").write_text("key", encoding="utf-8")
+    (home / "notes" / "link").symlink_to(home / "away" / "er")  # so `notes/link/../a` is `away/a`
     monkeypatch.chdir(home)
     monkeypatch.setenv("HOME", str(home))
     return home
@@ -96,6 +115,9 @@ ALLOWED: list[tuple[Any, dict[str, Any]]] = [
     (read, {"path": "{desk}/notes/a"}),
     (read, {"path": "~/notes/a"}),
     (read, {"path": "notes/same"}),
+    (read, {"path": "notes/below/../a"}),
+    (read_either, {"paths": ["notes/a"]}),
+    (read_model_or_any, {"path": ["notes/a"]}),
     (read_typed, {"where": "notes/a"}),
     (read_all, {"paths": ["notes/a"]}),
     (read_optional, {"path": "notes/a"}),
@@ -111,6 +133,15 @@ REFUSED: list[tuple[Any, dict[str, Any]]] = [
     (read, {"path": "/etc/passwd"}),
     (read, {"path": "notes/../secret"}),
     (read, {"path": "notes/out/secret"}),
+    (read, {"path": "notes/link/../a"}),
+    (read, {"path": "./notes//link/./../a"}),
+    (read, {"path": "{desk}/notes/link/../a"}),
+    (read, {"path": "~/notes/link/../a"}),
+    (load, {"url": "file://{desk}/notes/link/../a"}),
+    (load, {"url": "file://{desk}/notes/link/%2e%2e/a"}),
+    (read_either, {"paths": ["secret"]}),
+    (read_model_or_any, {"path": ["secret"]}),
+    (read_model_or_any, {"path": {"secret": 1}}),
     (read, {"path": "~/secret"}),
     (read, {"path": "~root/.profile"}),
     (read, {"path": "$HOME/secret"}),
@@ -243,6 +274,53 @@ def test_a_wrong_word_about_an_argument_is_an_error(args: dict[str, Any], wrong:
         governed(read, needs=[], effect="read_only", args=args)
 
 
+# Schemas of frameworks, which can say more than type hints ------------------------------------------------------------
+
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+MODEL = {"type": "object", "properties": {"n": NUMBER}}
+SCHEMAS: dict[str, tuple[Any, Any, Any]] = {  # of the argument `path`; a value that fits; one that names the secret
+    "a list or a pair of numbers": (
+        {"anyOf": [{"type": "array", "items": TEXT}, {"type": "array", "prefixItems": [NUMBER]}]},
+        ["notes/a"],
+        ["secret"],
+    ),
+    "a name that the schema does not list": (MODEL, {"n": 1}, {"n": 1, "x": "secret"}),
+    "the same in a list": ({"type": "array", "items": MODEL}, [{"n": 1}], [{"x": "secret"}]),
+    "the name itself": (MODEL, {}, {"secret": 1}),
+    "an anchor": ({"$ref": "#text"}, "notes/a", "secret"),
+    "a part with its own identity": (
+        {"$id": "http://a.example/b", "$ref": "#/$defs/Number", "$defs": {"Number": TEXT}},
+        "notes/a",
+        "secret",
+    ),
+    "a schema that depends on a name": (
+        {**MODEL, "dependentSchemas": {"n": {"properties": {"path": TEXT}}}},
+        {"n": 1, "path": "notes/a"},
+        {"n": 1, "path": "secret"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SCHEMAS)
+def test_no_form_of_a_schema_lets_text_through_at_a_strict_gate(desk: Path, case: str) -> None:
+    schema, fits, secret = SCHEMAS[case]
+    ran: list[Any] = []
+
+    async def run(arguments: dict[str, Any]) -> str:
+        ran.append(arguments["path"])
+        return "ran"
+
+    defs = {"Text": {"$anchor": "text", **TEXT}, "Number": NUMBER}
+    made = Foreign("show", "Show.", {"properties": {"path": schema}, "required": ["path"], "$defs": defs}, run)
+    own = _own_copy(made)
+    spec = spec_of(name="show", needs=["fs:read:${workdir}/notes"], effect="read_only", sandbox="native", schema=own)
+    tool = ForeignTool(_function(made, own), replace(spec, governed=True))
+    tools = GateTools(gate(desk, tool, strict=True, fs_reach={"read": ["${workdir}/notes"]}), "s")
+    assert tools.call_blocking("show", {"path": fits}).text == "ran"
+    assert tools.call_blocking("show", {"path": secret}).text.startswith("ARGUMENT_NOT_ALLOWED")
+    assert ran == [fits]
+
+
 # Text that is not tied ------------------------------------------------------------------------------------------------
 
 FIND = governed(find, needs=["fs:read:${workdir}/notes"], effect="read_only")
@@ -290,6 +368,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from framework import Wrapper, function_tool
 from licet.adapters import governed
+from licet.core.policy.tool import spec_of
 
 
 @function_tool(strict=True)
@@ -326,7 +405,7 @@ def source(
         ("where: 'Path | None' = None", ["where"], []),
         ("where: Optional[Path], what: Union[str, int]", ["where"], ["what"]),
         ("paths: list[str], words: list[str]", ["paths[]"], ["words[]"]),
-        ("files: dict[str, Path], more: dict[str, str]", ["files{}"], ["more{}"]),
+        ("files: dict[str, Path], more: dict[str, str]", ["files{}"], ["files{name}", "more{}"]),
         ("url: Annotated[str, 'where'], kind: Literal['a', 'b']", ["url"], []),
         ("where: os.PathLike[str], any: Any, bare", ["where"], ["any", "bare"]),
         ("context: Wrapper[int], model: Model", [], []),

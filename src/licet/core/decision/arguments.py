@@ -65,6 +65,11 @@ def tie_denial(
     request: Request, reach: Reach, ties: Ties, arguments: Mapping[str, Any], reading: PathReading
 ) -> Deny | None:
     """Deny a call of a tool without handles whose arguments name a path or a URL that it does not hold."""
+    # The schema of a tool that was read from source only has what could be read, so it does not describe every text.
+    is_described = _touched(reach.spec) and reach.spec.schema is not None
+    if is_described and (argument := next(unknown_texts(ties.rules, arguments), None)) is not None:
+        text = f"`{argument}` has text at a place that its schema does not describe, so it is tied to nothing"
+        return _denied(request, text, untying(reach, argument))
     return _scope_denial(request, reach, ties.rules, arguments, reading, untie=True)
 
 
@@ -114,7 +119,7 @@ def ties_under(reach: Reach) -> Ties | None:
 
 def untied_ground(reach: Reach, ties: Ties) -> Ground | None:
     """Why a strict gate refuses a tool: it touches files or hosts, and text in its arguments is not tied to these."""
-    touched = sorted({rule.domain for rule in reach.spec.touches.allow} & {"fs", "network"})
+    touched = _touched(reach.spec)
     if not touched or not ties.untied:
         return None
     names = list(dict.fromkeys(re.split(r"[.\[{]", place)[0] for place in ties.untied))
@@ -129,6 +134,10 @@ def untied_ground(reach: Reach, ties: Ties) -> Ground | None:
         f"or `{{args: {{{scope}}}}}` to tie it"
     )
     return Ground(_REASON, text, reach.admissions[0].origin, fix, f"args.{names[0]}")
+
+
+def _touched(spec: ToolSpec) -> list[str]:
+    return sorted({rule.domain for rule in spec.touches.allow} & {"fs", "network"})
 
 
 def untied_problems(manifest: Manifest) -> Iterator[Problem]:
@@ -210,43 +219,79 @@ class Tied(Struct, frozen=True):
 
 def tied(rules: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[Tied]:
     """Find every value in the arguments that has a rule with `scope`; missing and null values are skipped."""
+    return (one for one in _found(rules, arguments) if one.scope)
+
+
+def unknown_texts(rules: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[str]:
+    """The arguments with text that no rule describes. Rules made from a schema describe all that it accepts."""
+    return (one.argument for one in _found(rules, arguments) if not one.scope)
+
+
+def _found(rules: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[Tied]:
     for name, rule in rules.items():
         if name in arguments:
-            yield from _walk(name, rule, arguments[name])
+            yield from _walk(name, [rule], arguments[name])
 
 
-def _walk(name: str, rule: Any, value: Any, seen: frozenset[int] = frozenset()) -> Iterator[Tied]:
-    """`seen` are the rules that were applied to this value already, since a rule may contain itself."""
-    if not isinstance(rule, Mapping) or value is None or id(rule) in seen:
+_KNOWN: Mapping[str, Any] = {"text": True}  # for parts of a value that is described as a whole
+
+
+def _walk(name: str, rules: Sequence[Any], value: Any) -> Iterator[Tied]:
+    """Visit each part of a value once, with all rules that describe it; text without any is found with no scope."""
+    if value is None:
         return
-    scope, by_parts = rule.get("scope"), isinstance(value, Mapping | list)
-    if scope in (PATH, URL) and by_parts:
-        known = "properties" if isinstance(value, Mapping) else "items"
-        if known not in rule and "allOf" not in rule:  # the schema accepts anything here
-            yield from (Tied(name, scope, one) for one in _texts(value))
-    elif scope:
-        for one in value if isinstance(value, list) else [value]:
-            yield Tied(name, scope, one)
-    if isinstance(value, list):
-        first = rule.get("prefixItems", [])
-        for place, one in enumerate(value):
-            yield from _walk(name, first[place] if place < len(first) else rule.get("items"), one)
+    applied = _with_parts(rules)
+    scopes = dict.fromkeys(rule["scope"] for rule in applied if rule.get("scope"))
+    if PATH in scopes:
+        scopes.pop(URL, None)  # a path may be a URL, too
+    by_parts = isinstance(value, Mapping | list)
+    fixed = any(value in rule.get("fixed", ()) for rule in applied)
+    is_number = not by_parts and not isinstance(value, str) and (fixed or any("number" in rule for rule in applied))
+    for scope in scopes:
+        if scope not in (PATH, URL):
+            yield from (Tied(name, scope, one) for one in (value if isinstance(value, list) else [value]))
+        elif not by_parts and not is_number:
+            yield Tied(name, scope, value)
+    if isinstance(value, str) and not (scopes or fixed or any("text" in rule for rule in applied)):
+        yield Tied(name, "", value)
+    if not by_parts:
+        return
+    whole: list[Any] = [_KNOWN] if fixed or scopes.keys() - {PATH, URL} else []
+    words = ("properties", "additionalProperties") if isinstance(value, Mapping) else ("items", "prefixItems")
+    if not any(word in rule for rule in applied for word in words):
+        # A type hint made this of a text, such as `Json`: what the rule says about the text is for all that is in it.
+        whole += ({"scope": scope} for scope in scopes if scope in (PATH, URL))
+        whole += (_KNOWN for rule in applied if "text" in rule)
     if isinstance(value, Mapping):
-        named = rule.get("properties", {})
         for key, one in value.items():
-            yield from _walk(name, named[key] if key in named else rule.get("additionalProperties"), one)
-    for part in rule.get("allOf", ()):
-        yield from _walk(name, part, value, seen | {id(rule)})
+            if not any(key in rule.get("properties", ()) for rule in applied):  # others may themselves be paths
+                yield from _walk(name, [*whole, *(rule.get("propertyNames") for rule in applied)], key)
+            yield from _walk(name, [*whole, *(_rule_of_value(rule, key) for rule in applied)], one)
+    else:
+        for place, one in enumerate(value):
+            yield from _walk(name, [*whole, *(_rule_of_item(rule, place) for rule in applied)], one)
 
 
-def _texts(value: Any) -> Iterator[Any]:
-    match value:
-        case str():
-            yield value
-        case list():
-            yield from (text for one in value for text in _texts(one))
-        case Mapping():
-            yield from (text for one in value.values() for text in _texts(one))
+def _with_parts(rules: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """Rules, and those in their `allOf`, each once, since a rule may contain itself."""
+    found: dict[int, Mapping[str, Any]] = {}
+    rest = list(reversed(rules))
+    while rest:
+        rule = rest.pop()
+        if isinstance(rule, Mapping) and id(rule) not in found:
+            found[id(rule)] = rule
+            rest.extend(reversed(rule.get("allOf", ())))
+    return list(found.values())
+
+
+def _rule_of_value(rule: Mapping[str, Any], key: str) -> Any:
+    named = rule.get("properties", {})
+    return named[key] if key in named else rule.get("additionalProperties")
+
+
+def _rule_of_item(rule: Mapping[str, Any], place: int) -> Any:
+    first = rule.get("prefixItems", ())
+    return first[place] if place < len(first) else rule.get("items")
 
 
 def uses_of_argument(one: Tied, grant: CapabilitySet, reading: PathReading) -> tuple[Use, ...]:
@@ -255,25 +300,51 @@ def uses_of_argument(one: Tied, grant: CapabilitySet, reading: PathReading) -> t
     if domain not in ("fs", "network", PATH, URL) or not reading.by_code:
         return (use_of_argument(one, grant, reading),)
     text = _plain(one.value)
-    scheme = _SCHEME.match(text)
-    word = scheme[1].lower() if scheme else ""
-    if word in ("http", "https") and domain != "fs":
+    if _is_web(text) and domain != "fs":
         return (_use_of_url(text, grant),)
+    actions = (action,) if action else _ACTIONS
+    return tuple(_use_of_path(path, actions, grant, reading) for path in _paths_by_code(text, domain))
+
+
+def opened_paths(one: Tied, reading: PathReading) -> tuple[str, ...]:
+    """The paths of `uses_of_argument` as code opens them: absolute, with each `..` as it is written.
+
+    After a link, `..` is the directory above the link's target. Uses do not show that: they look at no files.
+    """
+    domain = one.scope.partition(":")[0]
+    if not reading.by_code:
+        return (_absolute(one.value, reading),) if domain == "fs" else ()
+    if domain not in ("fs", PATH, URL) or (_is_web(text := _plain(one.value)) and domain != "fs"):
+        return ()
+    return tuple(_absolute(path, reading) for path in _paths_by_code(text, domain))
+
+
+def _absolute(path: str, reading: PathReading) -> str:
+    if path.partition("/")[0] == "~":
+        return reading.home + path[1:]
+    return path if path.startswith("/") else f"{reading.base}/{path}"
+
+
+def _is_web(text: str) -> bool:
+    scheme = _SCHEME.match(text)
+    return scheme is not None and scheme[1].lower() in ("http", "https")
+
+
+def _paths_by_code(text: str, domain: str) -> tuple[str, ...]:
+    """The paths that a text names for code that opens paths and URLs by itself; `InvalidUse` if it names none."""
+    scheme = _SCHEME.match(text)
     if domain == "network":
         raise InvalidUse(text, "a URL that begins with http: or https:")
-    if word == "file":
-        paths = _paths_of_file_url(text)
-    elif scheme or "://" in text:
+    if scheme and scheme[1].lower() == "file":
+        return _paths_of_file_url(text)
+    if scheme or "://" in text:
         hint = "a path, or a URL that begins with http:, https: or file: (`./a:b` is a file of that name)"
         raise InvalidUse(text, hint)
-    elif domain == URL:
+    if domain == URL:
         raise InvalidUse(text, "a URL that begins with http:, https: or file:")
-    elif text[:1] == "$" or (text[:1] == "~" and text.partition("/")[0] != "~"):
+    if text[:1] == "$" or (text[:1] == "~" and text.partition("/")[0] != "~"):
         raise InvalidUse(text, "a path without variables and names of users (`./$a` is a file of that name)")
-    else:
-        paths = (text or ".",)
-    actions = (action,) if action else _ACTIONS
-    return tuple(_use_of_path(path, actions, grant, reading) for path in paths)
+    return (text or ".",)
 
 
 def _plain(value: Any) -> str:

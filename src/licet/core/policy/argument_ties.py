@@ -30,13 +30,18 @@ FORMATS: Mapping[str, tuple[str, ...]] = {
 SETTLES = ("scope", "enum", "const", "pattern")  # a rule of the manifest with one of these says what a text may be
 
 _WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[-.\s]+")
+_NUMBERED = re.compile(r"\[\d+\]$")
 _SEVERAL = ("anyOf", "oneOf", "allOf")
-_FIXED = ("enum", "const")
+_CONDITIONAL = ("if", "then", "else")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _MOST_NODES = 5000  # parts of a schema that are read
 
 
 class Ties(Struct, frozen=True):
-    """What is known about the arguments of one tool. Places are written as `path`, `files[]` or `options.url`."""
+    """What is known about the arguments of one tool. Places are written as `path`, `files[]` or `options.url`.
+
+    `pair[0]` is the first of a list, and in an object with any names `files{}` are its values, `files{name}` its names.
+    """
 
     rules: Mapping[str, Any] = field(default_factory=dict)  # by argument: a rule whose `scope` is `path` or `url`
     tied: tuple[str, ...] = ()
@@ -63,9 +68,8 @@ def ties_of(
         if FREE in stated:
             continue
         before = len(reader.untied)
-        found[name] = reader.rule(held, kind_of_name(name), name)
-        if name in own:  # the manifest's rules are checked apart
-            found[name].setdefault("allOf", []).append(own[name])
+        rule = reader.argument(held, name)
+        found[name] = {"allOf": [rule, own[name]]} if name in own else rule  # the manifest's rules are checked apart
         if any(_settles(one) for one in stated):
             del reader.untied[before:]
         if any(isinstance(one, Mapping) and "scope" in one for one in stated):
@@ -82,85 +86,139 @@ def _settles(rule: Any) -> bool:
 
 
 class _Reader:
-    """Makes rules from the parts of one schema. A rule may contain itself, as a schema may."""
+    """Makes rules from the parts of one schema. A rule may contain itself, as a schema may.
+
+    A rule describes every place where the schema accepts text, and how: `scope` ties it, `text` leaves it untied, and
+    `fixed` lists what it may be. Each alternative is a rule of its own in `allOf`, so that none hides another. A call
+    with text at a place that no rule describes is refused: see `unknown_texts` in `core/decision/arguments.py`.
+    """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
+        self._has_bases = _has_bases(schema)
         self._rules: dict[tuple[str, str], dict[str, Any]] = {}  # by reference and kind
         self._left = _MOST_NODES
         self.tied: list[str] = []
         self.untied: list[str] = []
 
-    def rule(self, node: Any, kind: str, place: str) -> dict[str, Any]:
-        """The rule for the values that a schema accepts; `kind` is what the name of the argument says."""
-        rule: dict[str, Any] = {}
-        self._add(node, kind, place, rule)
-        return rule
+    def argument(self, node: Any, name: str) -> dict[str, Any]:
+        """The rule for one argument."""
+        self._rules = {}  # a place that two arguments share is named for both
+        return self._rule(node, kind_of_name(name), name)
 
-    def _add(self, node: Any, kind: str, place: str, rule: dict[str, Any], *, typed: bool = False) -> None:
-        """Add what a schema says about a value. `typed`: a schema around it states the type already."""
+    def _rule(self, node: Any, kind: str, place: str, *, typed: bool = False) -> dict[str, Any]:
+        """The rule for what a schema accepts. `kind`: what the name says; `typed`: a schema around it has the type."""
         self._left -= 1
         if self._left < 0:  # nothing is known about the rest, so it is not tied
-            self.untied.append(place)
-            return
+            return self._anything("", _NUMBERED.sub("[]", place))
         if not isinstance(node, Mapping):
-            if node is not False:  # `true` accepts everything
-                self._add_text({}, kind, place, rule)
-            return
-        reference = node.get("$ref")
-        alternatives = [one for key in _SEVERAL if isinstance(node.get(key), list) for one in node[key]]
-        if isinstance(reference, str):
-            rule.setdefault("allOf", []).append(self._referred(reference, kind, place))
-        for one in alternatives:
-            self._add(one, kind, place, rule, typed=typed or "type" in node)
-        self._add_own(node, kind, place, rule, typed=typed or bool(alternatives) or reference is not None)
+            return {} if node is False else self._anything(kind, place)  # `true` accepts everything
+        several = [one for key in _SEVERAL if isinstance(node.get(key), list) for one in node[key]]
+        inner = typed or "type" in node
+        parts = [self._referred(node[key], kind, place) for key in _REFERENCES if key in node]
+        parts += [self._rule(one, kind, place, typed=inner) for one in several]
+        typed = typed or bool(parts)
+        # A value need not fit these, so they add what they name, and say nothing about the type.
+        depending = node.get("dependentSchemas")
+        sometimes = [*depending.values()] if isinstance(depending, Mapping) else []
+        sometimes += [node[key] for key in _CONDITIONAL if key in node]
+        parts += [self._rule(one, kind, place, typed=True) for one in sometimes if isinstance(one, Mapping)]
+        rule = self._own_rule(node, kind, place, typed=typed)
+        return {**rule, "allOf": parts} if parts else rule
 
-    def _referred(self, reference: str, kind: str, place: str) -> dict[str, Any]:
+    def _referred(self, reference: Any, kind: str, place: str) -> dict[str, Any]:
+        if not isinstance(reference, str):
+            return self._anything(kind, place)
         if (reference, kind) not in self._rules:
             self._rules[reference, kind] = made = dict[str, Any]()  # known before it is read, since it may name itself
-            self._add(_found(self._schema, reference), kind, place, made)
+            node = True if self._has_bases else _found(self._schema, reference)
+            made.update(self._rule(node, kind, place))
         return self._rules[reference, kind]
 
-    def _add_own(self, node: Mapping[str, Any], kind: str, place: str, rule: dict[str, Any], *, typed: bool) -> None:
+    def _own_rule(self, node: Mapping[str, Any], kind: str, place: str, *, typed: bool) -> dict[str, Any]:
+        if "const" in node or isinstance(node.get("enum"), list):
+            return {"fixed": [node["const"]] if "const" in node else node["enum"]}
         types = node.get("type")
         accepts = {types} if isinstance(types, str) else set(types) if isinstance(types, list) else set()
-        any_text = "string" in accepts or (types is None and (not typed or "format" in node))
-        if any_text and not any(word in node for word in _FIXED):
-            self._add_text(node, kind, place, rule)
-        if "items" in node or "prefixItems" in node or "array" in accepts:
-            self._add_items(node, kind, place, rule)
-        if "properties" in node or "object" in accepts:
-            self._add_properties(node, kind, place, rule)
-
-    def _add_text(self, node: Mapping[str, Any], kind: str, place: str, rule: dict[str, Any]) -> None:
         said = next((one for one, words in FORMATS.items() if node.get("format") in words), "")
-        if scope := said or kind:
-            rule["scope"] = scope if rule.get("scope", scope) == scope else PATH  # a path may be a URL, too
-            self.tied.append(place)
-        else:
-            self.untied.append(place)
+        rule: dict[str, Any] = {}
+        if types is None and not typed:  # what it says about one type leaves the others open
+            rule = dict(self._anything(said or kind, place))
+        elif "string" in accepts or (types is None and "format" in node):
+            rule = self._text(said or kind, place)
+        if accepts & {"integer", "number", "boolean"}:
+            rule["number"] = True
+        if "items" in node or "prefixItems" in node or "array" in accepts:
+            rule.pop("items", None)
+            rule.update(self._items(node, kind, place))
+        if "properties" in node or "object" in accepts:
+            rule = {key: held for key, held in rule.items() if key not in ("additionalProperties", "propertyNames")}
+            rule.update(self._properties(node, place))
+        return rule
 
-    def _add_items(self, node: Mapping[str, Any], kind: str, place: str, rule: dict[str, Any]) -> None:
-        first = node.get("prefixItems")
-        if isinstance(first, list):
-            rule["prefixItems"] = [self.rule(one, kind, f"{place}[]") for one in first]
-        self._add(node.get("items", True), kind, f"{place}[]", rule.setdefault("items", {}))
+    def _text(self, scope: str, place: str) -> dict[str, Any]:
+        (self.tied if scope else self.untied).append(place)
+        return {"scope": scope} if scope else {"text": True}
 
-    def _add_properties(self, node: Mapping[str, Any], kind: str, place: str, rule: dict[str, Any]) -> None:
-        named = node.get("properties", {})
-        held: dict[str, Any] = rule.setdefault("properties", {})
-        for name, one in named.items():
-            self._add(one, kind_of_name(name), f"{place}.{name}", held.setdefault(name, {}))
-        others = [*node.get("patternProperties", {}).values(), node.get("additionalProperties", not named)]
-        for one in others:  # the names are not known, and may themselves be paths: only a format can tie the values
-            self._add(one, "", f"{place}{{}}", rule.setdefault("additionalProperties", {}))
+    def _anything(self, scope: str, place: str) -> dict[str, Any]:
+        """The rule for any value: all text in it is tied or not, also the names in an object."""
+        made = self._text(scope, place)
+        made.update(items=made, additionalProperties=made, propertyNames=made)
+        return made
+
+    def _items(self, node: Mapping[str, Any], kind: str, place: str) -> dict[str, Any]:
+        first, most = node.get("prefixItems"), node.get("maxItems")
+        first = first if isinstance(first, list) else []
+        rule: dict[str, Any] = {}
+        if first:
+            rule["prefixItems"] = [self._rule(one, kind, f"{place}[{at}]") for at, one in enumerate(first)]
+        if "items" in node or not (isinstance(most, int) and most <= len(first)):
+            rule["items"] = self._rule(node.get("items", True), kind, f"{place}[]")
+        return rule
+
+    def _properties(self, node: Mapping[str, Any], place: str) -> dict[str, Any]:
+        """The rule for an object. Names that it neither lists nor opens are left out, so text there is refused.
+
+        JSON Schema accepts further names where `additionalProperties` is missing. Most schemas of models leave it out
+        and mean no others: naming all these as untied would make the list useless.
+        """
+        named, values, names = node.get("properties", {}), f"{place}{{}}", f"{place}{{name}}"
+        held = {name: self._rule(one, kind_of_name(name), f"{place}.{name}") for name, one in named.items()}
+        others = [*node.get("patternProperties", {}).values()]
+        others += [node[key] for key in ("additionalProperties", "unevaluatedProperties") if key in node]
+        if not (named or others):
+            others = [True]
+        # Only a format can tie these values, since their names are not known.
+        parts = [self._rule(one, "", values) for one in others if one is not False]
+        if not parts:
+            return {"properties": held}
+        before = len(self.untied)
+        kept = self._rule(node.get("propertyNames", {"type": "string"}), "", names)  # a name may itself be a path
+        if values in self.untied[:before]:
+            del self.untied[before:]  # one place is enough
+        return {"properties": held, "additionalProperties": {"allOf": parts}, "propertyNames": kept}
+
+
+def _has_bases(schema: Mapping[str, Any]) -> bool:
+    """Whether a part of a schema has an identity of its own: references in it then do not begin at the whole."""
+    words = ("$id", "$schema", *(("id",) if "draft-04" in str(schema.get("$schema")) else ()))
+    rest: list[Any] = list(schema.values())
+    while rest:
+        one = rest.pop()
+        if isinstance(one, Mapping):
+            if any(isinstance(one.get(word), str) for word in words):
+                return True
+            rest.extend(one.values())
+        elif isinstance(one, list):
+            rest.extend(one)
+    return False
 
 
 def _found(schema: Any, reference: str) -> Any:
-    """The part of a schema that a reference such as `#/$defs/Place` names; `True` (anything) if there is none."""
-    if not reference.startswith("#"):
+    """The part of a schema that a reference such as `#/$defs/Place` names; `True` (anything) if it is not known."""
+    if (reference != "#" and not reference.startswith("#/")) or "%" in reference:  # an anchor, or another document
         return True
-    for word in reference.removeprefix("#").split("/")[1:]:
+    for word in reference.split("/")[1:]:
         key = word.replace("~1", "/").replace("~0", "~")
         if not isinstance(schema, Mapping) or key not in schema:
             return True
