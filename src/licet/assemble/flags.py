@@ -199,9 +199,9 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def made_manifest(text: str) -> Manifest:
+def made_manifest(text: str, typed: Typed) -> Manifest:
     """Load the manifest that flags are. Raises `BadFlag`."""
-    policy = read_made(text, COMMAND_LINE, os.getcwd())
+    policy = read_made(text, COMMAND_LINE, os.getcwd(), typed.write)
     if policy.manifest is None:
         wrong = next(problem for problem in policy.problems if problem.severity == "error")
         raise BadFlag("flags", f"found {wrong.found}, expected {wrong.expected}" + f"; {wrong.hint}" * bool(wrong.hint))

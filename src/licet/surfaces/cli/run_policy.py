@@ -67,7 +67,7 @@ def chosen_policy(
     typed = understood(flags, places)
     _check_combination(ctx, manifest, flags, wanted.save)
     text = manifest_text(typed, program, places) if flags else ""
-    made = made_manifest(text) if flags else None
+    made = made_manifest(text, typed) if flags else None
     found = manifest or find_policy()
     if found is not None:
         named = Named(found, by_hand=manifest is not None)
