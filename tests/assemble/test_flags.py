@@ -37,8 +37,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(flags: Flags, program: str = "make", places: Places = PLACES) -> Manifest:
-    typed = understood(flags, places)
-    return made_manifest(manifest_text(typed, program, places), typed)
+    return made_manifest(manifest_text(understood(flags, places), program, places))
 
 
 def reached(flags: Flags, places: Places = PLACES) -> CapabilitySet:
@@ -178,7 +177,7 @@ def test_the_saved_file_says_the_same_and_no_arguments(tmp_path: Path) -> None:
     text = manifest_text(typed, "curl", PLACES)
     file = tmp_path / "saved.yaml"
     file.write_text(saved_text(text, typed, "curl"))
-    assert load_manifest(file).digest == made_manifest(text, typed).digest
+    assert load_manifest(file).digest == made_manifest(text).digest
     first, *notes = file.read_text().splitlines()
     assert first == (
         "# From: licet run --allow-read=/srv/work '--allow-read=/srv/a, b' --allow-write=/srv/work/out"
@@ -245,12 +244,14 @@ def test_typing_the_flags_approves_the_run_under_them_and_nothing_else() -> None
     assert [asyncio.run(TypedApproval(manifest).ask(other)) for other in others] == ["absent"] * 3
 
 
-def test_policy_files_stay_closed_there_or_not(tmp_path: Path) -> None:
+def test_policy_files_stay_closed_there_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "agent.yaml").write_text("agent: a\ncapabilities: {}\n")
     (tmp_path / "data.yaml").write_text("a: 1\n")
-    ceiling = (
-        made(Flags(write=(str(tmp_path),)), places=Places(str(tmp_path), HOME)).expand(str(tmp_path), HOME).ceiling
-    )
+    monkeypatch.chdir(tmp_path)
+    places = Places(str(tmp_path), HOME)
+    typed = understood(Flags(write=(".",)), places)
+    manifest = made_manifest(manifest_text(typed, "sh", places), typed.write)
+    ceiling = manifest.expand(str(tmp_path), HOME).ceiling
     held = {
         name: ceiling.has(f"fs:write:{tmp_path}/{name}") for name in ("agent.yaml", "data.yaml", "licet.yaml", "new")
     }

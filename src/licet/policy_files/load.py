@@ -55,6 +55,7 @@ from licet.policy_files.trust_list import trusted_paths
 from licet.policy_files.workspace_reader import declarations, shared_layers, workspace_layer
 from licet.regular_files import is_there, open_regular, read_most
 
+_MOST_FOUND = 1_000  # policies below the paths to write: each is closed to a program by several mounts
 _MOST_FOLLOWED = 100  # policies that were searched for, and whose code is closed
 
 __all__ = ["PolicyDocument", "is_agent_policy", "load_manifest", "read_made", "read_policy"]
@@ -161,21 +162,25 @@ def read_made(text: str, name: str, directory: str, written: Sequence[str] = ())
     be found in `directory`, what is in and below the `written` paths, and the code of the tools that these name.
     """
     problems: list[Problem] = []
-    node, found = read_nodes(text.encode("utf-8", "surrogatepass"), name)
-    problems += found
+    node, wrong = read_nodes(text.encode("utf-8", "surrogatepass"), name)
+    problems += wrong
     file = checked_document(Origin(name, 1, 1), node, problems)
     manifest = combined(file, file, None, problems)
     if manifest is not None:
-        manifest = with_protected_paths(manifest, _closed_to_made(directory, written))
+        found = policies_below(written)
+        if len(found) > _MOST_FOUND:
+            text = f"more than {_MOST_FOUND} policies below the paths to write"
+            problems.append(Problem(manifest.origin, text, "smaller directories"))
+        manifest = with_protected_paths(manifest, _closed_to_made(directory, written, found[:_MOST_FOUND]))
         problems += (*address_problems(manifest), *ceiling_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
 
 
-def _closed_to_made(directory: str, written: Sequence[str]) -> dict[str, str]:
+def _closed_to_made(directory: str, written: Sequence[str], found: Sequence[str]) -> dict[str, str]:
     """The paths that are closed to a manifest in no file, each with the reason."""
     here = os.path.join(directory, WORKSPACE_FILE)
-    closed = policy_paths((here, *policies_below(written)), trusted_paths()) if written else ()
+    closed = policy_paths((here, *found), trusted_paths()) if written else ()
     # The code of a policy may be in a written directory that the policy itself is not in.
     files = filter(os.path.isfile, dict.fromkeys((*closed, *policies_above(written))))
     followed = islice((path for path in files if path.lower().endswith(SUFFIXES)), _MOST_FOLLOWED)
