@@ -10,7 +10,19 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["FileTooLarge", "NotRegular", "open_regular", "read_most", "read_regular", "size_text"]
+__all__ = [
+    "PLACEHOLDER_TIME",
+    "FileTooLarge",
+    "NotRegular",
+    "is_placeholder",
+    "is_there",
+    "open_regular",
+    "read_most",
+    "read_regular",
+    "size_text",
+]
+
+PLACEHOLDER_TIME = 1_000_000_001  # ns since 1970: no file is that old
 
 _CHUNK = 1 << 20
 _FLAGS = (
@@ -67,6 +79,20 @@ def open_regular(path: str | os.PathLike[str], *, links: bool = True) -> Iterato
         yield fd
     finally:
         os.close(fd)
+
+
+def is_placeholder(about: os.stat_result) -> bool:
+    """Whether this is an empty file or directory that stands for a closed name while a program runs."""
+    is_empty = stat.S_ISDIR(about.st_mode) or (stat.S_ISREG(about.st_mode) and not about.st_size)
+    return is_empty and about.st_mtime_ns == PLACEHOLDER_TIME
+
+
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """Whether there is anything by that name, other than a placeholder: who looks for policy must not find one."""
+    try:
+        return not is_placeholder(os.lstat(path))
+    except (OSError, ValueError):
+        return False
 
 
 def read_most(fd: int, most: int) -> bytes:

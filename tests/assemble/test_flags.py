@@ -247,13 +247,15 @@ def test_typing_the_flags_approves_the_run_under_them_and_nothing_else() -> None
     assert [asyncio.run(TypedApproval(manifest).ask(other)) for other in others] == ["absent"] * 3
 
 
-def test_policy_files_here_stay_closed_and_missing_ones_freeze_nothing(tmp_path: Path) -> None:
+def test_policy_files_stay_closed_there_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "agent.yaml").write_text("agent: a\ncapabilities: {}\n")
     (tmp_path / "data.yaml").write_text("a: 1\n")
-    ceiling = (
-        made(Flags(write=(str(tmp_path),)), places=Places(str(tmp_path), HOME)).expand(str(tmp_path), HOME).ceiling
-    )
+    monkeypatch.chdir(tmp_path)
+    places = Places(str(tmp_path), HOME)
+    typed = understood(Flags(write=(".",)), places)
+    manifest = made_manifest(manifest_text(typed, "sh", places), typed.write)
+    ceiling = manifest.expand(str(tmp_path), HOME).ceiling
     held = {
         name: ceiling.has(f"fs:write:{tmp_path}/{name}") for name in ("agent.yaml", "data.yaml", "licet.yaml", "new")
     }
-    assert held == {"agent.yaml": False, "data.yaml": True, "licet.yaml": True, "new": True}
+    assert held == {"agent.yaml": False, "data.yaml": True, "licet.yaml": False, "new": True}

@@ -12,7 +12,8 @@ import pytest
 
 from attacks.rewriting_tools import WIDER, act, act_behind_walls, act_directly
 from attacks.walled_programs import needs_namespaces
-from licet import CapabilitySet, Gate, Manifest, Result, check_and_run, load_manifest
+from licet import CapabilitySet, Gate, Manifest, ManifestError, Result, check_and_run, load_manifest
+from licet.regular_files import PLACEHOLDER_TIME
 from pins import pinned, trust
 from sandbox.levels import call, local_backends, needs_walls
 
@@ -165,14 +166,16 @@ ATTACKS = {
 }
 
 
+def licet(cwd: Path, state: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", *words]
+    environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, check=False)
+
+
 def program(root: Path, *words: str) -> int:
     """Run a program with `licet run` under the manifest of the project."""
-    command = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "run", "research.yaml", "--"]
-    environment = {**os.environ, "XDG_STATE_HOME": str(root.parent / "state")}
     trust(root / "research.yaml", root.parent / "state")
-    return subprocess.run(
-        [*command, *words], cwd=root, env=environment, capture_output=True, timeout=600, check=False
-    ).returncode
+    return licet(root, root.parent / "state", "run", "research.yaml", "--", *words).returncode
 
 
 @needs_namespaces
@@ -185,3 +188,70 @@ def test_a_program_cannot(how: str, tmp_path: Path) -> None:
     script = f"W='{WIDER}'; for path in {' '.join(PATHS)}; do set -- $path; {ATTACKS[how]}; done; mv .licet moved"
     assert program(root, "sh", "-c", script) != 125
     assert {name: text for name, text in content(root).items() if not name.endswith("elsewhere/new")} == before
+
+
+PLANT = """
+cd "$1"
+for path in licet.yaml licet.lock .licet/licet.yaml agent.yaml more/agent.yaml more/licet.yaml lib/tools.py \\
+  lib/helper.py; do mkdir -p "$(dirname $path)"; echo 'tools: {note: {from: "planted:note"}}' > $path; done
+mv .licet moved; mv more moved; mv agent.yaml moved; rm -rf .licet agent.yaml lib/tools.py
+echo made > new && mkdir -p deep/er && mv new deep/er/new
+"""
+FLAGS = {  # where the command is run, and what it may write
+    "in the directory of the policy": ("project", "."),
+    "below it": ("project/sub", ".."),
+    "above it": (".", "."),
+    "beside it": ("other", "../project"),
+}
+
+
+def hand_written(place: Path) -> Path:
+    """A project with policies that nobody has accepted, one of which names code."""
+    root = place.resolve() / "project"
+    for name in ("sub", "more", "lib"):
+        (root / name).mkdir(parents=True)
+    (place / "other").mkdir()
+    (root / "agent.yaml").write_text("agent: desk\ncapabilities: {tools: [note]}\n")
+    (root / "more" / "agent.yaml").write_text(DESK)
+    (root / "lib" / "agent.yaml").write_text("agent: lib\ncapabilities: {tools: [t]}\ntools: {t: {from: 'tools:t'}}\n")
+    (root / "lib" / "tools.py").write_text("import helper\n")
+    (root / "lib" / "helper.py").write_text("")
+    return root
+
+
+@needs_namespaces
+@pytest.mark.parametrize(("cwd", "written"), FLAGS.values(), ids=FLAGS)
+@pytest.mark.sampled(1)
+def test_a_run_on_flags_alone_plants_no_policy(cwd: str, written: str, tmp_path: Path) -> None:
+    root = hand_written(tmp_path)
+    before = content(root)
+    flags = ("--allow-read", "/", "--allow-write", written)
+    ran = licet(tmp_path / cwd, tmp_path / "state", "run", *flags, "--", "sh", "-c", PLANT, "sh", str(root))
+    assert ran.returncode == 0, ran.stderr
+    assert content(root) == before | {f"{root}/deep/er/new": "made\n"}
+    assert sorted(path.name for path in root.iterdir()) == ["agent.yaml", "deep", "lib", "more", "sub"]
+
+
+@needs_namespaces
+def test_a_written_directory_inside_a_project_keeps_the_code_of_its_policy(tmp_path: Path) -> None:
+    root = hand_written(tmp_path)
+    (root / "src").mkdir()
+    (root / "src" / "own.py").write_text("")
+    (root / "agent.yaml").write_text("agent: a\ncapabilities: {tools: [t]}\ntools: {t: {from: 'own:t'}}\n")
+    line = "echo evil > src/own.py; echo > src/new"
+    ran = licet(root, tmp_path / "state", "run", "--allow-write", "src", "--", "sh", "-c", line)
+    assert (ran.returncode, (root / "src" / "own.py").read_text()) == (0, ""), ran.stderr
+
+
+def test_what_stands_for_a_name_is_no_policy(tmp_path: Path) -> None:
+    root = hand_written(tmp_path)
+    before = load_manifest(root / "agent.yaml").digest
+    for name in ("licet.yaml", "licet.lock"):  # as a host that was killed leaves them
+        (root / name).mkdir()
+        os.utime(root / name, ns=(PLACEHOLDER_TIME, PLACEHOLDER_TIME))
+    found = load_manifest(root / "agent.yaml")
+    assert (found.digest, found.lock, found.lock_problem) == (before, None, None)
+    assert "no licet.yaml here" in licet(root, tmp_path / "state", "check").stderr
+    os.utime(root / "licet.yaml")  # anything else is not
+    with pytest.raises(ManifestError):
+        load_manifest(root / "agent.yaml")

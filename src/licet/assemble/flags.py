@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -200,9 +200,9 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def made_manifest(text: str) -> Manifest:
-    """Load the manifest that flags are. Raises `BadFlag`."""
-    policy = read_made(text, COMMAND_LINE, os.getcwd())
+def made_manifest(text: str, written: Sequence[str] = ()) -> Manifest:
+    """Load the manifest that flags are. Policy in the `written` paths is closed to it. Raises `BadFlag`."""
+    policy = read_made(text, COMMAND_LINE, os.getcwd(), written)
     if policy.manifest is None:
         wrong = next(problem for problem in policy.problems if problem.severity == "error")
         raise BadFlag("flags", f"found {wrong.found}, expected {wrong.expected}" + f"; {wrong.hint}" * bool(wrong.hint))

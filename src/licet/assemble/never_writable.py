@@ -134,7 +134,7 @@ def _servers(manifest: Manifest, workdir: str) -> Iterator[ProtectedPath]:
 
 def _made_in_code(manifest: Manifest) -> bool:
     """Whether a manifest, or one that it was combined with, was not read from a file."""
-    if manifest.origin.file == COMMAND_LINE:  # `read_made` has closed the policy files that exist
+    if manifest.origin.file == COMMAND_LINE:  # `read_made` has closed them
         return False
     origins = (manifest.origin, *(roster.origin for roster in manifest.rosters))
     return not manifest.files or any(not origin.line for origin in origins)

@@ -5,7 +5,8 @@ values, `reader` gives them their meaning.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from licet.core.algebra.scope import Malformed, path_key, visible
 from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
 from licet.core.origin import Origin, Problem
-from licet.core.policy.layer import POLICY
+from licet.core.policy.layer import CODE, POLICY, SECOND_CODE
 from licet.core.policy.manifest import Manifest
 from licet.core.review.wide import ceiling_problems
 from licet.errors import ManifestError
@@ -36,7 +37,15 @@ from licet.policy_files.organisation import (
     under_organisation,
 )
 from licet.policy_files.pins import with_pin
-from licet.policy_files.policy_paths import WORKSPACE_FILE, policy_paths, policy_root
+from licet.policy_files.policy_paths import (
+    SUFFIXES,
+    WORKSPACE_FILE,
+    names_of_policy,
+    policies_above,
+    policies_below,
+    policy_paths,
+    policy_root,
+)
 from licet.policy_files.public_suffix import suffix_problems
 from licet.policy_files.schema import SHAPES
 from licet.policy_files.server_tools import with_server_tools
@@ -44,7 +53,10 @@ from licet.policy_files.syntax import MOST_BYTES
 from licet.policy_files.tool_files import tool_files
 from licet.policy_files.trust_list import trusted_paths
 from licet.policy_files.workspace_reader import declarations, shared_layers, workspace_layer
-from licet.regular_files import open_regular, read_most
+from licet.regular_files import is_there, open_regular, read_most
+
+_MOST_FOUND = 1_000  # policies below the paths to write: each is closed to a program by several mounts
+_MOST_FOLLOWED = 100  # policies that were searched for, and whose code is closed
 
 __all__ = ["PolicyDocument", "is_agent_policy", "load_manifest", "read_made", "read_policy"]
 
@@ -143,25 +155,52 @@ def _organisation_alone(path: Path) -> PolicyDocument:
     return PolicyDocument("organisation", None, problems)
 
 
-def read_made(text: str, name: str, directory: str) -> PolicyDocument:
+def read_made(text: str, name: str, directory: str, written: Sequence[str] = ()) -> PolicyDocument:
     """Read the text of a manifest that is in no file; messages call it `name`. Nothing pins it.
 
-    There is no workspace and no lock next to it. The policy files that this user has accepted, and those that are in
-    `directory`, are closed to it.
+    There is no workspace and no lock next to it. No grant writes policy: what this user has accepted, what is or would
+    be found in `directory`, what is in and below the `written` paths, and the code of the tools that these name.
     """
     problems: list[Problem] = []
-    node, found = read_nodes(text.encode("utf-8", "surrogatepass"), name)
-    problems += found
+    node, wrong = read_nodes(text.encode("utf-8", "surrogatepass"), name)
+    problems += wrong
     file = checked_document(Origin(name, 1, 1), node, problems)
     manifest = combined(file, file, None, problems)
     if manifest is not None:
-        # A closed name that does not exist would keep programs from making any new name next to it.
-        here = filter(os.path.lexists, policy_paths((os.path.join(directory, WORKSPACE_FILE),)))
-        closed = dict.fromkeys((*policy_paths((), trusted_paths()), *here), POLICY)
-        manifest = with_protected_paths(manifest, closed)
+        found = policies_below(written)
+        if len(found) > _MOST_FOUND:
+            text = f"more than {_MOST_FOUND} policies below the paths to write"
+            problems.append(Problem(manifest.origin, text, "smaller directories"))
+        manifest = with_protected_paths(manifest, _closed_to_made(directory, written, found[:_MOST_FOUND]))
         problems += (*address_problems(manifest), *ceiling_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
+
+
+def _closed_to_made(directory: str, written: Sequence[str], found: Sequence[str]) -> dict[str, str]:
+    """The paths that are closed to a manifest in no file, each with the reason."""
+    here = os.path.join(directory, WORKSPACE_FILE)
+    closed = policy_paths((here, *found), trusted_paths()) if written else ()
+    # The code of a policy may be in a written directory that the policy itself is not in.
+    files = filter(os.path.isfile, dict.fromkeys((*closed, *policies_above(written))))
+    followed = islice((path for path in files if path.lower().endswith(SUFFIXES)), _MOST_FOLLOWED)
+    code = dict(one for path in followed for one in _code_of(Path(path)))
+    names = (name for tree in written for name in names_of_policy(tree, directory))
+    return {**code, **dict.fromkeys((*closed, *names), POLICY)}
+
+
+def _code_of(path: Path) -> Iterator[tuple[str, str]]:
+    """The code of the tools that a policy names, with the project files that it imports."""
+    policy = read_policy(path)
+    manifest = policy.manifest or policy.partial
+    references = [reference for reference, _ in manifest.sources.values()] if manifest is not None else []
+    if references:  # the code that follows imports is loaded only if there is source
+        from licet.policy_files.source.project import project_modules
+
+        root = str(policy_root(path))
+        yield from tool_files(references, root)
+        for place, refused in project_modules(references, (root,)).closed():
+            yield place, SECOND_CODE if refused else CODE
 
 
 def _workspace_alone(file: Document, problems: list[Problem]) -> Manifest | None:
@@ -179,7 +218,7 @@ def _workspace(file: Document, given: str | Path | None, problems: list[Problem]
     if given is None:
         path = Path(file.name)
         neighbour = path.parent / WORKSPACE_FILE
-        if path.name == WORKSPACE_FILE or not os.path.lexists(neighbour):
+        if path.name == WORKSPACE_FILE or not is_there(neighbour):
             return file if file.kind == "manifest" else None
         if file.workspace_keys and file.kind == "manifest" and is_agent_policy(neighbour):
             return file  # two independent policies with one file each, such as two versions

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from licet.core.policy.lock import BadLock, Lock, read_lock
 from licet.policy_files.policy_paths import LOCK_FILE
-from licet.regular_files import open_regular, read_most
+from licet.regular_files import is_there, open_regular, read_most
 
 MOST_BYTES = 16 << 20
 
@@ -14,7 +14,7 @@ def locks_of(path: str | Path) -> list[tuple[Path, str]]:
     """The locks next to the path of a policy and next to its real path, each with the name of the policy there."""
     places = dict.fromkeys((os.path.abspath(path), os.path.realpath(path)))
     locks = [(Path(os.path.dirname(place), LOCK_FILE), os.path.basename(place)) for place in places]
-    return [(lock, name) for lock, name in locks if os.path.lexists(lock)]
+    return [(lock, name) for lock, name in locks if is_there(lock)]
 
 
 def load_lock(path: Path) -> Lock:

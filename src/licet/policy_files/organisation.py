@@ -1,8 +1,12 @@
 """Reads the organisation file of this machine and narrows manifests by it, for every command, gateway and `Gate`.
 
-The path is a constant: no variable, option, working directory or policy file moves it or skips it. The file counts only
-if nobody but its owner, root, can have written it. If it is there and cannot be used, `ManifestError` is raised, and
-everything is refused. A second file may be named, to try it out; it narrows further, and may belong to anyone.
+The path is a constant: no option, working directory or policy file moves it or skips it. The file counts only if nobody
+but its owner, root, can have written it. If it is there and cannot be used, `ManifestError` is raised, and all is
+refused. It binds agents and policies. It does not bind a user who controls the interpreter (`PYTHONPATH`), mounts over
+the file in a namespace of their own, or begins another state (`--state`, `XDG_STATE_HOME`, another name of an agent),
+where budgets of a day are counted anew.
+
+A second file may be named, to try it out; it narrows further, and may belong to anyone.
 """
 
 import os

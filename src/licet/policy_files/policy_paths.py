@@ -8,14 +8,18 @@ such a key and cannot be parsed.
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
-from licet.core.algebra.scope import Malformed, path_key
+from licet.core.algebra.scope import Malformed, inside, path_key
 from licet.policy_files.syntax import MOST_BYTES, yaml_events
 from licet.regular_files import FileTooLarge, NotRegular, read_regular
 
-KEYS = frozenset({"capabilities", "bundles", "servers", "toolset", "safety"})
+OF_AGENTS = frozenset({"capabilities", "bundles", "toolset"})  # others use the rest, too: OpenAPI has `servers`
+KEYS = OF_AGENTS | {"servers", "safety"}
 
 # Bytes that are read and parsed. After that, every further file counts as policy, so that a directory full of large
 # files does not make each load slow.
@@ -23,22 +27,28 @@ MOST_READ = 64 << 20
 MOST_PARSED = 1 << 20
 _DEEPEST = 32  # parsers slow down with depth; the loader has the same limit
 
-_WORDS = b"|".join(sorted(key.encode() for key in KEYS))
-# A file without a match has no such key. The escapes are for keys such as "\u0073afety", and for continued lines.
-_MENTIONED = re.compile(rb"%s|\\[xuU\r\n]" % _WORDS)
-_AT_LINE_START = re.compile(rb"^[\"']?(?:%s)[\"']?[ \t]*:" % _WORDS, re.MULTILINE)
 _MERGE_KEY = "<<"  # copies keys from elsewhere in the file
 
 
 class PolicyDetector:
     """Decides whether files are policy, and counts the bytes that it has read and parsed."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: frozenset[str] = KEYS) -> None:
         self._read = self._parsed = 0
+        self._keys = keys
+        words = b"|".join(sorted(key.encode() for key in keys))
+        # A file without a match has no such key. The escapes are for keys such as "\u0073afety", and continued lines.
+        self._mentioned = re.compile(rb"%s|\\[xuU\r\n]" % words)
+        self._at_line_start = re.compile(rb"^[\"']?(?:%s)[\"']?[ \t]*:" % words, re.MULTILINE)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has read so much that from now on every file counts as policy."""
+        return self._read > MOST_READ
 
     def is_policy(self, path: str) -> bool:
         """Whether a path is a regular file of at most 1 MiB with a key of policy at its top level."""
-        if self._read > MOST_READ:
+        if self.is_spent:
             return os.path.isfile(path)
         try:
             data = read_regular(path, MOST_BYTES)
@@ -51,9 +61,9 @@ class PolicyDetector:
 
     def _has_key(self, data: bytes, is_json: bool) -> bool:
         data = data.replace(b"\0", b"")  # UTF-16 and UTF-32 then read like ASCII
-        if not _MENTIONED.search(data):
+        if not self._mentioned.search(data):
             return False
-        if not is_json and _AT_LINE_START.search(data):
+        if not is_json and self._at_line_start.search(data):
             return True
         self._parsed += len(data)
         if self._parsed > MOST_PARSED:
@@ -63,7 +73,7 @@ class PolicyDetector:
             keys = _json_keys(text) if is_json else _yaml_keys(text)
         except (ValueError, RecursionError):  # malformed: any mention counts
             return True
-        return not keys.isdisjoint(KEYS | {_MERGE_KEY})
+        return not keys.isdisjoint(self._keys | {_MERGE_KEY})
 
 
 def _json_keys(text: str) -> set[str]:
@@ -102,7 +112,9 @@ LOCK_FILE = "licet.lock"
 POLICY_DIRECTORY = ".licet"
 SUFFIXES = (".yaml", ".yml", ".json")
 
+_NOT_SEARCHED = frozenset({".git", "node_modules", "site-packages", "__pycache__"})
 MOST_LOOKED_AT = 1_000  # candidates in one directory; if there are more, all of them count as policy
+MOST_SEARCHED = 100_000  # names below directories that are searched for policy
 MOST_LISTED = 10_000  # files in one directory that are closed one by one; if there are more, the directory is closed
 
 
@@ -152,6 +164,70 @@ def policy_paths(files: Iterable[str | Path], trusted: Iterable[str | Path] = ()
             if _is_policy_directory(directory := os.path.dirname(path)):
                 found[directory] = None
     return tuple(path for path in found if _can_be_named(path))
+
+
+def policies_below(trees: Iterable[str]) -> tuple[str, ...]:
+    """The policy of agents at and below some directories, or the files themselves; the nearest first.
+
+    A `.licet` counts as the `licet.yaml` in it, whether there is one or not. Links are not followed, and libraries not
+    searched. The search ends after 100,000 names, and reads 64 MiB: what is deeper than that is not found.
+    """
+    detector, found, names = PolicyDetector(OF_AGENTS), dict[str, None](), 0
+    left = deque(dict.fromkeys(os.path.realpath(tree) for tree in trees))
+    found.update((path, None) for path in left if os.path.isfile(path) and _may_be_policy(path, detector))
+    seen = set(left)
+    while left and names < MOST_SEARCHED:
+        with suppress(OSError), os.scandir(left.popleft()) as entries:  # a file, or not readable
+            for entry in islice(entries, MOST_SEARCHED - names):
+                names += 1
+                if not entry.is_dir(follow_symlinks=False):
+                    if _may_be_policy(entry.path, detector):
+                        found[entry.path] = None
+                elif entry.name == POLICY_DIRECTORY:
+                    found[os.path.join(entry.path, WORKSPACE_FILE)] = None
+                elif entry.name not in _NOT_SEARCHED and entry.path not in seen:
+                    seen.add(entry.path)
+                    left.append(entry.path)
+    return tuple(found)
+
+
+def policies_above(paths: Iterable[str]) -> tuple[str, ...]:
+    """The policy of agents in the directories that some paths are in, the nearest first."""
+    detector, found = PolicyDetector(OF_AGENTS), dict[str, None]()
+    for path in paths:
+        for above in Path(os.path.realpath(path)).parents:
+            for folder in (above, above / POLICY_DIRECTORY):
+                with suppress(OSError), os.scandir(folder) as entries:  # none, or not readable
+                    names = (entry.path for entry in islice(entries, MOST_LISTED))
+                    found.update((name, None) for name in names if _may_be_policy(name, detector))
+    return tuple(found)
+
+
+def names_of_policy(tree: str, workdir: str) -> tuple[str, ...]:
+    """The names of policy at or in a tree, there or not: itself, the `.licet` that it is in, or those of a project.
+
+    A tree around the working directory counts as a project. Others are left: commands empty and pack directories for
+    output, where names that cannot be removed are in the way.
+    """
+    named = os.path.abspath(tree)
+    places = dict.fromkeys((named, os.path.realpath(named)))
+    found: list[str] = []
+    for place in places:
+        parts = place.split("/")
+        if POLICY_DIRECTORY in parts:
+            found.append("/".join(parts[: parts.index(POLICY_DIRECTORY) + 1]))
+        elif parts[-1] in (WORKSPACE_FILE, LOCK_FILE):
+            found.append(place)
+        elif inside(os.path.realpath(workdir), (place,)):
+            found += (os.path.join(place, name) for name in (WORKSPACE_FILE, LOCK_FILE, POLICY_DIRECTORY))
+    return tuple(path for path in found if _can_be_named(path))
+
+
+def _may_be_policy(path: str, detector: PolicyDetector) -> bool:
+    name = os.path.basename(path)
+    if name in (WORKSPACE_FILE, LOCK_FILE):
+        return True
+    return name.lower().endswith(SUFFIXES) and not detector.is_spent and detector.is_policy(path)
 
 
 def _link_variants(path: str | Path) -> tuple[str, ...]:

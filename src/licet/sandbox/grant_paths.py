@@ -19,6 +19,7 @@ from msgspec import Struct
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
+from licet.core.origin import COMMAND_LINE
 from licet.core.policy.layer import POLICY, SECOND_CODE, Rule
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import Grant
@@ -139,13 +140,15 @@ def _with_second_names(roots: Mapping[str, str], closed: tuple[str, ...]) -> tup
 def closed_names(grant: Grant) -> list[str]:
     """The closed paths that a program could make, were they missing, and for which an empty file may stand meanwhile.
 
-    Nothing can stand for policy: another command would read it.
+    Nothing stands for policy beside a policy in use: a lock or a workspace that its user makes meanwhile stays closed.
+    With flags alone something does: they are for any directory, and a command needs to make files there.
     """
     reach = grant.reach
     granted = _granted(reach)
     roots = (*granted.writes.values(), *granted.deletes.values())
     rules = _protecting_rules(reach)
-    left = {rule.capability.key for rule in rules if rule.key == POLICY} | _unused(rules)
+    by_flags = reach.manifest.origin.file == COMMAND_LINE
+    left = {rule.capability.key for rule in rules if rule.key == POLICY and not by_flags} | _unused(rules)
     closed = dict.fromkeys((*granted.unwritten, *granted.unread))
     return [path for path in closed if path not in left and path not in roots and inside(path, roots)]
 

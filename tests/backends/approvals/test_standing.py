@@ -231,6 +231,23 @@ def test_a_forged_approval_does_not_count(file: Desk, case: str) -> None:
         file.find()
 
 
+@pytest.mark.parametrize("later", [0, 2], ids=["the last entry", "one in between"])
+def test_a_withdrawal_that_was_removed_from_both_files_restores_nothing(file: Desk, later: int) -> None:
+    file.withdraw(file.give())
+    for _ in range(later):
+        file.give(manifest=OTHER)
+    file.store.close()
+    for name, statement in (
+        ("approvals.sqlite", "UPDATE requests SET denied = ''"),
+        ("ledger.sqlite", "DELETE FROM entries WHERE kind = 'withdrawal'"),
+    ):
+        with sqlite3.connect(file.place / name) as db:
+            db.execute(statement)
+        db.close()
+    with pytest.raises(NotStanding, match="was changed: entries are missing"):
+        file.find()
+
+
 def test_a_clock_turned_back_does_not_lengthen_it(file: Desk) -> None:
     kept = file.give(1)
     file.now += 2 * DAY

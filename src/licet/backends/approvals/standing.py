@@ -174,9 +174,13 @@ class LocalStanding:
                 rows = [row for id in ids for row in reader.show(id)]  # noqa: A001
                 for row in rows:
                     check_row(row)
-                return [read_entry(row.body) for row in rows], max(map(_milliseconds, newest), default=0)
+                is_complete = not rows or reader.is_complete(min(row.number for row in rows))
+                facts = [read_entry(row.body) for row in rows], max(map(_milliseconds, newest), default=0)
             except Unsound as wrong:
                 raise LedgerUnavailable(f"{self._ledger} was changed: {wrong}") from None
+        if not is_complete:  # one of them may be a withdrawal
+            raise LedgerUnavailable(f"{self._ledger} was changed: entries are missing")
+        return facts
 
 
 def _entry(kind: str, request: ApprovalRequest, by: tuple[str, ...]) -> Entry:

@@ -197,6 +197,12 @@ class LedgerReader:
         number: int = self._db.execute("SELECT coalesce(max(number), 0) FROM entries").fetchone()[0]
         return number
 
+    def is_complete(self, first: int) -> bool:
+        """Whether no entry is missing from this number to the last one that was counted when it was written."""
+        query = "SELECT count(*), (SELECT size FROM ledger) FROM entries WHERE number >= ?"
+        count, size = self._db.execute(query, (first,)).fetchone()
+        return isinstance(size, int) and count == size - first + 1
+
     def tables(self, query: str) -> Sequence[tuple[object, ...]]:
         """Query the file itself or a small table; bytes that are no text become lone surrogates."""
         self._db.text_factory = _text

@@ -20,11 +20,13 @@ from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
-_MARK = 1_000_000_001  # ns since 1970: no file is that old
+from licet.regular_files import PLACEHOLDER_TIME, is_placeholder
+
 _ATTEMPTS = 100
 # Names that programs expect to be files. They read an empty file without an error; git does not list empty directories.
+# Only licet reads its own names, and for it a directory there is no policy.
 _OF_FILES = re.compile(
-    r".+\.(?:json[c5]?|ya?ml|toml|ini|cfg|conf|md|txt|lock|py|pth|[cm]?js|ts|lua|el|sh|xml|env|pem|key|db|log)"
+    r"(?!licet\.(?:yaml|lock)$).+\.(?:json[c5]?|ya?ml|toml|ini|cfg|conf|md|txt|lock|py|pth|[cm]?js|ts|lua|el|sh|xml|env|pem|key|db|log)"
     r"|\.?(?:env|netrc|gitmodules|gitconfig|gdbinit|lldbinit|exrc|profile|bash_profile|[a-z]*rc|pgpass|tool-versions)"
     r"|(?:\.env|id)[._][^/]+|Jenkinsfile|Makefile|Dockerfile|\.(?:cursor|windsurf|cline)rules",
     re.IGNORECASE,
@@ -82,7 +84,7 @@ class Placeholders:
             if not os.path.lexists(path):
                 _make(path)
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            if not _is_placeholder(os.fstat(fd)):  # somebody else made it: it is closed as it is
+            if not is_placeholder(os.fstat(fd)):  # somebody else made it: it is closed as it is
                 os.close(fd)
                 return
             self._held.append(_Held(path, fd))
@@ -113,17 +115,12 @@ def _make(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     else:
         os.mkdir(path, 0o700)
-    os.utime(path, ns=(_MARK, _MARK), follow_symlinks=False)
+    os.utime(path, ns=(PLACEHOLDER_TIME, PLACEHOLDER_TIME), follow_symlinks=False)
 
 
 def _remove(held: _Held) -> None:
     with _locked(os.path.dirname(held.path)):
         fcntl.flock(held.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         mine, there = os.fstat(held.fd), os.lstat(held.path)
-        if _is_placeholder(mine) and os.path.samestat(mine, there):
+        if is_placeholder(mine) and os.path.samestat(mine, there):
             (os.rmdir if stat.S_ISDIR(mine.st_mode) else os.unlink)(held.path)
-
-
-def _is_placeholder(about: os.stat_result) -> bool:
-    is_empty = stat.S_ISDIR(about.st_mode) or (stat.S_ISREG(about.st_mode) and not about.st_size)
-    return is_empty and about.st_mtime_ns == _MARK

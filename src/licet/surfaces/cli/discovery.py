@@ -14,6 +14,7 @@ import click
 from msgspec import Struct
 
 from licet.policy_files.policy_paths import LOCK_FILE
+from licet.regular_files import is_there
 from licet.surfaces.cli.options import FILE, Setting
 
 # A bad command line is reported before the library is loaded.
@@ -45,7 +46,7 @@ class Named(Struct, frozen=True):
 
 def find_policy() -> Path | None:
     """The policy of the current directory. A second one is reported and ignored."""
-    found = [place for place in PLACES if os.path.lexists(place)]
+    found = [place for place in PLACES if is_there(place)]
     if found[1:]:
         from licet.surfaces.cli.output import show
 
@@ -75,7 +76,7 @@ def named_first(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     if not first.lower().endswith(_ENDINGS) and not first.startswith(_BEGINNINGS):
         if not os.path.isfile(first):
             return None, tuple(words)
-        if first in _tools_of(next(filter(os.path.lexists, PLACES), None)):
+        if first in _tools_of(next(filter(is_there, PLACES), None)):
             text = f"`{first}` is a file and a tool of the policy here"
             raise click.UsageError(f"{text}: write `./{first}`, or name the policy before the tool")
     return FILE.convert(first, None, click.get_current_context(silent=True)), rest
@@ -144,7 +145,7 @@ def complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) 
     named = named_first(words)[0] if words else None
     if words[1 if named else 0 :]:
         return []
-    tools = _tools_of(named or next(filter(os.path.lexists, PLACES), None))
+    tools = _tools_of(named or next(filter(is_there, PLACES), None))
     files = [] if words else [CompletionItem(incomplete, type="file")]
     return files + [CompletionItem(name) for name in sorted(tools) if name.startswith(incomplete)]
 

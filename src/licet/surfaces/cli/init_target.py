@@ -1,6 +1,5 @@
 """Where `licet init` writes a policy: its obstacles, its schema, its agent, and its place on the trust list."""
 
-import os
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from licet.errors import LicetError
 from licet.policy_files.load import load_own_manifest
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.syntax import MOST_BYTES
-from licet.regular_files import read_regular
+from licet.regular_files import is_there, read_regular
 from licet.surfaces.cli.output import is_special, write_file
 from licet.surfaces.cli.schema import not_ours, write_schema
 
@@ -46,11 +45,11 @@ def _file_obstacles(target: Path, force: bool) -> list[Problem]:
     if target.exists() and not force:
         return [Problem(origin, "a file that is there already", "a new one", "--force replaces it; -o - only prints")]
     above = policy_root(target) / WORKSPACE_FILE
-    if inside and target.name == WORKSPACE_FILE and os.path.lexists(above):
+    if inside and target.name == WORKSPACE_FILE and is_there(above):
         expected = f"none, since commands would find {target} instead"
         hint = f"move it there, or replace it with -o {above} --force; -o - only prints"
         return [Problem(Origin(str(above), 1, 1), "a file that is there already", expected, hint)]
-    if target.name != WORKSPACE_FILE and workspace.exists():
+    if target.name != WORKSPACE_FILE and is_there(workspace):
         hint = f"write to {workspace}, or into another directory"
         return [Problem(origin, f"a {WORKSPACE_FILE} next to it, which would be its workspace", "none", hint)]
     return []

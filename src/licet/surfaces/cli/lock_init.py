@@ -30,7 +30,7 @@ from licet.policy_files.nodes import read_nodes
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
 from licet.policy_files.server_reader import server_problems
 from licet.policy_files.syntax import MOST_BYTES
-from licet.regular_files import read_regular
+from licet.regular_files import is_there, read_regular
 from licet.surfaces.cli.discovery import PLACES, Named, find_policy, require_trust
 from licet.surfaces.cli.init_manifest import exact_fit, strongest_class
 from licet.surfaces.cli.lock_guesses import Guess, argument_grants, guesses
@@ -129,7 +129,7 @@ def _policy(files: Sequence[str], may_be_new: bool, options: Options) -> Named:
 def _workspace_file(policy: Path) -> Path:
     """The file that has or gets the servers of a policy: the workspace next to it, or the file itself."""
     neighbour = policy.parent / WORKSPACE_FILE
-    return neighbour if os.path.lexists(neighbour) else policy
+    return neighbour if is_there(neighbour) else policy
 
 
 def _text(target: Path, options: Options) -> str:

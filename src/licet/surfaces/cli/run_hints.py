@@ -12,6 +12,7 @@ from licet.core.algebra.scope import inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path
 from licet.core.decision.reach import Reach
+from licet.core.origin import COMMAND_LINE
 from licet.core.policy.layer import POLICY
 from licet.guard.held_paths import held_paths
 from licet.sandbox.grant_paths import NEVER
@@ -118,7 +119,7 @@ def _without_new_names(reach: Reach, directory: str, *, degraded: bool) -> str:
     missing = {rule.capability.key for rule in rules if rule.key == POLICY and not os.path.lexists(rule.capability.key)}
     if directory not in held_paths(reach.grant).directories_with_closed_names():
         return ""
-    if not degraded and directory not in map(os.path.dirname, missing):
+    if not degraded and (reach.manifest.origin.file == COMMAND_LINE or directory not in map(os.path.dirname, missing)):
         return ""
     why = "without namespaces, and with closed names in it" if degraded else "for policy could be planted in it"
     way = "write below it, or through a tool with `ctx.fs`" if degraded else "keep policy in .licet/ to change that"

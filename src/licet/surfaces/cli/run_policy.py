@@ -68,8 +68,8 @@ def chosen_policy(
     typed = understood(flags, places)
     _check_combination(ctx, manifest, flags, wanted.save)
     text = manifest_text(typed, program, places) if flags else ""
-    made = made_manifest(text) if flags else None
     found = manifest or find_policy()
+    made = made_manifest(text, typed.write if found is None else ()) if flags else None  # a policy closes its own
     if found is not None:
         named = Named(found, by_hand=manifest is not None)
         if wanted.save is not None:
