@@ -181,5 +181,4 @@ def test_a_tool_that_reads_and_states_no_needs_is_not_told_to_write(here: Path) 
     assert "write_limited" not in text
     assert "error" not in text.replace("no error", "")
     shown = said("surface", str(file))
-    assert shown.count("can do without") == 1
-    assert "optional s.t0, s.t1 can do without fs:" in shown
+    assert "can do without" not in shown  # what its process holds is on the line of the server

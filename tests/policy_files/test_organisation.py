@@ -140,6 +140,7 @@ def test_a_file_that_cannot_be_used_refuses_everything(
     assert expected in found
 
 
+@pytest.mark.who
 def test_it_must_belong_to_its_owner(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = put(monkeypatch, tmp_path, "destinations: {allow: []}\n")
     monkeypatch.setattr(organisation, "MACHINE", Place(str(file), os.getuid() + 1, str(file.parent)))
@@ -159,6 +160,7 @@ def test_the_way_to_a_linked_file_counts_too(policy: Path, tmp_path: Path, monke
     assert f"{open_to_all}, which others" in problem(policy)
 
 
+@pytest.mark.who
 @pytest.mark.skipif(os.getuid() == 0, reason="root reads every file")
 def test_a_file_that_may_not_be_read_refuses_everything(
     policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -176,7 +176,7 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
         app=manifest.app,
         personality=manifest.personality,
         tools=each,
-        commands=tools.commands({tool.grant for tool in each if tool.standing == "callable"}),
+        commands=tools.commands(tool.grant for tool in each if tool.standing == "callable"),
         max_effect=manifest.max_effect,
         native=tuple(sorted(manifest.native)),
         private=terms.private,
@@ -193,7 +193,7 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
         denies=tuple(_denied(manifest)),
         ceiling=ceiling,
         # Without tools the policy is for `licet run`, which can reach all of it.
-        unused=unused_parts(ceiling, (*(tool.grant for tool in each), *waiting)) if each else (),
+        unused=unused_parts(ceiling, {*(tool.grant for tool in each), *waiting}) if each else (),
         servers=tuple((name, _server_text(manifest.servers[name])) for name in sorted(manifest.servers)),
         held=tuple((name, tuple(map(str, rules.allow))) for name, rules in held.items()),
         unadmitted=tuple(sorted(manifest.tools.keys() - admitted.keys() - {COMMANDS})),
@@ -303,7 +303,9 @@ class _Tools:
         """
         reach = reach_of(self._manifest, COMMANDS)
         binaries = reach.grant & _BINARIES if reach is not None else _NOTHING
-        of_tools = reduce(or_, (grant & _BINARIES for grant in grants), _NOTHING)
+        if not binaries:
+            return None
+        of_tools = reduce(or_, {grant & _BINARIES for grant in grants}, _NOTHING)
         return None if binaries <= of_tools else self.surface_of(COMMANDS)
 
     def _entries_of(self, grant: CapabilitySet, layers: tuple[Layer, ...]) -> tuple[ReachEntry, ...]:
