@@ -61,7 +61,7 @@ def _write(path: Path, events: int) -> None:
 
 def _use(number: int) -> str:
     if number % 1000 == 0:
-        return "fs:read:/home/me/.ssh/id_ed25519" if number % 3000 else "network:https:get@pypi.org:443"
+        return "fs:read:/home/me/.ssh/id_ed25519" if number % 3000 else "network:https:get@index.example:443"
     place = number // _PER_PATH
     directory = place // _FILES
     return f"fs:read:/home/me/project/{directory // _DIRECTORIES}/{directory % _DIRECTORIES}/{place % _FILES}.py"
@@ -77,7 +77,7 @@ def _check(found: Learned, events: int) -> None:
     rules = [(line.kind, str(line.rule)) for line in found.lines]
     expected = [
         ("allow", f"fs:read:{WHERE.workdir}"),
-        ("allow", "network:read:https://pypi.org:443"),
+        ("allow", "network:read:https://index.example:443"),
         ("sensitive", "fs:read:/home/me/.ssh/id_ed25519"),
     ]
     paths = events // _PER_PATH

@@ -84,7 +84,7 @@ USES = (
         "fs:read:/home/somebody/notes/x",
     ),
     *("fs:write:$W/out/log", "fs:delete:$W/out/old", "fs:read:/home/somebody/.ssh/id_rsa"),
-    *("network:https:get@pypi.org:443", "network:http:get@169.254.169.254:80", "network:http:get@localhost:8000"),
+    *("network:https:get@index.example:443", "network:http:get@169.254.169.254:80", "network:http:get@localhost:8000"),
 )
 DRAFT = """\
 # Drafted by `licet learn` from what was recorded: review every line. A comment says which calls needed it;
@@ -108,7 +108,7 @@ capabilities:
     - LANG  # learned: the language, and how text is written
     - HOME  # learned: files below the home were used
   grants:
-    - "network:read:https://pypi.org:443"  # learned: 1 request by make, process 7
+    - "network:read:https://index.example:443"  # learned: 1 request by make, process 7
     # - "fs:delete:${workdir}/out/old"  # learned: 1 delete by make, process 7: a delete
     # - "fs:read:~/.ssh/id_rsa"  # learned: 1 read by make, process 7: keys or credentials
     # - "network:read:http://169.254.169.254:80"  # learned: 1 request by make, process 7: a metadata service
@@ -124,7 +124,7 @@ def test_a_draft_is_shown_and_written_on_demand() -> None:
     recording(touches(*USES))
     shown = run("learn").stdout
     assert all(line in shown for line in DRAFT.splitlines())
-    assert re.search(r"any +\w+ risk +hosts +pypi.org:443  https read", shown)  # the surface
+    assert re.search(r"any +\w+ risk +hosts +index.example:443  https read", shown)  # the surface
     assert "nothing is written yet" in shown
     assert not Path(".licet").exists()
     assert "accept it with `licet trust`, and try it: `licet run --ask -- CMD`" in run("learn", "--write").stdout
