@@ -12,6 +12,25 @@ import pytest
 from licet.policy_files import organisation
 from licet.policy_files.organisation import Place
 
+WORKSPACE = """connectors:
+  tenant_allowlist: [github, {connector: slack, version: ">=2"}]
+tools:
+  fetch: {needs: ["network:*:*"], effect: write_limited, sandbox: isolated}
+  save: {needs: ["fs:write:/srv/out"], effect: write_limited, sandbox: isolated}
+  issue: {needs: ["network:https:api.example.com"], effect: read_only, sandbox: isolated, connector: github@2.1}
+  wipe: {needs: ["fs:delete:/srv/out"], effect: full, sandbox: isolated}
+"""
+MANIFEST = """agent: research
+capabilities:
+  tools: [fetch, save, issue, wipe]
+  max_side_effect_class: full
+  destinations: {allow: [api.example.com, files.example.com]}
+  fs_reach: {read: [/srv], write: [/srv/out]}
+  process: {allowed_binaries: [git]}
+  connectors: [github]
+  approvals: {write: manifest, delete: session, expires_seconds: 600}
+  budget: {max_calls_per_session: 10, max_cost_usd: 5}
+"""
 REAL = Path("/etc/licet/organisation.yaml")
 _NEWNS, _NEWUSER, _PRIVATE = 0x00020000, 0x10000000, 0x40000 | 0x4000
 

@@ -17,27 +17,8 @@ from licet.core.policy.commands import COMMANDS, with_commands
 from licet.policy_files import organisation
 from licet.policy_files.load import read_policy
 from licet.policy_files.organisation import Place, machine_organisation, under_organisation
-from organisations import put
+from organisations import MANIFEST, WORKSPACE, put
 
-WORKSPACE = """connectors:
-  tenant_allowlist: [github, {connector: slack, version: ">=2"}]
-tools:
-  fetch: {needs: ["network:*:*"], effect: write_limited, sandbox: isolated}
-  save: {needs: ["fs:write:/srv/out"], effect: write_limited, sandbox: isolated}
-  issue: {needs: ["network:https:api.example.com"], effect: read_only, sandbox: isolated, connector: github@2.1}
-  wipe: {needs: ["fs:delete:/srv/out"], effect: full, sandbox: isolated}
-"""
-MANIFEST = """agent: research
-capabilities:
-  tools: [fetch, save, issue, wipe]
-  max_side_effect_class: full
-  destinations: {allow: [api.example.com, files.example.com]}
-  fs_reach: {read: [/srv], write: [/srv/out]}
-  process: {allowed_binaries: [git]}
-  connectors: [github]
-  approvals: {write: manifest, delete: session, expires_seconds: 600}
-  budget: {max_calls_per_session: 10, max_cost_usd: 5}
-"""
 SECOND_USE = "network:https:get@files.example.com"
 
 

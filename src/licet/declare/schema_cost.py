@@ -28,7 +28,7 @@ SMALL_PATTERN, LARGEST_PATTERN = _PER_PATTERN  # `\\PL{200}` takes ten times the
 _NOTES = frozenset(("$comment", "$id", "$schema", "default", "description", "id", "title"))
 # What changes the meaning of a `$ref`, or refers in another way.
 _ELSEWHERE = frozenset(("$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"))
-# Before each of these looks at a value, it finds out again which parts beside it fit. Nested, that doubles each time.
+# The library checks all sibling keywords again before each of these. Nested, the work doubles at each level.
 _REPEATED = frozenset(("unevaluatedItems", "unevaluatedProperties"))
 _MOST_DIGITS = 100  # of a number; exact arithmetic with longer ones takes long
 _MOST_BITS = 332  # the same

@@ -260,7 +260,7 @@ def _milliseconds(moment: str) -> int:
 
 
 class MemoryStanding:
-    """Standing approvals of this process. Whoever has the object gives and withdraws them."""
+    """Standing approvals in memory, for tests. Code that holds the object can give and withdraw them."""
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ _HARMLESS = re.compile(
 )
 
 
-# Installed programs and libraries, below a home. What is there is the same for everybody who installs it.
+# Toolchains below a home directory. They hold installed programs and libraries, and no secrets.
 _TOOLCHAIN = re.compile(
     r"(?:\.pyenv/(?:shims|libexec|plugins|pyenv\.d|version)|\.cargo/bin"
     r"|\.(?:pyenv/versions|rustup/toolchains|nvm/versions/node|local/share/(?:uv/python|fnm/node-versions))/[^/]+"
