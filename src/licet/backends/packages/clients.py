@@ -1,7 +1,8 @@
 """Runs npm and pip, and finds the programs that servers run on. Never through a shell.
 
 The clients keep the configuration of this user for registries, proxies and certificates. They run in a directory of
-their own, so the `.npmrc` of a project is not read. Variables that load code into Node or Python are left out.
+their own, so the `.npmrc` of a project is not read. Variables that load code into Node or Python are left out; of
+`NODE_OPTIONS`, which may, those remain that say whose certificates count.
 """
 
 import os
@@ -19,12 +20,20 @@ from licet.backends.packages.limits import STEP_SECONDS, check_time
 from licet.core.algebra.scope import visible
 from licet.regular_files import open_regular, read_most
 
-__all__ = ["client_environment", "find_on_path", "has_module", "is_native", "native_program", "run_client"]
+__all__ = ["advice", "client_environment", "find_on_path", "has_module", "is_native", "native_program", "run_client"]
 
 _LOADS_CODE = re.compile(
     r"PYTHON.*|NODE_OPTIONS|NODE_PATH|LD_PRELOAD|LD_AUDIT|npm_(lifecycle|package|node|exec).*", re.IGNORECASE
 )
+_WHOSE_CERTIFICATES = frozenset(("--use-system-ca", "--use-openssl-ca", "--use-bundled-ca"))
 _NATIVE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
+# In the words of Node, and of pip.
+_NOT_TRUSTED = re.compile(r"SELF_SIGNED_CERT|UNABLE_TO_(GET_ISSUER|VERIFY_LEAF)|CERTIFICATE_VERIFY_FAILED")
+_NOT_REACHED = re.compile(
+    r"ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT|EIDLETIMEOUT"
+    r"|ECONNECTIONTIMEOUT|NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError"
+    r"|Connection aborted|timed out"
+)
 _MOST_LINES = 12
 _LONGEST_FILE = 1 << 30
 _ASKING_SECONDS = 30.0
@@ -34,7 +43,18 @@ _OWN_PATH = {"node": ("-p", "process.execPath"), "python": ("-I", "-S", "-c", "i
 def client_environment(without: str = "") -> dict[str, str]:
     """The environment of a client; `without` is a pattern for further names to leave out."""
     left_out = re.compile(f"{_LOADS_CODE.pattern}|{without}" if without else _LOADS_CODE.pattern, re.IGNORECASE)
-    return {name: value for name, value in os.environ.items() if not left_out.fullmatch(name)}
+    kept = {name: value for name, value in os.environ.items() if not left_out.fullmatch(name)}
+    options = [one for one in os.environ.get("NODE_OPTIONS", "").split() if one in _WHOSE_CERTIFICATES]
+    return kept | ({"NODE_OPTIONS": " ".join(options)} if options else {})
+
+
+def advice(said: str, certificates: str, ways: str) -> str:
+    """The setting to change, if what a client said is that it did not get to a registry: one of two texts, or none."""
+    if _NOT_TRUSTED.search(said):
+        return f"\n  the certificate is of an authority that is not known: if your network has its own, {certificates}"
+    if _NOT_REACHED.search(said):
+        return f"\n  the registry was not reached: {ways}"
+    return ""
 
 
 def run_client(

@@ -69,7 +69,6 @@ def resolve_npm(launch: Launch, store: Path, progress: Progress) -> Resolved:
     with building(store, "npm", launch.package) as new:
         wanted = [f"{launch.package}@{launch.version}" if launch.version else launch.package, *launch.extra]
         progress(f"asking npm for {' and '.join(wanted)}")
-        (new / "package.json").write_text('{"name": "licet-package", "private": true}', encoding="utf-8")
         choose_versions(new, wanted, f"choosing the versions of {wanted[0]}")
         tree = json.loads((new / "package-lock.json").read_bytes())["packages"]
         packages = _pinned(tree, launch.package, progress)

@@ -5,13 +5,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from licet.backends.packages.clients import client_environment, find_on_path, run_client
+from licet.backends.packages.clients import advice, client_environment, find_on_path, run_client
 from licet.backends.packages.errors import PackageError
 from licet.core.algebra.scope import visible
 
 __all__ = ["choose_versions", "fetch_tarballs", "run_npm"]
 
-_NOTHING: Mapping[str, str] = {}
+_CERTIFICATES = "name its file: `npm config set cafile FILE`"
+_WAYS = "`npm config set https-proxy URL` names the proxy of your network, and `registry` your registry"
 _MOST_WRITTEN = 2 << 30  # bytes of a single command: metadata, archives, and bundles
 
 # Whatever the configuration of the user says: no scripts, the ordinary layout, and registries only.
@@ -21,8 +22,13 @@ _FORCED = (
     *("--no-global", "--no-workspaces", "--package-lock", "--lockfile-version=3", "--no-dry-run", "--no-bin-links"),
     *("--allow-git=none", "--allow-file=none", "--allow-directory=none", "--git=false"),
     "--omit-lockfile-registry-resolved",  # so a package with an address is one that came from elsewhere
-    *("--prefix", "."),
+    "--location=project",
+    # npm tries again after any failure, also a certificate that it does not trust, and would wait for over a minute.
+    *("--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=2000"),
 )
+# npm takes the `.npmrc` of the nearest directory with this file. `--prefix` would do too, but also moves the file with
+# the settings of all users, where a network has its registry and its certificates.
+_DESCRIBED = '{"name": "licet-package", "private": true}'
 
 # No address that a dependency names is asked for. With this option alone, npm refuses to open archives of its registry
 # too, to see what they bundle (npm/cli#9800): what the registry itself said is let through. Should npm be made in
@@ -56,17 +62,26 @@ def choose_versions(directory: Path, wanted: Sequence[str], doing: str) -> None:
     """
     (directory / _HOOK).write_text(_HOOK_TEXT, encoding="utf-8")
     arguments = ["install", "--package-lock-only", _REGISTRY_ONLY, "--", *wanted]
-    run_npm(directory, arguments, doing, {"NODE_OPTIONS": f"--require=./{_HOOK}"})
+    run_npm(directory, arguments, doing, f"--require=./{_HOOK}")
 
 
-def run_npm(directory: Path, arguments: Sequence[str], doing: str, environment: Mapping[str, str] = _NOTHING) -> None:
+def run_npm(directory: Path, arguments: Sequence[str], doing: str, node_option: str = "") -> None:
     """Run npm in a directory. To choose versions, it unpacks packages that bundle others, and bounds that badly."""
     npm = find_on_path("npm")
     if npm is None:
         raise PackageError(f"{doing} failed: `npm` is not on PATH; install Node with npm, and run `licet lock` again")
+    described = directory / "package.json"
+    if not described.exists():
+        described.write_text(_DESCRIBED, encoding="utf-8")
     command, *rest = arguments
     command_line = [npm, command, *_FORCED, *rest]
-    run_client(command_line, directory, {**client_environment(), **environment}, doing, most_written=_MOST_WRITTEN)
+    environment = client_environment()
+    if node_option:
+        environment["NODE_OPTIONS"] = f"{environment.get('NODE_OPTIONS', '')} {node_option}".strip()
+    try:
+        run_client(command_line, directory, environment, doing, most_written=_MOST_WRITTEN)
+    except PackageError as wrong:
+        raise PackageError(f"{wrong}{advice(str(wrong), _CERTIFICATES, _WAYS)}") from None
 
 
 def fetch_tarballs(directory: Path, wanted: Mapping[str, str], doing: str) -> Mapping[str, Path]:

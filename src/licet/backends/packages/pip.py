@@ -16,9 +16,10 @@ from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from licet.backends.packages.clients import client_environment, has_module, run_client
+from licet.backends.packages.clients import advice, client_environment, has_module, run_client
 from licet.backends.packages.errors import PackageError
 from licet.core.algebra.scope import visible
+from licet.regular_files import read_regular
 
 __all__ = ["NOT_BUILT", "NoWheel", "Pip", "write_lines"]
 
@@ -32,6 +33,11 @@ _SETTINGS = frozenset(
 _SECTIONS = ("global", "download")
 _VERSIONS = r"(===|~=|==|!=|<=|>=|<|>)[0-9A-Za-z.!+*_-]+"
 _PLAIN = re.compile(rf"[a-z0-9][a-z0-9-]*({_VERSIONS}(,{_VERSIONS})*)?")
+_CERTIFICATES = "name its file: `pip config set global.cert FILE`"
+_WAYS = "`pip config set global.proxy URL` names the proxy of your network, and `global.index-url` your index"
+_RETRIES = "2"  # pip's own 5, for each of two questions, take long to say that there is no network
+_MOST_LOGGED = 64 << 20
+_UNREACHED = re.compile(r"Could not fetch URL (\S+?): (?!404 )(.+?)(?: - skipping)?$", re.MULTILINE)
 _NO_WHEEL = re.compile(r"No matching distribution found|requires a different Python|ResolutionImpossible")
 
 
@@ -46,6 +52,7 @@ class Pip:
         self._directory = directory
         self._program = self._found()
         self._environment: dict[str, str] | None = None
+        self.unreached = ""  # which index did not answer, and the setting to change
 
     def wheels(self, requirements: Sequence[str], place: str) -> Mapping[str, Path]:
         """Fetch the newest wheel of each `name>=1,<2` into a new directory `place`. Raises `NoWheel`."""
@@ -65,8 +72,14 @@ class Pip:
         return self._download(["--require-hashes", "-r", "pinned.txt"], "pinned", doing)
 
     def _download(self, arguments: Sequence[str], place: str, doing: str) -> Mapping[str, Path]:
-        command = [*self._program, "download", *_FORCED, "--dest", place, *arguments]
-        run_client(command, self._directory, self._configured(), doing)
+        log = self._directory / f"{place}.log"
+        command = [*self._program, "download", *_FORCED, "--log", log.name, "--dest", place, *arguments]
+        try:
+            run_client(command, self._directory, self._configured(), doing)
+        except PackageError as wrong:
+            # pip passes over an index that it does not get to, and says in its log alone that it did.
+            self.unreached = _unreached(log) or advice(str(wrong), _CERTIFICATES, _WAYS)
+            raise PackageError(f"{wrong}{self.unreached}") from None
         found = {}
         for wheel in sorted((self._directory / place).iterdir()):
             try:
@@ -109,12 +122,23 @@ class Pip:
             for name, value in os.environ.items():
                 if name.startswith("PIP_") and (setting := name[4:].lower().replace("_", "-")) in _SETTINGS:
                     found[setting] = value
+            found.setdefault("retries", _RETRIES)
             self._environment = _bare() | {f"PIP_{name.upper().replace('-', '_')}": found[name] for name in found}
         return self._environment
 
 
 def _bare() -> dict[str, str]:
     return client_environment("PIP_.*") | {"PIP_CONFIG_FILE": os.devnull}
+
+
+def _unreached(log: Path) -> str:
+    try:
+        logged = read_regular(log, _MOST_LOGGED).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    if (found := _UNREACHED.search(logged)) is None:
+        return ""
+    return f"\n  {visible(found[1])} was not read: {visible(found[2])}{advice(found[2], _CERTIFICATES, _WAYS)}"
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -55,6 +55,15 @@ def choose_wheels(wanted: Sequence[str], pip: Pip, same: Mapping[str, str]) -> M
 
     A package that `same` names has that version, if it is needed. Raises `PackageError`, with who needs what.
     """
+    try:
+        return _chosen(wanted, pip, same)
+    except PackageError as wrong:
+        if pip.unreached and pip.unreached not in str(wrong):  # it may have what was not found
+            raise PackageError(f"{wrong}{pip.unreached}") from None
+        raise
+
+
+def _chosen(wanted: Sequence[str], pip: Pip, same: Mapping[str, str]) -> Mapping[str, Path]:
     index = _Index(pip, same)
     wants = [want for text in wanted for want in _wants(text, _THE_COMMAND, "")]
     index.guess(wants)
