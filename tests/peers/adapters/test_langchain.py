@@ -300,6 +300,14 @@ def test_a_path_outside_of_what_the_tool_declares_is_refused(
     assert [answer for answer, _ in answers(state)] == [text]
 
 
+def test_a_refusal_points_to_where_the_tool_was_governed() -> None:
+    governed = licet.adapters.governed(read_file, needs=[], effect="read_only")
+    assert governed.spec.origin is not None
+    assert governed.spec.origin.file == __file__
+    line = Path(__file__).read_text(encoding="utf-8").splitlines()[governed.spec.origin.line - 1]
+    assert line.strip().startswith("governed = licet.adapters.governed(read_file, needs=[]")
+
+
 # The documentation ----------------------------------------------------------------------------------------------------
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "langchain.md"

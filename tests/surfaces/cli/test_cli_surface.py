@@ -119,6 +119,12 @@ def test_any_command_is_shown_where_there_is_no_tool_at_all(here: Path) -> None:
     assert "binaries  wc" in said
 
 
+def test_a_tool_that_reaches_nothing_has_no_risk(here: Path) -> None:
+    (here / "licet.yaml").write_text("tools: {left: {needs: [], effect: read_only, sandbox: restricted}}\n")
+    (here / "m.yaml").write_text("agent: a\ncapabilities: {tools: [left]}\n")
+    assert "left   no risk " in run().stdout
+
+
 def test_notes_are_printed_below_the_table() -> None:
     said = run(COLUMNS="200").stdout
     assert message("surface.blocked_blocked_cannot_be_called") in said

@@ -7,6 +7,7 @@ name paths and URLs are tied to what it declares: see `core/policy/argument_ties
 
 import inspect
 import json
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from importlib import import_module
@@ -117,9 +118,15 @@ def governed(
         cost_usd=cost_usd,
         description=summary(foreign.description) if description is None else description,
         schema=schema,
-        origin=Origin(f"{type(given).__module__}.{type(given).__qualname__}", 0, 0),
+        origin=_place_of_caller(),
     )
     return ForeignTool(run, _tied(spec, args))
+
+
+def _place_of_caller() -> Origin:
+    """Where `governed` was called: what a tool needs is written there, and not in the package that it comes from."""
+    frame = sys._getframe(2)
+    return Origin(frame.f_code.co_filename, frame.f_lineno, 1)
 
 
 def _tied(spec: ToolSpec, args: Mapping[str, Any] | None) -> ToolSpec:

@@ -93,11 +93,13 @@ def draft_servers(words: Sequence[str], command: tuple[str, ...], options: Optio
         hint = f"{target} has no entry of `{names[0]}` yet: write it, with `command` and `code`, and run this again"
     if not found:
         refuse_servers(origins, wrong, options.as_json, hint)
-    if hint:
-        show(hint, err=True)
     retry = " ".join(("licet lock --init", *files))
     skipped = {name: Skipped(str(one), one.lines, f"{retry} {name}") for name, one in wrong.items()}
-    _write(target, text, _drafts(servers, found, entries), skipped, options)
+    kept = _write(target, text, _drafts(servers, found, entries), skipped, options)
+    if hint:
+        show(hint, err=True)
+    if skipped or not kept:
+        ctx.exit(1)
 
 
 def _check_grants(grants: Sequence[str]) -> None:
@@ -235,7 +237,8 @@ def _drafts(
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def _write(target: Path, text: str, drafts: Sequence[Draft], skipped: Mapping[str, Skipped], options: Options) -> None:
+def _write(target: Path, text: str, drafts: Sequence[Draft], skipped: Mapping[str, Skipped], options: Options) -> bool:
+    """Write the drafts into the file, unless other lines of it would change too, and say so."""
     new = with_drafts(text, drafts)
     problems = _problems(target, new)
     if problems:
@@ -254,8 +257,7 @@ def _write(target: Path, text: str, drafts: Sequence[Draft], skipped: Mapping[st
     else:
         _tell(target, new, drafts, names, kept)
         _tell_skipped(skipped)
-    if skipped or not kept:
-        click.get_current_context().exit(1)
+    return kept
 
 
 def _tell(target: Path, new: str, drafts: Sequence[Draft], names: Sequence[str], kept: bool) -> None:
@@ -318,8 +320,8 @@ def _flow(value: Any) -> str:
 
 def _tell_skipped(skipped: Mapping[str, Skipped]) -> None:
     for name, one in skipped.items():
-        show(f"skipped: {name}: {one.why}; retry with `{one.retry}`", err=True, colour="red")
-        for line in one.lines:
+        show(f"skipped: {name}: {one.why}", err=True, colour="red")
+        for line in (*one.lines, f"retry with `{one.retry}`"):
             show(f"  {line}", err=True)
 
 

@@ -17,7 +17,7 @@ from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.scope import visible
 from licet.core.canonical import money_text
 from licet.core.review.entries import ReachEntry
-from licet.core.review.risk import Risk
+from licet.core.review.risk import NOTHING, Risk
 from licet.core.review.surface import Surface, kind_of
 from licet.core.review.tool_surface import ToolSurface, withheld_lines
 from licet.core.review.workspace import Reached, reached_by, reached_in
@@ -133,7 +133,7 @@ def _print_agent(console: Console, surface: Surface, short: Short) -> None:
 
 
 def _facts(risk: Risk, facts: Iterable[str]) -> Text:
-    text = Text(f"{risk.level} risk", style=_RISK[risk.level])
+    text = Text(f"{'no' if risk == NOTHING else risk.level} risk", style=_RISK[risk.level])
     return text.append("\n" + "\n".join(map(visible, facts)), style="default")
 
 
