@@ -117,6 +117,7 @@ def test_any_command_is_shown_where_there_is_no_tool_at_all(here: Path) -> None:
     assert message("surface.any_read_only_binaries_wc") in said
     assert message("surface.any_command_what_licet_run") in said
     assert "binaries  wc" in said
+    assert "tools    none: only commands, with `licet run`" in said
 
 
 def test_a_tool_that_reaches_nothing_has_no_risk(here: Path) -> None:
