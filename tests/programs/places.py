@@ -88,7 +88,7 @@ class Outcome(Struct, frozen=True):
 
 
 _VARIES = (
-    (r"\d+(\.\d+)?\s?(s|ms|seconds)\b", "TIME"),
+    (r"\d+(\.\d+)?\s?(s|ms|seconds)\b( \(\d+:\d\d:\d\d\))?", "TIME"),
     (r"/tmp/[\w./-]+", "/tmp/NAME"),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*", "DATE"),
 )

@@ -75,8 +75,6 @@ def test_a_program_under_the_preset(row: Row, folder: Path, servers: Servers) ->
 LEARNED = [row for row in ROWS if row.learned != "skip"]
 
 
-# A learned policy cannot yet let a program create a file: it grants the file itself, which is not there.
-@pytest.mark.xfail(strict=False, reason="`licet learn` grants new files, and not the directory they are made in")
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("row", LEARNED, ids=[row.name for row in LEARNED])
 def test_a_program_under_what_was_learned(row: Row, folder: Path, servers: Servers) -> None:

@@ -1,7 +1,7 @@
 """`learn`: the rules that recordings need, and nothing beyond what is said about generalising."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,7 @@ from licet.core.algebra.use import Use
 from licet.core.review.learn import Learned, Recorded, Surroundings, learn, use_of_text
 from licet.core.review.recording import BadRecording, Touch
 from licet.core.review.sensitive import GIT, Whereabouts, above_each, is_wide_directory, why_path, why_sensitive
+from licet.core.review.trusted import GIT_LEADS
 
 WORKDIR, HOME = "/home/me/w", "/home/me"
 WHERE = Whereabouts(WORKDIR, HOME)
@@ -254,6 +255,25 @@ def test_no_draft_lets_a_program_write_what_git_runs(uses: list[str], there: str
 def test_a_program_that_commits_may_still_read_its_project() -> None:
     found = learned(*GIT_FILES, *reads(*(f"{WORKDIR}/.git/{n}" for n in ("index", "HEAD", "config"))))
     assert rules(found) == [f"fs:read:{WORKDIR}/.git"]
+
+
+@pytest.mark.parametrize(
+    ("written", "closed"),
+    [
+        ((), GIT_LEADS),
+        (("config", "config.lock", "hooks/x"), [one for one in GIT_LEADS if one not in ("config", "hooks")]),
+    ],
+)
+def test_who_agrees_to_commits_opens_nothing_that_leads_git_to_programs(
+    written: Sequence[str], closed: Sequence[str]
+) -> None:
+    lock = f"{WORKDIR}/.git/index.lock"
+    used = [f"fs:write:{lock}", *(f"fs:write:{WORKDIR}/.git/{name}" for name in written)]
+    found = learned(*used, around=Surroundings(WHERE, created=frozenset({lock})))
+    assert f"fs:write:{WORKDIR}/.git" in rules(found, "sensitive")
+    assert rules(found, "deny") == [f"fs:write:{WORKDIR}/.git/{name}" for name in closed]
+    made = Surroundings(WHERE, created=frozenset({lock, f"{WORKDIR}/.git"}))
+    assert rules(learned(*used, around=made), "deny") == []  # it makes the repository itself
 
 
 def test_a_line_that_was_taken_back_is_no_use() -> None:

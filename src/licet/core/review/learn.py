@@ -33,7 +33,7 @@ from licet.core.review.sensitive import (
     why_sensitive,
     why_written,
 )
-from licet.core.review.trusted import why_trusted
+from licet.core.review.trusted import GIT_LEADS, why_trusted
 
 _NOTHING = CapabilitySet()
 _REDACTED = "[redacted"
@@ -162,6 +162,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
     lines = [*_lines_of(ordinary, closed, refused, around), *_sensitive_lines(sensitive, around)]
     lines += _denies(lines, sensitive)
     lines += _unused_and_closed(lines, around)
+    lines += _git_leads(lines, sensitive, around)
     return Learned(
         tuple(sorted(lines, key=lambda line: (line.kind, line.rule))),
         _effect(ordinary),
@@ -449,6 +450,19 @@ def _unused_and_closed(lines: Iterable[Line], around: Surroundings) -> list[Line
         Line(Capability(f"fs:{actions}:{path}"), "never used", "deny", why)
         for actions, action, path, why in closed
         if _nameable(path) and allowed.has(use := use_of_path(action, path)) and not known.has(use)
+    ]
+
+
+def _git_leads(lines: Iterable[Line], sensitive: Mapping[Use, tuple[Calls, str]], around: Surroundings) -> list[Line]:
+    """A deny for what leads git to programs and was not written, in a repository that a line is about: git commits."""
+    allowed = {line.rule for line in lines if line.kind != "deny" and line.rule.domain == "fs"}
+    repositories = {rule.key for rule in allowed if rule.key.endswith("/.git") and rule.key not in around.created}
+    written = above_each(use.target for use in sensitive if use.domain == "fs" and use.action == "write")
+    return [
+        Line(Capability(f"fs:write:{path}/{name}"), "never used", "deny", GIT)
+        for path in sorted(repositories)
+        for name in GIT_LEADS
+        if CapabilitySet(allowed).has(use_of_path("write", path)) and f"{path}/{name}" not in written
     ]
 
 
