@@ -291,6 +291,20 @@ def test_a_sensitive_path_in_a_listed_directory_is_denied() -> None:
     assert rules(found, "deny") == [f"fs:*:{WORKDIR}/.env"]
 
 
+def test_what_may_not_be_written_may_still_be_read() -> None:
+    found = learned(f"fs:write:{WORKDIR}/d", f"fs:write:{WORKDIR}/d/.vscode/tasks.json")
+    assert rules(found) == [f"fs:write:{WORKDIR}/d"]
+    assert rules(found, "deny") == [f"fs:write:{WORKDIR}/d/.vscode/tasks.json"]
+
+
+@pytest.mark.parametrize("home", [HOME, "/root", "/home/other"])
+def test_a_toolchain_is_one_line_in_any_home(home: str) -> None:
+    python = f"{home}/.pyenv/versions/3.11.7"
+    found = learned(*reads(f"{python}/bin/python3.11", f"{python}/lib/libpython3.so", f"{home}/.pyenv/secrets"))
+    assert rules(found) == [f"fs:read:{python}"]
+    assert rules(found, "sensitive") == [f"fs:read:{home}/.pyenv/secrets"]
+
+
 def test_deletes_are_left_to_a_person_and_make_no_class() -> None:
     found = learned(f"fs:delete:{WORKDIR}/x/a")
     assert (rules(found), rules(found, "sensitive")) == ([], [f"fs:delete:{WORKDIR}/x/a"])

@@ -160,7 +160,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
     for use in _random_and_alone(ordinary, closed, refused, around):
         sensitive[use] = ordinary.pop(use), _RANDOM
     lines = [*_lines_of(ordinary, closed, refused, around), *_sensitive_lines(sensitive, around)]
-    lines += _denies(lines, sensitive)
+    lines += _denies(lines, sensitive, only_writes)
     lines += _unused_and_closed(lines, around)
     lines += _git_leads(lines, sensitive, around)
     return Learned(
@@ -466,12 +466,16 @@ def _git_leads(lines: Iterable[Line], sensitive: Mapping[Use, tuple[Calls, str]]
     ]
 
 
-def _denies(lines: Iterable[Line], sensitive: Mapping[Use, tuple[Calls, str]]) -> list[Line]:
-    """A deny for each sensitive path in a directory that a line allows: the program listed the directory itself."""
+def _denies(lines: Iterable[Line], sensitive: Mapping[Use, tuple[Calls, str]], only_writes: set[Use]) -> list[Line]:
+    """A deny for each sensitive path in a directory that a line allows: the program listed the directory itself.
+
+    Of what may be read and not be written, the deny is about writing.
+    """
     allowed = CapabilitySet(line.rule for line in lines if line.kind == "allow" and line.rule.domain == "fs")
     found: dict[Capability, tuple[Calls, str]] = {}
     for use, (calls, why) in sensitive.items():
         if use.domain == "fs" and use.action != "delete" and allowed.has(use):
-            known = found.setdefault(Capability(f"fs:*:{use.target}"), (Calls(), why))
+            denied = "write" if use in only_writes else "*"
+            known = found.setdefault(Capability(f"fs:{denied}:{use.target}"), (Calls(), why))
             known[0].merge(calls)
     return [Line(rule, calls.text("use"), "deny", why) for rule, (calls, why) in found.items()]
