@@ -297,6 +297,27 @@ def test_what_may_not_be_written_may_still_be_read() -> None:
     assert rules(found, "deny") == [f"fs:write:{WORKDIR}/d/.vscode/tasks.json"]
 
 
+def test_new_names_beside_what_others_trust_can_be_made_and_it_is_denied_whole() -> None:
+    made = frozenset({f"{W}/.cache", f"{W}/.cache/x"})
+    uses = (
+        f"fs:write:{W}/.cache",
+        f"fs:write:{W}/.cache/x",
+        f"fs:write:{W}/.venv/lib/m.py",
+        f"fs:write:{W}/.git/index",
+    )
+    around = replace(OBSERVED, created=made, trusted_files=frozenset({f"{W}/.venv"}))
+    found = learned(*uses, around=around)
+    assert rules(found) == [f"fs:write:{W}"]
+    assert rules(found, "deny") == [f"fs:write:{W}/.git", f"fs:write:{W}/.venv"]
+    # What is not known to be there is not denied whole, so the directory that it is in stays closed.
+    assert rules(learned(*uses, around=replace(around, trusted_files=frozenset()))) == [f"fs:write:{W}/.cache"]
+
+
+def test_compiled_files_that_are_being_written_are_source_too() -> None:
+    path = f"{W}/lib/__pycache__/token.cpython-311.pyc.281473234038704"
+    assert (why_path(path, WHERE), bool(why_path(f"{W}/lib/token.281473234038704", WHERE))) == ("", True)
+
+
 @pytest.mark.parametrize("home", [HOME, "/root", "/home/other"])
 def test_a_toolchain_is_one_line_in_any_home(home: str) -> None:
     python = f"{home}/.pyenv/versions/3.11.7"

@@ -31,7 +31,7 @@ _SECRET_FILE = re.compile(
 )
 # Files of source and of pages, whatever they are called: `token.py` is about tokens.
 _SOURCE = re.compile(
-    r".+\.(?:py[ciwx]?|pyi|[cm]?[jt]sx?|go|rs|java|kt|rb|c|h|cc|cpp|hpp|cs|swift|php|sh|so|md|rst|html?|css|svg|map|d|lock|snap)"
+    r".+\.(?:py[ciwx]?|pyc\.[0-9]+|pyi|[cm]?[jt]sx?|go|rs|java|kt|rb|c|h|cc|cpp|hpp|cs|swift|php|sh|so|md|rst|html?|css|svg|map|d|lock|snap)"
 )
 _SECRET_OF_SYSTEM = re.compile(
     r"/etc/g?shadow-?|/etc/sudoers|/etc/krb5\.keytab|/etc/ssh/ssh_host_.*key|/proc/[^/]+/(?:environ|mem)"
