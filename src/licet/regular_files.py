@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 PLACEHOLDER_TIME = 1_000_000_001  # ns since 1970: no file is that old
+PLACEHOLDER_SIZE = 2  # bytes at most: most are empty
 
 _CHUNK = 1 << 20
 _FLAGS = (
@@ -82,8 +83,8 @@ def open_regular(path: str | os.PathLike[str], *, links: bool = True) -> Iterato
 
 
 def is_placeholder(about: os.stat_result) -> bool:
-    """Whether this is an empty file or directory that stands for a closed name while a program runs."""
-    is_empty = stat.S_ISDIR(about.st_mode) or (stat.S_ISREG(about.st_mode) and not about.st_size)
+    """Whether this is a file or directory that stands for a closed name while a program runs."""
+    is_empty = stat.S_ISDIR(about.st_mode) or (stat.S_ISREG(about.st_mode) and about.st_size <= PLACEHOLDER_SIZE)
     return is_empty and about.st_mtime_ns == PLACEHOLDER_TIME
 
 

@@ -88,7 +88,7 @@ class Outcome(Struct, frozen=True):
 
 
 _VARIES = (
-    (r"\d+(\.\d+)?\s?(s|ms|seconds)\b", "TIME"),
+    (r"\d+(\.\d+)?\s?(s|ms|seconds)\b( \(\d+:\d\d:\d\d\))?", "TIME"),
     (r"/tmp/[\w./-]+", "/tmp/NAME"),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*", "DATE"),
 )
@@ -403,12 +403,25 @@ def merged(policy: Path, adds: Mapping[str, Any]) -> None:
 
 
 def agreed(policy: Path) -> None:
-    """Turn the commented lines of a draft into lines, as a person does who agrees to all of them."""
+    """Turn the commented lines of a draft into lines, as a person does who agrees to all of them.
+
+    What was used and denied is denied no more, and the class is the one that `learn` has named.
+    """
     text = re.sub(r"^(\s*)# (grants:|- \")", r"\1\2", policy.read_text("utf-8"), flags=re.MULTILINE)
+    text = re.sub(r"^  deny:\n(    .*\n)*", _never_used, text, flags=re.MULTILINE)
     document = yaml.safe_load(text)
     held = document["capabilities"]
-    if any(one.startswith("fs:delete") for one in held.get("grants", ())):
+    grants = held.get("grants", ())
+    if any(one.startswith("fs:delete") for one in grants):
         held["max_side_effect_class"] = "full"
         held["approvals"] = {"write": "session", "delete": "session"}
         held["budget"] = {"max_calls_per_session": 100}
+    elif any(one.startswith(("fs:write", "network:tcp")) for one in grants):
+        held["max_side_effect_class"] = "write_limited"
     policy.write_text(json.dumps(document, indent=1), "utf-8")
+
+
+def _never_used(denies: re.Match[str]) -> str:
+    head, *lines = denies[0].splitlines(keepends=True)
+    kept = [line for line in lines if "# learned: never used" in line]
+    return "".join([head, *kept]) if kept else ""

@@ -23,8 +23,7 @@ line is run without licet and behind walls, and its exit code, its output and th
   the last column gives.
 - **learned**: under the policy that `licet observe` and `licet learn` write for this line. *Agreed* means that a person
   first turned the lines that `learn` leaves as comments (deletes, private addresses, dot-files of the home) into rules,
-  and agreed to deletes. This column is what is aimed at: it is not tested strictly yet, and some of its lines still
-  fail.
+  and agreed to deletes.
 
 A line that fails for you is explained in [My program fails under `licet run`](how-to/program-fails.md).
 

@@ -57,6 +57,7 @@ def compare(row: Row, found: Outcome, bare: Outcome | None, expected: str | Refu
     assert {name: (bare.files.get(name), found.files.get(name)) for name in sorted(different)} == {}
 
 
+@pytest.mark.who
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 def test_a_program_under_the_preset(row: Row, folder: Path, servers: Servers) -> None:
@@ -75,8 +76,7 @@ def test_a_program_under_the_preset(row: Row, folder: Path, servers: Servers) ->
 LEARNED = [row for row in ROWS if row.learned != "skip"]
 
 
-# A learned policy cannot yet let a program create a file: it grants the file itself, which is not there.
-@pytest.mark.xfail(strict=False, reason="`licet learn` grants new files, and not the directory they are made in")
+@pytest.mark.who
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("row", LEARNED, ids=[row.name for row in LEARNED])
 def test_a_program_under_what_was_learned(row: Row, folder: Path, servers: Servers) -> None:

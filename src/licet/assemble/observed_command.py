@@ -145,7 +145,7 @@ def _runtime(binary: str) -> list[str]:
     from licet.backends.packages.programs import interpreter_of, runtime_of
     from licet.backends.packages.store import PackageError
 
-    found = [os.path.realpath(binary), *libraries_beside(os.path.realpath(binary))]
+    found = [os.path.abspath(binary), os.path.realpath(binary), *libraries_beside(os.path.realpath(binary))]
     starter: str | None = None
     with suppress(LaunchError, PackageError):
         starter, _ = interpreter_of(binary)

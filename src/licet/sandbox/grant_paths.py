@@ -91,7 +91,10 @@ def kernel_paths(grant: Grant, *, private_root: bool, program: bool = False) -> 
         *_rules(deletes.values(), landlock.DELETE, lasting, (*unwritten, *unread), links),
     )
     hold = tuple(_on_the_way(everywhere, (*hide, *kept, *plantable, *links)))
-    return KernelPaths((*reads, *kept), tuple(changed), hide, hold, rules)
+    # What is mounted to be read cannot be written: where writes are granted too, it is there already.
+    also = {path for path, real in reads.items() if inside(path, everywhere) and inside(real, changed.values())}
+    only_read = tuple(path for path in reads if path not in also)
+    return KernelPaths((*only_read, *kept), tuple(changed), hide, hold, rules)
 
 
 def _links_to(paths: Iterable[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """`learn`: the rules that recordings need, and nothing beyond what is said about generalising."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,7 @@ from licet.core.algebra.use import Use
 from licet.core.review.learn import Learned, Recorded, Surroundings, learn, use_of_text
 from licet.core.review.recording import BadRecording, Touch
 from licet.core.review.sensitive import GIT, Whereabouts, above_each, is_wide_directory, why_path, why_sensitive
+from licet.core.review.trusted import GIT_LEADS
 
 WORKDIR, HOME = "/home/me/w", "/home/me"
 WHERE = Whereabouts(WORKDIR, HOME)
@@ -256,6 +257,25 @@ def test_a_program_that_commits_may_still_read_its_project() -> None:
     assert rules(found) == [f"fs:read:{WORKDIR}/.git"]
 
 
+@pytest.mark.parametrize(
+    ("written", "closed"),
+    [
+        ((), GIT_LEADS),
+        (("config", "config.lock", "hooks/x"), [one for one in GIT_LEADS if one not in ("config", "hooks")]),
+    ],
+)
+def test_who_agrees_to_commits_opens_nothing_that_leads_git_to_programs(
+    written: Sequence[str], closed: Sequence[str]
+) -> None:
+    lock = f"{WORKDIR}/.git/index.lock"
+    used = [f"fs:write:{lock}", *(f"fs:write:{WORKDIR}/.git/{name}" for name in written)]
+    found = learned(*used, around=Surroundings(WHERE, created=frozenset({lock})))
+    assert f"fs:write:{WORKDIR}/.git" in rules(found, "sensitive")
+    assert rules(found, "deny") == [f"fs:write:{WORKDIR}/.git/{name}" for name in closed]
+    made = Surroundings(WHERE, created=frozenset({lock, f"{WORKDIR}/.git"}))
+    assert rules(learned(*used, around=made), "deny") == []  # it makes the repository itself
+
+
 def test_a_line_that_was_taken_back_is_no_use() -> None:
     (one,) = touches("fs:read:/srv/d/a")
     assert not learn(recorded([replace(one, count=0)]), Surroundings(WHERE)).lines
@@ -269,6 +289,41 @@ def test_a_sensitive_path_in_a_listed_directory_is_denied() -> None:
     assert rules(found) == [f"fs:read:{WORKDIR}"]
     assert rules(found, "sensitive") == [f"fs:read:{WORKDIR}/.env"]
     assert rules(found, "deny") == [f"fs:*:{WORKDIR}/.env"]
+
+
+def test_what_may_not_be_written_may_still_be_read() -> None:
+    found = learned(f"fs:write:{WORKDIR}/d", f"fs:write:{WORKDIR}/d/.vscode/tasks.json")
+    assert rules(found) == [f"fs:write:{WORKDIR}/d"]
+    assert rules(found, "deny") == [f"fs:write:{WORKDIR}/d/.vscode/tasks.json"]
+
+
+def test_new_names_beside_what_others_trust_can_be_made_and_it_is_denied_whole() -> None:
+    made = frozenset({f"{W}/.cache", f"{W}/.cache/x"})
+    uses = (
+        f"fs:write:{W}/.cache",
+        f"fs:write:{W}/.cache/x",
+        f"fs:write:{W}/.venv/lib/m.py",
+        f"fs:write:{W}/.git/index",
+    )
+    around = replace(OBSERVED, created=made, trusted_files=frozenset({f"{W}/.venv"}))
+    found = learned(*uses, around=around)
+    assert rules(found) == [f"fs:write:{W}"]
+    assert rules(found, "deny") == [f"fs:write:{W}/.git", f"fs:write:{W}/.venv"]
+    # What is not known to be there is not denied whole, so the directory that it is in stays closed.
+    assert rules(learned(*uses, around=replace(around, trusted_files=frozenset()))) == [f"fs:write:{W}/.cache"]
+
+
+def test_compiled_files_that_are_being_written_are_source_too() -> None:
+    path = f"{W}/lib/__pycache__/token.cpython-311.pyc.281473234038704"
+    assert (why_path(path, WHERE), bool(why_path(f"{W}/lib/token.281473234038704", WHERE))) == ("", True)
+
+
+@pytest.mark.parametrize("home", [HOME, "/root", "/home/other"])
+def test_a_toolchain_is_one_line_in_any_home(home: str) -> None:
+    python = f"{home}/.pyenv/versions/3.11.7"
+    found = learned(*reads(f"{python}/bin/python3.11", f"{python}/lib/libpython3.so", f"{home}/.pyenv/secrets"))
+    assert rules(found) == [f"fs:read:{python}"]
+    assert rules(found, "sensitive") == [f"fs:read:{home}/.pyenv/secrets"]
 
 
 def test_deletes_are_left_to_a_person_and_make_no_class() -> None:

@@ -111,6 +111,34 @@ def test_what_may_be_written_and_not_read_is_not_executed(kind: str, tmp_path: P
     assert b"ran\n" not in ended.stdout_bytes
 
 
+@both_kinds
+def test_a_file_that_may_be_read_is_written_where_its_directory_may(kind: str, tmp_path: Path) -> None:
+    for name in ("open", "closed"):
+        (tmp_path / name).write_text("one ")
+    rules = (f"fs:read:{tmp_path}/open", f"fs:write:{tmp_path}", "process:exec:sh", "env:read:PATH")
+    script = f"cd {tmp_path}; echo two >> open; cat open; echo two >> closed; cat closed"
+    ended = Programs(kind, rules, environ={"PATH": PATH}, anything=False).run("sh", "-c", script)
+    assert ended.stdout_bytes == b"one two\n", ended.stderr_bytes
+    assert (tmp_path / "closed").read_text() == "one two\n"
+
+
+@both_kinds
+def test_a_program_finds_itself_by_the_name_that_it_has_on_the_path(kind: str, tmp_path: Path) -> None:
+    place = tmp_path.resolve() / "tools" / "bin"
+    place.mkdir(parents=True)
+    shutil.copy("/bin/sh", place / "shell-1")
+    (place / "shell").symlink_to("shell-1")
+    found = Programs(
+        kind,
+        ("process:exec:shell", "env:read:PATH"),
+        environ={"PATH": f"{place}:{PATH}"},
+        anything=False,
+        path=f"{place}:{PATH}",
+    )
+    ended = found.run("shell", "-c", "command -v shell; command -v shell-1; ls -d /usr")
+    assert ended.stdout_bytes.decode().split() == [f"{place}/shell", f"{place}/shell-1", "/usr"], ended.stderr_bytes
+
+
 SHARED = """
 import multiprocessing
 from multiprocessing import shared_memory

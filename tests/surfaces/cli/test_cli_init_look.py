@@ -149,6 +149,12 @@ def test_what_is_closed_and_missing_is_made_empty_and_said(here: Path) -> None:
     assert "made, empty, because they are closed to the agent: .mcp.json\n" in again.stdout
 
 
+def test_what_the_preset_does_not_start_is_said(here: Path) -> None:
+    said = init("--preset", "coding").stdout
+    assert "an agent that is not under `allowed_binaries` is refused" in said.split("next: ")[1]
+    assert "NODE_USE_ENV_PROXY" not in (here / ".licet" / "licet.yaml").read_text()  # `licet run` sets it
+
+
 NOT_COPIED = ("*-packages", "test", "tests", "idlelib", "tkinter", "config-*", "lib2to3", "ensurepip")
 
 

@@ -88,7 +88,7 @@ USES = (
 )
 DRAFT = """\
 # Drafted by `licet learn` from what was recorded: review every line. A comment says which calls needed it;
-# lines that are comments themselves are sensitive, and yours to decide on.
+# lines that are comments themselves are sensitive, and yours to decide on: who agrees also deletes their denies.
 agent: make
 capabilities:
   max_side_effect_class: write_limited  # learned: what was recorded writes

@@ -33,7 +33,7 @@ from licet.core.review.sensitive import (
     why_sensitive,
     why_written,
 )
-from licet.core.review.trusted import why_trusted
+from licet.core.review.trusted import GIT_LEADS, why_trusted
 
 _NOTHING = CapabilitySet()
 _REDACTED = "[redacted"
@@ -150,6 +150,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
     closed = {
         "read": above_each(use.target for use in kept if use not in only_writes),
         "write": above_each(use.target for use in kept),
+        "fill": above_each(use.target for use in kept if use not in only_writes or not _denied_whole(use, around)),
     }
     for use, calls in ordinary.items():
         if use.domain == "fs" and use.action == "write" and use.target in around.created:
@@ -160,8 +161,9 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
     for use in _random_and_alone(ordinary, closed, refused, around):
         sensitive[use] = ordinary.pop(use), _RANDOM
     lines = [*_lines_of(ordinary, closed, refused, around), *_sensitive_lines(sensitive, around)]
-    lines += _denies(lines, sensitive)
+    lines += _denies(lines, sensitive, only_writes, around)
     lines += _unused_and_closed(lines, around)
+    lines += _git_leads(lines, sensitive, around)
     return Learned(
         tuple(sorted(lines, key=lambda line: (line.kind, line.rule))),
         _effect(ordinary),
@@ -275,9 +277,9 @@ def _may_cover(action: str, directory: str, closed: Mapping[str, set[str]], arou
 def _may_be_filled(directory: str, closed: Mapping[str, set[str]], around: Surroundings) -> bool:
     """Whether a rule may let a program make names in a directory, which lets it write all that is there.
 
-    In the working directory also if there are repositories: those that are known are denied.
+    In the working directory also if there are repositories and what others trust: those that are known are denied.
     """
-    where = around.where
+    where, closed = around.where, {"write": closed["fill"]}
     if _may_cover("write", directory, closed, around):
         return directory != where.workdir or where.is_project
     repositories = around.repositories
@@ -452,12 +454,38 @@ def _unused_and_closed(lines: Iterable[Line], around: Surroundings) -> list[Line
     ]
 
 
-def _denies(lines: Iterable[Line], sensitive: Mapping[Use, tuple[Calls, str]]) -> list[Line]:
-    """A deny for each sensitive path in a directory that a line allows: the program listed the directory itself."""
+def _denied_whole(use: Use, around: Surroundings) -> str:
+    """The repository, or what others run or trust, that a path is in; empty if it is in none that is known."""
+    places = (*around.trusted_files, *(around.repositories or ()))
+    return next((place for place in sorted(places) if inside(use.target, (place,))), "")
+
+
+def _git_leads(lines: Iterable[Line], sensitive: Mapping[Use, tuple[Calls, str]], around: Surroundings) -> list[Line]:
+    """A deny for what leads git to programs and was not written, in a repository that a line is about: git commits."""
+    allowed = {line.rule for line in lines if line.kind != "deny" and line.rule.domain == "fs"}
+    repositories = {rule.key for rule in allowed if rule.key.endswith("/.git") and rule.key not in around.created}
+    written = above_each(use.target for use in sensitive if use.domain == "fs" and use.action == "write")
+    return [
+        Line(Capability(f"fs:write:{path}/{name}"), "never used", "deny", GIT)
+        for path in sorted(repositories)
+        for name in GIT_LEADS
+        if CapabilitySet(allowed).has(use_of_path("write", path)) and f"{path}/{name}" not in written
+    ]
+
+
+def _denies(
+    lines: Iterable[Line], sensitive: Mapping[Use, tuple[Calls, str]], only_writes: set[Use], around: Surroundings
+) -> list[Line]:
+    """A deny for each sensitive path in a directory that a line allows: the program listed the directory itself.
+
+    Of what may be read and not be written, the deny is about writing: about all of what others run or trust.
+    """
     allowed = CapabilitySet(line.rule for line in lines if line.kind == "allow" and line.rule.domain == "fs")
     found: dict[Capability, tuple[Calls, str]] = {}
     for use, (calls, why) in sensitive.items():
         if use.domain == "fs" and use.action != "delete" and allowed.has(use):
-            known = found.setdefault(Capability(f"fs:*:{use.target}"), (Calls(), why))
+            whole = f"write:{_denied_whole(use, around) or use.target}"
+            denied = whole if use in only_writes else f"*:{use.target}"
+            known = found.setdefault(Capability(f"fs:{denied}"), (Calls(), why))
             known[0].merge(calls)
     return [Line(rule, calls.text("use"), "deny", why) for rule, (calls, why) in found.items()]

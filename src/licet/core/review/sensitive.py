@@ -31,7 +31,7 @@ _SECRET_FILE = re.compile(
 )
 # Files of source and of pages, whatever they are called: `token.py` is about tokens.
 _SOURCE = re.compile(
-    r".+\.(?:py[ciwx]?|pyi|[cm]?[jt]sx?|go|rs|java|kt|rb|c|h|cc|cpp|hpp|cs|swift|php|sh|so|md|rst|html?|css|svg|map|d|lock|snap)"
+    r".+\.(?:py[ciwx]?|pyc\.[0-9]+|pyi|[cm]?[jt]sx?|go|rs|java|kt|rb|c|h|cc|cpp|hpp|cs|swift|php|sh|so|md|rst|html?|css|svg|map|d|lock|snap)"
 )
 _SECRET_OF_SYSTEM = re.compile(
     r"/etc/g?shadow-?|/etc/sudoers|/etc/krb5\.keytab|/etc/ssh/ssh_host_.*key|/proc/[^/]+/(?:environ|mem)"
@@ -134,8 +134,12 @@ class Whereabouts(Struct, frozen=True):
         return not any(inside(home, (self.workdir,)) for home in self.homes)
 
     def toolchain(self, path: str) -> str:
-        """The directory of installed programs below a home that a path is in; empty if it is in none."""
-        return self._below_home(path, _TOOLCHAIN)
+        """The directory of installed programs below a home, anybody's, that a path is in; empty if it is in none."""
+        if found := self._below_home(path, _TOOLCHAIN):
+            return found
+        of_somebody = _BELOW_HOME.fullmatch(path)
+        below = _TOOLCHAIN.match(of_somebody[1]) if of_somebody else None
+        return path[: len(path) - len(below.string) + below.end()] if below else ""
 
     def cache(self, path: str) -> str:
         """The cache that a path is in; empty if it is in none."""

@@ -106,6 +106,8 @@ TRUSTED = tuple(
     }.items()
     for path in paths
 )
+# In `.git`: what names programs, and what leads git to another directory that does. Commits write none of it.
+GIT_LEADS = ("commondir", "config", "config.worktree", "hooks", "modules", "worktrees")
 _BY_LAST: dict[str, list[tuple[tuple[str, ...], str]]] = {}
 for _one in TRUSTED:
     _names = tuple(_one.path.lower().split("/"))

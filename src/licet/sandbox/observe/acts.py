@@ -77,6 +77,8 @@ def _opened(caller: Caller, at: int, path: str | None, flags: int) -> Acts:
         return
     if found.permits((os.R_OK if reads else 0) | (os.W_OK if writes else 0)):
         yield from _touched(found.path, reads=reads, writes=writes)
+        if reads and (named := caller.name_through_links(at, path, found)):
+            yield Act("read", named)  # behind walls, a link is there only if a rule is about it
 
 
 def _touched(path: str, *, reads: bool, writes: bool, made: bool = False) -> Acts:
@@ -120,15 +122,23 @@ def _run(caller: Caller, found: Found | None, interpreters: int = _MOST_INTERPRE
         yield from _run(caller, caller.find(FROM_HERE, os.fsdecode(script[1])), interpreters - 1)
 
 
+def _run_by_name(caller: Caller, at: int, path: str | None, *, follow: bool = True) -> Acts:
+    found = caller.find(at, path, follow=follow)
+    acts = list(_run(caller, found))
+    yield from acts
+    if acts and found and (named := caller.name_through_links(at, path, found)):
+        yield Act("read", named)
+
+
 def _execve(caller: Caller, given: Arguments) -> Acts:
-    return _run(caller, caller.find(FROM_HERE, caller.text(given[0])))
+    return _run_by_name(caller, FROM_HERE, caller.text(given[0]))
 
 
 def _execveat(caller: Caller, given: Arguments) -> Acts:
     path = caller.text(given[1])
     if not path and given[4] & _EMPTY_PATH:
         return _run(caller, caller.file(_at(given[0])))
-    return _run(caller, caller.find(_at(given[0]), path, follow=not given[4] & _NO_FOLLOW))
+    return _run_by_name(caller, _at(given[0]), path, follow=not given[4] & _NO_FOLLOW)
 
 
 # Names: making, moving, removing -------------------------------------------------------------------------------------

@@ -31,6 +31,9 @@ class TooLong(Exception):
     """A file has a path that the kernel cannot tell, since it is longer than any call can name."""
 
 
+_OF_KERNEL = ("/proc/", "/dev/", "/sys/")
+
+
 class Found(NamedTuple):
     """A file that a path leads to. `fd` is open without access to its content, until the caller is closed."""
 
@@ -111,6 +114,13 @@ class Caller:
         if not path or (place := self._place(at, path)) is None:
             return None
         return self._open(place, follow=follow)
+
+    def name_through_links(self, at: int, path: str | None, found: Found) -> str:
+        """The absolute path by which a file was named, if links are on the way; otherwise empty."""
+        start = "" if not path or path.startswith("/") else f"{self._proc}/{'cwd' if at == FROM_HERE else f'fd/{at}'}"
+        named = self._plain(start, path) if path else ""
+        is_file = bool(named) and named != found.path and not named.startswith(_OF_KERNEL)
+        return named if is_file and os.path.realpath(named) == found.path else ""
 
     def file(self, number: int) -> Found | None:
         """The file that is open under a number."""

@@ -36,9 +36,8 @@ class GivenFiles:
     """What `licet run` lets every program use without a rule: the system, its own runtime, scratch, some devices."""
 
     def __init__(self, runtime: Iterable[str], scratch: str | None) -> None:
-        self._readable = tuple(
-            dict.fromkeys(map(os.path.realpath, (*SYSTEM, *MADE_FILES, *_DISPENSABLE, *runtime, "/proc")))
-        )
+        named = (*SYSTEM, *MADE_FILES, *_DISPENSABLE, *runtime, "/proc")
+        self._readable = tuple(dict.fromkeys((*named, *map(os.path.realpath, named))))
         self._scratch = (os.path.realpath(scratch),) if scratch else ()
 
     def cover(self, act: Act) -> bool:

@@ -39,8 +39,7 @@ def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:
     could choose with it what the next program reads.
     """
     binary, ceiling = command.binary, reach.manifest.ceiling
-    # Without the links on the way, the path is not trusted.
-    sure = isinstance(binary, FoundProgram) and not any(changeable(link, ceiling) for link in binary.links)
+    sure = bool(name_of_binary(command, reach))
     covered = inside(binary, SYSTEM) or held_paths(reach.grant).covers("read", binary)
     if not sure and not covered and not reach.grant.has(Use(f"process:exec:{binary}")):
         raise SandboxUnavailable(_BY_A_LINK)
@@ -56,6 +55,18 @@ def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:
             with suppress(OSError):  # a link, or missing
                 own[path] = identity(path)
     return own
+
+
+def name_of_binary(command: Command, reach: Reach) -> tuple[str, ...]:
+    """The path by which a program was found, unless a tool could have made a link on the way.
+
+    Interpreters look for themselves by the name that they were called by, and then for their libraries beside it.
+    """
+    binary, ceiling = command.binary, reach.manifest.ceiling
+    # Without the links on the way, the path is not trusted.
+    if isinstance(binary, FoundProgram) and not any(changeable(link, ceiling) for link in binary.links):
+        return (binary.path,)
+    return ()
 
 
 def _beside(binary: str, names: set[str], reach: Reach) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Empty files and directories that stand for closed names while programs run.
+"""Files and directories with nothing in them that stand for closed names while programs run.
 
 Only a name that exists can be mounted over, and Landlock has no deny. So a closed name that is missing, in a directory
 that a program may write, is made before the program starts, and removed after the last program that needs it has ended.
@@ -28,9 +28,11 @@ _ATTEMPTS = 100
 _OF_FILES = re.compile(
     r"(?!licet\.(?:yaml|lock)$).+\.(?:json[c5]?|ya?ml|toml|ini|cfg|conf|md|txt|lock|py|pth|[cm]?js|ts|lua|el|sh|xml|env|pem|key|db|log)"
     r"|\.?(?:env|netrc|gitmodules|gitconfig|gdbinit|lldbinit|exrc|profile|bash_profile|[a-z]*rc|pgpass|tool-versions)"
-    r"|(?:\.env|id)[._][^/]+|Jenkinsfile|Makefile|Dockerfile|\.(?:cursor|windsurf|cline)rules",
+    r"|(?:\.env|id)[._][^/]+|Jenkinsfile|Makefile|Dockerfile|\.(?:cursor|windsurf|cline)rules"
+    r"|config\.worktree|commondir",
     re.IGNORECASE,
 )
+_TEXTS = {"commondir": b".\n"}  # of git, which stops at an empty one: its common directory is its own
 
 
 class _Held(Struct, frozen=True):
@@ -112,7 +114,9 @@ def _locked(directory: str) -> Iterator[None]:
 
 def _make(path: str) -> None:
     if _OF_FILES.fullmatch(os.path.basename(path)):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(_TEXTS.get(os.path.basename(path), b""))
     else:
         os.mkdir(path, 0o700)
     os.utime(path, ns=(PLACEHOLDER_TIME, PLACEHOLDER_TIME), follow_symlinks=False)

@@ -33,7 +33,7 @@ from licet.sandbox import scratch as scratches
 from licet.sandbox.grant_paths import Identity, KernelPaths, KernelRule, around, closed_names, identity, kernel_paths
 from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
-from licet.sandbox.programs.files import MADE_FILES, SYSTEM, made_files, of_binary
+from licet.sandbox.programs.files import MADE_FILES, SYSTEM, made_files, name_of_binary, of_binary
 from licet.sandbox.programs.placeholders import Placeholders
 from licet.sandbox.rules_in_force import program_access
 
@@ -184,7 +184,7 @@ class _CallWalls:
                     "file_bytes": limits["file_mb"] * _MB,
                 },
                 "mounts": {
-                    "read": (*SYSTEM, *paths.read),
+                    "read": (*SYSTEM, *paths.read, *name_of_binary(command, self._grant.reach)),
                     "found": tuple(own.items()),
                     "write": paths.write,
                     "hide": paths.hide,

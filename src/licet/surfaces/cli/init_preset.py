@@ -96,8 +96,8 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         "    # Hosts that may be connected to. Package registries and the host of your repository are not among them.",
         *_hosts(hosts),
         "",
-        "  # Variables of yours that the agent sees, such as the key of its model. All others are hidden. The only way",
-        "  # to the network is a proxy; agents that run on Node use it if you `export NODE_USE_ENV_PROXY=1`.",
+        "  # Variables of yours that the agent sees, such as the key of its model. All others are hidden. `licet run`",
+        "  # adds those that lead to its proxy, the only way to the network. Node uses it from version 22.21 on.",
         *_variables(found),
         "",
         "  # Nobody is asked about writes, since you have accepted this file. Agents and builds rename and delete",
@@ -199,7 +199,7 @@ def _hosts(hosts: list[str]) -> Iterator[str]:
 
 def _variables(agents: list[CodingAgent]) -> Iterator[str]:
     wanted = sorted({key for agent in agents for key in agent.keys})
-    yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', 'NODE_USE_ENV_PROXY', *wanted])}]"
+    yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', *wanted])}]"
 
 
 def write_preset(target: Path, agent: str | None, force: bool, as_json: bool) -> None:
@@ -228,3 +228,7 @@ def write_preset(target: Path, agent: str | None, force: bool, as_json: bool) ->
     named = "" if target in PLACES else f" {target}"
     show(f"next: licet trust{named}  (once, at a terminal: agree to renames and deletes in the project, for 30 days)")
     show(f"      licet run{named} -- {program}")
+    show(
+        "an agent that is not under `allowed_binaries` is refused: add its program there, its host under `destinations`"
+    )
+    show("and the name of its key under `env`, and accept the policy again with `licet trust`")

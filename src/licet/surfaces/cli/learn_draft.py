@@ -16,7 +16,7 @@ from licet.core.algebra.scope import NAME_PATTERN, Malformed, inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import reach_of
 from licet.core.policy.commands import COMMANDS, with_commands
-from licet.core.policy.effects import class_fits
+from licet.core.policy.effects import class_fits, permits
 from licet.core.policy.manifest import Manifest
 from licet.core.review.learn import Learned, Line, Surroundings, learn
 from licet.core.review.learn_policy import SEEN, Unused, denied_by, lacking, unused_rules, with_tools
@@ -41,7 +41,7 @@ _MOST_SENSITIVE = 50  # comments in one file; --json has them all
 _MOST_NAMED = 3  # files that one note names
 _ABOUT = (
     "Drafted by `licet learn` from what was recorded: review every line. A comment says which calls needed it;",
-    "lines that are comments themselves are sensitive, and yours to decide on.",
+    "lines that are comments themselves are sensitive, and yours to decide on: who agrees also deletes their denies.",
 )
 
 
@@ -127,6 +127,11 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
     if deletes and class_fits(policy.max_effect, "write_limited"):
         keys = "`max_side_effect_class: full`, `approvals: {delete: session}` and a `budget`"
         notes.append(f"it deleted or renamed files: where you allow that, the policy needs {keys}")
+    elif manifest.max_effect == "read_only" and any(
+        not permits("read_only").has(line.rule) for line in learned.lines if line.kind == "sensitive"
+    ):
+        keys = "`max_side_effect_class: write_limited`"
+        notes.append(f"some lines left to you write or connect: where you allow that, the policy needs {keys}")
     if found.is_program and (missing := _uncreated(learned, manifest)):
         listed = ", ".join(where.short(path) for path in missing[:_MOST_NAMED])
         listed += " …" if len(missing) > _MOST_NAMED else ""
