@@ -27,7 +27,7 @@ from licet.policy_files.load import read_made
 AGENT = "command-line"  # in receipts and budgets of runs without a policy
 BY = "command line"  # who approved, in receipts
 NARROWED = ("fs", "network", "env")  # the domains that flags are about
-_HTTPS = 443  # programs reach HTTPS through a tunnel, so this is the port that most of them need
+HTTPS = 443  # programs reach HTTPS through a tunnel, so this is the port that most of them need
 _PLACE = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
 _EVERYTHING = ("*", "/")
 
@@ -114,7 +114,7 @@ def _connection(value: str) -> tuple[str, str]:
         raise BadFlag(flag, str(wrong)) from None
     if parts is None:
         raise BadFlag(flag, f"found `{visible(value)}`, expected HOST or HOST:PORT")
-    port = int(parts[2]) if parts[2] else None if key == TOP else _HTTPS
+    port = int(parts[2]) if parts[2] else None if key == TOP else HTTPS
     if port is not None and not 0 < port < 1 << 16:
         raise BadFlag(flag, f"found `{visible(value)}`, expected a port from 1 to 65535")
     return place_text(key, port), str(capability("network", TCP, key, port))

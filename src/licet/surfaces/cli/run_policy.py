@@ -18,10 +18,6 @@ from licet.assemble.flags import (
     understood,
 )
 from licet.assemble.review import Places
-from licet.core.algebra.scope import is_address
-from licet.core.algebra.use import InvalidUse, Use
-from licet.core.decision.decision import CapabilityDenied
-from licet.core.policy.addresses import address_kind
 from licet.core.policy.manifest import Manifest
 from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import policy_root, shown_path
@@ -125,17 +121,3 @@ def _make_missing(typed: Typed, as_json: bool) -> None:
             raise BadFlag("--allow-write", f"cannot make the directory {path}: {error.strerror}") from None
         if not as_json:
             show(f"licet: made the directory {shown_path(path)}, for --allow-write", err=True)
-
-
-def missing_flag(event: CapabilityDenied) -> str:
-    """The flag that would have allowed a refused connection; empty if none would."""
-    if event.reason not in ("HOST_NOT_ALLOWED", "ADDRESS_NOT_ALLOWED", "SIDE_EFFECT_EXCEEDED"):
-        return ""
-    try:
-        use = Use(event.capability)
-    except InvalidUse:
-        return ""
-    if event.reason == "ADDRESS_NOT_ALLOWED" and not is_address(use.target):
-        return f"write the address instead of the name, also as `--allow-net ADDRESS:{use.port}`; "
-    closed = address_kind(use.target.strip("[]")).metadata and is_address(use.target)
-    return "" if closed else f"add `--allow-net {use.target}:{use.port}`; "
