@@ -18,6 +18,7 @@ from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
 from licet.core.policy.terms import signer_text
 from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.surfaces.cli.discovery import asked_elsewhere
 from licet.surfaces.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
 from licet.surfaces.cli.output import fail, show, show_json
 
@@ -105,7 +106,7 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
         if later := _later(kept, known):
             show(f"    {_OTHER.format(later.request.id)}", colour="yellow")
     if not found:
-        show("no call waits for an answer", err=True)
+        show(f"no call waits for an answer{asked_elsewhere() if state is None else ''}", err=True)
 
 
 @command.command(name="show")

@@ -21,7 +21,7 @@ from licet.assemble.review import Places
 from licet.core.policy.manifest import Manifest
 from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import policy_root, shown_path
-from licet.surfaces.cli.discovery import NOTHING_HERE, PLACES, Named, check_setting, find_policy, require_trust
+from licet.surfaces.cli.discovery import PLACES, Named, check_setting, find_policy, nothing_here, require_trust
 from licet.surfaces.cli.options import Setting, sound_manifest
 from licet.surfaces.cli.output import fail, show, show_problems
 
@@ -79,7 +79,7 @@ def chosen_policy(
                 show(f"licet: the flags narrow {named.path}", err=True)
         return ChosenPolicy(policy, policy_root(named.path), typed.words)
     if made is None:
-        fail(f"licet: {NOTHING_HERE}; or say what the command may reach, such as `--allow-read .`", as_json)
+        fail(f"licet: {nothing_here()}; or say what the command may reach, such as `--allow-read .`", as_json)
     if name is not None or setting.workspace or setting.personality:
         raise click.UsageError("--tool, --workspace and --personality need a policy, and there is none here", ctx)
     if wanted.save is not None:
