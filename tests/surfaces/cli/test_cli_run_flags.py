@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -262,3 +263,21 @@ def test_a_file_that_is_hidden_is_told_from_one_that_is_not_there(desk: Path, mo
     for name, expected in {"secret": [hint], "nothing": [], "in/nothing": [], "/usr/nothing": []}.items():
         reach = reach_of_flags(read=("in",))
         assert run_hints.hints(said.format(name), reach, str(desk), (), degraded=False) == expected
+
+
+WARNINGS = {
+    "nothing to read": (["--allow-read", "nosuch"], "--allow-read nosuch allows nothing: there is no such file"),
+    "never writable": (["--allow-write", sys.prefix], "allows nothing: the interpreter is never writable"),
+    "keys": (["--allow-write", "~/.ssh"], "opens a place of keys and credentials to the command, which may write them"),
+    "nothing is wrong": (["--allow-read", ".", "--allow-write", "out"], ""),
+}
+
+
+@pytest.mark.parametrize(("flags", "said"), WARNINGS.values(), ids=WARNINGS)
+def test_flags_that_allow_nothing_or_open_keys_are_named(desk: Path, flags: list[str], said: str) -> None:
+    (desk.parent / "home" / ".ssh").mkdir()
+    ended = licet(desk, "run", *flags, "--", "sh", "-c", "echo ran")
+    assert (ended.returncode, ended.stdout) == (0, "ran\n")
+    assert (said in ended.stderr, bool(ended.stderr)) == (True, bool(said)), ended.stderr
+    as_json = licet(desk, "run", "--json", *flags, "--", "sh", "-c", "echo ran")
+    assert json.loads(as_json.stderr)["exit_code"] == 0

@@ -30,7 +30,7 @@ from licet.surfaces.cli.caller import caller_options, show_new_session
 from licet.surfaces.cli.discovery import PLACES
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.output import result_document, show, show_refusal
-from licet.surfaces.cli.run_hints import MOST_SHOWN, hints, refusal_line, show_hints
+from licet.surfaces.cli.run_hints import MOST_SHOWN, hints, refusal_line, show_hints, show_warnings
 from licet.surfaces.cli.run_policy import RunOptions, chosen_policy
 
 
@@ -174,7 +174,7 @@ def run_program(
             approver=chosen.approver or (terminal_approver(state) if wanted.ask else None),
             secrets_file=wanted.secrets,
         )
-        gate.flags = chosen.flags
+        gate.flags = chosen.typed.words
         gate.session(wanted.session)
     except BadFlag as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint=wrong.flag) from None
@@ -193,6 +193,8 @@ def run_program(
         return REFUSED
     tool = gate.tools[0].name
     in_time = False
+    if not as_json:
+        show_warnings(chosen.typed, gate.policy.tools[tool].reach)
     show_new_session(ctx, wanted.session, as_json)
     before = signal.signal(signal.SIGTERM, _terminated)
     interrupted = signal.signal(signal.SIGINT, Interrupts(attached))

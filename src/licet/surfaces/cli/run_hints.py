@@ -9,10 +9,11 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from msgspec.structs import replace
 
-from licet.assemble.flags import HTTPS
+from licet.assemble.flags import HTTPS, Typed
 from licet.core.algebra.scope import inside, is_address, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path
@@ -23,6 +24,7 @@ from licet.core.origin import COMMAND_LINE
 from licet.core.policy.addresses import address_kind, private_lists
 from licet.core.policy.layer import POLICY
 from licet.guard.held_paths import held_paths
+from licet.policy_files.policy_paths import shown_path
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.programs.files import MADE_FILES, SYSTEM
 from licet.surfaces.cli.output import show
@@ -60,6 +62,31 @@ def show_hints(lines: Iterable[str]) -> None:
         if not number:
             show("licet: the command met walls:", err=True)
         show(f"  - {line}", err=True)
+
+
+def show_warnings(typed: Typed, reach: Reach | None) -> None:
+    """Warn on stderr of flags that allow nothing, and of those that open keys."""
+    if reach is None or not (typed.read or typed.write):
+        return
+    from licet.core.review.sensitive import holds_keys  # runs without such flags do not need its long lists
+
+    for action, paths in (("read", typed.read), ("write", typed.write)):
+        for path in paths:
+            if why := _nothing(reach, use_of_path(action, path)):
+                text = f"allows nothing: {why}"
+            elif holds_keys(path):
+                text = f"opens a place of keys and credentials to the command, which may {action} them"
+            else:
+                continue
+            show(f"licet: --allow-{action} {shown_path(Path(path))} {text}", err=True, colour="yellow")
+
+
+def _nothing(reach: Reach, use: Use) -> str:
+    """Why a flag about a path allows nothing; empty if it does."""
+    if not os.path.lexists(use.target):
+        return "there is no such file or directory"
+    rules = (rule for layer in reach.layers if layer.kind == "protected paths" for rule in layer.denies)
+    return next((rule.key for rule in rules if CapabilitySet([rule.capability]).has(use)), "")
 
 
 def _named(said: str) -> Iterator[tuple[str, str]]:

@@ -43,7 +43,7 @@ class ChosenPolicy(Struct, frozen=True):
 
     policy: Manifest
     root: Path
-    flags: tuple[str, ...] = ()
+    typed: Typed
     approver: TypedApproval | None = None  # if the flags alone are the policy
 
 
@@ -77,7 +77,7 @@ def chosen_policy(
             policy = narrowed(policy, made)
             if not as_json:
                 show(f"licet: the flags narrow {named.path}", err=True)
-        return ChosenPolicy(policy, policy_root(named.path), typed.words)
+        return ChosenPolicy(policy, policy_root(named.path), typed)
     if made is None:
         fail(f"licet: {nothing_here()}; or say what the command may reach, such as `--allow-read .`", as_json)
     if name is not None or setting.workspace or setting.personality:
@@ -87,7 +87,7 @@ def chosen_policy(
     _make_missing(typed, as_json)
     if setting.organisation is not None:
         made = under_organisation(made, setting.organisation)
-    return ChosenPolicy(made, Path.cwd(), typed.words, TypedApproval(made))
+    return ChosenPolicy(made, Path.cwd(), typed, TypedApproval(made))
 
 
 def _check_combination(ctx: click.Context, manifest: Path | None, flags: Flags, save: Path | None) -> None:
