@@ -162,7 +162,7 @@ def manifest_text(typed: Typed, program: str, places: Places) -> str:
         lines += [f"  {key}:", *(f"    - {_quoted(value)}" for value in values)] if values else []
     lines += ["  process:", "    allowed_binaries:", f"      - {_quoted(_program(program, places))}"]
     if typed.write or typed.net:
-        lines.append("  approvals: {write: manifest, delete: session}")
+        lines.append(f"  approvals: {{write: manifest, delete: {'manifest' if typed.write else 'session'}}}")
     if typed.write:
         lines.append("  budget: {max_cost_usd: 0}  # a class that deletes needs a budget, and a command costs nothing")
     return "\n".join((*lines, ""))
@@ -173,8 +173,8 @@ def saved_text(text: str, typed: Typed, program: str) -> str:
     notes = [f"# From: {visible(shlex.join(['licet', 'run', *typed.words, '--', program]))}"]
     if typed.write:
         notes += [
-            "# Typing --allow-write approved renames and deletes for that run alone. A file approves none: under this",
-            "# one they ask once a session (`licet run --ask`).",
+            "# Typing --allow-write approved renames and deletes for that run alone. A file approves none: agree to",
+            "# them in `licet trust`, at a terminal; without that they ask once a session (`licet run --ask`).",
         ]
     return "\n".join((*notes, text))
 

@@ -20,7 +20,7 @@ from licet.core.decision.reach import Reach, reach_of
 from licet.core.policy.commands import COMMANDS, with_commands
 from licet.surfaces.cli import run_hints
 from loopback import serving
-from pins import trust
+from pins import give_standing, trust
 
 pytestmark = needs_walls
 
@@ -194,10 +194,14 @@ def test_saved_flags_are_a_policy_that_does_the_same(desk: Path) -> None:
 def test_saved_writes_are_approved_and_saved_deletes_ask(desk: Path) -> None:
     first = licet(desk, "run", "--allow-write", "out", "--save", "s.yaml", "--", "sh", "-c", "rm out/file")
     assert first.returncode == 0, first.stderr
+    assert "licet: next: `licet trust s.yaml`, to agree to renames and deletes for 30 days" in first.stderr
+    state = next((desk.parent / "home").glob(".local/state/licet/*/ledger.sqlite")).parent
     again = licet(desk, "run", "s.yaml", "--", "sh", "-c", "echo a > out/a")
     assert again.returncode == 125
     assert "deletes of files ask once a session" in again.stderr
     assert "class full asks" not in again.stderr
+    give_standing(desk / "s.yaml", [f"fs:delete:{desk}/out"], state)  # as `licet trust` does at a terminal
+    assert licet(desk, "run", "s.yaml", "--", "sh", "-c", "echo a > out/a && rm out/a").returncode == 0
 
 
 @needs_namespaces

@@ -83,7 +83,7 @@ def chosen_policy(
     if name is not None or setting.workspace or setting.personality:
         raise click.UsageError("--tool, --workspace and --personality need a policy, and there is none here", ctx)
     if wanted.save is not None:
-        _save(wanted.save, saved_text(text, typed, program), as_json)
+        _save(wanted.save, saved_text(text, typed, program), as_json, writes=bool(typed.write))
     _make_missing(typed, as_json)
     if setting.organisation is not None:
         made = under_organisation(made, setting.organisation)
@@ -99,8 +99,11 @@ def _check_combination(ctx: click.Context, manifest: Path | None, flags: Flags, 
         raise click.UsageError(f"{text}, such as `--allow-read a --allow-read b`", ctx)
 
 
-def _save(file: Path, text: str, as_json: bool) -> None:
-    """Write the flags as a policy, and accept it: who typed the flags knows what it allows."""
+def _save(file: Path, text: str, as_json: bool, *, writes: bool) -> None:
+    """Write the flags as a policy, and accept it: who typed the flags knows what it allows.
+
+    Typing them approves deletes for one run. A file never does: for that there is `licet trust`.
+    """
     from licet.surfaces.cli.init_target import obstacles, write_policy
 
     if problems := obstacles(file, force=False):
@@ -110,6 +113,9 @@ def _save(file: Path, text: str, as_json: bool) -> None:
         show_problems(warnings, err=True)
         named = "" if file in PLACES else f" {shlex.quote(str(file))}"
         show(f"licet: wrote {file}; `licet run{named} -- …` uses it", err=True)
+        if writes:
+            why = "the flags approve them for this run alone, and a file approves none"
+            show(f"licet: next: `licet trust{named}`, to agree to renames and deletes for 30 days: {why}", err=True)
 
 
 def _make_missing(typed: Typed, as_json: bool) -> None:
