@@ -322,3 +322,10 @@ def test_the_page_shows_each_deny_on_a_line_of_its_own(here: Path) -> None:
     text = (here / "page.html").read_text("utf-8")
     assert "fs:*:/srv/notes/private (m.yaml:12)<br>fs:*:/srv/x (m.yaml:12)" in text
     assert "u000a" not in text
+
+
+def test_a_policy_for_commands_alone_has_no_tools_and_can_still_do_something(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text("agent: a\ncapabilities: {tools: [], process: {allowed_binaries: [sh]}}\n")
+    said = CliRunner().invoke(licet, ["surface", str(tmp_path / "m.yaml")]).output
+    assert "none of its own; `licet run` starts commands" in said
+    assert "nothing can be called" not in said

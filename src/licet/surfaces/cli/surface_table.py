@@ -185,7 +185,10 @@ def heading(surface: Surface) -> Iterator[tuple[str, str]]:
     if surface.allow_degraded:
         yield "sandbox", "programs may run without namespaces, and can then see the names of all files (allow_degraded)"
     if not surface.tools:
-        yield "tools", "none: nothing can be called"
+        yield (
+            "tools",
+            "none of its own; `licet run` starts commands" if surface.commands else "none: nothing can be called",
+        )
 
 
 def _tools(console: Console, surface: Surface, short: Short) -> RenderableType:
