@@ -82,8 +82,8 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
     """End a session: its storage is deleted, and its later calls are refused.
 
     The end is an entry in the ledger. It gives back nothing: what the session has spent still counts for the day and
-    for the agent. A process that has the session open, such as a gateway, keeps it until that process ends. Programs
-    behind walls cannot reach the state of any session, and so end none.
+    for the agent. A process that has the session open, such as a gateway, finishes calls that it has begun, and refuses
+    later ones. Programs behind walls cannot reach the state of any session, and so end none.
     """
     place = state if state is not None else state_directory(Path.cwd())
     known = [row for row in _rows(place, as_json) if row.session == session and agent in (None, row.agent)]
