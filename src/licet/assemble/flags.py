@@ -27,7 +27,7 @@ from licet.policy_files.load import read_made
 AGENT = "command-line"  # in receipts and budgets of runs without a policy
 BY = "command line"  # who approved, in receipts
 NARROWED = ("fs", "network", "env")  # the domains that flags are about
-_HTTPS = 443  # programs reach HTTPS through a tunnel, so this is the port that most of them need
+HTTPS = 443  # programs reach HTTPS through a tunnel, so this is the port that most of them need
 _PLACE = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
 _EVERYTHING = ("*", "/")
 
@@ -114,7 +114,7 @@ def _connection(value: str) -> tuple[str, str]:
         raise BadFlag(flag, str(wrong)) from None
     if parts is None:
         raise BadFlag(flag, f"found `{visible(value)}`, expected HOST or HOST:PORT")
-    port = int(parts[2]) if parts[2] else None if key == TOP else _HTTPS
+    port = int(parts[2]) if parts[2] else None if key == TOP else HTTPS
     if port is not None and not 0 < port < 1 << 16:
         raise BadFlag(flag, f"found `{visible(value)}`, expected a port from 1 to 65535")
     return place_text(key, port), str(capability("network", TCP, key, port))
@@ -162,7 +162,7 @@ def manifest_text(typed: Typed, program: str, places: Places) -> str:
         lines += [f"  {key}:", *(f"    - {_quoted(value)}" for value in values)] if values else []
     lines += ["  process:", "    allowed_binaries:", f"      - {_quoted(_program(program, places))}"]
     if typed.write or typed.net:
-        lines.append("  approvals: {write: manifest, delete: session}")
+        lines.append(f"  approvals: {{write: manifest, delete: {'manifest' if typed.write else 'session'}}}")
     if typed.write:
         lines.append("  budget: {max_cost_usd: 0}  # a class that deletes needs a budget, and a command costs nothing")
     return "\n".join((*lines, ""))
@@ -173,8 +173,8 @@ def saved_text(text: str, typed: Typed, program: str) -> str:
     notes = [f"# From: {visible(shlex.join(['licet', 'run', *typed.words, '--', program]))}"]
     if typed.write:
         notes += [
-            "# Typing --allow-write approved renames and deletes for that run alone. A file approves none: under this",
-            "# one they ask once a session (`licet run --ask`).",
+            "# Typing --allow-write approved renames and deletes for that run alone. A file approves none: agree to",
+            "# them in `licet trust`, at a terminal; without that they ask once a session (`licet run --ask`).",
         ]
     return "\n".join((*notes, text))
 

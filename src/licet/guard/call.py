@@ -151,8 +151,7 @@ class Call:
 
 async def run_call(session: "Session", tool: str, arguments: object, purpose: str | None = None) -> Result:
     """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised."""
-    if not session.end_checked:
-        await session.check_ended()
+    await session.check_ended()  # at each call: `licet session end` is another process
     session.gate.renew_standing()
     call = Call(session, tool, purpose)
     outer, running = CURRENT.get(), session.gate.running  # `outer` is set if the tool of another call makes this one

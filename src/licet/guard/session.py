@@ -57,7 +57,6 @@ class Session:
         self.parent = parent
         # A delegate spends from the account of the first session, so delegating does not raise a budget.
         self.account: tuple[str, str] = parent.account if parent else (self.agent, id)
-        self.end_checked = False  # whether `check_ended` has run
         self.store_error = ""  # why `check_ended` could not read the store
         self._closed = False
         self.reported_open = False  # whether observers have seen `SessionOpened`
@@ -74,18 +73,22 @@ class Session:
         return self
 
     async def check_ended(self) -> None:
-        """Read from the store whether this session was ended, here or by another process."""
+        """Read from the store whether this session, or one that delegated to it, was ended by any process."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             raise RuntimeError(
                 "sessions need the loop of asyncio or of trio: under another, use `licet.run` in a thread"
             ) from None
-        self.end_checked = True
-        kv = self.gate.ports.kv
+        if self.parent is not None:
+            await self.parent.check_ended()
+        kv, self.store_error = self.gate.ports.kv, self.parent.store_error if self.parent is not None else ""
+        if kv is None or self._name in self.gate.ended:
+            return
         try:
-            if kv is not None and await is_ended(kv, *self._name):
+            if await is_ended(kv, *self._name):
                 self.gate.ended.add(self._name)
+                self.gate.agreed.pop(self._name, None)
         except Exception as error:  # a user's store may raise anything
             # The session may have been ended, so its calls are refused with this text.
             self.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"

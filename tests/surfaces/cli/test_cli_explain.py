@@ -405,3 +405,27 @@ def test_any_command_of_run_is_explained(use: str, code: int, first: str, here: 
 def test_a_tool_that_is_called_run_is_explained_as_itself() -> None:
     Path("m.yaml").write_text(MANIFEST.replace("closed", "run"))
     assert run("m.yaml", "run", "process:exec:ls").stdout.startswith("denied: `run` may not be called")
+
+
+COMMANDS = "agent: a\ncapabilities: {tools: [], process: {allowed_binaries: [sh]}}\n"
+UNKNOWN = {  # what is typed, the code, and what is said
+    "nothing": (
+        [],
+        2,
+        "Missing argument 'TOOL': expected run (any command), such as `licet explain run write out.txt`",
+    ),
+    "a use alone": (["write", "a.txt"], 2, "`write` is no tool: expected run (any command), such as"),
+    "no such tool": (["bash"], 1, "known here    run (any command), such as `licet explain run write out.txt`"),
+}
+
+
+@pytest.mark.parametrize(("words", "code", "said"), UNKNOWN.values(), ids=UNKNOWN)
+def test_who_does_not_know_the_tools_is_told_them(words: list[str], code: int, said: str, here: Path) -> None:
+    (here / "licet.yaml").write_text(COMMANDS)
+    result = run(*words)
+    assert (result.exit_code, said in result.output) == (code, True), result.output
+
+
+def test_the_tools_of_a_named_manifest_are_told() -> None:
+    expected = "expected closed, erase, fetch, save, such as `licet explain m.yaml save write out.txt`"
+    assert expected in run("m.yaml").output

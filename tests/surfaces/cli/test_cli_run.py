@@ -457,5 +457,22 @@ def test_a_hint_names_a_wall_that_was_hit(desk: Path, case: str) -> None:
     writes = {"read": ["${workdir}"], "write": ["${workdir}/out"]}
     with_capabilities(desk, fs_reach=writes, deny=["fs:write:${workdir}/out/closed"])
     said = licet(desk, "agent.yaml", "--", "sh", "-c", script).stderr
-    assert ("licet: the command met walls of its policy:" in said) is bool(expected), said
+    assert ("licet: the command met walls:" in said) is bool(expected), said
     assert expected.format(desk=desk) in said
+
+
+def test_a_list_of_receipts_has_the_commands(desk: Path) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state")}
+    licet(desk, "agent.yaml", "--", "sh", "-c", "echo between-us")
+    licet(desk, "agent.yaml", "--", "ls")
+    with_capabilities(desk, record="full")
+    licet(desk, "agent.yaml", "--", "sh", "-c", f"echo {'long ' * 20}")
+    listed = warm.run(warm.PROGRAM, ["receipts", "list"], cwd=desk, env=environment)
+    heading, full, refused, program = listed.stdout.splitlines()
+    start, end = heading.index("command"), heading.index("verdict")
+    shown = [line[start:end].rstrip() for line in (full, refused, program)]
+    assert shown == ["sh -c 'echo long long long long long lo…", "ls", "sh"]  # no arguments, unless they are kept
+    found = warm.run(warm.PROGRAM, ["receipts", "list", "--json"], cwd=desk, env=environment)
+    commands = [one["command"] for one in json.loads(found.stdout)["receipts"]]
+    assert commands == [f"sh -c 'echo {'long ' * 20}'", "ls", "sh"]
+    assert "between-us" not in listed.stdout + found.stdout

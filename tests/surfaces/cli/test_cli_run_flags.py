@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,15 @@ import pytest
 import warm
 from attacks.walled_programs import needs_namespaces, needs_walls
 from licet import load_manifest
+from licet.assemble.flags import Flags, made_manifest, manifest_text, understood
+from licet.assemble.review import Places
 from licet.backends.http_memory import Answer
 from licet.backends.ledger.reader import LedgerReader
+from licet.core.decision.reach import Reach, reach_of
+from licet.core.policy.commands import COMMANDS, with_commands
+from licet.surfaces.cli import run_hints
 from loopback import serving
-from pins import trust
+from pins import give_standing, trust
 
 pytestmark = needs_walls
 
@@ -188,10 +194,14 @@ def test_saved_flags_are_a_policy_that_does_the_same(desk: Path) -> None:
 def test_saved_writes_are_approved_and_saved_deletes_ask(desk: Path) -> None:
     first = licet(desk, "run", "--allow-write", "out", "--save", "s.yaml", "--", "sh", "-c", "rm out/file")
     assert first.returncode == 0, first.stderr
+    assert "licet: next: `licet trust s.yaml`, to agree to renames and deletes for 30 days" in first.stderr
+    state = next((desk.parent / "home").glob(".local/state/licet/*/ledger.sqlite")).parent
     again = licet(desk, "run", "s.yaml", "--", "sh", "-c", "echo a > out/a")
     assert again.returncode == 125
     assert "deletes of files ask once a session" in again.stderr
     assert "class full asks" not in again.stderr
+    give_standing(desk / "s.yaml", [f"fs:delete:{desk}/out"], state)  # as `licet trust` does at a terminal
+    assert licet(desk, "run", "s.yaml", "--", "sh", "-c", "echo a > out/a && rm out/a").returncode == 0
 
 
 @needs_namespaces
@@ -208,3 +218,70 @@ def test_a_typed_address_is_reached_and_a_refusal_names_the_flag(desk: Path) -> 
         name = licet(desk, "run", "--allow-net", f"localhost:{port}", *curl, f"http://localhost:{port}/")
         assert f"write the address instead of the name, also as `--allow-net ADDRESS:{port}`" in name.stderr
         assert "hello" not in other.stdout + every.stdout + name.stdout
+
+
+HINTS = {  # the flags, whether a policy is narrowed by them, a line that fails, and the flag in the hint
+    "a directory to write": (["--allow-read", "."], "echo a > in/new", "no flag allows it; add `--allow-write in`"),
+    "another directory": (["--allow-write", "out"], "touch 'my files/new'", "add `--allow-write 'my files'`"),
+    "a file that is there": (["--allow-read", "."], "echo a >> in/file", "no flag allows it; add `--allow-write in`"),
+}
+
+
+@needs_namespaces
+@pytest.mark.parametrize(("flags", "line", "hint"), HINTS.values(), ids=HINTS)
+def test_a_hint_about_flags_names_a_flag_and_no_line_of_a_policy(
+    desk: Path, flags: list[str], line: str, hint: str
+) -> None:
+    said = licet(desk, "run", "--allow-read", ".", *flags, "--", "sh", "-c", line).stderr
+    assert hint in said
+    assert not {"policy", "fs_reach", "manifest"} & {*said.replace("`", " ").split()}
+
+
+@needs_namespaces
+def test_a_hint_about_a_narrowed_policy_names_what_lacks_it(desk: Path) -> None:
+    reach = {"read": ["${workdir}"], "write": ["${workdir}/out"]}
+    (desk / "agent.yaml").write_text(
+        json.dumps({**POLICY, "capabilities": {**POLICY["capabilities"], "fs_reach": reach}})
+    )
+    trust(desk / "agent.yaml", desk.parent / "home" / ".local" / "state")
+    run = ["run", "agent.yaml", "--allow-read", ".", "--", "sh", "-c"]
+    allowed = licet(desk, *run, "echo a > out/new").stderr  # by the policy
+    assert allowed.endswith("may not be written: no flag allows it; add `--allow-write out`\n")
+    neither = licet(desk, *run, "echo a > in/new").stderr
+    assert "add `--allow-write in`, and add the path under `fs_reach.write` (agent.yaml:" in neither
+
+
+def reach_of_flags(**flags: tuple[str, ...]) -> Reach:
+    places = Places.here(None)
+    made = made_manifest(manifest_text(understood(Flags(**flags), places), "cat", places))
+    reach = reach_of(with_commands(made.expand(places.workdir, places.home)), COMMANDS)
+    assert reach is not None
+    return reach
+
+
+def test_a_file_that_is_hidden_is_told_from_one_that_is_not_there(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+    monkeypatch.setattr(run_hints, "_TEMPORARY", ())  # where tests work
+    said = "cat: {}: No such file or directory"
+    hint = f"`{desk}/secret` may not be read: no flag allows it; add `--allow-read secret`"
+    for name, expected in {"secret": [hint], "nothing": [], "in/nothing": [], "/usr/nothing": []}.items():
+        reach = reach_of_flags(read=("in",))
+        assert run_hints.hints(said.format(name), reach, str(desk), (), degraded=False) == expected
+
+
+WARNINGS = {
+    "nothing to read": (["--allow-read", "nosuch"], "--allow-read nosuch allows nothing: there is no such file"),
+    "never writable": (["--allow-write", sys.prefix], "allows nothing: the interpreter is never writable"),
+    "keys": (["--allow-write", "~/.ssh"], "opens a place of keys and credentials to the command, which may write them"),
+    "nothing is wrong": (["--allow-read", ".", "--allow-write", "out"], ""),
+}
+
+
+@pytest.mark.parametrize(("flags", "said"), WARNINGS.values(), ids=WARNINGS)
+def test_flags_that_allow_nothing_or_open_keys_are_named(desk: Path, flags: list[str], said: str) -> None:
+    (desk.parent / "home" / ".ssh").mkdir()
+    ended = licet(desk, "run", *flags, "--", "sh", "-c", "echo ran")
+    assert (ended.returncode, ended.stdout) == (0, "ran\n")
+    assert (said in ended.stderr, bool(ended.stderr)) == (True, bool(said)), ended.stderr
+    as_json = licet(desk, "run", "--json", *flags, "--", "sh", "-c", "echo ran")
+    assert json.loads(as_json.stderr)["exit_code"] == 0

@@ -1,5 +1,6 @@
 """`licet session`, `--new-session`, and what the end of a session takes and leaves."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,8 +12,11 @@ import pytest
 
 import warm
 from attacks.walled_programs import needs_walls
+from gates import add
+from licet import Backends, Gate
 from licet.backends.ledger.reader import LedgerReader
 from licet.guard.ending import SESSION_END
+from licet.policy_files.data import manifest_from_data
 
 SOURCE = """
 from licet import Context, tool
@@ -145,3 +149,19 @@ def test_a_session_that_cannot_be_ended_is_named(desk: Path) -> None:
         assert (found.returncode, found.stdout, said in found.stderr) == (code, "", True), found.stderr
     assert licet(desk, "session", "end", "main", "--agent", "second").returncode == 0
     assert count(desk).returncode == 0
+
+
+def test_a_process_that_has_the_session_open_notices_its_end(desk: Path) -> None:
+    manifest = manifest_from_data({"agent": "counter", "capabilities": {"tools": ["add"], "native": ["add"]}})
+    gate = Gate(manifest, [add], Backends.local(desk / "state"), workdir=desk)
+
+    async def calls() -> list[str]:
+        async with gate.session("main") as session:
+            child = session.delegate(agent="helper", allow=[])
+            before = [(await one.call("add", {"a": 1})).reason for one in (session, child)]
+            words = ["session", "end", "main", "--agent", "counter", "--state", str(desk / "state")]
+            done = await asyncio.to_thread(licet, desk, *words)
+            assert done.returncode == 0, done.stderr
+            return [*before, *[(await one.call("add", {"a": 1})).reason for one in (session, child)]]
+
+    assert asyncio.run(calls()) == ["ALLOWED", "ALLOWED", "SESSION_ENDED", "SESSION_ENDED"]

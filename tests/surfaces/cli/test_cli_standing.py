@@ -13,7 +13,9 @@ from click.testing import CliRunner, Result
 
 import warm
 from attacks.walled_programs import needs_walls
-from licet import Gate
+from licet import Gate, load_manifest
+from licet.assemble import Places
+from licet.assemble import standing as assemble
 from licet.assemble.standing import state_of
 from licet.backends.approvals import standing
 from licet.backends.keys import make_key
@@ -188,3 +190,19 @@ def test_a_pulled_repository_deletes_nothing_without_the_person(here: Path) -> N
     for words in (("run", "--", "rm", "out/a"), ("run", "licet.yaml", "--", "rm", "out/a")):
         assert run(*words).exit_code == 125
     assert (here / "out/a").exists()
+
+
+def test_a_newer_approval_for_a_changed_policy_marks_the_older_one(here: Path) -> None:
+    def give() -> str:
+        policy = here / "licet.yaml"
+        return assemble.give_standing(load_manifest(policy), Places.here(None), state_of(policy), 30).request.id
+
+    first = give()
+    (here / "licet.yaml").write_text(POLICY.replace("[rm]", "[rm, ls]"))
+    second, third = give(), give()
+    assert [one["superseded_by"] for one in listed()] == [third, third, None]
+    said = run("approvals", "list").output
+    assert f"superseded by {third}, since this one counts only for the policy before it was changed" in said
+    assert f"superseded by {third}, for the same policy; `licet approvals withdraw {second}` ends it" in said
+    run("approvals", "withdraw", third)
+    assert [(one["id"], one["superseded_by"]) for one in listed()] == [(first, second), (second, None)]

@@ -83,11 +83,20 @@ def test_where_there_is_none_it_is_missing(words: list[str]) -> None:
     assert message("trust.there_no_licet_licet_yaml") in result.stderr
 
 
-def test_only_this_directory_is_looked_at(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(POLICY, INSIDE, "licet.yaml")
-    (here / "below").mkdir()
-    monkeypatch.chdir(here / "below")
-    assert run("check").exit_code == 2
+def test_only_this_directory_is_looked_at_and_a_policy_above_is_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "far" / "below").mkdir(parents=True)
+    monkeypatch.chdir(here / "far" / "below")
+    assert "cd .." not in run("check").stderr
+    write(POLICY, str(here / INSIDE), str(here / "licet.yaml"))
+    found = run("check")
+    assert (found.exit_code, "there is ../../.licet/licet.yaml: a policy is used in" in found.stderr) == (
+        2,
+        True,
+    )
+    for words in (["check"], ["approvals", "list"], ["receipts", "list"], ["session", "list"]):
+        assert "`cd ../..`" in run(*words).stderr
 
 
 def test_a_second_policy_next_to_the_directory_is_reported_and_not_read() -> None:

@@ -18,6 +18,7 @@ from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
 from licet.core.policy.terms import signer_text
 from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.surfaces.cli.discovery import asked_elsewhere
 from licet.surfaces.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
 from licet.surfaces.cli.output import fail, show, show_json
 
@@ -87,7 +88,12 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
     now, known = store.now(), _run(store.list(), as_json)
     found = [kept for kept in known if every or kept.state(now) in _OPEN]
     if as_json:
-        show_json({"requests": [_document(kept, now) for kept in found]})
+        documents = [_document(kept, now) for kept in found]
+        for kept, document in zip(found, documents, strict=True):
+            if kept.request.scope == "standing":
+                newer = _superseding(kept, known, now)
+                document["superseded_by"] = newer.request.id if newer else None
+        show_json({"requests": documents})
         return
     for kept in found:
         request = kept.request
@@ -95,6 +101,10 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
             text = f"standing approval of deletes, {request.agent}, until {time_text(request.expires)}"
             show(f"{request.id}  {_status(kept, now):<16} {text}")
             show(f"    {', '.join(request.deletes)}")
+            if newer := _superseding(kept, known, now):
+                show(
+                    f"    {_superseded(kept, newer)}; `licet approvals withdraw {request.id}` ends it", colour="yellow"
+                )
             continue
         act = "".join(f" {use}" for use in (request.use, *request.acts) if use)
         line = f"{request.id}  {_status(kept, now):<16} {request.tool}{act} ({request.effect}), {request.agent}"
@@ -105,7 +115,7 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
         if later := _later(kept, known):
             show(f"    {_OTHER.format(later.request.id)}", colour="yellow")
     if not found:
-        show("no call waits for an answer", err=True)
+        show(f"no call waits for an answer{asked_elsewhere() if state is None else ''}", err=True)
 
 
 @command.command(name="show")
@@ -233,6 +243,27 @@ def _later(kept: StoredRequest, known: list[StoredRequest]) -> StoredRequest | N
         if replace(asked, **{name: getattr(other.request, name) for name in _OF_ONE_ASKING}) == other.request:
             return other if other.request.manifest != asked.manifest else None
     return None
+
+
+def _superseding(kept: StoredRequest, known: list[StoredRequest], now: int) -> StoredRequest | None:
+    """The newest standing approval for the same agent and directory, if it is not this one. Both may still count."""
+    asked = kept.request
+    same = [
+        other
+        for other in known  # the list begins with the oldest
+        if other.request.scope == "standing"
+        and other.state(now) == "approved"
+        and (other.request.agent, other.request.directory) == (asked.agent, asked.directory)
+    ]
+    return same[-1] if kept in same[:-1] else None
+
+
+def _superseded(kept: StoredRequest, newer: StoredRequest) -> str:
+    """What a newer standing approval leaves of this one."""
+    same = kept.request.manifest == newer.request.manifest
+    why = "for the same policy" if same else "since this one counts only for the policy before it was changed"
+    end = f"`licet approvals withdraw {kept.request.id}` ends it"
+    return f"superseded by {newer.request.id}, {why}; {end}"
 
 
 def _beginning(arguments: dict[str, Any] | None) -> str:

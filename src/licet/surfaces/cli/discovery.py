@@ -1,7 +1,8 @@
 """The policy that a command uses if none is named: the one in the current directory, if this user has accepted it.
 
-Its lock must be accepted too: it has the definitions that models read, and the packages that are started. No other
-directory is searched, and `.licet/licet.yaml` comes before `licet.yaml`.
+Its lock must be accepted too: it has the definitions that models read, and the packages that are started. There,
+`.licet/licet.yaml` comes before `licet.yaml`. A policy in a directory above is named, and not used: `${workdir}` would
+silently be another directory than its author meant.
 """
 
 import os
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from licet.policy_files.policy_paths import LOCK_FILE
+from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 from licet.regular_files import is_there
 from licet.surfaces.cli.options import FILE, Setting
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from licet.core.policy.manifest import Manifest
 
 PLACES = (Path(".licet", "licet.yaml"), Path("licet.yaml"))
-NOTHING_HERE = (
-    "there is no .licet/licet.yaml and no licet.yaml here: name a policy file, or write one with `licet init`"
-)
 _ENDINGS = (".yaml", ".yml", ".json", ".py")  # a Python file is no policy; its reader reports that
 _BEGINNINGS = ("/", "./", "../", "~/")
 
@@ -54,13 +52,44 @@ def find_policy() -> Path | None:
     return found[0] if found else None
 
 
+def nothing_here() -> str:
+    """That there is no policy here, what to do, and where one is above."""
+    text = "there is no .licet/licet.yaml and no licet.yaml here"
+    advice = "name a policy file, or write one with `licet init`"
+    if (above := policy_above()) is None:
+        return f"{text}: {advice}"
+    why = "a policy is used in its own directory alone, since `${workdir}` is where you are"
+    return f"{text}, but there is {above}: {why}. {go_up(above)} to use it, or {advice}"
+
+
+def policy_above() -> Path | None:
+    """The nearest policy in a directory above this one, which is not used here."""
+    up = Path("..")
+    for _ in Path(os.path.abspath(up)).parts:
+        if found := next((up / place for place in PLACES if is_there(up / place)), None):
+            return found
+        up /= ".."
+    return None
+
+
+def go_up(above: Path) -> str:
+    """The command that goes to the directory of a policy above."""
+    return f"`cd {policy_root(above)}`"
+
+
+def asked_elsewhere() -> str:
+    """Where the state of calls may be, if neither a policy nor its state is here; otherwise empty."""
+    above = policy_above() if find_policy() is None else None
+    return "" if above is None else f"; for calls under {above}: {go_up(above)}"
+
+
 def named_or_found(path: Path | None, argument: str) -> Named:
     """The file that was named, or the policy of the current directory; a usage error if there is none."""
     if path is not None:
         return Named(path)
     found = find_policy()
     if found is None:
-        raise click.UsageError(f"Missing argument '{argument}': {NOTHING_HERE}.", click.get_current_context())
+        raise click.UsageError(f"Missing argument '{argument}': {nothing_here()}.", click.get_current_context())
     return Named(found, by_hand=False)
 
 

@@ -14,6 +14,7 @@ import click
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
+from licet.core.algebra.scope import visible
 from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Allow, Decision, Deny
@@ -21,13 +22,14 @@ from licet.core.decision.foreseen import foreseen
 from licet.core.decision.obstacles import explain
 from licet.core.decision.reach import Reach, nearest_rules, reach_of
 from licet.core.decision.request import Ground, Request
-from licet.core.policy.commands import COMMANDS, asked_tool, check_command_use
+from licet.core.policy.commands import COMMANDS, PROGRAM, asked_tool, check_command_use
 from licet.core.policy.manifest import Manifest
 from licet.core.review.allowing import growth_if_allowed
 from licet.core.review.changes import Change
 from licet.core.review.examples import asked_use, has_verb
 from licet.errors import Refused
-from licet.surfaces.cli.discovery import complete_words, named_first, named_or_found
+from licet.policy_files.load import read_policy
+from licet.surfaces.cli.discovery import complete_words, find_policy, named_first, named_or_found
 from licet.surfaces.cli.options import (
     FILE,
     MANIFEST,
@@ -57,7 +59,7 @@ COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
 
 @click.command(name="explain")
 @click.argument(
-    "words", metavar="[MANIFEST] TOOL [USE]|RECEIPT", nargs=-1, required=True, shell_complete=complete_words
+    "words", metavar="[MANIFEST] TOOL [USE]|RECEIPT", nargs=-1, required=False, shell_complete=complete_words
 )
 @click.option(
     "--state",
@@ -107,14 +109,19 @@ def command(
         raise click.UsageError("--manifest goes with a RECEIPT; to ask about a tool, name its manifest before it", ctx)
     manifest, words = named_first(words)
     if not words:
-        raise click.UsageError("Missing argument 'TOOL'.", ctx)
+        path = named_or_found(manifest, "[MANIFEST] TOOL [USE]|RECEIPT").path
+        raise click.UsageError(f"Missing argument 'TOOL'{_choices(read_policy(path).manifest, manifest)}.", ctx)
     tool, *rest = words
     use = tuple(rest)
     places = Places.here(setting.workdir)
     try:
         uses = (one_use(use, places),) if use else ()
     except InvalidUse as wrong:
-        raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
+        here = manifest or find_policy()
+        known = read_policy(here).manifest if here is not None else None
+        is_tool = known is None or tool in _tools(known)
+        more = "" if is_tool else f"; and `{visible(tool)}` is no tool{_choices(known, manifest)}"
+        raise click.BadParameter(f"{wrong}{more}", ctx, param_hint="USE") from None
     named = named_or_found(manifest, "MANIFEST")
     policy = closed_to_grants(read_sound(named.path, setting, as_json), places.workdir)
     tool, policy = asked_tool(tool, policy)
@@ -125,12 +132,29 @@ def command(
             raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
     decision = foreseen(decide(Request(tool, uses), policy), policy)
     refused = decision.use if isinstance(decision, Deny) else None
-    more = growth_if_allowed(policy, tool, refused) if refused is not None else None
+    growth = growth_if_allowed(policy, tool, refused) if refused is not None else None
     if as_json:
-        show_json({**_document(decision, more), **organisation_document(policy.organisations)})
+        show_json({**_document(decision, growth), **organisation_document(policy.organisations)})
     else:
-        _show(decision, policy, more)
+        _show(decision, policy, growth, manifest)
     ctx.exit(0 if isinstance(decision, Allow) else 1)
+
+
+def _tools(manifest: Manifest) -> list[str]:
+    """What can be explained under a manifest: its tools, and `run` if it allows programs."""
+    names = sorted(manifest.admissions.keys() - {COMMANDS})
+    programs = any(rule.capability.domain == "process" for layer in manifest.layers for rule in layer.allows)
+    return [*names, *([PROGRAM] if programs and PROGRAM not in names else [])]
+
+
+def _choices(manifest: Manifest | None, named: Path | None) -> str:
+    """The tools that can be explained, and a command line that does; empty if there is none."""
+    if manifest is None or not (names := _tools(manifest)):
+        return ""
+    few = names if len(names) <= _MOST_CHOICES else [*names[: _MOST_CHOICES - 1], "…", names[-1]]
+    listed = ", ".join(few) + " (any command)" * (names[-1] not in manifest.admissions)
+    file = f" {shlex.quote(str(named))}" if named is not None else ""
+    return f": expected {listed}, such as `licet explain{file} {names[-1]} write out.txt`"
 
 
 def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None, as_json: bool) -> NoReturn:
@@ -170,10 +194,11 @@ def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:
     return shlex.quote(str(found[0])) if found else ANY_MANIFEST
 
 
+_MOST_CHOICES = 10  # tools that an error lists
 _MOST_GROWN = 8  # lines about what else a change would allow
 
 
-def _show(decision: Decision, manifest: Manifest, more: tuple[Change, ...] | None) -> None:
+def _show(decision: Decision, manifest: Manifest, more: tuple[Change, ...] | None, named: Path | None) -> None:
     """Print a decision as a tree: the verdict, the checks that decided, the change that would allow it."""
     tool = decision.request.tool
     verdict, *lines = explain(decision, reach_of(manifest, tool)).splitlines()
@@ -185,6 +210,8 @@ def _show(decision: Decision, manifest: Manifest, more: tuple[Change, ...] | Non
     known = manifest.admissions.keys() | manifest.tools.keys()
     if tool not in known and (near := difflib.get_close_matches(tool, known, 1)):
         lines.append(f"did you mean  {near[0]}")
+    elif tool not in known and (choices := _choices(manifest, named)):
+        lines.append(f"known here    {choices.removeprefix(': expected ')}")
     lines += (f"  {line}" for line in _growth(more))
     lines += (f"  under         {organisation_line([above])}" for above in manifest.organisations)
     show(verdict, colour=COLOURS[decision.verdict])

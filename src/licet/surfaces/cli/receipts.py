@@ -27,6 +27,7 @@ from licet.backends.ledger.verify import verify_ledger
 from licet.core.ledger.entry import VERDICTS, Row, Unsound, check_row
 from licet.core.ledger.evidence import checkpoint_line
 from licet.guard.ports import LedgerUnavailable
+from licet.surfaces.cli.discovery import asked_elsewhere
 from licet.surfaces.cli.options import FILE, Command, json_option, manifest_option, of_manifest
 from licet.surfaces.cli.output import fail, is_output, show, show_json, write_file
 from licet.surfaces.cli.receipts_filters import Wanted, check_lines, checks_document, found_receipts, search_options
@@ -336,7 +337,7 @@ def _elsewhere(path: Path, state: Path | None) -> str:
     try:
         path.lstat()
     except FileNotFoundError:
-        return _ELSEWHERE
+        return _ELSEWHERE + asked_elsewhere()
     except OSError:  # the directory cannot be read, so the ledger may exist
         pass
     return ""

@@ -1,7 +1,9 @@
 """Receipts and the results of verification, as text and as JSON data."""
 
+import json
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -48,14 +50,17 @@ _HAPPENED = {
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which
 _MOST_UNKNOWN = 20  # calls that `verify` names
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
-_LISTED = ("time", "agent", "tool", "verdict", "reason", "id")
+_LISTED = ("time", "agent", "tool", "command", "verdict", "reason", "id")
+_EXEC = "process:exec:"
+_MOST_OF_A_COMMAND = 40  # characters
 
 Entry = dict[str, Any]
 
 
 def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     """Format receipts as columns, one line each, with the verdict for its colour; first the heading, without one."""
-    cells = [[*_LISTED[:-1], "receipt"], *([_cell(row, name) for name in _LISTED] for row in rows)]
+    names = [name for name in _LISTED if name != "command" or any(map(_command, rows))]
+    cells = [[*names[:-1], "receipt"], *([_cell(row, name) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     verdicts = ["", *(row["verdict"] for row in rows)]
     for line, verdict in zip(cells, verdicts, strict=True):
@@ -63,7 +68,9 @@ def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
 
 
 def _cell(row: Entry, name: str) -> str:
-    text = visible(str(listed(row)[name]))
+    text = visible(str(listed(row).get(name, "")))
+    if name == "command" and len(text) > _MOST_OF_A_COMMAND:
+        text = f"{text[: _MOST_OF_A_COMMAND - 1]}…"
     if name == "reason" and "observed" in row:
         text = f"{text} {_observed(row)}"
     return text[:19].replace("T", " ") + "Z" if name == "time" else text
@@ -73,9 +80,21 @@ def listed(entry: Entry) -> Entry:
     """The facts that a list shows about a receipt, or about a decision without one, as plain data."""
     names = ("id", "time", "agent", "session", "tool", "verdict", "code", "reason", "error", "cost_usd", "duration_ms")
     facts = {name: entry[name] for name in (*names, "number", "kind")}
+    if command := _command(entry):
+        facts["command"] = command
     if "observed" in entry:
         facts["observed"] = entry["observed"]
     return facts if entry["kind"] == "receipt" else {**facts, "reason": _UNENDED}
+
+
+def _command(entry: Entry) -> str:
+    """The first program of a call; with its arguments only where the policy has receipts keep them (`record: full`)."""
+    with suppress(ValueError, TypeError, AttributeError):  # a tool may have an argument of this name and any type
+        command = json.loads((entry.get("bodies") or {}).get("arguments") or "{}").get("command")
+        if isinstance(command, list) and command:
+            return shlex.join(command)
+    uses = (str(event.get("capability") or "") for event in entry["events"])
+    return next((use.removeprefix(_EXEC) for use in uses if use.startswith(_EXEC)), "")
 
 
 def _observed(entry: Entry) -> str:

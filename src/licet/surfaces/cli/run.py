@@ -18,6 +18,7 @@ from licet.assemble.review import straight
 from licet.assemble.state import state_directory, state_option
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
+from licet.core.decision.reach import Reach
 from licet.core.policy.commands import PROGRAM
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import Finished, limit_name
@@ -29,8 +30,8 @@ from licet.surfaces.cli.caller import caller_options, show_new_session
 from licet.surfaces.cli.discovery import PLACES
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.output import result_document, show, show_refusal
-from licet.surfaces.cli.run_hints import MOST_SHOWN, hints, show_hints
-from licet.surfaces.cli.run_policy import RunOptions, chosen_policy, missing_flag
+from licet.surfaces.cli.run_hints import MOST_SHOWN, hints, refusal_line, show_hints, show_warnings
+from licet.surfaces.cli.run_policy import RunOptions, chosen_policy
 
 
 class _Split(click.Command):
@@ -173,7 +174,7 @@ def run_program(
             approver=chosen.approver or (terminal_approver(state) if wanted.ask else None),
             secrets_file=wanted.secrets,
         )
-        gate.flags = chosen.flags
+        gate.flags = chosen.typed.words
         gate.session(wanted.session)
     except BadFlag as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint=wrong.flag) from None
@@ -192,6 +193,8 @@ def run_program(
         return REFUSED
     tool = gate.tools[0].name
     in_time = False
+    if not as_json:
+        show_warnings(chosen.typed, gate.policy.tools[tool].reach)
     show_new_session(ctx, wanted.session, as_json)
     before = signal.signal(signal.SIGTERM, _terminated)
     interrupted = signal.signal(signal.SIGINT, Interrupts(attached))
@@ -207,12 +210,12 @@ def run_program(
         attached.finish(wait=in_time)
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, interrupted)
-    seconds, alone = gate.policy.tools[tool].seconds, chosen.approver is not None
-    code = _report(result, ended, seconds, state_option(state), attached.lost, as_json, alone=alone)
+    ran = gate.policy.tools[tool]
+    code = _report(result, ended, ran.seconds, state_option(state), attached.lost, as_json, ran.reach)
     if code and result.ok and not as_json:
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())
-        show_hints(hints(attached.said, gate.policy.tools[tool].reach, workdir, held, degraded=degraded))
+        show_hints(hints(attached.said, ran.reach, workdir, held, degraded=degraded))
     return code
 
 
@@ -251,12 +254,11 @@ def _report(
     state: str,
     lost: str | None,
     as_json: bool,
-    *,
-    alone: bool = False,
+    reach: Reach | None = None,
 ) -> int:
     """Report on stderr how the program ended, and return the exit code; stdout belongs to the program.
 
-    `lost` names the output that could not be passed on; `alone` says that flags were the whole policy.
+    `lost` names the output that could not be passed on; `reach` is what the program could reach.
     """
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
     code = LATE if late else _code(ended[-1].exit_code) if ended and result.ok else REFUSED
@@ -277,19 +279,14 @@ def _report(
     if lost and not as_json:
         show(f"licet: {lost}", err=True, colour="red")
     if result.ok and not as_json:
-        _report_refusals(result, state, alone=alone)
+        _report_refusals(result, state, reach)
     return code
 
 
-def _report_refusals(result: Result, state: str, *, alone: bool) -> None:
+def _report_refusals(result: Result, state: str, reach: Reach | None) -> None:
     """List what the proxy refused while the program ran: many programs do not report it."""
     refused = (event for event in result.events if isinstance(event, CapabilityDenied))
-    lines = list(
-        dict.fromkeys(
-            f"licet: refused {event.capability}: {missing_flag(event) if alone else ''}{event.rule}"
-            for event in refused
-        )
-    )
+    lines = list(dict.fromkeys(refusal_line(event, reach) for event in refused))
     for line in lines[:MOST_SHOWN]:
         show(visible(line), err=True, colour="red")
     if lines:

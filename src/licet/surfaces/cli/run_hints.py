@@ -1,20 +1,30 @@
-"""Names the walls that a failed command of `licet run` hit, from what the command itself said.
+"""Names the walls that a failed command of `licet run` hit, from what the command said, and what would open them.
 
 Only the program learns that the kernel refused it something. So a wall is named only if the last output of the command
-names a path with an error that walls cause, and the policy closes that path. Output to a terminal is not seen.
+names a path with an error that walls cause, and the policy closes that path. Output to a terminal is not seen. Refused
+connections are known from the proxy. What flags close is opened by a flag, what a policy closes by a line in its file.
 """
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from licet.core.algebra.scope import inside, visible
+from msgspec.structs import replace
+
+from licet.assemble.flags import HTTPS, Typed
+from licet.core.algebra.scope import inside, is_address, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path
+from licet.core.decision.decision import CapabilityDenied
+from licet.core.decision.obstacles import address_grounds
 from licet.core.decision.reach import Reach
 from licet.core.origin import COMMAND_LINE
+from licet.core.policy.addresses import address_kind, private_lists
 from licet.core.policy.layer import POLICY
 from licet.guard.held_paths import held_paths
+from licet.policy_files.policy_paths import shown_path
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.programs.files import MADE_FILES, SYSTEM
 from licet.surfaces.cli.output import show
@@ -22,10 +32,11 @@ from licet.surfaces.cli.output import show
 MOST_SHOWN = 10
 _MOST_LINES, _MOST_LINE = 200, 4096
 _ACROSS = ("cross-device", "exdev", "resource busy", "ebusy")  # what a directory that is kept in place answers
-_READ_ONLY = ("read-only", "erofs")
+_READ_ONLY = ("read-only", "erofs", "directory nonexistent")  # the last is said by sh about a directory that is hidden
+_ABSENT = ("no such file", "enoent")  # with a private root, what may not be read is not there
 _REFUSED = re.compile(
     r"operation not permitted|permission denied|read-only file system|invalid cross-device link|device or resource busy"
-    r"|\b(?:EPERM|EACCES|EROFS|EXDEV|EBUSY)\b",
+    r"|no such file or directory|directory nonexistent|\b(?:EPERM|EACCES|EROFS|EXDEV|EBUSY|ENOENT)\b",
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"""['"`‘“]([^'"`‘’“”]+)['"`’”]""")
@@ -49,8 +60,33 @@ def show_hints(lines: Iterable[str]) -> None:
     """Print the hints on stderr."""
     for number, line in enumerate(lines):
         if not number:
-            show("licet: the command met walls of its policy:", err=True)
+            show("licet: the command met walls:", err=True)
         show(f"  - {line}", err=True)
+
+
+def show_warnings(typed: Typed, reach: Reach | None) -> None:
+    """Warn on stderr of flags that allow nothing, and of those that open keys."""
+    if reach is None or not (typed.read or typed.write):
+        return
+    from licet.core.review.sensitive import holds_keys  # runs without such flags do not need its long lists
+
+    for action, paths in (("read", typed.read), ("write", typed.write)):
+        for path in paths:
+            if why := _nothing(reach, use_of_path(action, path)):
+                text = f"allows nothing: {why}"
+            elif holds_keys(path):
+                text = f"opens a place of keys and credentials to the command, which may {action} them"
+            else:
+                continue
+            show(f"licet: --allow-{action} {shown_path(Path(path))} {text}", err=True, colour="yellow")
+
+
+def _nothing(reach: Reach, use: Use) -> str:
+    """Why a flag about a path allows nothing; empty if it does."""
+    if not os.path.lexists(use.target):
+        return "there is no such file or directory"
+    rules = (rule for layer in reach.layers if layer.kind == "protected paths" for rule in layer.denies)
+    return next((rule.key for rule in rules if CapabilitySet([rule.capability]).has(use)), "")
 
 
 def _named(said: str) -> Iterator[tuple[str, str]]:
@@ -77,10 +113,12 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], *, degrade
         return f"a closed file lies in `{visible(kept[0])}`: nothing is moved or linked across it" if kept else ""
     if not reach.grant.has(read) and os.path.lexists(path) and not inside(path, (*SYSTEM, *MADE_FILES)):
         return f"{shown} may not be read: {_because(reach, read, 'fs_reach.read')}"
+    if any(mark in error for mark in _ABSENT):
+        return ""
     # What may not be written is mounted read-only; without a private root, Landlock says that it is not permitted.
-    if degraded or any(mark in error for mark in _READ_ONLY):
-        if reach.effect in (None, "read_only"):
-            return f"{shown} may not be written: the class of the policy is read_only ({reach.manifest.origin})"
+    if (degraded or any(mark in error for mark in _READ_ONLY)) and os.path.lexists(os.path.dirname(path)):
+        if reach.effect in (None, "read_only") and not _flags_lack(reach, write):
+            return f"{shown} may not be written: the class of the policy is read_only ({reach.class_origin})"
         if not reach.grant.has(write):
             return f"{shown} may not be written: {_because(reach, write, 'fs_reach.write')}"
     if reach.effect in (None, "read_only") or not reach.grant.has(write):
@@ -96,7 +134,78 @@ def _because(reach: Reach, use: Use, key: str) -> str:
         for rule in layer.denies:
             if CapabilitySet([rule.capability]).has(use):
                 return rule.key if layer.kind == "protected paths" else f"`{rule.capability}` is denied ({rule.origin})"
-    return f"no rule allows it; to allow it, add the path under `{key}` ({reach.manifest.origin})"
+    line = f"add the path under `{key}` ({reach.manifest.origin})"
+    if not _flags_lack(reach, use):
+        return f"no rule allows it; to allow it, {line}"
+    return f"no flag allows it; add {_flag(use)}{'' if _files_allow(reach, use) else f', and {line}'}"
+
+
+def _flags_lack(reach: Reach, use: Use) -> bool:
+    """Whether the flags of this run leave out a use: they are its policy, or narrow it."""
+    return any(layer.origin.file == COMMAND_LINE and not layer.without_denies.has(use) for layer in reach.layers)
+
+
+def _files_allow(reach: Reach, use: Use) -> bool:
+    """Whether every layer that flags did not write allows a use."""
+    written = (one for one in reach.layers if one.origin.file != COMMAND_LINE and one.kind != "protected paths")
+    return all(layer.without_denies.has(use) for layer in written)
+
+
+def _flag(use: Use) -> str:
+    """The flag that allows a use."""
+    if use.domain == "network":
+        port = "" if use.port == HTTPS else f":{use.port}"
+        return f"`--allow-net {shlex.quote(f'{use.target}{port}')}`"
+    if use.action == "read":
+        return f"`--allow-read {_typed(use.target)}`"
+    return f"`--allow-write {_typed(use.target if os.path.isdir(use.target) else os.path.dirname(use.target))}`"
+
+
+def _typed(path: str) -> str:
+    """A path as it is typed here."""
+    here = os.getcwd()
+    name = os.path.relpath(path, here) if inside(path, (here,)) else path
+    return visible(shlex.quote(f"./{name}" if name[0] in "-~" else name))
+
+
+def refusal_line(event: CapabilityDenied, reach: Reach | None) -> str:
+    """A connection that the proxy refused, why, and the flag or the line that would allow it."""
+    try:
+        use = Use(event.capability)
+    except InvalidUse:
+        use = None
+    about = f"licet: refused {event.capability}: "
+    if use is None or reach is None or use.domain != "network":
+        return about + event.rule
+    alone = reach.manifest.origin.file == COMMAND_LINE
+    if event.reason == "ADDRESS_NOT_ALLOWED":
+        return f"{about}{event.rule}{_open_address(use, reach, alone=alone)}"
+    flag = f"add {_flag(use)}" if _flags_lack(reach, use) else ""
+    if flag and alone:
+        return f"{about}no flag allows it; {flag}"
+    rest = replace(reach, layers=tuple(one for one in reach.layers if one.origin.file != COMMAND_LINE))
+    return f"{about}{event.rule}{_to_allow(flag, *(ground.fix for ground in rest.obstacles_of(use)))}"
+
+
+def _open_address(use: Use, reach: Reach, *, alone: bool) -> str:
+    """How a private address is opened; empty if nothing opens it."""
+    literal = is_address(use.target)
+    if literal and address_kind(use.target.strip("[]")).metadata:
+        return ""
+    if alone and literal:
+        return f"; add {_flag(use)}"
+    if alone:
+        return f"; write the address instead of the name, also as `--allow-net ADDRESS:{use.port}`"
+    if literal:
+        fixes = [ground.fix for ground in address_grounds(use, [use.target.strip("[]")], reach)]
+    else:
+        fixes = [f"list its address under `{one.key}` ({one.origin})" for one in private_lists(reach.manifest, ())]
+    return _to_allow(*fixes)
+
+
+def _to_allow(*fixes: str) -> str:
+    steps = dict.fromkeys(filter(None, fixes))
+    return f"; to allow it, {'; '.join(steps)}" if steps else ""
 
 
 def _not_deleted(reach: Reach, path: str) -> str:
@@ -122,5 +231,7 @@ def _without_new_names(reach: Reach, directory: str, *, degraded: bool) -> str:
     if not degraded and (reach.manifest.origin.file == COMMAND_LINE or directory not in map(os.path.dirname, missing)):
         return ""
     why = "without namespaces, and with closed names in it" if degraded else "for policy could be planted in it"
-    way = "write below it, or through a tool with `ctx.fs`" if degraded else "keep policy in .licet/ to change that"
+    way = "write below it" if degraded else "keep policy in .licet/ to change that"
+    if degraded and reach.manifest.origin.file != COMMAND_LINE:
+        way += ", or through a tool with `ctx.fs`"
     return f"no new names can be made directly in `{visible(directory)}`, {why}: {way}"

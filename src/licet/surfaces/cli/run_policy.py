@@ -18,14 +18,10 @@ from licet.assemble.flags import (
     understood,
 )
 from licet.assemble.review import Places
-from licet.core.algebra.scope import is_address
-from licet.core.algebra.use import InvalidUse, Use
-from licet.core.decision.decision import CapabilityDenied
-from licet.core.policy.addresses import address_kind
 from licet.core.policy.manifest import Manifest
 from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import policy_root, shown_path
-from licet.surfaces.cli.discovery import NOTHING_HERE, PLACES, Named, check_setting, find_policy, require_trust
+from licet.surfaces.cli.discovery import PLACES, Named, check_setting, find_policy, nothing_here, require_trust
 from licet.surfaces.cli.options import Setting, sound_manifest
 from licet.surfaces.cli.output import fail, show, show_problems
 
@@ -47,7 +43,7 @@ class ChosenPolicy(Struct, frozen=True):
 
     policy: Manifest
     root: Path
-    flags: tuple[str, ...] = ()
+    typed: Typed
     approver: TypedApproval | None = None  # if the flags alone are the policy
 
 
@@ -81,17 +77,17 @@ def chosen_policy(
             policy = narrowed(policy, made)
             if not as_json:
                 show(f"licet: the flags narrow {named.path}", err=True)
-        return ChosenPolicy(policy, policy_root(named.path), typed.words)
+        return ChosenPolicy(policy, policy_root(named.path), typed)
     if made is None:
-        fail(f"licet: {NOTHING_HERE}; or say what the command may reach, such as `--allow-read .`", as_json)
+        fail(f"licet: {nothing_here()}; or say what the command may reach, such as `--allow-read .`", as_json)
     if name is not None or setting.workspace or setting.personality:
         raise click.UsageError("--tool, --workspace and --personality need a policy, and there is none here", ctx)
     if wanted.save is not None:
-        _save(wanted.save, saved_text(text, typed, program), as_json)
+        _save(wanted.save, saved_text(text, typed, program), as_json, writes=bool(typed.write))
     _make_missing(typed, as_json)
     if setting.organisation is not None:
         made = under_organisation(made, setting.organisation)
-    return ChosenPolicy(made, Path.cwd(), typed.words, TypedApproval(made))
+    return ChosenPolicy(made, Path.cwd(), typed, TypedApproval(made))
 
 
 def _check_combination(ctx: click.Context, manifest: Path | None, flags: Flags, save: Path | None) -> None:
@@ -103,8 +99,11 @@ def _check_combination(ctx: click.Context, manifest: Path | None, flags: Flags, 
         raise click.UsageError(f"{text}, such as `--allow-read a --allow-read b`", ctx)
 
 
-def _save(file: Path, text: str, as_json: bool) -> None:
-    """Write the flags as a policy, and accept it: who typed the flags knows what it allows."""
+def _save(file: Path, text: str, as_json: bool, *, writes: bool) -> None:
+    """Write the flags as a policy, and accept it: who typed the flags knows what it allows.
+
+    Typing them approves deletes for one run. A file never does: for that there is `licet trust`.
+    """
     from licet.surfaces.cli.init_target import obstacles, write_policy
 
     if problems := obstacles(file, force=False):
@@ -114,6 +113,9 @@ def _save(file: Path, text: str, as_json: bool) -> None:
         show_problems(warnings, err=True)
         named = "" if file in PLACES else f" {shlex.quote(str(file))}"
         show(f"licet: wrote {file}; `licet run{named} -- …` uses it", err=True)
+        if writes:
+            why = "the flags approve them for this run alone, and a file approves none"
+            show(f"licet: next: `licet trust{named}`, to agree to renames and deletes for 30 days: {why}", err=True)
 
 
 def _make_missing(typed: Typed, as_json: bool) -> None:
@@ -125,17 +127,3 @@ def _make_missing(typed: Typed, as_json: bool) -> None:
             raise BadFlag("--allow-write", f"cannot make the directory {path}: {error.strerror}") from None
         if not as_json:
             show(f"licet: made the directory {shown_path(path)}, for --allow-write", err=True)
-
-
-def missing_flag(event: CapabilityDenied) -> str:
-    """The flag that would have allowed a refused connection; empty if none would."""
-    if event.reason not in ("HOST_NOT_ALLOWED", "ADDRESS_NOT_ALLOWED", "SIDE_EFFECT_EXCEEDED"):
-        return ""
-    try:
-        use = Use(event.capability)
-    except InvalidUse:
-        return ""
-    if event.reason == "ADDRESS_NOT_ALLOWED" and not is_address(use.target):
-        return f"write the address instead of the name, also as `--allow-net ADDRESS:{use.port}`; "
-    closed = address_kind(use.target.strip("[]")).metadata and is_address(use.target)
-    return "" if closed else f"add `--allow-net {use.target}:{use.port}`; "

@@ -16,6 +16,7 @@ from licet.core.algebra.scope import visible
 from licet.core.ledger.entry import Row, Unsound, check_row, time_text
 from licet.guard.ending import end_stored_session, is_ended, session_end_entry
 from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.surfaces.cli.discovery import asked_elsewhere
 from licet.surfaces.cli.options import FILE, Command, json_option, manifest_option, of_manifest
 from licet.surfaces.cli.output import fail, show, show_json
 
@@ -81,8 +82,8 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
     """End a session: its storage is deleted, and its later calls are refused.
 
     The end is an entry in the ledger. It gives back nothing: what the session has spent still counts for the day and
-    for the agent. A process that has the session open, such as a gateway, keeps it until that process ends. Programs
-    behind walls cannot reach the state of any session, and so end none.
+    for the agent. A process that has the session open, such as a gateway, finishes calls that it has begun, and refuses
+    later ones. Programs behind walls cannot reach the state of any session, and so end none.
     """
     place = state if state is not None else state_directory(Path.cwd())
     known = [row for row in _rows(place, as_json) if row.session == session and agent in (None, row.agent)]
@@ -127,7 +128,8 @@ def _rows(place: Path, as_json: bool) -> list[Row]:
         with LedgerReader(place / _LEDGER) as reader:
             return list(reader.sessions())
     except LedgerUnavailable as wrong:
-        fail(str(wrong), as_json)
+        named = click.get_current_context().params.get("state") is not None
+        fail(f"{wrong}{'' if named else asked_elsewhere()}", as_json)
 
 
 def _sessions(place: Path, as_json: bool) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import click
 from licet.assemble import Places
 from licet.assemble.examples import Report, run_examples
 from licet.core.review.examples import Outcome
-from licet.surfaces.cli.discovery import NOTHING_HERE, find_policy
+from licet.surfaces.cli.discovery import find_policy, nothing_here
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.output import (
     counted,
@@ -61,7 +61,7 @@ def command(
     """
     if not paths:
         if find_policy() is None:
-            raise click.UsageError(f"Missing argument 'MANIFEST': {NOTHING_HERE}.", ctx)
+            raise click.UsageError(f"Missing argument 'MANIFEST': {nothing_here()}.", ctx)
         paths = (Path(),)
     places = Places.here(setting.workdir)
     report = run_examples(paths, places, setting.workspace, setting.personality, setting.organisation)
