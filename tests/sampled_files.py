@@ -67,7 +67,7 @@ MOST_OF_FILE = {
     "surfaces/cli/test_cli_call.py": 17,
     "surfaces/cli/test_cli_check.py": 56,
     "surfaces/cli/test_cli_explain.py": 31,
-    "surfaces/cli/test_cli_frame.py": 18,
+    "surfaces/cli/test_cli_frame.py": 12,
     "surfaces/cli/test_cli_fuzzed_ledger.py": 42,
     "surfaces/cli/test_cli_init.py": 45,
     "surfaces/cli/test_cli_init_mcp.py": 40,
