@@ -536,7 +536,7 @@ BAD_STARTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("script", "expected"), BAD_STARTS.values(), ids=BAD_STARTS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_a_server_that_cannot_be_asked_is_named_with_its_place(
     script: dict[str, Any], expected: str, here: Path
 ) -> None:
@@ -569,7 +569,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("script", "said"), MALFORMED.values(), ids=MALFORMED)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_a_malformed_definition_is_left_out_and_costs_no_other(script: dict[str, Any], said: str) -> None:
     tools = [*script.get("tools", []), tool("good")]
     policy(s=scripted(**{**script, "tools": tools}))

@@ -82,7 +82,7 @@ def test_the_lock_has_each_file_and_the_server_starts(here: Path, store_path: Pa
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_a_difference_is_refused_by_check_and_start(here: Path, store_path: Path, change: str) -> None:
     policy(CODE)
     run("lock", "a.yaml")
