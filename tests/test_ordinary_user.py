@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sysconfig
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -23,6 +24,7 @@ HERE = Path(__file__).resolve()
 PROJECT = HERE.parents[1]
 ATTACKS = HERE.parent / "attacks"
 ASKS = re.compile(r"os\.gete?uid\(\)")
+WHO = re.compile("^@pytest[.]mark[.]who\n", re.MULTILINE)
 OF_ROOT = re.compile("root|superuser|ordinary")
 ROOT_ALONE = re.compile(r"skipif\(\s*os\.gete?uid\(\) != 0")
 OF_EACH_FILE = 1
@@ -46,6 +48,7 @@ ON_PROGRAMS = (
 )
 ON_PROGRAMS_TRIED = ON_PROGRAMS if LONG else ON_PROGRAMS[::5]
 FILES_ON_PROGRAMS = sorted({Path(test.partition("::")[0]).stem for test in ON_PROGRAMS_TRIED})
+WASM_BUILDERS = () if LONG else ("componentize_py*",)  # large, and used by one test of the README alone
 OTHER_MACHINE = "made of numbers that"  # as `behind_walls` says it of an attack that exists on one architecture alone
 WHOLE = ("src", "tests", "examples")
 LONGEST = 1800  # seconds for all of it together, on a machine that has much else to do
@@ -63,7 +66,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, lis
         if python is None:
             pytest.skip("there is no Python here that another user can run")
         # Compiled files come along: without them every interpreter would compile all it imports.
-        unwanted = shutil.ignore_patterns("*mypy*", "ruff*", "*.pth", "pip", "setuptools", "grimp*")
+        unwanted = shutil.ignore_patterns("*mypy*", "ruff*", "*.pth", "pip", "setuptools", "grimp*", *WASM_BUILDERS)
         for name in WHOLE:
             shutil.copytree(PROJECT / name, project / name, ignore=unwanted)
         for name in ("pyproject.toml", "README.md"):
@@ -87,9 +90,11 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, lis
         shutil.rmtree(project, ignore_errors=True)
 
 
-def functions(file: Path) -> Iterator[tuple[str, str]]:
-    """The tests of a file, each with its text."""
+def functions(file: Path, mentioning: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """The tests of a file, each with its text; none if nothing in the file matches, since parsing it takes long."""
     text = file.read_text(encoding="utf-8")
+    if not mentioning.search(text):
+        return
     lines = text.splitlines(keepends=True)
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
@@ -97,14 +102,14 @@ def functions(file: Path) -> Iterator[tuple[str, str]]:
             yield node.name, "".join(lines[first - 1 : node.end_lineno])
 
 
+@cache
 def marked() -> list[tuple[str, str]]:
     """The file and the name of every test that depends on who runs it."""
     return [
         (file.relative_to(PROJECT).as_posix(), name)
         for file in sorted(HERE.parent.rglob("test_*.py"))
-        if file != HERE and "mark.who" in file.read_text(encoding="utf-8")
-        for name, text in functions(file)
-        if "@pytest.mark.who\n" in text
+        for name, text in functions(file, WHO)
+        if file != HERE and WHO.search(text)
     ]
 
 
@@ -112,8 +117,8 @@ def test_whatever_asks_who_runs_it_is_run_as_both() -> None:
     unmarked = [
         (file.name, name)
         for file in sorted(HERE.parent.rglob("test_*.py"))
-        for name, text in functions(file)
-        if ASKS.search(text) and not ROOT_ALONE.search(text) and "@pytest.mark.who\n" not in text
+        for name, text in functions(file, ASKS)
+        if ASKS.search(text) and not ROOT_ALONE.search(text) and not WHO.search(text)
     ]
     assert unmarked == []
     assert len(marked()) > 10
@@ -124,7 +129,7 @@ def chosen(name: str) -> list[str]:
     file = f"tests/attacks/{name}.py"
     if LONG:
         return [file]
-    found = [test for test, _ in functions(PROJECT / file)]
+    found = [test for test, _ in functions(PROJECT / file, re.compile(""))]
     return [f"{file}::{test}" for test in found[:: -(-len(found) // OF_EACH_FILE)]]
 
 

@@ -19,6 +19,7 @@ from typed.user_backends import ListLedger, by_name, user_backends, with_functio
 
 ROOT = Path(__file__).parents[1]
 TYPED = ROOT / "tests" / "typed"
+LINTED = ROOT / ".mypy_cache"
 FACES = (handles, ports)
 EXAMPLES = ("weather/weather.py", "coding/tools.py", "payments/tools.py", "research/tools.py")
 
@@ -77,13 +78,12 @@ disallow_any_explicit = true
 
 
 @pytest.fixture(scope="module")
-def reports(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What mypy reports of files of a user, elsewhere, with licet as it is installed; one run, since it is slow."""
     pytest.importorskip("mypy")  # of the group `lint`
     folder = tmp_path_factory.mktemp("types")
-    # What mypy knows of licet and of what it uses is kept for the next time, where pytest keeps such things.
-    cache: pytest.Cache | None = getattr(pytestconfig, "cache", None)
-    kept = cache.mkdir("mypy") if cache else folder / "cache"
+    if LINTED.is_dir():  # what mypy knows of licet since `make lint`; a copy, since other processes may do the same
+        shutil.copytree(LINTED, folder / "cache")
     for file in ("user_tools.py", "user_modules.py", "user_refusals.py", "user_backends.py", "wrong_uses.py"):
         shutil.copy(TYPED / file, folder / file)
     for example in EXAMPLES:
@@ -92,7 +92,7 @@ def reports(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactor
     lines = (folder / "wrong_uses.py").read_text().splitlines()
     (folder / "bare_uses.py").write_text("\n".join(line.partition("  # type:")[0] for line in lines))
     (folder / "strict.ini").write_text(STRICT)
-    options = ["--config-file", "strict.ini", "--no-error-summary", "--cache-dir", str(kept)]
+    options = ["--config-file", "strict.ini", "--no-error-summary", "--cache-dir", "cache"]
     command = [sys.executable, "-m", "mypy", *options]
     files = sorted(file.name for file in folder.glob("*.py"))
     done = subprocess.run([*command, *files], cwd=folder, capture_output=True, text=True, timeout=600, check=False)

@@ -392,7 +392,7 @@ async def ordinary_work(agent: Agent, world: World) -> list[str]:
 
 
 @pytest.mark.parametrize(("attack", "recorded"), ATTACKS, ids=[case[0].__name__ for case in ATTACKS])
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 def test_an_attack_works_without_the_gateway_and_is_stopped_by_it(
     world: World, attack: Attack, recorded: list[tuple[str, str]]
 ) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 
 import warm
 from attacks.walled_programs import needs_walls
+from command_line import enter_project_of_server, run
 from licet.assemble.servers import ServerError, locked_program, packages_directory
 from licet.backends.packages import Disagrees, Resolved, installed, launch_of
 from licet.backends.packages.npm import _platform
@@ -22,9 +21,6 @@ from licet.backends.packages.store import Files, building, place, put
 from licet.core.policy.lock import read_lock, write_lock
 from licet.core.policy.servers import servers_of
 from licet.policy_files.load import load_manifest
-from licet.surfaces.cli.app import licet
-from licet.surfaces.gateway import taking
-from surfaces.gateway.servers import SCRIPTED
 
 SCRIPT = json.dumps({"tools": [{"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}]})
 POLICY: dict[str, Any] = {
@@ -49,23 +45,10 @@ ASKS = [
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path.resolve() / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
     for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(taking, "TIMES", 1)
-    shutil.copy(SCRIPTED, folder / "server.py")
-    return folder
-
-
-def run(*words: str, code: int = 0) -> Result:
-    said = CliRunner().invoke(licet, words, catch_exceptions=False)
-    assert said.exit_code == code, said.output
-    return said
+    return enter_project_of_server(tmp_path, monkeypatch)
 
 
 def gateway(*words: str) -> tuple[int, str]:

@@ -293,7 +293,7 @@ WAYS: dict[str, Callable[[Project, Path], None]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", VICTIMS)
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 def test_what_a_server_is_started_from_is_not_planted(name: str, way: str, tmp_path: Path, store_path: Path) -> None:
     victim = VICTIMS[name]
     if victim.command[0] == "node" and NODE is None:

@@ -63,7 +63,7 @@ def state(where: Path) -> dict[str, str]:
 @both_kinds
 @pytest.mark.parametrize("deletes", ["session", "manifest"])
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(9)
 def test_deletes_and_renames_stay_inside(kind: str, attack: str, deletes: str, tmp_path: Path) -> None:
     for walls in ("open", kind):
         where = tmp_path.resolve() / walls

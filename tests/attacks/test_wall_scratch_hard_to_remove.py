@@ -11,7 +11,7 @@ from attacks.walled_programs import Programs, needs_walls
 pytestmark = needs_walls
 
 TREES = {
-    "deeper than the stack of Python": "for _ in range(3000): os.mkdir('d'); os.chdir('d')",
+    "deeper than the stack of Python": "for _ in range(1500): os.mkdir('d'); os.chdir('d')",
     "longer than the longest path": "for _ in range(60): os.mkdir('n' * 250); os.chdir('n' * 250)",
     "deep, with files at each level": "for _ in range(1200): open('f', 'w').close(); os.mkdir('d'); os.chdir('d')",
     "directories that nobody may enter": "os.makedirs('a/b/c'); os.umask(0o777); os.mkdir('a/b/c/d'); os.mkdir('x')",

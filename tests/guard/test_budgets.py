@@ -4,7 +4,6 @@ import asyncio
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,23 +14,13 @@ import pytest
 from guard.gates import call, checks, gate, policy
 from licet import Backends, Context, Gate, Refused, Result, load_manifest, tool
 from licet.backends.approvals.terminal import MemoryApprover
-from licet.backends.budgets import MemoryBudgets, SqliteBudgets
+from licet.backends.budgets import MemoryBudgets
 from licet.backends.files.memory import MemoryFiles
 from licet.backends.memory import MemoryClock, MemoryLedger
 from licet.core.decision.decision import CapabilityDenied
 from licet.guard.ports import Budgets, Unavailable
 
 D = Decimal
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def budgets(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Budgets]:
-    if request.param == "memory":
-        yield MemoryBudgets()
-        return
-    kept = SqliteBudgets(tmp_path / "budgets.sqlite")
-    yield kept
-    kept.close()
 
 
 @tool(needs=[], effect="read_only", sandbox="native", cost_usd="0.40")

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from guard.gates import call
 from licet import Backends, Context, Gate, load_manifest, tool
 from licet.backends.approvals.terminal import MemoryApprover
-from licet.backends.budgets import MemoryBudgets, SqliteBudgets
+from licet.backends.budgets import MemoryBudgets
 from licet.backends.memory import MemoryClock, MemoryLedger
 from licet.core.canonical import key_text
 from licet.core.decision.budget import bundle_account
@@ -21,16 +20,6 @@ from licet.guard.people import Question
 from licet.guard.ports import Budgets, Claim, Reservation, Unavailable
 
 KEY = key_text(bytes([9] * 32))
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def budgets(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Budgets]:
-    if request.param == "memory":
-        yield MemoryBudgets()
-        return
-    kept = SqliteBudgets(tmp_path / "budgets.sqlite")
-    yield kept
-    kept.close()
 
 
 @tool(needs=[], effect="read_only", sandbox="native", cost_usd="1")

@@ -213,7 +213,7 @@ def test_a_lock_of_another_platform_gives_the_versions(
     ids=["url", "flag", "hash", "line"],
 )
 def test_a_lock_cannot_give_pip_other_words(pins: Mapping[str, str], tmp_path: Path) -> None:
-    good = {"demo==1.0": f"sha256:{'0' * 64}"}  # otherwise the lock would not be about the command
+    good = {"demo==1.0": f"sha256:{'1' * 64}"}  # otherwise the lock would not be about the command
     resolved = Resolved("pypi", "demo", "1.0", "demo", {platform_tag(): {**good, **pins}})
     with pytest.raises(PackageError, match=r"is no wheel of PyPI|licet\.lock says pypi demo 1\.0 with the files of"):
         install(launch_of(["uvx", "demo"]), resolved, tmp_path, progress=silent)

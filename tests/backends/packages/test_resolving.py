@@ -142,7 +142,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("way", ["file", "section", "variable"])
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 def test_a_setting_of_pip_adds_no_source_and_no_package(
     served: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, way: str
 ) -> None:

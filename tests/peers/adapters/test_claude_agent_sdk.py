@@ -24,11 +24,9 @@ from claude_agent_sdk import (
 from claude_agent_sdk import tool as claude_tool
 
 import licet.adapters
-from gates import DONE, WAITS, Behind, gate_of, policy, receipts, signed
+from adapter_contract import NOTE, REFUSED, AdapterContract
+from gates import DONE, WAITS, Behind, gate_of, policy, receipts
 from licet import Gate
-
-NOTE = {"name": "a", "text": "Sun."}
-REFUSED = "APPROVAL_REQUIRED: this call of note needs the approval of a person"
 
 
 class ClaudeCode(Transport):
@@ -162,16 +160,9 @@ def test_with_a_callback_no_tool_is_allowed_as_a_whole() -> None:
     assert options.model == "m"
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "answer"),
-    [
-        ("add", {"a": 1, "b": 2}, ("3", False)),
-        ("desk_weather_today", {"city": "oslo"}, ('{"city":"oslo","sky":"rain"}', False)),
-        ("read", {"path": "/etc/passwd"}, ("PATH_NOT_REACHABLE: read not permitted for /etc/passwd", True)),
-    ],
-)
-def test_results_and_refusals_are_tool_results(name: str, given: Any, answer: tuple[str, bool]) -> None:
-    assert with_client(gate_of(), lambda code: code.use(name, given)) == answer
+def test_a_refusal_is_an_error() -> None:
+    done = with_client(gate_of(), lambda code: code.use("read", {"path": "/etc/passwd"}))
+    assert done == ("PATH_NOT_REACHABLE: read not permitted for /etc/passwd", True)
 
 
 def test_wrong_arguments_run_nothing() -> None:
@@ -250,13 +241,6 @@ def test_without_a_callback_the_approver_of_the_gate_is_asked() -> None:
     gate = gate_of(parts={"approver": (behind := Behind())})
     assert with_client(gate, lambda code: code.use("note", NOTE)) == (REFUSED, True)
     assert len(behind.asked) == 1
-
-
-@pytest.mark.parametrize("people", [1, 2])
-def test_a_policy_that_wants_signatures_takes_no_yes_from_the_framework(people: int) -> None:
-    gate = gate_of(parts={"approver": (behind := Behind())}, approvals=signed(people))
-    assert with_client(gate, lambda code: code.use("note", NOTE), person(PermissionResultAllow())) == (REFUSED, True)
-    assert (len(behind.asked), DONE) == (1, [])
 
 
 @pytest.mark.parametrize("answer", [RuntimeError("a bug"), None, True])
@@ -350,20 +334,12 @@ async def read_file(given: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": Path(given["file_path"]).read_text(encoding="utf-8")}]}
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("notes/a", "Rain."),
-        ("/etc/passwd", "ARGUMENT_NOT_ALLOWED: `file_path` names what this call does not hold"),
-    ],
-)
-def test_a_path_outside_of_what_the_tool_declares_is_refused(
-    path: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a").write_text("Rain.", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    tool: SdkMcpTool[Any] = read_file
-    governed = licet.adapters.governed(tool, needs=["fs:read:${workdir}/notes"], effect="read_only")
-    gate = gate_of([governed], workdir=str(tmp_path))
-    assert with_client(gate, lambda code: code.use("read_file", {"file_path": path}))[0] == text
+class TestContract(AdapterContract):
+    """The contract of all adapters."""
+
+    file_reader = read_file
+
+    def answer(self, gate: Gate, name: str, given: dict[str, Any]) -> str:
+        """The text of the call, with a person who allows whatever Claude Code asks about."""
+        text, _ = with_client(gate, lambda code: code.use(name, given), person(PermissionResultAllow()))
+        return str(text)

@@ -20,13 +20,12 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
 import licet.adapters
-from gates import DONE, WAITS, Behind, gate_of, policy, receipts, signed
+from adapter_contract import NOTE, REFUSED, AdapterContract
+from gates import DONE, WAITS, Behind, gate_of, policy, receipts
 from licet import Gate, tool
 from walkthrough import play
 
-NOTE = {"name": "a", "text": "Sun."}
 THREAD = {"configurable": {"thread_id": "t"}}
-REFUSED = "APPROVAL_REQUIRED: this call of note needs the approval of a person"
 
 
 class Model(GenericFakeChatModel):
@@ -217,13 +216,6 @@ def test_a_yes_after_another_manifest_was_loaded_runs_nothing() -> None:
     assert DONE == []
 
 
-@pytest.mark.parametrize("people", [1, 2])
-def test_a_policy_that_wants_signatures_does_not_ask_the_framework(people: int) -> None:
-    gate = gate_of(parts={"approver": (behind := Behind())}, approvals=signed(people))
-    assert answers(agent_of(gate, asks(("note", NOTE))).invoke(go(), THREAD)) == [(REFUSED, "error")]
-    assert (len(behind.asked), DONE) == (1, [])
-
-
 def test_outside_of_a_graph_the_approver_of_the_gate_is_asked() -> None:
     gate = gate_of(parts={"approver": (behind := Behind())})
     [note] = [one for one in licet.adapters.langchain.tools(gate, session="s-42") if one.name == "note"]
@@ -281,23 +273,15 @@ def read_file(file_path: str) -> str:
     return Path(file_path).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("notes/a", "Rain."),
-        ("/etc/passwd", "ARGUMENT_NOT_ALLOWED: `file_path` names what this call does not hold"),
-    ],
-)
-def test_a_path_outside_of_what_the_tool_declares_is_refused(
-    path: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a").write_text("Rain.", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    governed = licet.adapters.governed(read_file, needs=["fs:read:${workdir}/notes"], effect="read_only")
-    gate = gate_of([governed], workdir=str(tmp_path))
-    state = agent_of(gate, asks(("read_file", {"file_path": path}))).invoke(go(), THREAD)
-    assert [answer for answer, _ in answers(state)] == [text]
+class TestContract(AdapterContract):
+    """The contract of all adapters."""
+
+    file_reader = read_file
+
+    def answer(self, gate: Gate, name: str, given: dict[str, Any]) -> str:
+        """The content of the only tool message."""
+        [(text, _)] = answers(agent_of(gate, asks((name, given))).invoke(go(), THREAD))
+        return text
 
 
 def test_a_refusal_points_to_where_the_tool_was_governed() -> None:

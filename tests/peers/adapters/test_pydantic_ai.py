@@ -26,7 +26,8 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 import licet.adapters
-from gates import DONE, WAITS, Behind, add, gate_of, policy, receipts, signed
+from adapter_contract import AdapterContract
+from gates import DONE, WAITS, Behind, add, gate_of, policy, receipts
 from licet import Gate
 
 TestModel.__test__ = False  # it is no test
@@ -76,15 +77,13 @@ def test_the_test_model_calls_every_tool_with_made_up_arguments() -> None:
 @pytest.mark.parametrize(
     ("tool", "given", "text"),
     [
-        ("add", {"a": 1, "b": 2}, "3"),
-        ("desk_weather_today", {"city": "oslo"}, '{"city":"oslo","sky":"rain"}'),
         ("add", {"a": "1"}, "INPUT_INVALID: `a` input should be a valid integer"),
         ("add", {"a": 1, "ctx": 2}, "INPUT_INVALID: `ctx` is not an argument of this tool"),
-        ("read", {"path": "/etc/passwd"}, "PATH_NOT_REACHABLE: read not permitted for /etc/passwd"),
     ],
 )
-def test_results_and_refusals_are_what_the_tool_returns(tool: str, given: dict[str, Any], text: str) -> None:
+def test_wrong_arguments_run_nothing(tool: str, given: dict[str, Any], text: str) -> None:
     assert agent_of(gate_of(), says((tool, given))).run_sync("go").output == text
+    assert DONE == []
 
 
 def test_parallel_calls_and_streams() -> None:
@@ -175,17 +174,6 @@ def test_a_yes_after_another_manifest_was_loaded_asks_again() -> None:
     assert DONE == []
 
 
-@pytest.mark.parametrize("people", [1, 2])
-def test_a_policy_that_wants_signatures_takes_no_yes_from_the_framework(people: int) -> None:
-    behind = Behind()
-    gate = gate_of(parts={"approver": behind}, approvals=signed(people))
-    output = agent_of(gate, says(("note", {"name": "a", "text": "x"}))).run_sync("go").output
-    assert output == "APPROVAL_REQUIRED: this call of note needs the approval of a person"
-    assert len(behind.asked) == 1
-    assert DONE == []
-    assert "has no signature" in str(receipts(gate)[-1].rules)
-
-
 def test_an_error_in_the_guard_blocks_the_call() -> None:
     gate = gate_of()
     agent = agent_of(gate, says(("add", {"a": 1})))
@@ -258,19 +246,11 @@ def read_file(file_path: Path) -> str:
     return file_path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("notes/a", "Rain."),
-        ("/etc/passwd", "ARGUMENT_NOT_ALLOWED: `file_path` names what this call does not hold"),
-    ],
-)
-def test_a_path_outside_of_what_the_tool_declares_is_refused(
-    path: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a").write_text("Rain.", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    governed = licet.adapters.governed(Tool(read_file), needs=["fs:read:${workdir}/notes"], effect="read_only")
-    tools = licet.adapters.pydantic_ai.tools(gate_of([governed], workdir=str(tmp_path)), session="s-42")
-    assert Agent(says(("read_file", {"file_path": path})), tools=tools).run_sync("go").output == text
+class TestContract(AdapterContract):
+    """The contract of all adapters."""
+
+    file_reader = Tool(read_file)
+
+    def answer(self, gate: Gate, name: str, given: dict[str, Any]) -> str:
+        """What the agent's model repeats."""
+        return str(agent_of(gate, says((name, given))).run_sync("go").output)

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from licet.backends.packages import Resolved, installed, launch_of
+from pins import give_standing
 
 HERE = Path(__file__).resolve().parent
 TABLE: dict[str, Any] = yaml.safe_load((HERE / "peers.yaml").read_text(encoding="utf-8"))
@@ -159,8 +160,12 @@ class Workspace:
         return [*(word.replace(package, str(copy)) for word in found.argv), *launch.arguments]
 
     def gateway(self) -> list[str]:
-        state = str(self.policy.with_name("state") / "gateway")
-        return [LICET, "gateway", str(self.policy / "agent.yaml"), "--workdir", str(self.work), "--state", state]
+        """The command of a gateway whose policy may delete, as a person has said at a terminal."""
+        policy, state = self.policy / "agent.yaml", self.policy.with_name("state") / "gateway"
+        deletes = [rule for rule in self.about.get("grants", []) if rule.startswith("fs:delete:")]
+        if deletes and not state.exists():
+            give_standing(policy, self._words(deletes), state)
+        return [LICET, "gateway", str(policy), "--workdir", str(self.work), "--state", str(state)]
 
     def answers(self, client: str, command: Sequence[str]) -> Answers:
         """What a client is answered to all requests, by a server that this command starts."""

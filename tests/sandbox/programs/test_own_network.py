@@ -73,6 +73,16 @@ def test_clients_do_not_ask_the_proxy_for_servers_of_their_own(rules: list[str],
     assert not [event for event in walled.grant.events if "network" in event.capability]
 
 
+@pytest.mark.sampled(1)
+def test_every_client_can_read_the_list_of_hosts_without_a_proxy() -> None:
+    """httpx takes what has no port for a name or an address, and `[::1]` for a port that is wrong."""
+    walled = Programs("namespaces", ["network:http:example.org"], http=HttpClient())
+    assert (
+        walled.python("print(os.environ['NO_PROXY'], os.environ['no_proxy'])")
+        == " ".join(["localhost,127.0.0.1,::1"] * 2) + "\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("rule", "private"), [("network:http:127.0.0.1:{}", []), ("network:*:*", ["127.0.0.0/8"])], ids=["named", "private"]
 )

@@ -18,9 +18,11 @@ def test_the_whole_story_is_played_and_can_be_kept(
 ) -> None:
     needs_walls()
     monkeypatch.chdir(tmp_path)
-    report_sample(len(demo.STORY) if LONG else 2, len(demo.STORY))
+    every = (*demo.STORY, *demo.RECORDS)
+    report_sample(len(every) if LONG else 2, len(every))
     if not LONG:
         monkeypatch.setattr(demo, "STORY", (demo.STORY[1], demo.STORY[4]))  # a refused call, and an escape
+        monkeypatch.setattr(demo, "RECORDS", ())
     played = CliRunner().invoke(licet, ["demo", "--keep", "here"])
     assert played.exit_code == 0, played.output
     assert "Everything went as it should." in played.output

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import warm
 from attacks.walled_programs import needs_namespaces
+from command_line import enter_project, run
 from effort import LONG
 from licet import load_manifest
 from licet.assemble.state import state_directory
@@ -25,7 +25,6 @@ from licet.core.policy.commands import COMMANDS, with_commands
 from licet.core.review.learn import use_of_text
 from licet.core.review.recording import RecordingStart, Touch, recording_line
 from licet.core.review.sensitive import Whereabouts, above_each, why_sensitive
-from licet.surfaces.cli.app import licet
 from pins import trust
 
 HOME = "/home/somebody"
@@ -33,18 +32,9 @@ HOME = "/home/somebody"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path.resolve() / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = enter_project(tmp_path, monkeypatch)
     monkeypatch.setenv("HOME", HOME)
     return folder
-
-
-def run(*words: str, code: int = 0) -> Result:
-    said = CliRunner().invoke(licet, words, catch_exceptions=False)
-    assert said.exit_code == code, said.output
-    return said
 
 
 def document(*words: str) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from msgspec.structs import replace
 
 from attacks.walled_programs import needs_namespaces, needs_walls
+from command_line import enter_project_of_server, run
 from licet.assemble.locking import lock_backends, machine_places
 from licet.assemble.servers import locked_program
 from licet.assemble.state import state_directory
@@ -31,7 +32,6 @@ from licet.surfaces.gateway import taking
 from licet.surfaces.gateway.taking import NotTaken, Setup, take
 from loopback import serving
 from pins import trust
-from surfaces.gateway.servers import SCRIPTED
 
 pytestmark = needs_walls
 
@@ -75,22 +75,10 @@ TAG = "\U000e0041"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path.resolve() / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(taking, "TIMES", 1)  # tests about the starts set it back
-    shutil.copy(SCRIPTED, folder / "server.py")
+    folder = enter_project_of_server(tmp_path, monkeypatch)
     (folder / "acting.py").write_text(ACTING)
     (folder / "following.py").write_text(FOLLOWING)
     return folder
-
-
-def run(*words: str, code: int | None = 0) -> Result:
-    said = CliRunner().invoke(licet, words, catch_exceptions=False)
-    assert code is None or said.exit_code == code, said.output
-    return said
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
@@ -548,7 +536,7 @@ BAD_STARTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("script", "expected"), BAD_STARTS.values(), ids=BAD_STARTS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_a_server_that_cannot_be_asked_is_named_with_its_place(
     script: dict[str, Any], expected: str, here: Path
 ) -> None:
@@ -581,7 +569,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("script", "said"), MALFORMED.values(), ids=MALFORMED)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_a_malformed_definition_is_left_out_and_costs_no_other(script: dict[str, Any], said: str) -> None:
     tools = [*script.get("tools", []), tool("good")]
     policy(s=scripted(**{**script, "tools": tools}))

@@ -2,15 +2,14 @@
 
 import asyncio
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from attacks.walled_programs import needs_walls
+from command_line import enter_project_of_server, run
 from licet import Manifest, load_manifest
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.validate import validate_registration
@@ -18,35 +17,19 @@ from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import Server
 from licet.core.policy.tool import ToolSpec
 from licet.policy_files.load import read_policy
-from licet.surfaces.cli.app import licet
 from licet.surfaces.cli.lock_guesses import Guess, argument_grants, guesses
 from licet.surfaces.cli.lock_init import Draft, keeps_lines, needed_capabilities, with_drafts
-from licet.surfaces.gateway import taking
 from licet.surfaces.gateway.build import gateway_backend
 from licet.surfaces.gateway.names import naming
 from licet.surfaces.gateway.taking import NotTaken
 from pins import trust
 from surfaces.gateway.clients import text_of
-from surfaces.gateway.servers import SCRIPTED
 from surfaces.gateway.workspaces import connected
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path.resolve() / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(taking, "TIMES", 1)
-    shutil.copy(SCRIPTED, folder / "server.py")
-    return folder
-
-
-def run(*words: str, code: int = 0) -> Result:
-    said = CliRunner().invoke(licet, words, catch_exceptions=False)
-    assert said.exit_code == code, said.output
-    return said
+    return enter_project_of_server(tmp_path, monkeypatch)
 
 
 # Guesses --------------------------------------------------------------------------------------------------------------

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from licet.surfaces.cli.app import licet
+from command_line import run
 
 SERVERS = "servers:\n  files: {command: [x], tools: {}}\n"
 MANIFEST = "agent: a\ncapabilities: {tools: [files.read, files.write]}\n"
@@ -18,12 +17,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path
-
-
-def run(*words: str, code: int) -> Result:
-    said = CliRunner().invoke(licet, words, catch_exceptions=False)
-    assert said.exit_code == code, said.output
-    return said
 
 
 # The manifest, the other files, and the hint.

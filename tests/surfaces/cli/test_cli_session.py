@@ -22,7 +22,7 @@ SOURCE = """
 from licet import Context, tool
 
 
-@tool(capabilities={"storage": {"scope": "session"}}, effect="read_only", sandbox="restricted")
+@tool(capabilities={"storage": {"scope": "session"}}, effect="read_only", sandbox="native")
 async def count(ctx: Context) -> int:
     number = (await ctx.kv.get("n") or 0) + 1
     await ctx.kv.set("n", number)
@@ -31,7 +31,7 @@ async def count(ctx: Context) -> int:
 
 
 def policy(**budget: int) -> dict[str, Any]:
-    capabilities = {"tools": ["count"], **({"budget": budget} if budget else {})}
+    capabilities = {"tools": ["count"], "native": ["count"], **({"budget": budget} if budget else {})}
     return {"agent": "counter", "tools": {"count": {"from": "counting:count"}}, "capabilities": capabilities}
 
 
@@ -55,7 +55,6 @@ def listed(desk: Path, *words: str) -> dict[str, bool]:
     return {one["session"]: one["ended"] for one in json.loads(said.stdout)["sessions"]}
 
 
-@needs_walls
 def test_an_ended_session_is_recorded_refuses_calls_and_has_no_storage(desk: Path) -> None:
     assert [count(desk).stdout, count(desk).stdout, count(desk, "--session", "b").stdout] == ["1\n", "2\n", "1\n"]
     assert listed(desk) == {"main": False, "b": False}
@@ -79,7 +78,6 @@ def test_an_ended_session_is_recorded_refuses_calls_and_has_no_storage(desk: Pat
     assert (again.returncode, again.stdout) == (0, "session main of counter had ended already\n")
 
 
-@needs_walls
 def test_a_new_session_has_a_budget_of_its_own_and_the_advice_says_so(desk: Path) -> None:
     (desk / "agent.yaml").write_text(json.dumps(policy(max_calls_per_session=1, max_calls_per_day=3)))
     assert count(desk).returncode == 0
@@ -138,7 +136,6 @@ WRONG = {
 }
 
 
-@needs_walls
 def test_a_session_that_cannot_be_ended_is_named(desk: Path) -> None:
     (desk / "second.yaml").write_text(json.dumps({**policy(), "agent": "second"}))
     assert licet(desk, "session", "list").returncode == 1  # no ledger yet

@@ -48,13 +48,14 @@ _MOST_SEARCHED = 20_000  # entries of directories
 
 # Places for scratch in the private root, which programs expect in this order. See `_scratch_places`.
 _SCRATCH = ("/tmp", "/var/tmp", "/run/scratch", "/.licet-scratch")  # noqa: S108
-# Names of loopback in a rule, their addresses, and how programs write them in `NO_PROXY`.
+# Names of loopback in a rule, their addresses, and how programs write them in `NO_PROXY`. urllib and Node would look
+# for `[::1]` there, but httpx cannot read the list then, and makes no request at all.
 _LOOPBACK = (
-    ("localhost", "127.0.0.1", ("localhost",)),
-    ("127.0.0.1", "127.0.0.1", ("127.0.0.1",)),
-    ("[::1]", "::1", ("::1", "[::1]")),
+    ("localhost", "127.0.0.1", "localhost"),
+    ("127.0.0.1", "127.0.0.1", "127.0.0.1"),
+    ("[::1]", "::1", "::1"),
 )
-OWN_LOOPBACK = tuple(spelling for _, _, spellings in _LOOPBACK for spelling in spellings)
+OWN_LOOPBACK = tuple(spelling for _, _, spelling in _LOOPBACK)
 _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 # Where the manifest states no limit. Memory and CPU time are per process; threads count as processes.
@@ -317,12 +318,12 @@ def _own_loopback(reach: Reach) -> Iterator[str]:
     """
     private = private_of(reach.manifest, reach.bundles)
     rules = [rule for rule in reach.grant.allow if rule.domain == "network"]
-    for name, address, spellings in _LOOPBACK:
+    for name, address, spelling in _LOOPBACK:
         asked = Capability(f"network:*:{name}")
         reached = [rule for rule in rules if rule.meet(asked) is not None]
         written = any(rule.key == asked.key for rule in reached)
         if not written and (not reached or refused_addresses((address,), private)):
-            yield from spellings
+            yield spelling
 
 
 def limits_of(reach: Reach, defaults: Mapping[str, int] = OF_A_TOOL) -> Mapping[str, int]:

@@ -67,7 +67,7 @@ def command() -> None:
       licet approvals approve a-3f9c1e2b7a40
       licet approvals approve a-3f9c1e2b7a40 --key ~/.config/licet/me.key
       licet approvals deny a-3f9c1e2b7a40
-      licet approvals withdraw a-7c02e9d1f354     (a standing approval of deletes, given in `licet trust`)
+      licet approvals withdraw a-7c02e9d1f354     (a standing approval of deletes)
       licet approvals list --all --json
 
     \b

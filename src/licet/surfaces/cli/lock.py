@@ -101,8 +101,9 @@ def command(
     \b
     Exit codes:
       0  written, or the lock is as it should be
-      1  the lock differs, or the files have errors: nothing was written. Or a server cannot be locked: the others
-         are, and it keeps its entry from before, or has none; if no server can, nothing was written.
+      1  the lock differs, or the files have errors: nothing was written. Or a server cannot be
+         locked: the others are, and it keeps its entry from before, or has none; if no server
+         can, nothing was written.
          With --init, the drafts of the servers that answered are written
       2  bad command line
     """
