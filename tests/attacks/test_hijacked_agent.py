@@ -374,7 +374,7 @@ ATTACKS: list[tuple[Attack, list[tuple[str, str]]]] = [
     (reading_the_secrets_of_another_server, [("mail.echo", "ALLOWED"), ("shadow.environments", "ALLOWED")]),
     (reading_the_file_of_secrets, [("shadow.peek", "TOOL_FAILED")]),
     (reading_the_policy, [("shadow.peek", "TOOL_FAILED")]),
-    (listening, [("shadow.listen", "TOOL_FAILED")]),
+    (listening, [("shadow.listen", "ALLOWED")]),  # on a loopback of its own, which nobody outside reaches
     (asking_the_model, [("mail.ask_model", "ALLOWED")]),
     (stealing_at_the_start, [("shadow.loot", "ALLOWED")]),
 ]

@@ -46,6 +46,7 @@ from licet.policy_files.load import read_policy
 from licet.policy_files.lock_file import load_lock
 from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import LOCK_FILE, shown_path
+from licet.regular_files import is_there
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
 
@@ -68,7 +69,7 @@ def lock_place(policy: Path) -> Path:
 
 def existing_lock(place: Path) -> Lock | None:
     """The lock at a path; None if there is none. Raises `BadLock` if it cannot be used."""
-    return load_lock(place) if os.path.lexists(place) else None
+    return load_lock(place) if is_there(place) else None
 
 
 def locked_policy(files: Sequence[Path]) -> LockedPolicy:
@@ -156,7 +157,7 @@ def lock_problems(file: Path, places: Places | None = None) -> list[Problem]:
         return [Problem(Origin(str(file), 1, 1), f"no {LOCK_FILE} next to it", "a lock", f"run `licet lock {file}`")]
     name = os.path.basename(os.path.realpath(file))
     others = [Path(os.path.dirname(file), other) for other in lock.manifests if other != name]
-    now = locked_policy([file, *filter(os.path.lexists, others)])
+    now = locked_policy([file, *filter(is_there, others)])
     if now.problems:  # those in `file` itself are reported when it is loaded
         return [one for one in now.problems if one in now.unlockable or one.origin.file != str(file)]
     try:

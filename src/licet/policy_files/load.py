@@ -243,7 +243,8 @@ def read_bytes(path: Path, what: str, problems: list[Problem]) -> bytes | None:
             return read_most(fd, MOST_BYTES + 1)  # one more, so that `read_nodes` reports a file that is too long
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         why = (getattr(error, "strerror", None) or "an unreadable path").lower()
-        missing = "no file there" if isinstance(error, FileNotFoundError) else f"a file that cannot be read ({why})"
+        absent = isinstance(error, FileNotFoundError) or (os.path.lexists(path) and not is_there(path))
+        missing = "no file there" if absent else f"a file that cannot be read ({why})"
         problems.append(Problem(Origin(str(path), 1, 1), missing, what))
         return None
 

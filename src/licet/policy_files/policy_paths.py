@@ -156,7 +156,7 @@ def policy_paths(files: Iterable[str | Path], trusted: Iterable[str | Path] = ()
     for directory in directories:
         found.update(dict.fromkeys(_protected_in(directory, detector)))
     for file in trusted:
-        # Skip deleted projects: a closed path that does not exist keeps programs from creating any file next to it.
+        # Skip deleted projects: something empty would stand for each closed path while a program runs.
         if not os.path.isdir(policy_root(Path(os.path.abspath(file)))):
             continue
         for path in _link_variants(file):

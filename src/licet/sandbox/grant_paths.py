@@ -19,8 +19,7 @@ from msgspec import Struct
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
-from licet.core.origin import COMMAND_LINE
-from licet.core.policy.layer import POLICY, SECOND_CODE, Rule
+from licet.core.policy.layer import SECOND_CODE, Rule
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import Grant
 from licet.guard.held_paths import HeldPaths, held_paths
@@ -141,19 +140,12 @@ def _with_second_names(roots: Mapping[str, str], closed: tuple[str, ...]) -> tup
 
 
 def closed_names(grant: Grant) -> list[str]:
-    """The closed paths that a program could make, were they missing, and for which an empty file may stand meanwhile.
-
-    Nothing stands for policy beside a policy in use: a lock or a workspace that its user makes meanwhile stays closed.
-    With flags alone something does: they are for any directory, and a command needs to make files there.
-    """
-    reach = grant.reach
-    granted = _granted(reach)
+    """The closed paths that a program could make, were they missing, and for which something empty stands meanwhile."""
+    granted = _granted(grant.reach)
     roots = (*granted.writes.values(), *granted.deletes.values())
-    rules = _protecting_rules(reach)
-    by_flags = reach.manifest.origin.file == COMMAND_LINE
-    left = {rule.capability.key for rule in rules if rule.key == POLICY and not by_flags} | _unused(rules)
+    unused = _unused(_protecting_rules(grant.reach))
     closed = dict.fromkeys((*granted.unwritten, *granted.unread))
-    return [path for path in closed if path not in left and path not in roots and inside(path, roots)]
+    return [path for path in closed if path not in unused and path not in roots and inside(path, roots)]
 
 
 def _plantable(reach: Reach, unwritten: Sequence[str]) -> list[str]:

@@ -530,6 +530,9 @@ def test_random_names_in_the_path_of_the_working_directory_do_not_matter() -> No
     where = Whereabouts("/builds/9f86d081884c7d65/w", "/home/me")
     found = learned("fs:read:/builds/9f86d081884c7d65/w/a", around=Surroundings(where))
     assert rules(found) == ["fs:read:/builds/9f86d081884c7d65/w/a"]
+    temporary = Whereabouts("/var/tmp/9f86d081884c7d65/w", "/home/me")
+    for path in (temporary.workdir, "/var/tmp/9f86d081884c7d65/other"):
+        assert rules(learned(f"fs:read:{path}", around=Surroundings(temporary))) == [f"fs:read:{path}"]
 
 
 def test_what_others_trust_is_denied_in_a_directory_that_may_be_written() -> None:

@@ -376,6 +376,17 @@ def test_a_path_outside_is_refused_by_a_drafted_rule(here: Path) -> None:
         assert said[: len(expected) or None] == expected, (name, arguments, said)
 
 
+@needs_walls
+def test_a_policy_and_a_lock_are_written_where_the_server_may_write(here: Path) -> None:
+    (here / "agent.yaml").write_text("agent: a\ncapabilities: {}\n")
+    grants = ("--grant", "fs:read:${workdir}", "--grant", "fs:write:${workdir}")
+    tools = [{"name": "read", "inputSchema": {"type": "object"}}]
+    run("lock", "--init", "agent.yaml", "files", *grants, "--", "python3", "server.py", json.dumps({"tools": tools}))
+    run("lock", "agent.yaml")
+    assert sorted(path.name for path in here.iterdir()) == ["agent.yaml", "licet.lock", "server.py"]
+    assert load_manifest(here / "agent.yaml").pinned == "licet.lock"
+
+
 def _placed(arguments: dict[str, Any], workdir: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(arguments).replace("${workdir}", str(workdir)))
     return found

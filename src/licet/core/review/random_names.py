@@ -53,10 +53,18 @@ def _is_random_word(word: str) -> bool:
 
 
 def steady(path: str, places: Iterable[str]) -> str:
-    """The path, up to the directory in which its first random name is, below the first of some places that it is in."""
-    for place in places:
-        if path.startswith(f"{place.rstrip('/')}/"):
-            names = path[len(place.rstrip("/")) + 1 :].split("/")
-            first = next((number for number, name in enumerate(names) if is_random(name)), None)
-            return path if first is None else "/".join([place.rstrip("/"), *names[:first]]) or "/"
+    """The path, up to the directory in which its first random name is, below the first of some places that it is in.
+
+    The places and the directories around them are no random names, whatever they are called.
+    """
+    fixed = [f"{place.rstrip('/')}/" for place in places]
+    for place in fixed:
+        if path.startswith(place) and path != place:
+            above = place
+            for name in path[len(place) :].split("/"):
+                below = f"{above}{name}/"
+                if is_random(name) and not any(one.startswith(below) for one in fixed):
+                    return above.rstrip("/") or "/"
+                above = below
+            return path
     return path

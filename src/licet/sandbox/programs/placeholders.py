@@ -35,6 +35,10 @@ _OF_FILES = re.compile(
 _TEXTS = {"commondir": b".\n"}  # of git, which stops at an empty one: its common directory is its own
 
 
+class InUse(OSError):
+    """A placeholder that a running program needs."""
+
+
 class _Held(Struct, frozen=True):
     """One placeholder: its path, and the open file that is locked."""
 
@@ -92,6 +96,24 @@ class Placeholders:
             self._held.append(_Held(path, fd))
             with suppress(BlockingIOError):  # whoever has locked it alone keeps it from being removed, too
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def make_way(path: str | os.PathLike[str]) -> None:
+    """Remove a placeholder that a killed host has left, for a file that is to be written there.
+
+    Raises `InUse` if a program needs it: a mount ends with the file below it, so what replaces that would be open.
+    """
+    with suppress(FileNotFoundError):
+        if not is_placeholder(os.lstat(path)):
+            return
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _remove(_Held(os.path.abspath(path), fd))
+        except BlockingIOError:
+            text = "a program is running behind walls here, to which this name is closed: try again when it has ended"
+            raise InUse(errno.EBUSY, text, os.fspath(path)) from None
+        finally:
+            os.close(fd)
 
 
 @contextmanager

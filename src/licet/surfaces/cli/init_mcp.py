@@ -23,7 +23,7 @@ from licet.policy_files.load import read_policy
 from licet.policy_files.pins import lock_state
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.syntax import MOST_BYTES
-from licet.regular_files import read_regular
+from licet.regular_files import is_there, read_regular
 from licet.surfaces.cli.discovery import find_policy
 from licet.surfaces.cli.init_mcp_accept import accept_edited, is_accepted, texts_besides
 from licet.surfaces.cli.init_mcp_plan import FilePlan, Plan, Policy, next_steps, notes, plan_setup, surroundings
@@ -99,7 +99,7 @@ def _policy(output: Path | None, as_json: bool) -> Policy:
     root = policy_root(path)
     secrets = state_directory(root) / SECRETS_FILE
     known = known_secrets(secrets)
-    if not os.path.lexists(path):
+    if not is_there(path):
         if problems := obstacles(path, False):
             refuse(problems, as_json)
         return Policy(path, path, root, True, "", {}, secrets, known)

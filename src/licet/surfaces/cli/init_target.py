@@ -12,7 +12,7 @@ from licet.policy_files.load import load_own_manifest
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.syntax import MOST_BYTES
 from licet.regular_files import is_there, read_regular
-from licet.surfaces.cli.output import is_special, write_file
+from licet.surfaces.cli.output import is_special, make_way_for, write_file
 from licet.surfaces.cli.schema import not_ours, write_schema
 
 
@@ -42,6 +42,10 @@ def _file_obstacles(target: Path, force: bool) -> list[Problem]:
         return [Problem(origin, f"no directory {target.parent}", "one that exists", "make it first")]
     if is_special(target):  # the schema would be written to /dev as well
         return [Problem(origin, "something that is not a file", "a new file", "-o - only prints")]
+    try:
+        make_way_for(target)
+    except OSError as wrong:
+        return [Problem(origin, "a placeholder for a closed name", "a new file", wrong.strerror or "")]
     if target.exists() and not force:
         return [Problem(origin, "a file that is there already", "a new one", "--force replaces it; -o - only prints")]
     above = policy_root(target) / WORKSPACE_FILE

@@ -27,7 +27,7 @@ from licet.policy_files.learned_text import Entry, NotKept, class_is_learned, co
 from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 from licet.policy_files.public_suffix import is_shared_domain
 from licet.policy_files.syntax import MOST_BYTES
-from licet.regular_files import read_regular
+from licet.regular_files import is_there, read_regular
 from licet.sandbox.kernel.namespaces import DEVICES
 from licet.sandbox.programs.files import MADE_FILES, SYSTEM
 from licet.surfaces.cli.learn_files import Found
@@ -137,7 +137,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
         listed += " …" if len(missing) > _MOST_NAMED else ""
         why = "a program creates files only in directories that are there and that it may write"
         notes.append(f"{why}: make these first: {listed}")
-    if text != before and found.target.with_name(LOCK_FILE).exists():
+    if text != before and is_there(found.target.with_name(LOCK_FILE)):
         notes.append("licet.lock is about the policy as it was: run `licet lock` after the review")
     return Draft(found, found.target, before, text, learned, added, manifest, unused, refused, tuple(notes), where)
 
@@ -216,7 +216,7 @@ def policy_text(target: Path, as_json: bool) -> str:
         fail(f"{target} is JSON, which has no comments: `licet learn` writes YAML", as_json)
     if not all(name.endswith((".yaml", ".yml")) for name in (target.name, os.path.realpath(target))):
         fail(f"{visible(str(target))} is no policy file: its name must end with .yaml or .yml", as_json)
-    if not os.path.lexists(target):
+    if not is_there(target):
         return ""
     try:
         return read_regular(target, MOST_BYTES).decode()

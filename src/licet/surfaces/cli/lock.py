@@ -19,6 +19,7 @@ from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, 
 from licet.core.policy.lock_changes import lock_changes
 from licet.policy_files.policy_paths import WORKSPACE_FILE, shown_path
 from licet.policy_files.trust_list import TrustListError, trusted_paths
+from licet.regular_files import is_there
 from licet.surfaces.cli.discovery import Named, named_or_found, require_trust
 from licet.surfaces.cli.lock_servers import (
     Options,
@@ -136,7 +137,7 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     if missing:
         refuse(missing, options.as_json)
     # A lock that cannot be read is not used, and what takes its place is shown as a whole.
-    _require_trust(named, files, policy, options, lock=old is not None or not os.path.lexists(place))
+    _require_trust(named, files, policy, options, lock=old is not None or not is_there(place))
     degraded = any(manifest.allow_degraded for manifest in policy.manifests.values())
     before = old.servers if old is not None else {}
     private = (text for manifest in policy.manifests.values() for text in common_ranges(manifest.private))
@@ -201,7 +202,7 @@ def _with_listed(named: Sequence[Named], old: Lock | None, place: Path) -> list[
     """The manifests that were named, and those that the lock has: it must not lose any that is still there."""
     known = {os.path.basename(os.path.realpath(one.path)) for one in named}
     listed = [Path(place.parent, name) for name in (old.manifests if old is not None else ()) if name not in known]
-    others = [Named(FILE.convert(str(path), None, None), by_hand=False) for path in listed if os.path.lexists(path)]
+    others = [Named(FILE.convert(str(path), None, None), by_hand=False) for path in listed if is_there(path)]
     first = [one for one in named if one.by_hand or not _is_workspace(one.path) or not others]
     return [*first, *others]
 
@@ -248,7 +249,7 @@ def _finish(
         text = f"{shown} is as it should be: {_counts(new)}"
         _report(shown, new, changes, options, failed, written=False, text=text)
         ctx.exit(1 if failed.wrong else 0)
-    is_broken = old is None and os.path.lexists(place)
+    is_broken = old is None and is_there(place)
     if old is not None or is_broken:
         if not options.as_json:
             show_lock_changes(changes, _MOST_CHANGES)

@@ -6,7 +6,6 @@ put in without that, it is only printed.
 
 import io
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -116,7 +115,7 @@ def _check_grants(grants: Sequence[str]) -> None:
 def _policy(files: Sequence[str], may_be_new: bool, options: Options) -> Named:
     if files:
         path = FILE.convert(files[0], None, None)
-        if not may_be_new and not path.exists():
+        if not may_be_new and not is_there(path):
             fail(f"there is no {path}", options.as_json)
         return Named(path)
     found = find_policy()
@@ -135,7 +134,7 @@ def _workspace_file(policy: Path) -> Path:
 
 
 def _text(target: Path, options: Options) -> str:
-    if not os.path.lexists(target):
+    if not is_there(target):
         return ""
     if target.suffix == ".json":
         fail(

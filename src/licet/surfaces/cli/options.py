@@ -32,6 +32,7 @@ from licet.policy_files.load import load_manifest
 from licet.policy_files.organisation import machine_organisation, read_organisation_file
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.shapes import did_you_mean, meant_by
+from licet.regular_files import is_there
 from licet.surfaces.cli.missing_servers import missing_server_problems, tools_without_server
 from licet.surfaces.cli.output import MOST_PROBLEMS, MisfitProblem, show
 
@@ -357,6 +358,9 @@ def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def _directory(path: Path) -> Problem:
     """The problem of a directory that was given as a file, with the policy files in it."""
+    if not is_there(path):
+        hint = "something empty stands for it while a program runs behind walls here"
+        return Problem(Origin(str(path), 1, 1), "no file there", "a policy file", hint)
     try:
         inside = [one for one in path.iterdir() if one.suffix in _SUFFIXES and one.name[0] != "." and one.is_file()]
         inside += [one for one in (path / POLICY_DIRECTORY / WORKSPACE_FILE,) if one.is_file()]

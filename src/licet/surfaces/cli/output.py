@@ -20,6 +20,7 @@ from licet.core.canonical import milliseconds
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin, Problem
 from licet.core.policy.organisation import Organisation
+from licet.regular_files import is_there
 
 if TYPE_CHECKING:
     from licet.guard.result import Result
@@ -273,6 +274,7 @@ def write_file(path: Path, text: str, *, replace: bool) -> None:
         return
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        make_way_for(path)
         with draft.open("x", encoding="utf-8") as file:  # not through a link that somebody made there
             try:
                 if os.path.lexists(path) and stat.S_ISREG(mode := path.lstat().st_mode):
@@ -287,6 +289,14 @@ def write_file(path: Path, text: str, *, replace: bool) -> None:
                 draft.unlink(missing_ok=True)
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
+
+
+def make_way_for(path: Path) -> None:
+    """Remove a placeholder that a killed program's host has left; an `OSError` if a program needs it."""
+    if os.path.lexists(path) and not is_there(path):
+        from licet.sandbox.programs.placeholders import make_way  # only Linux has walls
+
+        make_way(path)
 
 
 def _write_into(path: Path, text: str) -> None:

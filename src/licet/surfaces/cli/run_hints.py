@@ -22,7 +22,6 @@ from licet.core.decision.obstacles import address_grounds
 from licet.core.decision.reach import Reach
 from licet.core.origin import COMMAND_LINE
 from licet.core.policy.addresses import address_kind, private_lists
-from licet.core.policy.layer import POLICY
 from licet.guard.held_paths import held_paths
 from licet.policy_files.policy_paths import shown_path
 from licet.sandbox.grant_paths import NEVER
@@ -124,7 +123,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], *, degrade
     if reach.effect in (None, "read_only") or not reach.grant.has(write):
         return ""
     if not os.path.lexists(path):
-        return _without_new_names(reach, os.path.dirname(path), degraded=degraded)
+        return _without_new_names(reach, os.path.dirname(path)) if degraded else ""
     return _not_deleted(reach, path)
 
 
@@ -221,17 +220,10 @@ def _not_deleted(reach: Reach, path: str) -> str:
     return f"`{visible(path)}` may be written, and not renamed or deleted: {why}"
 
 
-def _without_new_names(reach: Reach, directory: str, *, degraded: bool) -> str:
-    """That no name can be made in a directory, if that is so."""
-    rules = (rule for layer in reach.layers if layer.kind == "protected paths" for rule in layer.denies)
-    # With a private root, a closed name that exists is covered by a mount.
-    missing = {rule.capability.key for rule in rules if rule.key == POLICY and not os.path.lexists(rule.capability.key)}
+def _without_new_names(reach: Reach, directory: str) -> str:
+    """That without a private root no name can be made in a directory, if that is so."""
     if directory not in held_paths(reach.grant).directories_with_closed_names():
         return ""
-    if not degraded and (reach.manifest.origin.file == COMMAND_LINE or directory not in map(os.path.dirname, missing)):
-        return ""
-    why = "without namespaces, and with closed names in it" if degraded else "for policy could be planted in it"
-    way = "write below it" if degraded else "keep policy in .licet/ to change that"
-    if degraded and reach.manifest.origin.file != COMMAND_LINE:
-        way += ", or through a tool with `ctx.fs`"
-    return f"no new names can be made directly in `{visible(directory)}`, {why}: {way}"
+    other = "" if reach.manifest.origin.file == COMMAND_LINE else ", or through a tool with `ctx.fs`"
+    why = "without namespaces, and with closed names in it"
+    return f"no new names can be made directly in `{visible(directory)}`, {why}: write below it{other}"
