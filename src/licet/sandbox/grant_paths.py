@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -51,7 +51,9 @@ class KernelPaths(Struct, frozen=True):
     rules: tuple[KernelRule, ...]
 
 
-def kernel_paths(grant: Grant, *, private_root: bool, program: bool = False) -> KernelPaths:
+def kernel_paths(
+    grant: Grant, *, private_root: bool, program: bool = False, missing: Collection[str] = ()
+) -> KernelPaths:
     """The part of a call's files that the kernel can grant; a private root mounts over closed files.
 
     A `program` may execute what it may read, since an interpreter or the loader would run it anyway, and may make
@@ -59,8 +61,8 @@ def kernel_paths(grant: Grant, *, private_root: bool, program: bool = False) -> 
 
     A mount cannot be renamed, removed or written through, nor can a directory that is mounted onto itself. Without a
     private root, or if a closed path does not exist, the directories around it get no rule: so `closed_names` are made
-    first. A link cannot be a mount point: if one leads to a closed path, nothing in its directory can be removed or
-    renamed.
+    first; those that could not be are `missing`. A link cannot be a mount point: if one leads to a closed path, nothing
+    in its directory can be removed or renamed.
     """
     reach = grant.reach
     granted = _granted(reach)
@@ -82,7 +84,7 @@ def kernel_paths(grant: Grant, *, private_root: bool, program: bool = False) -> 
     everywhere = (*changed, *changed.values())  # by the names in the grant, and by the real ones
     there = (path for path in unwritten if path not in unread and os.path.lexists(path))
     kept = tuple(path for path in there if inside(path, everywhere))
-    plantable = _plantable(reach, unwritten)
+    plantable = _plantable(reach, unwritten, missing)
     lasting = [path for path in granted.undeleted if path not in unwritten and path not in hide]
     rules = (
         *_rules(reads.values(), readable, ()),
@@ -148,14 +150,14 @@ def closed_names(grant: Grant) -> list[str]:
     return [path for path in closed if path not in unused and path not in roots and inside(path, roots)]
 
 
-def _plantable(reach: Reach, unwritten: Sequence[str]) -> list[str]:
+def _plantable(reach: Reach, unwritten: Sequence[str], missing: Collection[str]) -> list[str]:
     """The closed paths that do not exist yet, and where a file that a program creates would be used.
 
     Not those next to the code of a tool: a second file for a module is refused when it is loaded, and compiled files
     are not read where a grant may write.
     """
     unused = _unused(_protecting_rules(reach))
-    return [path for path in unwritten if path not in unused and not os.path.lexists(path)]
+    return [path for path in unwritten if path not in unused and (path in missing or not os.path.lexists(path))]
 
 
 def _protecting_rules(reach: Reach) -> list[Rule]:

@@ -1,6 +1,9 @@
 """Closed names that do not exist: they stay closed while programs run, and new names beside them can be made."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,17 @@ def programs(where: Path, closed: str, action: str = "write") -> Programs:
     rules = [f"fs:{action}:{where}/in" for action in ("read", "write", "delete")]
     deny = [f"fs:{action}:{where}/in/{closed}"]
     return Programs("namespaces", rules, deny=deny, effect="full", deletes="session")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A file or directory that somebody has locked alone."""
+    fd = os.open(path, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        yield
+    finally:
+        os.close(fd)
 
 
 CLOSED = (".claude", ".mcp.json", "node_modules", "deep/er/.vscode", "node_modules/.bin", ".npmrc", "with space")
@@ -95,6 +109,43 @@ def test_one_that_a_killed_host_has_left_is_removed_by_the_next(tmp_path: Path) 
     later.hold([str(tmp_path / ".env")])
     later.release()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_locks_the_directory_opens_no_name_to_the_next_one(tmp_path: Path) -> None:
+    name = str(tmp_path / "commondir")
+    first, second = Placeholders(), Placeholders()
+    assert first.hold([name]) == []
+    with locked(tmp_path):
+        assert second.hold([name]) == []
+    first.release()
+    assert os.path.lexists(name)  # or the mount of the second would end with it
+    second.release()
+    assert not os.path.lexists(name)
+
+
+def test_a_name_that_cannot_be_held_counts_as_missing(tmp_path: Path) -> None:
+    there, missing, real = (str(tmp_path / name) for name in ("commondir", "config.worktree", "hooks"))
+    os.mkdir(real)
+    left, later = Placeholders(), Placeholders()
+    left.hold([there])
+    for held in left._held:
+        os.close(held.fd)
+    with locked(Path(there)), locked(tmp_path):
+        assert later.hold([there, missing, real]) == [there, missing]
+
+
+@needs_namespaces
+def test_beside_a_placeholder_that_is_not_held_no_name_can_be_made(tmp_path: Path) -> None:
+    where = place(tmp_path)
+    left = Placeholders()
+    left.hold([f"{where}/in/.env"])
+    for held in left._held:
+        os.close(held.fd)
+    with locked(where / "in" / ".env"):
+        ended = programs(where, ".env").run("sh", "-c", f"cd {where}/in; echo x > new; echo x > .env")
+    assert ended.exit_code != 0
+    assert not (where / "in" / "new").exists()
+    assert (where / "in" / ".env").read_bytes() == b""
 
 
 def test_what_somebody_has_written_to_meanwhile_stays(tmp_path: Path) -> None:

@@ -53,15 +53,22 @@ class Placeholders:
         self._held: list[_Held] = []
         self._directories: list[str] = []  # those that were made on the way to one, outer ones first
 
-    def hold(self, paths: Iterable[str]) -> None:
-        """Make the names that are missing, and hold those that were made before.
+    def hold(self, paths: Iterable[str]) -> list[str]:
+        """Make the names that are missing, and hold those that were made before. Returns those that are not held.
 
-        Where that is not possible the name stays missing: the caller must then refuse every new name beside it.
+        They are missing, or what stands for them may go before this program ends: the caller must refuse every new
+        name beside them.
         """
+        not_held = []
         for path in paths:
-            with suppress(OSError):
+            try:
                 self._make_directories(os.path.dirname(path))
-                self._hold(path)
+                held = self._hold(path)
+            except OSError:
+                held = False
+            if not held and _may_go(path):
+                not_held.append(path)
+        return not_held
 
     def release(self) -> None:
         """Remove the placeholders that nobody else holds and nobody has written to."""
@@ -85,17 +92,33 @@ class Placeholders:
             os.mkdir(path)
             self._directories.append(path)
 
-    def _hold(self, path: str) -> None:
-        with _locked(os.path.dirname(path)):
+    def _hold(self, path: str) -> bool:
+        # A program can lock what it can open, for ever. So only making a name needs the lock of its directory.
+        with suppress(BlockingIOError), _locked(os.path.dirname(path)):
             if not os.path.lexists(path):
                 _make(path)
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            if not is_placeholder(os.fstat(fd)):  # somebody else made it: it is closed as it is
-                os.close(fd)
-                return
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            mine = os.fstat(fd)
+            # Who removes it has locked it alone. If that came first, it is gone from its name.
+            held = is_placeholder(mine) and os.path.samestat(mine, os.lstat(path))
+        except OSError:
+            os.close(fd)
+            raise
+        if held:
             self._held.append(_Held(path, fd))
-            with suppress(BlockingIOError):  # whoever has locked it alone keeps it from being removed, too
-                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        else:
+            os.close(fd)  # somebody else made it: it is closed as it is
+        return held
+
+
+def _may_go(path: str) -> bool:
+    """Whether a name is missing, or has a placeholder that another host may remove."""
+    try:
+        return is_placeholder(os.lstat(path))
+    except OSError:
+        return True
 
 
 def make_way(path: str | os.PathLike[str]) -> None:

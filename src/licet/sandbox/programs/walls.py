@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -147,16 +147,17 @@ class _CallWalls:
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
         limits, placeholders = self._limits, Placeholders()
-        if self._spaces:
-            placeholders.hold(closed_names(self._grant))
         try:
-            return self._around(command, limits, placeholders)
+            missing = placeholders.hold(closed_names(self._grant)) if self._spaces else ()
+            return self._around(command, limits, placeholders, missing)
         except BaseException:
             placeholders.release()
             raise
 
-    def _around(self, command: Command, limits: Mapping[str, int], placeholders: Placeholders) -> Command:
-        paths = kernel_paths(self._grant, private_root=self._spaces, program=True)
+    def _around(
+        self, command: Command, limits: Mapping[str, int], placeholders: Placeholders, missing: Collection[str]
+    ) -> Command:
+        paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing)
         self._held.update(paths.hold)
         own = of_binary(command, self._grant.reach)
         places = _scratch_places(tuple(own), paths) if self._spaces else {_new_scratch(): _EVERYTHING}
