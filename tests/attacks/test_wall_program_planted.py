@@ -7,12 +7,16 @@ whoever writes there puts a link to what it wants to read.
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from attacks.walled_programs import CANARY, Programs, both_kinds, place
+from attacks.walled_programs import CANARY, PYTHON, Programs, both_kinds, place
+from licet.assemble.program import _ScriptWalls
+from licet.assemble.scripts import with_interpreter
 from licet.errors import Refused
 from licet.guard.execution import Command, Finished, Layers, Walls
+from licet.guard.links import FoundProgram
 from licet.sandbox.programs.runner import LocalProcesses
 
 NAME = "mytest"
@@ -127,6 +131,51 @@ def test_another_program_of_the_same_name(kind: str, tmp_path: Path) -> None:
     foreign = installed(where / "out" / "x")
     assert named("open", where, anything=True).run(str(foreign)).stdout_bytes.decode() == CANARY
     assert named(kind, where, anything=True).run(str(foreign)).stdout_bytes == b""
+
+
+# Scripts, of which `licet run` starts the interpreter
+
+
+def scripts(kind: str, where: Path, *rules: str, path: str = "") -> Programs:
+    """The same as `named`, with the walls of `licet run`."""
+    programs = named(kind, where, *rules, path=path)
+    sandbox: Any = programs.handle._sandbox
+    if kind != "open":
+        walls = sandbox.walls(programs.grant)
+        sandbox.walls = lambda _: _ScriptWalls(walls, programs.grant.reach)
+    return programs
+
+
+@both_kinds
+@pytest.mark.parametrize("folder", [False, True], ids=["the script", "its directory"])
+def test_a_link_in_the_place_of_a_script(kind: str, folder: bool, tmp_path: Path) -> None:
+    where = place(tmp_path)
+    foreign = program(where / "out" / "bin" / NAME, f": {CANARY}", 'cat "$0"')
+    own = where / "in" / "venv" / "bin" / NAME
+    planted, target = (own.parent, foreign.parent) if folder else (own, foreign)
+    planted.parent.mkdir(parents=True)
+    planted.symlink_to(target)
+    assert CANARY in scripts("open", where).run(NAME).stdout
+    with pytest.raises(Refused, match="through a link that a tool may have put there") as refusal:
+        scripts(kind, where).run(NAME)
+    assert refusal.value.code == "SANDBOX_UNAVAILABLE"
+    # Its own path, a grant to read it, and a link of the operator do start it.
+    assert CANARY in scripts(kind, where, f"process:exec:{foreign}").run(NAME).stdout
+    assert CANARY in scripts(kind, where, f"fs:read:{where}/out").run(NAME).stdout
+    (where / "bin").symlink_to(foreign.parent)
+    assert CANARY in scripts(kind, where, path=f"{where}/bin").run(NAME).stdout
+
+
+def test_a_link_that_led_elsewhere_when_the_interpreter_was_found(tmp_path: Path) -> None:
+    # Python's libraries lie beside it: a link that changes in between would name those of another directory.
+    where = place(tmp_path)
+    link = where / "in" / "python3"
+    link.symlink_to(where / "out" / "bin" / "python3")
+    reach = named("open", where, f"process:exec:{link}", f"process:exec:{PYTHON}").grant.reach
+    command = Command(FoundProgram(PYTHON, (str(link),), str(link)), (str(link),), {}, "/", b"", 1, 1)
+    runtime = with_interpreter(command, reach).runtime
+    assert PYTHON in runtime
+    assert [path for path in runtime if path.startswith(str(where))] == []
 
 
 # Between the check and the walls

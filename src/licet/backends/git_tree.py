@@ -231,7 +231,7 @@ def _git(
     try:
         done = subprocess.run(  # noqa: S603 - git, and words that are options of ours, object names or paths after `--`
             command,
-            cwd=directory,
+            cwd="/",
             env=environment,
             input=text.encode("ascii"),
             capture_output=True,
@@ -253,7 +253,7 @@ def _git_lines(words: Sequence[str], store: Path) -> Iterator[bytes]:
     with tempfile.TemporaryFile() as said:
         try:
             git = subprocess.Popen(  # noqa: S603 - as above
-                command, cwd=store, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
+                command, cwd="/", env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
             )
         except OSError as error:
             raise GitError(f"git cannot be run: {error}") from None
@@ -288,16 +288,23 @@ def _pieces(pipe: IO[bytes]) -> Iterator[bytes]:
 
 
 def _command(words: Sequence[str], directory: Path, *, own: bool) -> tuple[list[str], dict[str, str]]:
-    """The command line and the environment of git."""
+    """The command line, for any current directory, and the environment of git.
+
+    The `git` on PATH may be a version manager's, which starts what a file of the current directory says.
+    """
     program = find_on_path("git")
     if program is None:
         raise GitError("git is not installed")
     environment = {name: value for name, value in os.environ.items() if not _LEFT_OUT.fullmatch(name)} | _SAFE
     flags = ["--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"]
     if own:
-        environment |= {"GIT_DIR": str(directory), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+        environment |= {
+            "GIT_DIR": os.path.abspath(directory),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
         environment = {name: value for name, value in environment.items() if not name.startswith("GIT_CONFIG_COUNT")}
-    return [program, *flags, *words], environment
+    return [program, "-C", os.path.abspath(directory), *flags, *words], environment
 
 
 def _failure(said: bytes, code: int) -> str:

@@ -6,6 +6,7 @@ Settings of a project decide nothing.
 import asyncio
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from licet.backends.http_memory import Answer
 from licet.backends.packages import PackageError, in_thread, launch_of, resolve
+from licet.backends.packages.clients import client_environment
 from licet.backends.packages.pip import Pip
 from licet.backends.packages.resolving import choose_wheels
 from licet.guard.ports import Exchange
@@ -167,6 +169,38 @@ def test_the_settings_of_a_project_decide_nothing(
         monkeypatch.chdir(project)
         assert fetched(client, project / "store") == PINNED[client]
         assert (bool(server.seen), evil.seen) == (True, [])
+
+
+@needs_node
+def test_the_settings_of_a_project_decide_nothing_by_way_of_npm_run(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    with network.behind() as server, serving(network.answer) as evil:
+        network.npm.origin, elsewhere = (f"http://{HOST}:{one.port}" for one in (server, evil))
+        put(tmp_path / "home/.npmrc", f"registry={network.npm.origin}/\n")
+        put(project / "package.json", '{"name": "project", "scripts": {"lock": "env -0"}}')
+        put(project / ".npmrc", f"registry={elsewhere}/\n")
+        command = ["npm", "run", "--silent", "lock"]
+        said = subprocess.run(command, cwd=project, check=True, capture_output=True, text=True).stdout
+        variables = dict(line.split("=", 1) for line in said.split("\0") if line.startswith("npm_"))
+        assert variables["npm_config_registry"] == f"{elsewhere}/"
+        evil.seen.clear()  # npm has asked it about a newer npm
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        assert fetched("npm", tmp_path / "store") == PINNED["npm"]
+        assert (bool(server.seen), evil.seen) == (True, [])
+
+
+def test_settings_of_the_person_in_upper_case_count_by_way_of_npm_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("npm_lifecycle_event", "npm_config_registry", "NPM_CONFIG_REGISTRY"):
+        monkeypatch.setenv(name, name)
+    assert {name for name in client_environment() if name.lower().startswith("npm_")} >= {"NPM_CONFIG_REGISTRY"}
+    assert "npm_config_registry" not in client_environment()
+    monkeypatch.delenv("npm_lifecycle_event")
+    for name in [name for name in os.environ if re.match("npm_(?!config)", name)]:
+        monkeypatch.delenv(name)
+    assert "npm_config_registry" in client_environment()
 
 
 # What is said if it fails ---------------------------------------------------------------------------------------------

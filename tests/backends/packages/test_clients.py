@@ -1,8 +1,10 @@
-"""Clients that do not end, or write without end."""
+"""Clients that do not end, or write without end, and version managers that start what a project says."""
 
 import asyncio
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from attacks.programs import alive, until
-from licet.backends.packages.clients import client_environment, run_client
+from licet.backends.git_tree import find_revision
+from licet.backends.packages.clients import client_environment, native_program, run_client
 from licet.backends.packages.errors import PackageError
 from licet.backends.packages.limits import in_thread
 
@@ -61,3 +64,39 @@ def test_what_a_client_started_ends_with_it_though_the_client_has_ended(tmp_path
     finally:
         with suppress(ProcessLookupError):
             os.kill(left, signal.SIGKILL)
+
+
+# As those of asdf, pyenv and others do: in the directory that a variable or the current directory says.
+SHIM = """#!/bin/sh
+cd "${{PYENV_DIR:-.}}"
+[ -f .tool-versions ] && exec "$(cat .tool-versions)" "$@"
+exec {real} "$@"
+"""
+
+
+@pytest.mark.parametrize(("name", "variable"), [("python3", False), ("python3", True), ("git", False)])
+def test_a_version_manager_starts_nothing_of_the_project(
+    name: str, variable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.path.realpath(sys.executable) if name == "python3" else shutil.which("git")
+    if real is None:
+        pytest.skip("there is no git here")
+    shim, project = tmp_path / "shims" / name, tmp_path / "project"
+    for path, text in ((shim, SHIM.format(real=real)), (project / "evil", f"#!/bin/sh\ntouch {tmp_path}/ran\n")):
+        path.parent.mkdir()
+        path.write_text(text)
+        path.chmod(0o755)
+    (project / ".tool-versions").write_text(str(project / "evil"))
+    monkeypatch.setenv("PATH", f"{shim.parent}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path if variable else project)
+    if variable:
+        monkeypatch.setenv("PYENV_DIR", str(project))
+    subprocess.run([shim], check=True)
+    (tmp_path / "ran").unlink()
+    if name == "git":
+        make = "init -q && git -c user.name=me -c user.email=me@example.com commit -q --allow-empty -m First"
+        subprocess.run(["/bin/sh", "-c", f"{real} {make}"], check=True, env={"PATH": os.path.dirname(real)})
+        assert find_revision("HEAD", Path()) is not None
+    else:
+        assert native_program(name) == real
+    assert not (tmp_path / "ran").exists()

@@ -1,8 +1,9 @@
 """Runs npm and pip, and finds the programs that servers run on. Never through a shell.
 
 The clients keep the configuration of this user for registries, proxies and certificates. They run in a directory of
-their own, so the `.npmrc` of a project is not read. Variables that load code into Node or Python are left out; of
-`NODE_OPTIONS`, which may, those remain that say whose certificates count.
+their own, so the `.npmrc` of a project is not read, nor is what a version manager finds in a project. Variables that
+load code into Node or Python are left out, and those that say where the command was given or what `npm run` read there;
+of `NODE_OPTIONS`, those remain that say whose certificates count.
 """
 
 import os
@@ -23,7 +24,14 @@ from licet.regular_files import open_regular, read_most
 __all__ = ["advice", "client_environment", "find_on_path", "has_module", "is_native", "native_program", "run_client"]
 
 _LOADS_CODE = re.compile(
-    r"PYTHON.*|NODE_OPTIONS|NODE_PATH|LD_PRELOAD|LD_AUDIT|npm_(lifecycle|package|node|exec).*", re.IGNORECASE
+    r"PYTHON.*|NODE_OPTIONS|NODE_PATH|LD_PRELOAD|LD_AUDIT|npm_(lifecycle|package|node|exec).*"
+    r"|PWD|OLDPWD|INIT_CWD|(PYENV|NODENV)_DIR",
+    re.IGNORECASE,
+)
+# `npm run` and the like set one of these, and pass the settings of the project on as variables in lower case. What a
+# person has set in upper case stays.
+_OF_NPM_RUN = frozenset(
+    ("npm_lifecycle_event", "npm_lifecycle_script", "npm_package_json", "npm_command", "npm_execpath")
 )
 _WHOSE_CERTIFICATES = frozenset(("--use-system-ca", "--use-openssl-ca", "--use-bundled-ca"))
 _NATIVE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
@@ -44,6 +52,8 @@ def client_environment(without: str = "") -> dict[str, str]:
     """The environment of a client; `without` is a pattern for further names to leave out."""
     left_out = re.compile(f"{_LOADS_CODE.pattern}|{without}" if without else _LOADS_CODE.pattern, re.IGNORECASE)
     kept = {name: value for name, value in os.environ.items() if not left_out.fullmatch(name)}
+    if not _OF_NPM_RUN.isdisjoint(os.environ):
+        kept = {name: value for name, value in kept.items() if not name.startswith("npm_config_")}
     options = [one for one in os.environ.get("NODE_OPTIONS", "").split() if one in _WHOSE_CERTIFICATES]
     return kept | ({"NODE_OPTIONS": " ".join(options)} if options else {})
 
@@ -132,7 +142,7 @@ def native_program(name: str) -> str | None:
     """The real interpreter behind `node` or `python3` on PATH.
 
     Version managers put a script there that starts another program. Behind walls it would not work, so it is asked
-    here where its interpreter is.
+    here where its interpreter is. It is asked in `/`: a file of a project may name any program.
     """
     found = find_on_path(name)
     if found is None or is_native(found):
@@ -141,6 +151,7 @@ def native_program(name: str) -> str | None:
     try:
         asked = subprocess.run(  # noqa: S603 - a program on PATH of this user
             [found, *question],
+            cwd="/",
             env=client_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from licet.backends.packages.clients import client_environment
 from licet.core.algebra.scope import inside
 from licet.regular_files import read_regular
 
@@ -37,7 +38,7 @@ def npm_places(npm: str, node: str, home: str) -> Iterator[str]:
         package = os.path.dirname(os.path.dirname(os.path.realpath(npm)))
         if os.path.isfile(os.path.join(package, "package.json")):
             packages.append(package)
-    stated = {name.lower(): value for name, value in os.environ.items() if value}
+    stated = {name.lower(): value for name, value in client_environment().items() if value}
     user = stated.get("npm_config_userconfig") or (os.path.join(home, ".npmrc") if home else "")
     files = [user, stated.get("npm_config_globalconfig", "")]
     prefixes += filter(None, (os.environ.get("PREFIX"), stated.get("npm_config_prefix")))

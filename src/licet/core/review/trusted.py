@@ -106,8 +106,10 @@ TRUSTED = tuple(
     }.items()
     for path in paths
 )
-# In `.git`: what names programs, and what leads git to another directory that does. Commits write none of it.
-GIT_LEADS = ("commondir", "config", "config.worktree", "hooks", "modules", "worktrees")
+# In `.git`: what names programs, and what leads git to another directory that does. Commits write none of it. Not
+# `rebase-merge` and `sequencer`, which name programs too: a closed name is there, though empty, and git then takes it
+# for a rebase that has not ended, or fails to write into it.
+GIT_LEADS = ("branches", "commondir", "config", "config.worktree", "hooks", "modules", "remotes", "worktrees")
 _BY_LAST: dict[str, list[tuple[tuple[str, ...], str]]] = {}
 for _one in TRUSTED:
     _names = tuple(_one.path.lower().split("/"))

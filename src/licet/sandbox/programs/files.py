@@ -39,10 +39,8 @@ def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:
     could choose with it what the next program reads.
     """
     binary, ceiling = command.binary, reach.manifest.ceiling
+    check_links(command, reach)
     sure = bool(name_of_binary(command, reach))
-    covered = inside(binary, SYSTEM) or held_paths(reach.grant).covers("read", binary)
-    if not sure and not covered and not reach.grant.has(Use(f"process:exec:{binary}")):
-        raise SandboxUnavailable(_BY_A_LINK)
     try:
         own = {str(binary): identity(binary)}
     except FileNotFoundError:
@@ -55,6 +53,14 @@ def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:
             with suppress(OSError):  # a link, or missing
                 own[path] = identity(path)
     return own
+
+
+def check_links(command: Command, reach: Reach) -> None:
+    """Raise `SandboxUnavailable` if a tool may have led the name of a program to a file that nobody has granted."""
+    binary = command.binary
+    covered = inside(binary, SYSTEM) or held_paths(reach.grant).covers("read", binary)
+    if not covered and not name_of_binary(command, reach) and not reach.grant.has(Use(f"process:exec:{binary}")):
+        raise SandboxUnavailable(_BY_A_LINK)
 
 
 def name_of_binary(command: Command, reach: Reach) -> tuple[str, ...]:
