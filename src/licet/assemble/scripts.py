@@ -8,18 +8,20 @@ read.
 
 import errno
 import os
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from licet.backends.packages.launchers import LaunchError
-from licet.backends.packages.programs import interpreter_of, runtime_of
+from licet.backends.packages.programs import first_line, interpreter_of, runtime_of
 from licet.backends.packages.python_start import environment_of
+from licet.backends.packages.store import PackageError
 from licet.core.algebra.scope import inside, visible
 from licet.core.decision.reach import Reach
 from licet.guard.execution import Command
 from licet.guard.held_paths import held_paths
 from licet.guard.links import FoundProgram, changeable, followed
-from licet.sandbox.programs.files import SYSTEM
+from licet.sandbox.programs.files import SYSTEM, name_of_binary
 
 
 def with_interpreter(command: Command, reach: Reach) -> Command:
@@ -28,12 +30,14 @@ def with_interpreter(command: Command, reach: Reach) -> Command:
     rules = [rule.capability for layer in reach.layers for rule in layer.allows]
     named = any(rule.domain == "process" and rule.key in (written, file) for rule in rules)
     if not named or changeable(file, reach.manifest.ceiling):
+        _check_interpreter(file, reach)
         return command
+    place = next(iter(name_of_binary(command, reach)), file)
     try:
-        starter, flags = interpreter_of(file)
+        # The interpreter of a script of the system is there too, and readable.
+        starter, flags = (None, ()) if inside(file, SYSTEM) else interpreter_of(file)
     except LaunchError as wrong:
         raise FileNotFoundError(errno.ENOENT, f"its first line names an interpreter, and {wrong}") from None
-    place = command.binary.path if isinstance(command.binary, FoundProgram) else file
     if starter is None:
         return replace(command, runtime=(*command.runtime, *_runtime(place, reach)))
     if not os.path.exists(starter):
@@ -48,6 +52,23 @@ def with_interpreter(command: Command, reach: Reach) -> Command:
 
 
 def _runtime(starter: str, reach: Reach) -> tuple[str, ...]:
-    """What an interpreter reads. A `pyvenv.cfg` that a tool may write could name any directory, and is not believed."""
+    """What an interpreter reads. A `pyvenv.cfg` that a tool may write is not believed.
+
+    With it a tool could make an environment of any directory, or name any other.
+    """
     settings = os.path.join(environment_of(starter), "pyvenv.cfg")
     return runtime_of(starter, stated=os.path.isabs(settings) and not changeable(settings, reach.manifest.ceiling))
+
+
+def _check_interpreter(file: str, reach: Reach) -> None:
+    """Raise `FileNotFoundError` if the interpreter in the first line of a script is not readable within the grants."""
+    if inside(file, SYSTEM):
+        return
+    granted = held_paths(reach.grant)
+    with suppress(PackageError):
+        starter = first_line(file)[0]
+        real = os.path.realpath(starter) if os.path.isabs(starter) else ""
+        if os.path.exists(real) and not inside(real, SYSTEM) and not granted.covers("read", real):
+            text = f"its first line names `{visible(starter)}`, and `{visible(real)}` may not be read"
+            way = "allow to read where that is installed, with `--allow-read` or under `fs_reach.read`"
+            raise FileNotFoundError(errno.ENOENT, f"{text}: {way}")
