@@ -52,12 +52,24 @@ def with_interpreter(command: Command, reach: Reach) -> Command:
 
 
 def _runtime(starter: str, reach: Reach) -> tuple[str, ...]:
-    """What an interpreter reads. A `pyvenv.cfg` that a tool may write is not believed.
+    """What an interpreter reads. A link or a `pyvenv.cfg` that a tool may write is not believed.
 
-    With it a tool could make an environment of any directory, or name any other.
+    With them a tool could make an environment of any directory, or name any other. Nor is an environment with the home
+    directory of the user in it opened.
     """
-    settings = os.path.join(environment_of(starter), "pyvenv.cfg")
-    return runtime_of(starter, stated=os.path.isabs(settings) and not changeable(settings, reach.manifest.ceiling))
+
+    def is_sure(path: str) -> bool:
+        return not any(changeable(link, reach.manifest.ceiling) for link in followed(path)[1])
+
+    if not is_sure(starter):
+        return ()
+    environment = environment_of(starter)
+    settings, real = os.path.join(environment, "pyvenv.cfg"), os.path.realpath(environment)
+    is_wide = inside(os.path.realpath(os.path.expanduser("~")), (real,))
+    written = not is_sure(settings) or changeable(os.path.realpath(settings), reach.manifest.ceiling)
+    if not environment or is_wide or written:
+        return runtime_of(starter, stated=False)
+    return (*runtime_of(starter), real)
 
 
 def _check_interpreter(file: str, reach: Reach) -> None:
