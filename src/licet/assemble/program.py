@@ -19,6 +19,7 @@ from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable, ToolCall, Walls
+from licet.guard.links import FoundProgram
 from licet.guard.people import Approver
 from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.files import SYSTEM
@@ -162,7 +163,9 @@ class _ScriptWalls:
         return self._walls.layers
 
     def around(self, command: Command) -> Command:
-        if inside(command.binary, SYSTEM):  # its interpreter is there too, and readable
+        binary = command.binary
+        # Of the system, its interpreter is there too, and readable. A virtual environment has links to that one.
+        if inside(binary, SYSTEM) and inside(binary.path if isinstance(binary, FoundProgram) else binary, SYSTEM):
             return self._walls.around(command)
         from licet.assemble.scripts import with_interpreter
 

@@ -2,24 +2,26 @@
 
 The kernel starts a script through the interpreter in its first line. Behind walls, that interpreter and its virtual
 environment must be readable, and no manifest names them. So they are found here, from the file alone, for a program
-that the manifest names itself and that no tool may write, nor have put a link to: a tool could otherwise choose with a
-first line, or with the link, what can be read.
+that the manifest names itself and that no tool may write: a tool could otherwise choose with a first line what can be
+read.
 """
 
 import errno
 import os
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from licet.backends.packages.launchers import LaunchError
-from licet.backends.packages.programs import interpreter_of, runtime_of
+from licet.backends.packages.programs import first_line, interpreter_of, runtime_of
 from licet.backends.packages.python_start import environment_of
+from licet.backends.packages.store import PackageError
 from licet.core.algebra.scope import inside, visible
 from licet.core.decision.reach import Reach
 from licet.guard.execution import Command
 from licet.guard.held_paths import held_paths
 from licet.guard.links import FoundProgram, changeable, followed
-from licet.sandbox.programs.files import SYSTEM, check_links
+from licet.sandbox.programs.files import SYSTEM, check_links, name_of_binary
 
 
 def with_interpreter(command: Command, reach: Reach) -> Command:
@@ -31,37 +33,58 @@ def with_interpreter(command: Command, reach: Reach) -> Command:
     rules = [rule.capability for layer in reach.layers for rule in layer.allows]
     named = any(rule.domain == "process" and rule.key in (written, file) for rule in rules)
     if not named or changeable(file, reach.manifest.ceiling):
+        _check_interpreter(file, reach)
         return command
     check_links(command, reach)  # of the script: later checks are about its interpreter
+    place = next(iter(name_of_binary(command, reach)), file)
     try:
-        starter, flags = interpreter_of(file)
+        # The interpreter of a script of the system is there too, and readable.
+        starter, flags = (None, ()) if inside(file, SYSTEM) else interpreter_of(file)
     except LaunchError as wrong:
         raise FileNotFoundError(errno.ENOENT, f"its first line names an interpreter, and {wrong}") from None
-    found = command.binary if isinstance(command.binary, FoundProgram) else FoundProgram(*followed(file))
     if starter is None:
-        return replace(command, runtime=(*command.runtime, *_runtime(found, found.path, reach)))
+        return replace(command, runtime=(*command.runtime, *_runtime(place, reach)))
     if not os.path.exists(starter):
         text = f"its first line names `{visible(starter)}`, which is not there: install it, or change the line"
         raise FileNotFoundError(errno.ENOENT, text)
     # A script looks for itself by its path, which the kernel would pass on, and not by its name on PATH. A link to it
     # is there only if it can be read.
-    place = found.path
     shown = place if inside(place, SYSTEM) or held_paths(reach.grant).covers("read", place) else file
     argv = (starter, *flags, shown, *command.argv[1:])
-    interpreter = FoundProgram(*followed(starter))
-    runtime = (*command.runtime, file, *_runtime(interpreter, starter, reach))
-    return replace(command, binary=interpreter, argv=argv, runtime=runtime)
+    runtime = (*command.runtime, file, *_runtime(starter, reach))
+    return replace(command, binary=FoundProgram(*followed(starter)), argv=argv, runtime=runtime)
 
 
-def _runtime(found: FoundProgram, starter: str, reach: Reach) -> tuple[str, ...]:
-    """What an interpreter reads, which was found by the path `starter`.
+def _runtime(starter: str, reach: Reach) -> tuple[str, ...]:
+    """What an interpreter reads. A link or a `pyvenv.cfg` that a tool may write is not believed.
 
-    A link or a `pyvenv.cfg` that a tool may write could lead to any directory, now to another one than when the
-    interpreter was found, and is not believed.
+    With them a tool could make an environment of any directory, or name any other. Nor is an environment with the home
+    directory of the user in it opened.
     """
-    if changeable(found, reach.manifest.ceiling):
+
+    def is_sure(path: str) -> bool:
+        return not any(changeable(link, reach.manifest.ceiling) for link in followed(path)[1])
+
+    if not is_sure(starter) or changeable(os.path.realpath(starter), reach.manifest.ceiling):
         return ()
-    if any(changeable(link, reach.manifest.ceiling) for link in found.links):
-        starter = str(found)
-    settings = os.path.join(environment_of(starter), "pyvenv.cfg")
-    return runtime_of(starter, stated=os.path.isabs(settings) and not changeable(settings, reach.manifest.ceiling))
+    environment = environment_of(starter)
+    settings, real = os.path.join(environment, "pyvenv.cfg"), os.path.realpath(environment)
+    is_wide = inside(os.path.realpath(os.path.expanduser("~")), (real,))
+    written = not is_sure(settings) or changeable(os.path.realpath(settings), reach.manifest.ceiling)
+    if not environment or is_wide or written:
+        return runtime_of(starter, stated=False)
+    return (*runtime_of(starter), real)
+
+
+def _check_interpreter(file: str, reach: Reach) -> None:
+    """Raise `FileNotFoundError` if the interpreter in the first line of a script is not readable within the grants."""
+    if inside(file, SYSTEM):
+        return
+    granted = held_paths(reach.grant)
+    with suppress(PackageError):
+        starter = first_line(file)[0]
+        real = os.path.realpath(starter) if os.path.isabs(starter) else ""
+        if os.path.exists(real) and not inside(real, SYSTEM) and not granted.covers("read", real):
+            text = f"its first line names `{visible(starter)}`, and `{visible(real)}` may not be read"
+            way = "allow to read where that is installed, with `--allow-read` or under `fs_reach.read`"
+            raise FileNotFoundError(errno.ENOENT, f"{text}: {way}")

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -284,6 +285,21 @@ def test_only_the_directory_of_an_interpreter_is_one(case: str, tmp_path: Path) 
     (project / ".venv").mkdir(parents=True)
     (project / ".venv" / "pyvenv.cfg").write_text(f"home = {prefix}/bin\n")
     assert (str(prefix) in installed_prefixes(project)) == believed
+
+
+@pytest.mark.parametrize("named", ["PATH", "VIRTUAL_ENV"])
+@pytest.mark.parametrize(("mode", "believed"), [(0o755, True), (0o777, False)])
+def test_the_active_environment_is_one_of_them(
+    named: str, mode: int, believed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = tmp_path / "env"
+    venv.create(environment, with_pip=False, symlinks=True)
+    environment.chmod(mode)
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert str(environment) not in installed_prefixes(tmp_path / "project")
+    monkeypatch.setenv(named, f"{environment}/bin" if named == "PATH" else str(environment))
+    assert (str(environment) in installed_prefixes(tmp_path / "project")) == believed
 
 
 def test_links_lead_to_an_interpreter_by_all_their_names(tmp_path: Path) -> None:

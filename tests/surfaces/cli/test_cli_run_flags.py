@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from licet.backends.http_memory import Answer
 from licet.backends.ledger.reader import LedgerReader
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.policy.commands import COMMANDS, with_commands
-from licet.surfaces.cli import run_hints
+from licet.surfaces.cli import run_hints, run_path
 from loopback import serving
 from pins import give_standing, trust
 
@@ -267,6 +268,116 @@ def test_a_file_that_is_hidden_is_told_from_one_that_is_not_there(desk: Path, mo
     for name, expected in {"secret": [hint], "nothing": [], "in/nothing": [], "/usr/nothing": []}.items():
         reach = reach_of_flags(read=("in",))
         assert run_hints.hints(said.format(name), reach, str(desk), (), degraded=False) == expected
+
+
+# The Python that a virtual environment was made with, outside of the project, and how it is found on PATH.
+ENVIRONMENTS = {
+    "of the system": ("/usr/bin/python3", "env"),
+    "of another": (sys.executable, "env"),
+    "by a link": ("", "ln"),
+}
+PREFIXES = "import sys; print(sys.executable, sys.prefix, sys.base_prefix)"
+
+
+def environment_at(place: Path, python: str) -> dict[str, str]:
+    """Make a virtual environment with a program `tool` in it, and put it first on PATH."""
+    real = python if os.access(python, os.X_OK) else sys.executable
+    subprocess.run([real, "-m", "venv", "--symlinks", "--without-pip", place], check=True)
+    (place / "bin" / "tool").write_text(f"#!{place}/bin/python3\nimport sys\nprint(sys.prefix)\n")
+    (place / "bin" / "tool").chmod(0o755)
+    return {"PATH": f"{place}/bin:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize("case", ENVIRONMENTS)
+def test_the_python_of_an_active_environment_starts_as_bare(desk: Path, case: str) -> None:
+    python, name = ENVIRONMENTS[case]
+    env = environment_at(desk.parent / "env", python)
+    (desk.parent / "ln").symlink_to("env")
+    env["PATH"] = f"{desk.parent / name}/bin:{env['PATH']}"
+    bare = subprocess.run(["python3", "-c", PREFIXES], env={**os.environ, **env}, capture_output=True, text=True)
+    assert licet(desk, "run", "--allow-read", ".", "--", "python3", "-c", PREFIXES, env=env).stdout == bare.stdout
+    assert f"{desk.parent / name} " in bare.stdout
+    make = ["python3", "-m", "venv", "--symlinks", "--without-pip", "out/made"]
+    assert licet(desk, "run", "--allow-read", ".", "--allow-write", "out", "--", *make, env=env).returncode == 0
+    made = desk / "out" / "made"
+    links = {path.name: os.readlink(path) for path in made.glob("bin/python*")}
+    settings = (made / "pyvenv.cfg").read_text()
+    shutil.rmtree(made)
+    subprocess.run(make, cwd=desk, env={**os.environ, **env}, check=True)
+    assert settings == (made / "pyvenv.cfg").read_text()
+    assert links == {path.name: os.readlink(path) for path in made.glob("bin/python*")}
+
+
+# What a run may write of a virtual environment, with which a program could choose what the next one reads.
+WRITTEN = {"the settings": "env/pyvenv.cfg", "the links": "env/bin", "all of it": "env"}
+
+
+@pytest.mark.parametrize("case", [*WRITTEN, "nothing"])
+def test_an_environment_that_a_run_may_write_opens_nothing(desk: Path, case: str) -> None:
+    env = environment_at(desk / "env", "/usr/bin/python3")
+    (desk / "env" / "lib" / "kept").write_text("kept\n")
+    # Python does not start with settings that it sees and cannot read.
+    reach = {"read": ["${workdir}/env/pyvenv.cfg"], "write": [f"${{workdir}}/{WRITTEN.get(case, 'out')}"]}
+    process = {"allowed_binaries": ["python3"]}
+    capabilities = {**POLICY["capabilities"], "fs_reach": reach, "process": process, "env": ["PATH"]}
+    (desk / "agent.yaml").write_text(json.dumps({**POLICY, "capabilities": capabilities}))
+    trust(desk / "agent.yaml", desk.parent / "home" / ".local" / "state")
+    read = f"print('ran', flush=True); print(open({str(desk / 'env' / 'lib' / 'kept')!r}).read())"
+    ended = licet(desk, "run", "agent.yaml", "--", "python3", "-c", read, env=env)
+    assert ended.stdout.split() == (["ran", "kept"] if case == "nothing" else ["ran"]), ended
+
+
+@needs_namespaces
+def test_a_script_whose_interpreter_is_hidden_says_so(desk: Path) -> None:
+    """As `env/bin/pip` of an environment that a program behind walls made."""
+    python = desk.parent / "prefix" / "bin" / "interpreter"
+    python.parent.mkdir(parents=True)
+    shutil.copy("/bin/echo", python)
+    (desk / "out" / "tool").write_text(f"#!{python}\n")
+    (desk / "out" / "tool").chmod(0o755)
+    flags = ["--allow-read", ".", "--allow-write", "out"]
+    assert f"and `{python}` may not be read" in licet(desk, "run", *flags, "--", "out/tool").stderr
+    ended = licet(desk, "run", *flags, "--allow-read", str(python.parent), "--", "out/tool")
+    assert ended.stdout == f"{desk}/out/tool\n"
+
+
+NOT_FOUND = {
+    "sh": ("sh: 1: tool: not found", True),
+    "bash": ("bash: line 1: tool: command not found", True),
+    "zsh": ("zsh:1: command not found: tool", True),
+    "make": ("make: tool: No such file or directory", True),
+    "env": ("env: ‘tool’: No such file or directory", True),
+    "Python": ("FileNotFoundError: [Errno 2] No such file or directory: 'tool'", True),
+    "Node": ("Error: spawn tool ENOENT", True),
+    "a program that is nowhere": ("sh: 1: nosuch: not found", False),
+    "a program that can be read": ("sh: 1: sh: not found", False),
+    "another error": ("sh: 1: tool: syntax error", False),
+}
+
+
+@pytest.mark.parametrize(("said", "named"), NOT_FOUND.values(), ids=NOT_FOUND)
+def test_a_program_on_the_path_that_cannot_be_read_is_named(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, said: str, named: bool
+) -> None:
+    monkeypatch.chdir(desk)
+    place = desk.parent / "env"
+    monkeypatch.setenv("PATH", environment_at(place, "/usr/bin/python3")["PATH"])
+    lines = run_path.programs_not_found(f"before\n{said}\n", reach_of_flags(read=(".",)))
+    hint = f"`tool` is `{place}/bin/tool` on your PATH, and `{place}` may not be read: no flag allows it; add "
+    assert lines[:1] == ([f"{hint}`--allow-read {place}`"] if named else [])
+    base = os.path.realpath(place / "bin" / "python3")
+    assert not run_path.programs_not_found(said, reach_of_flags(read=(".", str(place), os.path.dirname(base))))
+
+
+@needs_namespaces
+def test_another_python_than_the_first_on_the_path_is_named(desk: Path) -> None:
+    env = environment_at(desk.parent / "env", "/usr/bin/python3")
+    env["PATH"] = f"{desk.parent}/env/bin:/usr/bin:/bin"
+    for line, name in (("tool", "tool"), ("python3 -m nosuchmodule", "python3")):
+        ended = licet(desk, "run", "--allow-read", ".", "--", "sh", "-c", line, env=env)
+        assert f"`{name}` is `{desk.parent}/env/bin/{name}` on your PATH" in ended.stderr
+        opened = licet(desk, "run", "--allow-read", ".", "--allow-read", "../env", "--", "sh", "-c", line, env=env)
+        assert "on your PATH" not in opened.stderr
 
 
 WARNINGS = {

@@ -239,27 +239,31 @@ def _libraries(python: str) -> Iterator[str]:
 def runtime_of(starter: str, *, stated: bool = True) -> tuple[str, ...]:
     """What an interpreter itself reads: its file, its virtual environment, and its own libraries.
 
-    With `stated`, an environment of copies may say in its `pyvenv.cfg` where these are.
+    Without `stated`, a `pyvenv.cfg` is not believed: neither that there is an environment, nor, as one of copies says,
+    where its Python is.
     """
     real = os.path.realpath(starter)
     if not is_python(os.path.basename(starter)):
         return (real,)
     environment, base = _prefixes(starter, stated=stated)
-    return (*((environment,) if environment else ()), real, os.path.join(base, "lib"))
+    return (*((environment,) if environment and stated else ()), real, os.path.join(base, "lib"))
 
 
 def installed_prefixes(project: Path) -> list[str]:
     """The directories of every Python and Node that programs in a project may start: with `bin` and `lib` in them.
 
-    They are on PATH, or the base of a virtual environment in the project. What a file of the project says is believed
-    only if an interpreter with its library is there, and nobody but root and this user can change it.
+    They are on PATH, also as a virtual environment, or the base of a virtual environment in the project. What a file of
+    the project says is believed only if an interpreter with its library is there, and nobody but root and this user can
+    change it.
     """
     named = [found for name in ("python3", "python", "node") if (found := native_program(name))]
+    named.append(os.path.join(os.environ.get("VIRTUAL_ENV", ""), "bin", "python"))
+    active = [environment for path in named if (environment := environment_of(path)) and _is_active(environment)]
     for pattern in ("*/pyvenv.cfg", ".*/pyvenv.cfg", ".tox/*/pyvenv.cfg", ".nox/*/pyvenv.cfg"):
         for settings in sorted(glob(f"{escape(str(project))}/{pattern}")):
             environment = os.path.dirname(settings)
             named += [os.path.join(settings_of(environment).get("home", ""), "python3"), f"{environment}/bin/python"]
-    prefixes: dict[str, None] = {}
+    prefixes: dict[str, None] = dict.fromkeys(active)
     for path in named:
         for step in _steps(path):
             prefix = os.path.dirname(os.path.dirname(step))
@@ -283,11 +287,19 @@ def _is_prefix(prefix: str) -> bool:
     versions = [os.path.dirname(one) for one in glob(f"{escape(prefix)}/lib/py*/os.py")]
     pairs = [(os.path.basename(version), f"{version}/os.py") for version in versions]
     pairs += [("node", f"{prefix}/include/node/node.h"), ("node", f"{prefix}/lib/node_modules/npm/package.json")]
-    for name, library in pairs:
-        with suppress(OSError):
-            files = [os.stat(path) for path in (prefix, f"{prefix}/bin/{name}", library)]
-            if all(about.st_uid in (0, os.getuid()) and not about.st_mode & 0o002 for about in files):
-                return is_native(f"{prefix}/bin/{name}")
+    return any(_is_ours(prefix, name, library) for name, library in pairs)
+
+
+def _is_active(environment: str) -> bool:
+    return os.path.isabs(environment) and _is_ours(environment, "python", f"{environment}/pyvenv.cfg")
+
+
+def _is_ours(prefix: str, name: str, library: str) -> bool:
+    """Whether a program for this machine is there with its library, and only root and this user can change them."""
+    with suppress(OSError):
+        files = [os.stat(path) for path in (prefix, f"{prefix}/bin/{name}", library)]
+        ours = all(about.st_uid in (0, os.getuid()) and not about.st_mode & 0o002 for about in files)
+        return ours and is_native(f"{prefix}/bin/{name}")
     return False
 
 

@@ -31,6 +31,7 @@ from licet.surfaces.cli.discovery import PLACES
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.output import result_document, show, show_refusal
 from licet.surfaces.cli.run_hints import MOST_SHOWN, hints, refusal_line, show_hints, show_warnings
+from licet.surfaces.cli.run_path import programs_not_found
 from licet.surfaces.cli.run_policy import RunOptions, chosen_policy
 
 
@@ -215,7 +216,8 @@ def run_program(
     if code and result.ok and not as_json:
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())
-        show_hints(hints(attached.said, ran.reach, workdir, held, degraded=degraded))
+        met = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
+        show_hints([*met, *programs_not_found(attached.said, ran.reach)])
     return code
 
 

@@ -88,12 +88,17 @@ def _nothing(reach: Reach, use: Use) -> str:
     return next((rule.key for rule in rules if CapabilitySet([rule.capability]).has(use)), "")
 
 
+def last_lines(said: str) -> list[str]:
+    """The last lines of what a command said, none of them long."""
+    return [line[:_MOST_LINE] for line in said.splitlines()[-_MOST_LINES:]]
+
+
 def _named(said: str) -> Iterator[tuple[str, str]]:
     """The paths that stand in the output next to an error of a wall, with that error."""
-    for line in said.splitlines()[-_MOST_LINES:]:
-        for error in _REFUSED.finditer(line[:_MOST_LINE]):
+    for line in last_lines(said):
+        for error in _REFUSED.finditer(line):
             before = _BEFORE.search(line[: error.start()])
-            words = [*_QUOTED.findall(line[:_MOST_LINE]), *([before[1].lstrip("'\"`(")] if before else [])]
+            words = [*_QUOTED.findall(line), *([before[1].lstrip("'\"`(")] if before else [])]
             yield from ((word, error[0].lower()) for word in words if word and "\0" not in word)
 
 
@@ -111,7 +116,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], *, degrade
         kept = [place for place in held if inside(path, (place,))]
         return f"a closed file lies in `{visible(kept[0])}`: nothing is moved or linked across it" if kept else ""
     if not reach.grant.has(read) and os.path.lexists(path) and not inside(path, (*SYSTEM, *MADE_FILES)):
-        return f"{shown} may not be read: {_because(reach, read, 'fs_reach.read')}"
+        return f"{shown} may not be read: {because(reach, read, 'fs_reach.read')}"
     if any(mark in error for mark in _ABSENT):
         return ""
     # What may not be written is mounted read-only; without a private root, Landlock says that it is not permitted.
@@ -119,7 +124,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], *, degrade
         if reach.effect in (None, "read_only") and not _flags_lack(reach, write):
             return f"{shown} may not be written: the class of the policy is read_only ({reach.class_origin})"
         if not reach.grant.has(write):
-            return f"{shown} may not be written: {_because(reach, write, 'fs_reach.write')}"
+            return f"{shown} may not be written: {because(reach, write, 'fs_reach.write')}"
     if reach.effect in (None, "read_only") or not reach.grant.has(write):
         return ""
     if not os.path.lexists(path):
@@ -127,7 +132,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], *, degrade
     return _not_deleted(reach, path)
 
 
-def _because(reach: Reach, use: Use, key: str) -> str:
+def because(reach: Reach, use: Use, key: str) -> str:
     """The rule that denies a use, or how to allow it."""
     for layer in reach.layers:
         for rule in layer.denies:
