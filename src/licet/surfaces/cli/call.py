@@ -37,7 +37,7 @@ from licet.guard.people import Question
 from licet.guard.result import Result
 from licet.policy_files.policy_paths import policy_root
 from licet.regular_files import read_regular
-from licet.surfaces.cli.caller import caller_options, show_new_session
+from licet.surfaces.cli.caller import caller_options, open_session, show_new_session
 from licet.surfaces.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
 from licet.surfaces.cli.options import (
     Setting,
@@ -209,6 +209,7 @@ def command(
     if secrets is not None:
         _check_secrets(secrets, as_json)
     kept = state or state_directory(policy_root(named.path))
+    session = open_session(ctx, session, kept, policy.agent)
     parts = _approver(kept, ask=ask, wait=wait)
     gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir, as_json)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
