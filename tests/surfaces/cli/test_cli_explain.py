@@ -441,3 +441,14 @@ def test_who_does_not_know_the_tools_is_told_them(words: list[str], code: int, s
 def test_the_tools_of_a_named_manifest_are_told() -> None:
     expected = "expected closed, erase, fetch, save, such as `licet explain m.yaml save write out.txt`"
     assert expected in run("m.yaml").output
+
+
+@pytest.mark.parametrize("key", ["tools", "toolset"])
+def test_advice_for_a_personality_names_the_key_that_its_file_has(key: str) -> None:
+    tool = "tools: {look: {needs: [], effect: read_only, sandbox: isolated}}"
+    Path("m.yaml").write_text(f"agent: a\n{tool}\ncapabilities: {{tools: [look]}}\n")
+    Path("p.yaml").write_text(f"id: p\n{key}: [other]\n")
+    words = ("m.yaml", "look", "--personality", "p.yaml")
+    assert f"add `look` under `{key}` in p.yaml" in run(*words).stdout
+    Path("p.yaml").write_text(f"id: p\n{key}: [other, look]\n")
+    assert run(*words).stdout.startswith("allowed: `look` may be called")
