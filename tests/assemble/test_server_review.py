@@ -46,6 +46,35 @@ def test_the_ceiling_must_cover_every_secret_of_a_server(
     assert bool(found) is not is_covered
 
 
+NOTES = {"command": ["serve"], "grants": ["fs:read:${workdir}/notes", "fs:write:${workdir}/notes"]}
+READS = {"effect": "read_only"}
+WRITES = {"effect": "write_limited"}
+SHARED: dict[
+    str, tuple[dict[str, Any], list[str], bool]
+] = {  # the tools of a server, those of the agent, and whether it is warned
+    "reads": ({"read": READS, "write": WRITES}, ["s.read"], False),
+    "writes": ({"read": READS, "write": WRITES}, ["s.read", "s.write"], True),
+    "any": ({"*": READS}, ["s.t"], False),
+    "needs less": ({"add": {**WRITES, "needs": ["fs:read:${workdir}/notes"]}}, ["s.add"], False),
+    "needs it": ({"add": {**WRITES, "needs": ["fs:write:${workdir}/notes/new"]}}, ["s.add"], True),
+    "optional": ({"add": {**WRITES, "needs": [], "optional": ["fs:write:${workdir}/notes"]}}, ["s.add"], True),
+    "no class": ({"add": {}}, ["s.add"], True),
+    "resources": ({}, ["s.resources"], False),
+}
+
+
+@pytest.mark.parametrize(("tools", "admitted", "is_warned"), SHARED.values(), ids=SHARED)
+def test_a_grant_that_only_the_tools_of_other_agents_use_is_no_warning(
+    tmp_path: Path, tools: dict[str, Any], admitted: list[str], is_warned: bool
+) -> None:
+    capabilities = {"tools": admitted, "fs_reach": {"read": ["${workdir}/notes"]}}
+    server = {**NOTES, "tools": tools, **({} if tools else {"resources": "*"})}
+    less = "that the server `s` gets less than its grants: "
+    found = [one for one in checked(tmp_path, server, capabilities) if one["found"].startswith(less)]
+    assert [one["severity"] for one in found] == (["warning"] if is_warned else [])
+    assert all("needs fs:write:" in one["found"] for one in found)
+
+
 BUDGETS: list[tuple[dict[str, Any], bool]] = [
     ({}, False),
     ({"budget": {"max_calls_per_session": 5}}, True),
@@ -182,3 +211,21 @@ def test_a_tool_that_reads_and_states_no_needs_is_not_told_to_write(here: Path) 
     assert "error" not in text.replace("no error", "")
     shown = said("surface", str(file))
     assert "can do without" not in shown  # what its process holds is on the line of the server
+
+
+def test_call_does_not_offer_the_tools_of_servers_and_says_where_they_are_called(here: Path) -> None:
+    tools = {"t0": {"effect": "read_only"}}
+    file = Path(policy(here, "new", {"s": {**FILES, "tools": tools}}, {**AGENT, "tools": ["s.t0", "own"]}))
+    offered = ({"name": "t0", "inputSchema": {"type": "object"}},)
+    locked = LockedServer(command=("serve",), tools=offered, resolved=Resolved("file", "serve"))
+    lock = Lock(format=1, manifests={file.name: load_manifest(file).digest}, servers={"s": locked})
+    file.with_name("licet.lock").write_bytes(write_lock(lock))
+    listing = CliRunner().invoke(licet, ["call", str(file)])
+    assert listing.stdout == "own\n"
+    assert "`licet gateway` calls the tools of servers: s.t0" in listing.stderr
+    document = json.loads(CliRunner().invoke(licet, ["call", str(file), "--json"]).stdout)
+    assert document == {"tools": {"own": None}, "server_tools": {"s.t0": ""}}
+    text = said("call", str(file), "s.t0")
+    assert "s.t0 is a tool of the server `s`" in text
+    assert "tools of servers are called through `licet gateway`" in text
+    assert "module:function" not in text

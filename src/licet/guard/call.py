@@ -25,6 +25,7 @@ from licet.core.decision.decision import (
     SessionOpened,
 )
 from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason
+from licet.core.policy.servers import tool_parts
 from licet.declare.arguments import InvalidArguments
 from licet.declare.patience import patiently
 from licet.declare.plain_json import data_again, plain_json
@@ -232,6 +233,9 @@ def declare(call: Call) -> Registered:
         if registered is None and call.tool in manifest.admissions and not call_denials(manifest, call.tool):
             if why := manifest.withheld.get(call.tool):
                 call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} is admitted, but {why}")
+            if (parts := tool_parts(call.tool, manifest.servers)) is not None:
+                text = f"{call.tool} is a tool of the server `{parts[0]}`, which this gate does not start"
+                call.refuse("TOOL_NOT_AVAILABLE", text, "tools of servers are called through `licet gateway`")
             text = f"{call.tool} is admitted, but this gate was not given its function"
             named = f'name its source under `tools`: `{call.tool}: {{from: "module:function"}}`'
             call.refuse("TOOL_NOT_AVAILABLE", text, f"{named}; or in code, pass it: `Gate(…, tools=[{call.tool}])`")

@@ -208,7 +208,7 @@ class Record(Struct, frozen=True):
                 given[name] = text
                 value = self.fields[name].shape.read(entry.node, problems)
                 if value is not None:
-                    values[name] = replace(value, key_origin=origin)
+                    values[name] = replace(value, key_origin=origin, key=text)
                 else:
                     refused.add(name)
         for name, known_field in self.fields.items():

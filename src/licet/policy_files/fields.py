@@ -25,6 +25,11 @@ class Lists(Struct, frozen=True):
     prefix: str
     origin: Origin
 
+    def key(self, name: str) -> str:
+        """The path of a key as the file spells it, which may be an alias."""
+        located = self.keys.get(name)
+        return self.prefix + (located.key if located is not None and located.key else name)
+
     def listed(self, *path: str) -> tuple[Value, ...]:
         """The items of a list; none if it is absent."""
         found = at(self.keys, *path)

@@ -239,7 +239,7 @@ def _admissions(
     return (
         {tool: _with_approval(given, default, origin, key) for tool, given in admissions.items()},
         {tool: _with_approval(given, default, origin, key) for tool, given in unassigned.items()},
-        Roster(title, ceiling.origin, ceiling.prefix, frozenset(assigned), places),
+        Roster(title, ceiling.origin, ceiling.prefix, frozenset(assigned), places, ceiling.key("tools")),
     )
 
 
@@ -254,7 +254,7 @@ def _named_tools(ceiling: Lists, problems: Problems) -> dict[str, Admission]:
         return {item.value: Admission(places[item.value]) for item in located.value}
     problems += argument_problems((entry.value.get("args") for entry in located.value.values()), problems)
     return {
-        tool: _tool_admission(entry, f"{ceiling.prefix}tools.{tool}.approval") for tool, entry in located.value.items()
+        tool: _tool_admission(entry, f"{ceiling.key('tools')}.{tool}.approval") for tool, entry in located.value.items()
     }
 
 

@@ -22,11 +22,12 @@ T = TypeVar("T")
 
 
 class Located(Struct, Generic[T], frozen=True):
-    """A checked value with its origin and, inside a mapping, the origin of its key."""
+    """A checked value with its origin and, inside a mapping, its key: the origin, and of a record the spelling."""
 
     value: T
     origin: Origin
     key_origin: Origin | None = None
+    key: str = ""
 
 
 Value: TypeAlias = Located[Any]

@@ -837,7 +837,7 @@ def test_layers_with_different_rules_are_not_equal() -> None:
 
 def test_a_tool_declared_in_source_but_not_admitted_gets_the_fix_that_admits_it() -> None:
     sources = {"b": ("mod:b", Origin("licet.yaml", 3, 5))}
-    roster = Roster("the manifest", HERE, "capabilities.", frozenset(), {"a": HERE})
+    roster = Roster("the manifest", HERE, "capabilities.", frozenset(), {"a": HERE}, "capabilities.tools")
     answer = decide(Request("b"), manifest(tool("a"), sources=sources, rosters=(roster,)))
     assert isinstance(answer, Deny)
     (ground,) = answer.rules

@@ -51,7 +51,10 @@ POLICY = manifest(
     tool("clock", parameters=()),
     tool("misfit", "fs:read:/etc", parameters=("to",)),
     tool("unwalled", sandbox="native", parameters=("to",)),
-    allows=["fs:read:/srv", "fs:read:/home/u/notes", "network:*:a.example", "fs:delete:/srv", "fs:read:/home/u"],
+    allows=[
+        *("fs:read:/srv", "fs:read:/home/u/notes", "network:*:a.example", "fs:delete:/srv", "fs:read:/home/u"),
+        *("network:tcp:tunnel.example:443", "network:https:*@seen.example"),
+    ],
     denies=["fs:*:/srv/private", "network:*:b.example"],
     admissions={
         "read": (admission(args={"path": {"scope": "fs:read"}}),),
@@ -113,6 +116,8 @@ DECIDED = [
     (case("run", use="read a"), "ask", ""),
     (case("run", use="read private"), "deny", "PATH_NOT_REACHABLE"),
     (case("run", use="process:exec:git"), "deny", "BINARY_NOT_ALLOWED"),
+    (case("run", use="https://tunnel.example/a"), "ask", ""),
+    (case("run", use="https://seen.example/a"), "deny", "HOST_NOT_ALLOWED"),
     # the tool alone
     (case("read"), "allow", ""),
     (case("mail"), "ask", ""),
@@ -291,6 +296,8 @@ RULES = {
     allow(12, "network:*:a.example"),
     allow(13, "fs:delete:/srv"),
     allow(14, "fs:read:/home/u"),
+    allow(15, "network:tcp:tunnel.example:443"),
+    allow(16, "network:https:seen.example"),
     deny(50, "fs:*:/srv/private"),
     deny(51, "network:*:b.example"),
 }

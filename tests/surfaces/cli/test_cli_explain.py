@@ -402,12 +402,24 @@ def test_any_command_of_run_is_explained(use: str, code: int, first: str, here: 
     assert "is not known" not in result.output
 
 
+@pytest.mark.parametrize("url", ["https://example.com/a", "POST https://example.com", "https://[2001:4860::1]:8443"])
+def test_the_line_that_is_advised_for_an_https_url_of_a_command_is_the_one_that_its_tunnel_needs(url: str) -> None:
+    writing = COMMANDS + "  max_side_effect_class: write_limited\n"
+    Path("m.yaml").write_text(writing)
+    place = "[2001:4860::1]:8443" if "[" in url else "example.com:443"
+    result = run("m.yaml", "run", url)
+    assert result.stdout.startswith(f"denied: `licet run` may not network:tcp:{place}\n")
+    assert f"add `network:tcp:{place}` under `capabilities.grants` in m.yaml" in result.stdout
+    Path("m.yaml").write_text(f'{writing}  grants: ["network:tcp:{place}"]\n')
+    assert run("m.yaml", "run", url).stdout.startswith(f"asks: `licet run` may network:tcp:{place} once")
+
+
 def test_a_tool_that_is_called_run_is_explained_as_itself() -> None:
     Path("m.yaml").write_text(MANIFEST.replace("closed", "run"))
     assert run("m.yaml", "run", "process:exec:ls").stdout.startswith("denied: `run` may not be called")
 
 
-COMMANDS = "agent: a\ncapabilities: {tools: [], process: {allowed_binaries: [sh]}}\n"
+SHELL = "agent: a\ncapabilities: {tools: [], process: {allowed_binaries: [sh]}}\n"
 UNKNOWN = {  # what is typed, the code, and what is said
     "nothing": (
         [],
@@ -421,7 +433,7 @@ UNKNOWN = {  # what is typed, the code, and what is said
 
 @pytest.mark.parametrize(("words", "code", "said"), UNKNOWN.values(), ids=UNKNOWN)
 def test_who_does_not_know_the_tools_is_told_them(words: list[str], code: int, said: str, here: Path) -> None:
-    (here / "licet.yaml").write_text(COMMANDS)
+    (here / "licet.yaml").write_text(SHELL)
     result = run(*words)
     assert (result.exit_code, said in result.output) == (code, True), result.output
 
@@ -429,3 +441,14 @@ def test_who_does_not_know_the_tools_is_told_them(words: list[str], code: int, s
 def test_the_tools_of_a_named_manifest_are_told() -> None:
     expected = "expected closed, erase, fetch, save, such as `licet explain m.yaml save write out.txt`"
     assert expected in run("m.yaml").output
+
+
+@pytest.mark.parametrize("key", ["tools", "toolset"])
+def test_advice_for_a_personality_names_the_key_that_its_file_has(key: str) -> None:
+    tool = "tools: {look: {needs: [], effect: read_only, sandbox: isolated}}"
+    Path("m.yaml").write_text(f"agent: a\n{tool}\ncapabilities: {{tools: [look]}}\n")
+    Path("p.yaml").write_text(f"id: p\n{key}: [other]\n")
+    words = ("m.yaml", "look", "--personality", "p.yaml")
+    assert f"add `look` under `{key}` in p.yaml" in run(*words).stdout
+    Path("p.yaml").write_text(f"id: p\n{key}: [other, look]\n")
+    assert run(*words).stdout.startswith("allowed: `look` may be called")

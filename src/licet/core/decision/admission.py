@@ -105,7 +105,7 @@ def _nearest_bundle(manifest: Manifest, tool: str) -> Bundle | None:
 
 
 def _name_fix(roster: Roster, tool: str) -> str:
-    return f"add `{tool}` under `{roster.prefix}tools` in {roster.origin.file}"
+    return f"add `{tool}` under `{roster.tools_key}` in {roster.origin.file}"
 
 
 def _assign_fix(manifest: Manifest, roster: Roster, bundle: Bundle) -> str:

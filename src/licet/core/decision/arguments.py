@@ -15,6 +15,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
 from licet.core.canonical import canonical_json
 from licet.core.decision.decision import Deny
+from licet.core.decision.fixes import tools_key
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import MOST_OF_A_GROUND, Ground, Reason, Request
 from licet.core.origin import Origin, Problem
@@ -128,7 +129,7 @@ def untied_ground(reach: Reach, ties: Ties) -> Ground | None:
     free, scope = (
         ", ".join(f"{name}: {word}" for name in names) for word in (FREE, f"{{scope: {_likely(reach.spec)}}}")
     )
-    where = f"under `capabilities.tools` in {reach.admissions[0].origin.file}"
+    where = f"under `{tools_key(reach.manifest)}` in {reach.admissions[0].origin.file}"
     fix = (
         f"write `{reach.spec.name}: {{args: {{{free}}}}}` {where} if it names no file and no URL, "
         f"or `{{args: {{{scope}}}}}` to tie it"

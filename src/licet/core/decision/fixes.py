@@ -251,7 +251,7 @@ def _state(manifest: Manifest, spec: ToolSpec, argument: str, key: str, word: st
 
 def tools_key(manifest: Manifest) -> str:
     """The key under which the agent's own file names the tools that it may call."""
-    return f"{manifest.rosters[0].prefix if manifest.rosters else 'capabilities.'}tools"
+    return manifest.rosters[0].tools_key if manifest.rosters else "capabilities.tools"
 
 
 def declare(manifest: Manifest) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from licet.core.algebra.set import CapabilitySet
@@ -14,9 +15,9 @@ from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Request
 from licet.core.decision.validate import misfit_grounds
 from licet.core.origin import Problem
 from licet.core.policy.commands import admit_commands
-from licet.core.policy.effects import EffectClass
+from licet.core.policy.effects import EffectClass, permits
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.servers import Server, servers_of
+from licet.core.policy.servers import PROMPTS, RESOURCES, Server, ServerToolEntry, servers_of, tool_parts
 from licet.core.policy.terms import least_limits
 from licet.core.policy.tool import ToolSpec
 
@@ -97,17 +98,39 @@ def remote_misfits(server: Server, reach: Reach) -> tuple[Ground, ...]:
 def server_grant_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Problem]:
     """The misfits of each server of which this agent may call a tool, with real directories filled in.
 
-    The host of a remote server is not among them: each of its tools needs it, so it is a misfit of the tools.
+    The host of a remote server is not among them: each of its tools needs it, so it is a misfit of the tools. A grant
+    that none of the tools uses is not among them either: another agent shares the server, and its tools use it.
     """
     manifest = manifest.expand(workdir, home)
-    for server in servers_of(manifest.servers).values():
-        if not any(name.startswith(f"{server.name}.") for name in manifest.admissions):
+    servers = servers_of(manifest.servers)
+    for server in servers.values():
+        parts = (tool_parts(name, servers) for name in manifest.admissions)
+        tools = [part[1] for part in parts if part is not None and part[0] == server.name]
+        if not tools:
             continue
+        granted = CapabilitySet(server.grants).expand(workdir, home)
+        used = [_used(manifest, server, tool, granted, workdir, home) for tool in tools]
+        unused = {str(rule) for rule in granted.allow if not any(CapabilitySet((rule,)) & one for one in used)}
         reach = process_reach(manifest, server, (), (workdir, home))
         for ground in process_misfits(reach):
             if server.url and ground.reason in ("HOST_NOT_ALLOWED", "ADDRESS_NOT_ALLOWED"):
+                continue
+            if ground.capability in unused:
                 continue
             place = manifest.places.get(f"servers.{server.name}", manifest.origin)
             found = f"that the server `{server.name}` gets less than its grants: {ground.text}"
             expected = f"a server whose grants fit the agent `{manifest.agent}`"
             yield Problem(place, found, expected, ground.fix, "error" if is_needed(ground, server) else "warning")
+
+
+def _used(
+    manifest: Manifest, server: Server, tool: str, granted: CapabilitySet, workdir: str, home: str
+) -> CapabilitySet:
+    """What one tool of a server can use of its grants: what it says it needs, or else what its class permits."""
+    spec = manifest.tools.get(f"{server.name}.{tool}")
+    entry = ServerToolEntry(effect="read_only") if tool in (RESOURCES, PROMPTS) else server.entry(tool)
+    if entry is None:
+        return CapabilitySet()
+    effect = entry.effect if spec is None else spec.effect
+    needs = granted if entry.needs is UNSET else CapabilitySet((*entry.needs, *entry.optional)).expand(workdir, home)
+    return needs if effect is None else needs & permits(effect, CapabilitySet(("network:tcp:*",)))

@@ -42,3 +42,4 @@ class Roster(Struct, frozen=True):
     prefix: str  # what its keys start with: `capabilities.`, or nothing in a personality
     assigned: frozenset[str]
     named: Mapping[str, Origin]  # tool -> where it is named
+    tools_key: str  # the key that names them: `capabilities.tools`; in a personality `tools` or `toolset`

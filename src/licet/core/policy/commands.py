@@ -49,5 +49,10 @@ def check_command_use(*uses: Use) -> None:
             raise InvalidUse(str(use), f"what a command of `licet run` uses: {domains}; never `{use.domain}`")
 
 
+def connection_of_command(request: Use) -> Use:
+    """What a command needs for a request: over https a connection, since the proxy cannot see what a tunnel carries."""
+    return Use(f"network:tcp:{request.target}:{request.port}") if request.action == "https" else request
+
+
 def _names(rule: Capability, tool: str) -> bool:
     return rule.domain == "tool" and rule.key == tool

@@ -29,7 +29,7 @@ from licet.core.decision.foreseen import foreseen, unfit_grounds
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Request
 from licet.core.origin import Origin, Problem
-from licet.core.policy.commands import COMMANDS, asked_tool, check_command_use
+from licet.core.policy.commands import COMMANDS, asked_tool, check_command_use, connection_of_command
 from licet.core.policy.manifest import Manifest
 
 MATCH, NO_MATCH = ("allow", "ask"), ("deny",)  # the verdicts that `match:` and `no_match:` accept
@@ -140,8 +140,9 @@ def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Prob
     if tool != COMMANDS and (problem := _tool_problem(case, manifest) or _argument_problem(case, manifest)):
         return problem
     try:
-        uses = (asked_use(case.use, setting.workdir, setting.home),) if case.use else ()
-        if tool == COMMANDS:
+        by_command = tool == COMMANDS
+        uses = (asked_use(case.use, setting.workdir, setting.home, by_command=by_command),) if case.use else ()
+        if by_command:
             check_command_use(*uses)
     except (InvalidUse, Malformed) as wrong:
         return Problem(case.origin, f"`{wrong.found}`", wrong.expected, getattr(wrong, "hint", ""))
@@ -176,16 +177,18 @@ def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Prob
     return Outcome(case, decision, by, tuple(checked))
 
 
-def asked_use(text: str, workdir: str, home: str) -> Use:
+def asked_use(text: str, workdir: str, home: str, *, by_command: bool = False) -> Use:
     """Parse a use as people write it; raises `InvalidUse`. A URL alone is a GET, a path alone is a read.
 
-    A path is taken from the working directory, and may begin with `${workdir}` or `~`.
+    A path is taken from the working directory, and may begin with `${workdir}` or `~`. With `by_command`, a command of
+    `licet run` would do it: an https URL is then a connection.
     """
     # No use in rule notation begins like a URL or a path, so the forms cannot be confused.
     if request := _REQUEST.fullmatch(text):
         if "*" in re.split(r"[/?#]", request["url"].partition("://")[2])[0]:
             raise InvalidUse(request["url"], "one concrete URL, whose host has no wildcard")
-        return use_of_url(request["method"] or "GET", request["url"])
+        use = use_of_url(request["method"] or "GET", request["url"])
+        return connection_of_command(use) if by_command else use
     acted = _ACTION.fullmatch(text)
     action, path = acted.groups() if acted else ("read", text)
     if _PATH.match(path) or (acted and ":" not in path.partition("/")[0]):

@@ -31,13 +31,14 @@ from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.approval import approval_lines
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import tool_parts
 from licet.declare.wasm import PYTHON, WasmTool
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.people import Question
 from licet.guard.result import Result
 from licet.policy_files.policy_paths import policy_root
 from licet.regular_files import read_regular
-from licet.surfaces.cli.caller import caller_options, show_new_session
+from licet.surfaces.cli.caller import caller_options, open_session, show_new_session
 from licet.surfaces.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
 from licet.surfaces.cli.options import (
     Setting,
@@ -209,6 +210,7 @@ def command(
     if secrets is not None:
         _check_secrets(secrets, as_json)
     kept = state or state_directory(policy_root(named.path))
+    session = open_session(ctx, session, kept, policy.agent)
     parts = _approver(kept, ask=ask, wait=wait)
     gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir, as_json)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
@@ -250,16 +252,24 @@ def _build_ahead(gate: Gate, name: str, *, quiet: bool) -> None:
 def _list_tools(path: Path, setting: Setting, as_json: bool) -> None:
     """Print the tools that this agent may call, from their source: nothing is imported."""
     manifest = read_sound(path, setting, as_json)
-    admitted = {name: manifest.tools.get(name) for name in sorted(manifest.admissions)}
+    names = sorted(manifest.admissions)
+    served = [name for name in names if tool_parts(name, manifest.servers) is not None]
+    admitted = {name: manifest.tools.get(name) for name in names if name not in served}
     if as_json:
-        show_json({"tools": {name: spec.description if spec else None for name, spec in admitted.items()}})
+        show_json({"tools": _described(manifest, admitted), "server_tools": _described(manifest, served)})
         return
     width = max(map(len, admitted), default=0)
     for name, spec in admitted.items():
         says = spec.description.partition("\n")[0] if spec is not None else ""
         show(f"{visible(name):<{width}}  {visible(says)}".rstrip())
-    if not admitted:
+    if served:
+        show(f"`licet gateway` calls the tools of servers: {', '.join(map(visible, served))}", err=True)
+    elif not admitted:
         show(f"{visible(manifest.agent)} may call no tool")
+
+
+def _described(manifest: Manifest, names: Iterable[str]) -> dict[str, str | None]:
+    return {name: spec.description if (spec := manifest.tools.get(name)) else None for name in names}
 
 
 def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:

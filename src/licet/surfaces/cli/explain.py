@@ -44,13 +44,13 @@ from licet.surfaces.cli.options import (
 from licet.surfaces.cli.output import organisation_document, organisation_line, place_document, show, show_json
 
 
-def one_use(words: tuple[str, ...], places: Places) -> Use:
+def one_use(words: tuple[str, ...], places: Places, *, by_command: bool = False) -> Use:
     """Join the words of a command line to one use: `POST URL`, `write PATH`, or a single word."""
     # Two paths are not one path with a space in it: the answer would be about another path.
     joined = " ".join(words)
     if len(words) > 1 and not (len(words) == 2 and has_verb(joined)):
         raise InvalidUse(joined, "one use; ask about each by itself, and quote a path that holds spaces")
-    return asked_use(joined, places.workdir, places.home)
+    return asked_use(joined, places.workdir, places.home, by_command=by_command)
 
 
 _RECEIPT = re.compile(r"r-[0-9a-f]+-\d+")
@@ -89,7 +89,7 @@ def command(
 
     \b
     USE is one concrete act; quote it if it has spaces:
-      https://api.example.com/v1        a request; GET unless a method precedes it
+      https://api.example.com/v1        a request; GET unless a method precedes it; for `run`, a connection
       POST https://api.example.com/v1
       /srv/data/a.csv                   a path; read unless `write` or `delete` precedes it
       write out.txt                     from the working directory, as is ./out.txt
@@ -126,6 +126,7 @@ def command(
     policy = closed_to_grants(read_sound(named.path, setting, as_json), places.workdir)
     tool, policy = asked_tool(tool, policy)
     if tool == COMMANDS:
+        uses = (one_use(use, places, by_command=True),) if use else ()
         try:
             check_command_use(*uses)
         except InvalidUse as wrong:

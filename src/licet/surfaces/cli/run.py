@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
+from msgspec.structs import replace
 
 from licet.assemble.flags import BadFlag, Flags
 from licet.assemble.gate import Backends, run, terminal_approver
@@ -26,7 +27,7 @@ from licet.guard.result import Result
 from licet.sandbox.programs.ahead import supervisor_ahead
 from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.supervisor_client import Supervisor
-from licet.surfaces.cli.caller import caller_options, show_new_session
+from licet.surfaces.cli.caller import caller_options, open_session, show_new_session
 from licet.surfaces.cli.discovery import PLACES
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.output import result_document, show, show_refusal
@@ -162,6 +163,7 @@ def run_program(
         ended: list[Finished] = []
         held: set[str] = set()
         state = wanted.state or state_directory(chosen.root)
+        wanted = replace(wanted, session=open_session(ctx, wanted.session, state, policy.agent))
         attached = AttachedStreams()
         gate = program_gate(
             policy,

@@ -16,11 +16,12 @@ from licet.core.algebra.scope import visible
 from licet.core.ledger.entry import Row, Unsound, check_row, time_text
 from licet.guard.ending import end_stored_session, is_ended, session_end_entry
 from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.surfaces.cli.caller import KV, open_default
 from licet.surfaces.cli.discovery import asked_elsewhere
 from licet.surfaces.cli.options import FILE, Command, json_option, manifest_option, of_manifest
 from licet.surfaces.cli.output import fail, show, show_json
 
-_LEDGER, _KV = "ledger.sqlite", "kv.sqlite"  # in a state directory
+_LEDGER = "ledger.sqlite"  # in a state directory
 
 
 def state_option(command: Command) -> Command:
@@ -35,8 +36,8 @@ def command(ctx: click.Context) -> None:
     """List the sessions of calls, and end one. Each command takes --json.
 
     Calls of one agent under one id are a session: they share a budget per session, approvals and storage. It is open
-    until it is ended. `licet call` and `licet run` use the session `main`, one that --session names, or a new one with
-    --new-session.
+    until it is ended. `licet call` and `licet run` use the session `main` (once it has ended `main-2`, and so on), one
+    that --session names, or a new one with --new-session.
 
     \b
       licet session list
@@ -81,9 +82,10 @@ def list_command(every: bool = False, state: Path | None = None, as_json: bool =
 def end_command(session: str, agent: str | None, purpose: str | None, state: Path | None, as_json: bool) -> None:
     """End a session: its storage is deleted, and its later calls are refused.
 
-    The end is an entry in the ledger. It gives back nothing: what the session has spent still counts for the day and
-    for the agent. A process that has the session open, such as a gateway, finishes calls that it has begun, and refuses
-    later ones. Programs behind walls cannot reach the state of any session, and so end none.
+    Calls that name no session begin another one: `main-2` after `main`. The end is an entry in the ledger. It gives
+    back nothing: what the session has spent still counts for the day and for the agent. A process that has the session
+    open, such as a gateway, finishes calls that it has begun, and refuses later ones. Programs behind walls cannot
+    reach the state of any session, and so end none.
     """
     place = state if state is not None else state_directory(Path.cwd())
     known = [row for row in _rows(place, as_json) if row.session == session and agent in (None, row.agent)]
@@ -99,19 +101,19 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
         fail(f"the last entry of the session cannot be used: {wrong}; see `licet receipts verify`", as_json)
     entry = session_end_entry(receipt, last.agent, session, time_text(SystemClock().now()), digest, purpose)
 
-    async def end() -> bool:
-        ledger, kv = SqliteLedger(place / _LEDGER), SqliteKv(place / _KV)
+    async def end() -> tuple[bool, str]:
+        ledger, kv = SqliteLedger(place / _LEDGER), SqliteKv(place / KV)
         try:
             if await is_ended(kv, last.agent, session):
-                return False
+                return False, await open_default(kv, last.agent)
             await end_stored_session(ledger, kv, entry)
-            return True
+            return True, await open_default(kv, last.agent)
         finally:
             kv.close()
             ledger.close()
 
     try:
-        ended = asyncio.run(end())
+        ended, following = asyncio.run(end())
     except Unavailable as wrong:
         fail(str(wrong), as_json)
     if as_json:
@@ -120,6 +122,8 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
         show(f"ended session {visible(session)} of {visible(last.agent)}; receipt {receipt}", colour="green")
     else:
         show(f"session {visible(session)} of {visible(last.agent)} had ended already")
+    if not as_json:
+        show(f"calls with `--session {visible(session)}` are refused; those without `--session` are in {following}")
 
 
 def _rows(place: Path, as_json: bool) -> list[Row]:
@@ -136,9 +140,9 @@ def _sessions(place: Path, as_json: bool) -> list[dict[str, Any]]:
     rows = _rows(place, as_json)
 
     async def ended() -> list[bool]:
-        if not (place / _KV).exists():  # a store that does not exist yet is not made by a look at it
+        if not (place / KV).exists():  # a store that does not exist yet is not made by a look at it
             return [False] * len(rows)
-        kv = SqliteKv(place / _KV)
+        kv = SqliteKv(place / KV)
         try:
             return [await is_ended(kv, row.agent, row.session) for row in rows]
         finally:

@@ -142,7 +142,8 @@ class Standing(Struct, frozen=True):
 def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool, wanted: Standing) -> None:
     asks = not yes and not as_json and sys.stdin.isatty()
     if not yes and not asks:  # a script that only wants to read must not accept anything
-        raise click.UsageError("there is no terminal to ask at: add `--yes`, or use `licet surface` to only look", ctx)
+        text = "there is no terminal to ask at: add `--yes`, which gives no standing approval of deletes, or use"
+        raise click.UsageError(f"{text} `licet surface` to only look", ctx)
     path = named_or_found(file, "FILE").path
     manifest = read_sound(path, Setting(workdir=wanted.workdir, alone=True), as_json)
     entry = accepted().get(os.path.realpath(path))
