@@ -352,6 +352,7 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
+@pytest.mark.filterwarnings("ignore::licet.UntiedArgument")  # so that without a tie the file is read
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
@@ -382,7 +383,8 @@ def test_a_field_is_tied_by_each_of_its_names_and_by_its_type(desk: Path, kind: 
 
     show.__annotations__["place"] = kind
     tool = governed(show, needs=["fs:read:${workdir}/notes"], effect="read_only")
-    tools = GateTools(gate(desk, tool, strict=True, fs_reach={"read": ["${workdir}/notes"]}), "s")
+    reach: dict[str, Any] = {"fs_reach": {"read": ["${workdir}/notes"]}}
+    tools = GateTools(gate(desk, tool, **reach), "s")
     (name,) = tool.schema["properties"]
 
     def called(path: str) -> str:
@@ -390,8 +392,10 @@ def test_a_field_is_tied_by_each_of_its_names_and_by_its_type(desk: Path, kind: 
 
     assert called("notes/a") == "Rain."
     assert called("secret").startswith("ARGUMENT_NOT_ALLOWED")
+    gate(desk, tool, strict=True, **reach)  # nothing is left untied
 
 
+@pytest.mark.filterwarnings("ignore::licet.UntiedArgument")
 def test_a_parameter_is_tied_by_its_own_name_too(desk: Path) -> None:
     def show(path: Annotated[str, Field(alias="topic")]) -> str:
         """Read a file that is sent under another name."""
