@@ -15,6 +15,7 @@ from licet import Backends, Context, Gate, Refused, Result, tool
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.kv import MemoryKv, SqliteKv
 from licet.backends.memory import MemoryLedger
+from licet.guard.ending import mark_ended
 from licet.guard.handles.kv import scope_id
 from licet.guard.people import Answer, Question
 from licet.guard.ports import Kv
@@ -156,6 +157,28 @@ def test_a_call_that_asks_an_approver_is_cancelled_and_nothing_is_remembered(tmp
 
     result = asyncio.run(run())
     assert (result.reason, result.code) == ("SESSION_ENDED", "not_available")
+
+
+@pytest.mark.parametrize("answer", ["approved", "denied"])
+def test_a_call_that_waits_for_a_person_does_not_outlive_its_session(store_path: Path, answer: Answer) -> None:
+    """Another process ends the session while a person is asked: the call has not begun, whatever the answer is."""
+    kv, ledger = SqliteKv(store_path / "kv.sqlite"), MemoryLedger()
+
+    async def approver(question: Question) -> Answer:
+        await mark_ended(SqliteKv(store_path / "kv.sqlite"), "tester", "s")
+        return answer
+
+    async def run() -> Result:
+        backends = Backends.memory(files={"/srv/old": b"x"}, kv=kv, approver=approver, ledger=ledger)
+        at = gate(store_path, keep, backends=backends, grants=["fs:*:/srv"], approvals={"write": "session"})
+        async with at.session("s") as session:
+            result = await session.call("keep")
+            assert not at.agreed
+            return result
+
+    result = asyncio.run(run())
+    assert (result.reason, result.code) == ("SESSION_ENDED", "not_available")
+    assert [entry.kind for entry in ledger.entries] == ["receipt"]
 
 
 def test_calls_of_a_delegate_end_with_the_session_that_delegated(tmp_path: Path) -> None:

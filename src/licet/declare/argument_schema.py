@@ -8,9 +8,11 @@ import itertools
 import json
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from licet.core.canonical import canonical_json
+from licet.core.policy.argument_ties import ALSO
 
 _DEFINITIONS = "#/$defs/"
 _HOLD_SCHEMAS = ("properties", "patternProperties", "dependentSchemas")
@@ -66,10 +68,17 @@ def type_hints(fn: Callable[..., Any], annotations: dict[str, Any]) -> dict[str,
 
 def _schema_text(fn: Callable[..., Any], context: str | None) -> str:
     """The schema as JSON, without anything that depends on where the function is defined."""
-    try:
+    with explained(fn):
         schema = _Tidy(_generate(stand_in(fn, context))).schema
         canonical_json(schema)  # raises if there is no canonical form, and so no digest (infinities, huge numbers)
         return json.dumps(schema)
+
+
+@contextmanager
+def explained(fn: Callable[..., Any]) -> Iterator[None]:
+    """Raise a `TypeError` that says what to write, where type hints have no JSON Schema."""
+    try:
+        yield
     except NameError as error:
         fix = "import it in the module itself, not in a function and not behind `if TYPE_CHECKING:`"
         raise TypeError(f"the type hints of `{fn.__name__}` cannot be resolved: {error}; {fix}") from error
@@ -113,6 +122,53 @@ def _generate(stand_in: Any) -> dict[str, Any]:
             return super().encode_default(_ordered(dft))
 
     return TypeAdapter(stand_in).json_schema(schema_generator=InOrder)
+
+
+def schema_by_fields(made: Any, parameters: list[Any]) -> dict[str, Any]:
+    """The JSON Schema of what a function gets: its parameters as they are sent, and in these the names of fields.
+
+    A field with aliases can be sent under several names, but it is read under one; `ALSO` has the others.
+    """
+    from pydantic import TypeAdapter
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class ByFields(GenerateJsonSchema):
+        ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}  # noqa: RUF012
+
+        def get_argument_name(self, argument: Any) -> str:
+            return sent_name(argument)
+
+        def model_field_schema(self, schema: Any) -> dict[str, Any]:
+            return _also_named(super().model_field_schema(schema), schema.get("validation_alias"))
+
+        def dataclass_field_schema(self, schema: Any) -> dict[str, Any]:
+            return _also_named(super().dataclass_field_schema(schema), schema.get("validation_alias"))
+
+        def typed_dict_field_schema(self, schema: Any) -> dict[str, Any]:
+            return _also_named(super().typed_dict_field_schema(schema), schema.get("validation_alias"))
+
+    schema = TypeAdapter(made).json_schema(by_alias=False, schema_generator=ByFields)
+    for one in parameters:
+        name, held = sent_name(one), schema["properties"]
+        held[name] = _also_named(held[name], [[one["name"]], *_choices(one.get("alias"))])
+    return schema
+
+
+def sent_name(parameter: Any) -> str:
+    """The name of a parameter in the JSON Schema of its function."""
+    alias = parameter.get("alias")
+    return alias if isinstance(alias, str) else str(parameter["name"])
+
+
+def _also_named(schema: dict[str, Any], alias: Any) -> dict[str, Any]:
+    return schema if alias is None else {**schema, ALSO: [str(part) for choice in _choices(alias) for part in choice]}
+
+
+def _choices(alias: Any) -> list[list[Any]]:
+    """The aliases in a schema of pydantic, each as a path: a name, a path, or several paths."""
+    if alias is None or isinstance(alias, str):
+        return [] if alias is None else [[alias]]
+    return list(alias) if isinstance(alias[0], list) else [alias]
 
 
 def _ordered(value: Any) -> Any:

@@ -188,6 +188,12 @@ class Tool:
 
         return parameter_names(self.fn, self.context_parameter)
 
+    def tied_schema(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """The JSON Schema of what the function gets, and by argument in it: the parameter that takes the value."""
+        from licet.declare.received import tied_schema
+
+        return tied_schema(self.fn, self.context_parameter)
+
     def __repr__(self) -> str:
         touches = ", ".join((*map(str, self.needs), *(f"{rule} (optional)" for rule in self.optional))) or "nothing"
         stated = ", ".join(word for word in (self.effect, self.sandbox) if word)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from licet.declare.argument_schema import stand_in
+from licet.declare.argument_schema import explained, schema_by_fields, sent_name, stand_in
 from licet.declare.arguments import ValidatedArguments, is_plain, parameters_of
 from licet.declare.plain_json import data_again, plain_data, plain_json
 
@@ -34,27 +34,34 @@ def exact(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**data_again(plain_json(shown)), **sent}
 
 
-def received(value: Any) -> Any:
-    """A value that a function gets, converted back to the form in which it would be sent."""
+def received(value: Any, *, by_fields: bool = False) -> Any:
+    """A value that a function gets, converted back to the form in which it would be sent.
+
+    With `by_fields`, parts of models have the names of their fields, not their aliases.
+    """
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Decimal):
         return _number(value)
     if isinstance(value, Mapping):
-        return {_text(key): received(item) for key, item in value.items()}
+        return {_text(key): received(item, by_fields=by_fields) for key, item in value.items()}
     if isinstance(value, _MANY):
-        return [received(item) for item in value]
+        return [received(item, by_fields=by_fields) for item in value]
     if hasattr(value, "get_secret_value"):  # its JSON is only stars
-        return received(value.get_secret_value())
+        return received(value.get_secret_value(), by_fields=by_fields)
     fields = getattr(type(value), "__pydantic_fields__", None)
     if fields is not None:
         if getattr(type(value), "__pydantic_root_model__", False):
-            return received(value.root)
+            return received(value.root, by_fields=by_fields)
         more = getattr(value, "__pydantic_extra__", None) or {}
-        held = {field.validation_alias or name: getattr(value, name) for name, field in fields.items()}
-        return received({**more, **held})
+        held = {
+            name if by_fields else field.validation_alias or name: getattr(value, name)
+            for name, field in fields.items()
+        }
+        return received({**more, **held}, by_fields=by_fields)
     if dataclasses.is_dataclass(value):
-        return {field.name: received(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        named = [field.name for field in dataclasses.fields(value)]
+        return {name: received(getattr(value, name), by_fields=by_fields) for name in named}
     return plain_data(plain_json(value))
 
 
@@ -64,6 +71,16 @@ def parameter_names(fn: Callable[..., Any], context: str | None) -> dict[str, st
 
     made: Any = stand_in(fn, context)
     return dict(_names(*parameters_of(TypeAdapter(made))))
+
+
+def tied_schema(fn: Callable[..., Any], context: str | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """The JSON Schema of `received(…, by_fields=True)`, and by argument in it: the parameter that takes the value."""
+    from pydantic import TypeAdapter
+
+    with explained(fn):
+        made: Any = stand_in(fn, context)
+        parameters, _ = parameters_of(TypeAdapter(made))
+        return schema_by_fields(made, parameters), {sent_name(one): one["name"] for one in parameters}
 
 
 def _names(parameters: list[Any], known: dict[str, Any]) -> Iterator[tuple[str, str | None]]:

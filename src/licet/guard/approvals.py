@@ -1,5 +1,6 @@
 """Asks an approver about a call, and turns the answer into an approval or a refusal."""
 
+from time import monotonic
 from typing import TYPE_CHECKING, get_args
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from licet.core.decision.reach import Reach
 from licet.core.decision.request import Approval, Ground, Reason
 from licet.declare.received import exact
 from licet.guard.deadline import Deadline
+from licet.guard.ending import check_session
 from licet.guard.people import Agreement, Answer, Answered, Approver, ApproverFunction, Question, answer_of
 from licet.guard.ports import Unavailable
 
@@ -43,9 +45,14 @@ async def ask_approver(call: "Call", decision: Ask) -> tuple[Approval, ...]:
             text = "the policy needs signed approvals, but the approver cannot verify a signature"
             call.refuse("APPROVAL_REQUIRED", text, use=decision.use)
         try:
+            began = monotonic()
             answered = await _answer(approver, question)
+            call.stores.until += monotonic() - began  # the time of the approver does not count
         except Unavailable as broken:
             call.refuse("BACKEND_MISSING", "the store of approvals cannot be used", str(broken), decision.use)
+        if call.deadline is None:  # nothing has run, so the end of the session by another process still stops it
+            await call.session.check_ended()
+            check_session(call, decision.use)
         if call.clock.monotonic() - asked >= question.expires_seconds:  # a late answer counts as none
             answered = replace(answered, answer="expired")
     answer = answered.answer if answered.answer in _ANSWERS else "absent"  # a callback may return anything

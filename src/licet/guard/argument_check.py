@@ -51,7 +51,7 @@ def check_ties(call: "Call", registered: Registered, given: dict[str, Any]) -> N
     ties, reach = registered.ties, registered.reach
     assert ties is not None  # noqa: S101
     assert reach is not None  # noqa: S101
-    got = {name: received(given[name]) for name in ties.rules if name in given}
+    got = {name: received(given[name], by_fields=True) for name in ties.rules if name in given}
     reading = _reading(call, registered)
     if (denied := tie_denial(call.request, reach, ties, got, reading)) is not None:
         raise Refused(denied)
@@ -75,7 +75,8 @@ def _check_links(call: "Call", reach: Reach, rules: Any, data: dict[str, Any], r
     """
     for value in tied(rules, data):
         # A URL of a host has a use, and no path.
-        for use, path in zip(uses_of_argument(value, reach.grant, reading), opened_paths(value, reading), strict=False):
+        uses = [use for use in uses_of_argument(value, reach.grant, reading) if use.domain == "fs"]
+        for use, path in zip(uses, opened_paths(value, reading), strict=False):
             for real in dict.fromkeys((os.path.realpath(use.target), os.path.realpath(path))):
                 if (away := _linked_away(use, real, reach.grant)) is not None:
                     raise Refused(unheld(call.request, reach, value.argument, away, untying(reach, value.argument)))

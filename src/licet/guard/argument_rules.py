@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.decision.arguments import ties_under, untied_ground
 from licet.core.decision.reach import Reach, reach_of
@@ -70,27 +71,25 @@ def argument_rule_misfits(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
 
 
 def ties_of_tool(tool: Tool, reach: Reach | None) -> Ties | None:
-    """What is tied of the arguments of a tool without handles, by the parameters that take them."""
-    ties = ties_under(reach) if reach is not None else None
-    if ties is None:
+    """What is tied of the arguments of a tool without handles, by the parameters that take them.
+
+    A field of a model that can be sent under several names is tied if any of them says so.
+    """
+    if reach is None or not reach.spec.governed:
         return None
-    names = tool.parameter_names()
-    return Ties(
-        {parameter: rule for name, rule in ties.rules.items() if (parameter := names.get(name)) is not None},
-        ties.tied,
-        ties.untied,
-    )
+    schema, parameters = tool.tied_schema()
+    ties = ties_under(replace(reach, spec=replace(reach.spec, schema=schema)))
+    assert ties is not None  # noqa: S101 - it is governed, and has a schema
+    return Ties({parameters[name]: rule for name, rule in ties.rules.items()}, ties.tied, ties.untied)
 
 
 def untied_grounds(tool: Tool, manifest: Manifest) -> tuple[Ground, ...]:
     """Why a strict gate refuses a tool: text in its arguments is not tied to what it declares."""
     reach = reach_of(manifest, tool.name)
-    ties = ties_under(reach) if reach is not None else None
+    ties = ties_of_tool(tool, reach)
     if reach is None or ties is None:
         return ()
-    names = tool.parameter_names()
-    renamed = [name for name in ties.rules if names.get(name) is None]  # a tie would not see all that is sent
-    ground = untied_ground(reach, Ties(ties.rules, ties.tied, tuple(dict.fromkeys((*ties.untied, *renamed)))))
+    ground = untied_ground(reach, ties)
     return () if ground is None else (ground,)
 
 

@@ -327,9 +327,7 @@ async def refuse_or_ask(call: Call, grant: Grant, decision: Ask | Deny) -> None:
     if call.observed is not None:  # nobody is asked about what runs anyway
         raise Refused(decision)
     check_program(call, grant)
-    asked = monotonic()
     agreed = await ask_approver(call, decision)
-    call.stores.until += monotonic() - asked  # the time of the approver does not count
     check_session(call)  # it may have ended while the approver was asked
     check_policy(call)
     call.usage = replace(call.usage, approved=call.usage.approved | {*agreed})

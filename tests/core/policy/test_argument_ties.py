@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from licet.core.policy.argument_ties import FORMATS, NAMES, PATH, URL, kind_of_name, ties_of
+from licet.core.policy.argument_ties import EITHER, FORMATS, NAMES, PATH, URL, kind_of_name, ties_of
 
 TEXT = {"type": "string"}
 TREE = {
@@ -35,6 +35,8 @@ DEFS = {
         ("HTMLFile", PATH),
         ("base_url", URL),
         ("imageURL", URL),
+        ("path_or_url", EITHER),
+        ("urlOrFile", EITHER),
         # near misses
         ("profile", ""),
         ("pathway", ""),

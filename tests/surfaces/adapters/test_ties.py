@@ -4,12 +4,14 @@ import json
 import os
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
-from pydantic import BaseModel
+from pydantic import AliasChoices, AliasPath, AnyUrl, BaseModel, ConfigDict, Field
+from pydantic.dataclasses import dataclass
+from typing_extensions import TypedDict
 
 from gates import policy, receipts
 from licet import Backends, Gate, RegistrationRefused, Tool, UntiedArgument
@@ -215,6 +217,192 @@ def test_a_url_must_be_of_a_declared_host(desk: Path, url: str, reason: str) -> 
     result = call(desk, show, {"url": url}, needs="network:https:get@notes.example").result
     assert result is not None
     assert result.reason == reason
+
+
+# A text that is a URL for one reader, and a path for another ----------------------------------------------------------
+
+
+def resolved(path: str) -> str:
+    """Read a file by its path without `..`."""
+    return read(str(Path(path).resolve()))
+
+
+def resolved_typed(where: Path) -> str:
+    """Read a file, whose argument can be no URL."""
+    return resolved(str(where))
+
+
+def resolved_url_or_path(url_or_path: str) -> str:
+    """Read a file, which could be at a URL."""
+    return resolved(url_or_path)
+
+
+def resolved_path_or_url(path_or_url: str) -> str:
+    """Read a file, which could be at a URL."""
+    return resolved(path_or_url)
+
+
+def resolved_either(path: AnyUrl | str) -> str:
+    """Read a file, whose type says that it may be a URL."""
+    return resolved(str(path))
+
+
+def resolved_typed_url(url: Path) -> str:
+    """Read a file, whose name says URL and whose type says path."""
+    return resolved(str(url))
+
+
+READERS = [resolved, resolved_typed, resolved_url_or_path, resolved_path_or_url, resolved_either, resolved_typed_url]
+HELD = ["fs:read:${workdir}/notes", "network:https:get@notes.example"]
+
+
+def call_with_both(
+    desk: Path, function: Any, value: Any, args: dict[str, Any] | None = None, needs: list[str] = HELD
+) -> str:
+    tool = governed(function, needs=needs, effect="read_only", args=args)
+    reach: dict[str, Any] = {"fs_reach": {"read": ["${workdir}"]}, "destinations": {"allow": ["notes.example"]}}
+    (name,) = tool.schema["properties"]
+    return GateTools(gate(desk, tool, **reach), "s").call_blocking(tool.name, {name: value}).text
+
+
+@pytest.mark.parametrize("scheme", ["https:/", "HTTPS:/", "https:", "file:/"])
+@pytest.mark.parametrize("function", READERS, ids=shown)
+def test_a_url_of_a_held_host_that_is_a_path_elsewhere_is_refused(desk: Path, function: Any, scheme: str) -> None:
+    assert call_with_both(desk, function, "notes/a") == "Rain."
+    assert call_with_both(desk, function, f"{scheme}/notes.example/../../secret").startswith("ARGUMENT_NOT_ALLOWED")
+
+
+def test_a_file_url_that_is_a_path_elsewhere_is_refused(desk: Path) -> None:
+    copy = Path(f"{desk}{desk}/notes")
+    copy.mkdir(parents=True)
+    (copy / "a").write_text("key", encoding="utf-8")
+    assert resolved(url := f"file:///..{desk}/notes/a") == "key"
+    assert call_with_both(desk, resolved, url).startswith("ARGUMENT_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize(
+    ("args", "needs", "is_held"),
+    [
+        (None, HELD[1:], False),  # its name says path
+        ({"path": {"scope": "network"}}, HELD[1:], True),
+        ({"path": {"scope": "network"}}, HELD, False),  # not as a path
+        ({"path": {"scope": "network"}}, ["fs:read:${workdir}", *HELD[1:]], True),
+        ({"path": {"scope": "network"}}, ["fs:read:${workdir}"], False),  # not as a URL
+    ],
+    ids=str,
+)
+def test_a_path_that_may_be_a_url_must_be_held_as_both(
+    desk: Path, args: dict[str, Any] | None, needs: list[str], is_held: bool
+) -> None:
+    def show(path: str) -> str:
+        """Show a path or a URL."""
+        return path
+
+    url = "https://notes.example/a"
+    assert (call_with_both(desk, show, url, args, needs) == url) is is_held
+
+
+# Fields with several names --------------------------------------------------------------------------------------------
+
+BOTH = ConfigDict(populate_by_name=True)
+
+
+class ByAlias(BaseModel):
+    model_config = BOTH
+    where: str = Field(alias="path")
+
+
+class ByName(BaseModel):
+    model_config = BOTH
+    path: str = Field(alias="where")
+
+
+class ByType(BaseModel):
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+    where: Path = Field(alias="loc")
+
+
+class ByChoice(BaseModel):
+    where: str = Field(validation_alias=AliasChoices("loc", AliasPath("file", 0), "path"))
+
+
+class ByNameAlone(BaseModel):
+    path: str = Field(validation_alias="loc")
+
+
+@dataclass(config=BOTH)
+class Placed:
+    where: Annotated[str, Field(alias="path")]
+
+
+class Fields(TypedDict):
+    where: Annotated[str, Field(alias="path")]
+
+
+class Inside(BaseModel):
+    model_config = BOTH
+    sources: list[ByAlias] = Field(alias="from")
+
+
+def text_of(value: Any) -> str:
+    """The one text in a model."""
+    while not isinstance(value, str | Path):
+        held = value if isinstance(value, list | dict) else vars(value)
+        (value,) = held.values() if isinstance(held, dict) else held
+    return str(value)
+
+
+@pytest.mark.filterwarnings("ignore::licet.UntiedArgument")  # so that without a tie the file is read
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (ByAlias, {"path": "{}"}),
+        (ByAlias, {"where": "{}"}),
+        (ByName, {"path": "{}"}),
+        (ByName, {"where": "{}"}),
+        (ByType, {"loc": "{}"}),
+        (ByType, {"where": "{}"}),
+        (ByChoice, {"loc": "{}"}),
+        (ByChoice, {"file": ["{}"]}),
+        (ByChoice, {"path": "{}"}),
+        (ByNameAlone, {"loc": "{}"}),
+        (Placed, {"path": "{}"}),
+        (Placed, {"where": "{}"}),
+        (Fields, {"path": "{}"}),
+        (Inside, {"from": [{"where": "{}"}]}),
+        (Inside, {"sources": [{"path": "{}"}]}),
+        (Annotated[str, Field(alias="path")], "{}"),
+        (Annotated[str, Field(validation_alias="path")], "{}"),
+    ],
+    ids=str,
+)
+def test_a_field_is_tied_by_each_of_its_names_and_by_its_type(desk: Path, kind: Any, given: Any) -> None:
+    def show(place: Any) -> str:
+        """Read what a model names."""
+        return read(text_of(place))
+
+    show.__annotations__["place"] = kind
+    tool = governed(show, needs=["fs:read:${workdir}/notes"], effect="read_only")
+    reach: dict[str, Any] = {"fs_reach": {"read": ["${workdir}/notes"]}}
+    tools = GateTools(gate(desk, tool, **reach), "s")
+    (name,) = tool.schema["properties"]
+
+    def called(path: str) -> str:
+        return tools.call_blocking("show", {name: json.loads(json.dumps(given).replace("{}", path))}).text
+
+    assert called("notes/a") == "Rain."
+    assert called("secret").startswith("ARGUMENT_NOT_ALLOWED")
+    gate(desk, tool, strict=True, **reach)  # nothing is left untied
+
+
+@pytest.mark.filterwarnings("ignore::licet.UntiedArgument")
+def test_a_parameter_is_tied_by_its_own_name_too(desk: Path) -> None:
+    def show(path: Annotated[str, Field(alias="topic")]) -> str:
+        """Read a file that is sent under another name."""
+        return read(path)
+
+    assert call(desk, show, {"topic": "notes/a"}).text == "Rain."
+    assert call(desk, show, {"topic": "secret"}).text.startswith("ARGUMENT_NOT_ALLOWED")
 
 
 def test_a_tool_that_declares_nothing_can_be_given_no_path(desk: Path) -> None:

@@ -194,3 +194,22 @@ def test_an_interrupted_wait_leaves_a_receipt_and_the_request(here: Path) -> Non
     assert [one["id"] for one in run("approvals", "list")["requests"]] == [request]
     assert not (here / "box" / "runs").exists()
     assert run(*words, "--yes")["state"] == "approved"  # for the same call, when it is made again
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_end_of_a_session_ends_its_waiting_call_and_the_request(here: Path, is_first: bool) -> None:
+    if not is_first:  # the session is then in the ledger
+        CliRunner().invoke(licet, ["call", "m.yaml", "nothing"])
+    with waiting() as process:
+        request, words = asked(process)
+        assert run("session", "end", "main", "--manifest", "m.yaml")["ended"]
+        refused = CliRunner().invoke(licet, [*words, "--yes"])
+        done = result(process)
+    assert run("approvals", "list", "--manifest", "m.yaml")["requests"] == []
+    assert (refused.exit_code, f"{request} cannot be answered any more: its session has ended" in refused.output) == (
+        1,
+        True,
+    )
+    assert (done["reason"], process.returncode) == ("SESSION_ENDED", 1)
+    assert (here / "box" / "a").exists()
+    assert not (here / "box" / "runs").exists()

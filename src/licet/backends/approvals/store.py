@@ -59,6 +59,7 @@ _FIND = "SELECT * FROM requests WHERE id = ?"
 _LIST = "SELECT * FROM requests ORDER BY rowid"
 _SAME = "SELECT * FROM requests WHERE subject = ? AND (expires > ? OR told = 0) ORDER BY rowid"
 _WAITING = "SELECT count(*) FROM requests WHERE agent = ? AND session = ? AND expires > ? AND used = 0 AND denied = ''"
+_OF_SESSION = "SELECT * FROM requests WHERE agent = ? AND session = ? AND expires > ?"
 _ANSWERS = "SELECT signer, narrow, signature FROM answers WHERE request = ? ORDER BY signer"
 _KEEP = """INSERT INTO requests (id, subject, agent, session, tool, body, arguments, quorum, keys, asked, expires)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -82,6 +83,7 @@ _ELSEWHERE = (
 )
 
 AT_TERMINAL = "terminal"  # recorded as the approver of a standing approval without a signature
+SESSION_ENDED = "session ended"  # recorded as who denied the requests of a session that was ended
 _LASTING = ("session", "standing")
 State = Literal["waiting", "approved", "denied", "used", "expired"]
 
@@ -280,6 +282,20 @@ class SqliteApprovals:
 
         return await self._file.write(refuse)
 
+    async def end_session(self, agent: str, session: str) -> None:
+        """Close the requests of a session that has ended: no call can use an answer to them. Creates no file."""
+        if not os.path.lexists(self._file.path):
+            return
+
+        def close(db: sqlite3.Connection) -> None:
+            now = self.now()
+            for row in _rows(db, _OF_SESSION, agent, session, now):
+                if (kept := _sound(db, row, now)) is None or kept.state(now) in ("waiting", "approved"):
+                    db.execute(_DENY, (SESSION_ENDED, row["id"]))
+                    db.execute(_TAKE_BACK, (row["id"],))
+
+        await self._file.write(close)
+
     def close(self) -> None:
         self._file.close()
 
@@ -291,7 +307,9 @@ class SqliteApprovals:
         state = kept.state(self.now())
         if state in ("denied", "used", "expired"):
             until = time_text(kept.request.expires)
-            if state == "denied" and self.now() < kept.request.expires:
+            if kept.denied == SESSION_ENDED:
+                text = "cannot be answered any more: its session has ended"
+            elif state == "denied" and self.now() < kept.request.expires:
                 text = f"is denied, and that holds until {until}: the same call asks again after that"
             else:
                 text = f"is {state}{f' since {until}' if state == 'expired' else ''}: the call has to be made again"

@@ -1,7 +1,7 @@
 """Decides whether the arguments of a call keep the rules that a manifest has on them.
 
 Values with a `scope` must name what the call holds. Arguments of a tool without handles are tied in the same way, by
-`core/policy/argument_ties.py`, and are read as such code reads them: a path may be a URL, and begin with `~/`.
+`core/policy/argument_ties.py`, and are read as such code reads them: a path may be a `file:` URL, and begin with `~/`.
 """
 
 import re
@@ -19,7 +19,7 @@ from licet.core.decision.fixes import tools_key
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import MOST_OF_A_GROUND, Ground, Reason, Request
 from licet.core.origin import Origin, Problem
-from licet.core.policy.argument_ties import FORMATS, FREE, PATH, URL, Ties, kind_of_name, ties_of
+from licet.core.policy.argument_ties import EITHER, FORMATS, FREE, PATH, URL, Ties, kind_of_name, ties_of
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 
@@ -183,7 +183,7 @@ def likely_deletes(schema: Mapping[str, Any], arguments: Mapping[str, Any], work
     found: dict[Use, None] = {}
     for name, about in schema.get("properties", {}).items():
         value = arguments.get(name)
-        if not (kind_of_name(name) == PATH or _is_path(about)):
+        if not (kind_of_name(name) in (PATH, EITHER) or _is_path(about)):
             continue
         for one in value if isinstance(value, list) else [value]:
             if type(one) is str and (use := _delete_of(one, workdir)) is not None:
@@ -234,6 +234,7 @@ def _found(rules: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[T
             yield from _walk(name, [rule], arguments[name])
 
 
+_BY_CODE = {PATH, URL, EITHER}  # scopes of `core/policy/argument_ties.py`; all others are of manifests
 _KNOWN: Mapping[str, Any] = {"text": True}  # for parts of a value that is described as a whole
 
 
@@ -243,13 +244,13 @@ def _walk(name: str, rules: Sequence[Any], value: Any) -> Iterator[Tied]:
         return
     applied = _with_parts(rules)
     scopes = dict.fromkeys(rule["scope"] for rule in applied if rule.get("scope"))
-    if PATH in scopes:
-        scopes.pop(URL, None)  # a path may be a URL, too
+    if EITHER in scopes or {PATH, URL} <= scopes.keys():
+        scopes = {EITHER: None, **{scope: None for scope in scopes if scope not in _BY_CODE}}
     by_parts = isinstance(value, Mapping | list)
     fixed = any(value in rule.get("fixed", ()) for rule in applied)
     is_number = not by_parts and not isinstance(value, str) and (fixed or any("number" in rule for rule in applied))
     for scope in scopes:
-        if scope not in (PATH, URL):
+        if scope not in _BY_CODE:
             yield from (Tied(name, scope, one) for one in (value if isinstance(value, list) else [value]))
         elif not by_parts and not is_number:
             yield Tied(name, scope, value)
@@ -257,11 +258,11 @@ def _walk(name: str, rules: Sequence[Any], value: Any) -> Iterator[Tied]:
         yield Tied(name, "", value)
     if not by_parts:
         return
-    whole: list[Any] = [_KNOWN] if fixed or scopes.keys() - {PATH, URL} else []
+    whole: list[Any] = [_KNOWN] if fixed or scopes.keys() - _BY_CODE else []
     words = ("properties", "additionalProperties") if isinstance(value, Mapping) else ("items", "prefixItems")
     if not any(word in rule for rule in applied for word in words):
         # A type hint made this of a text, such as `Json`: what the rule says about the text is for all that is in it.
-        whole += ({"scope": scope} for scope in scopes if scope in (PATH, URL))
+        whole += ({"scope": scope} for scope in scopes if scope in _BY_CODE)
         whole += (_KNOWN for rule in applied if "text" in rule)
     if isinstance(value, Mapping):
         for key, one in value.items():
@@ -298,24 +299,25 @@ def _rule_of_item(rule: Mapping[str, Any], place: int) -> Any:
 def uses_of_argument(one: Tied, grant: CapabilitySet, reading: PathReading) -> tuple[Use, ...]:
     """The uses that a value with a `scope` names, all of which must be held; `InvalidUse` if it names none."""
     domain, _, action = one.scope.partition(":")
-    if domain not in ("fs", "network", PATH, URL) or not reading.by_code:
+    if domain not in ("fs", "network", *_BY_CODE) or not reading.by_code:
         return (use_of_argument(one, grant, reading),)
-    text = _plain(one.value)
-    if _is_web(text) and domain != "fs":
-        return (_use_of_url(text, grant),)
-    actions = (action,) if action else _ACTIONS
-    return tuple(_use_of_path(path, actions, grant, reading) for path in _paths_by_code(text, domain))
+    text, actions = _plain(one.value), (action,) if action else _ACTIONS
+    of_host = (_use_of_url(text, grant),) if _is_web(text) and domain in ("network", URL, EITHER) else ()
+    if of_host and not (domain == EITHER and any(rule.domain == "fs" for rule in grant.allow)):
+        return of_host
+    paths = _paths_by_code(text, domain)
+    return (*of_host, *(_use_of_path(path, actions, grant, reading) for path in paths))
 
 
 def opened_paths(one: Tied, reading: PathReading) -> tuple[str, ...]:
-    """The paths of `uses_of_argument` as code opens them: absolute, with each `..` as it is written.
+    """The paths of `uses_of_argument` in `fs` as code opens them: absolute, with each `..` as it is written.
 
     After a link, `..` is the directory above the link's target. Uses do not show that: they look at no files.
     """
     domain = one.scope.partition(":")[0]
     if not reading.by_code:
         return (_absolute(one.value, reading),) if domain == "fs" else ()
-    if domain not in ("fs", PATH, URL) or (_is_web(text := _plain(one.value)) and domain != "fs"):
+    if domain not in ("fs", *_BY_CODE) or (_is_web(text := _plain(one.value)) and domain == URL):
         return ()
     return tuple(_absolute(path, reading) for path in _paths_by_code(text, domain))
 
@@ -334,12 +336,15 @@ def _is_web(text: str) -> bool:
 def _paths_by_code(text: str, domain: str) -> tuple[str, ...]:
     """The paths that a text names for code that opens paths and URLs by itself; `InvalidUse` if it names none."""
     scheme = _SCHEME.match(text)
+    if domain == EITHER and _is_web(text):
+        return (text,)  # `https://host/../../a` is `a` for code that resolves it as a path
     if domain == "network":
         raise InvalidUse(text, "a URL that begins with http: or https:")
     if scheme and scheme[1].lower() == "file":
         return _paths_of_file_url(text)
     if scheme or "://" in text:
-        hint = "a path, or a URL that begins with http:, https: or file: (`./a:b` is a file of that name)"
+        urls = "file:" if domain in ("fs", PATH) else "http:, https: or file:"
+        hint = f"a path, or a URL that begins with {urls} (`./a:b` is a file of that name)"
         raise InvalidUse(text, hint)
     if domain == URL:
         raise InvalidUse(text, "a URL that begins with http:, https: or file:")
@@ -361,6 +366,8 @@ def _paths_of_file_url(text: str) -> tuple[str, ...]:
     found = _FILE_URL.fullmatch(text)
     if found is None:
         raise InvalidUse(text, "a file URL with an absolute path, such as `file:///srv/data`")
+    if ".." in found[1].split("/"):  # for code that resolves the text as a path, these lead elsewhere
+        raise InvalidUse(text, "a file URL without `..`")
     raw = found[1].encode("utf-8", "surrogateescape")
     path = _ESCAPED.sub(lambda escape: bytes((int(escape[1], 16),)), raw).decode("utf-8", "surrogateescape")
     return tuple(dict.fromkeys((path, found[1])))

@@ -12,7 +12,9 @@ from typing import Any
 from msgspec import Struct, field
 
 FREE = "free"  # `args: {query: free}`: this argument names no file and no URL, so it is not tied
-PATH, URL = "path", "url"  # values of `scope` in the rules that are made here; see `core/decision/arguments.py`
+# Values of `scope` in the rules that are made here; see `core/decision/arguments.py`. A text that may be either must be
+# held in both readings: only the code knows which one it takes.
+PATH, URL, EITHER = "path", "url", "path or url"
 
 # An argument is tied if its name is one of these, or ends in one after an underscore; `filePath` counts as `file_path`.
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -27,6 +29,7 @@ FORMATS: Mapping[str, tuple[str, ...]] = {
     PATH: ("path", "file-path", "directory-path"),
     URL: ("uri", "uri-reference", "iri", "iri-reference", "url"),
 }
+ALSO = "x-also-named"  # in a JSON Schema that is made for ties: the other names of a field
 SETTLES = ("scope", "enum", "const", "pattern")  # a rule of the manifest with one of these says what a text may be
 
 _WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[-.\s]+")
@@ -43,18 +46,28 @@ class Ties(Struct, frozen=True):
     `pair[0]` is the first of a list, and in an object with any names `files{}` are its values, `files{name}` its names.
     """
 
-    rules: Mapping[str, Any] = field(default_factory=dict)  # by argument: a rule whose `scope` is `path` or `url`
+    rules: Mapping[str, Any] = field(default_factory=dict)  # by argument: a rule with `scope`: PATH, URL or EITHER
     tied: tuple[str, ...] = ()
     untied: tuple[str, ...] = ()  # places of text that are not tied, and that nobody has declared free
 
 
-def kind_of_name(name: str) -> str:
-    """What an argument of this name holds, by the published list: `path`, `url`, or nothing."""
-    plain = _WORD_BEGINS.sub("_", name).lower()
-    for kind, words in NAMES.items():
-        if any(plain == word or plain.endswith(f"_{word}") for word in words):
-            return kind
-    return ""
+def kind_of_name(*names: str) -> str:
+    """What an argument of these names holds, by the published list: a path, a URL, either, or nothing.
+
+    `path_or_url` is two names, and so is a field of a model with an alias.
+    """
+    plain = [part for name in names for part in _WORD_BEGINS.sub("_", name).lower().split("_or_")]
+    found = [
+        kind
+        for kind, words in NAMES.items()
+        if any(one == word or one.endswith(f"_{word}") for one in plain for word in words)
+    ]
+    return EITHER if len(found) > 1 else "".join(found)
+
+
+def _kind_of(node: Any, name: str) -> str:
+    also = node.get(ALSO) if isinstance(node, Mapping) else None
+    return kind_of_name(name, *(one for one in also if isinstance(one, str)) if isinstance(also, list) else ())
 
 
 def ties_of(
@@ -69,6 +82,8 @@ def ties_of(
             continue
         before = len(reader.untied)
         rule = reader.argument(held, name)
+        if any(isinstance(one, Mapping) and one.get("scope") == "network" for one in stated):
+            rule = {"allOf": [rule, {"scope": URL}]}  # somebody says that it may be a URL, whatever its name is
         found[name] = {"allOf": [rule, own[name]]} if name in own else rule  # the manifest's rules are checked apart
         if any(_settles(one) for one in stated):
             del reader.untied[before:]
@@ -104,7 +119,7 @@ class _Reader:
     def argument(self, node: Any, name: str) -> dict[str, Any]:
         """The rule for one argument."""
         self._rules = {}  # a place that two arguments share is named for both
-        return self._rule(node, kind_of_name(name), name)
+        return self._rule(node, _kind_of(node, name), name)
 
     def _rule(self, node: Any, kind: str, place: str, *, typed: bool = False) -> dict[str, Any]:
         """The rule for what a schema accepts. `kind`: what the name says; `typed`: a schema around it has the type."""
@@ -141,6 +156,11 @@ class _Reader:
         types = node.get("type")
         accepts = {types} if isinstance(types, str) else set(types) if isinstance(types, list) else set()
         said = next((one for one, words in FORMATS.items() if node.get("format") in words), "")
+        if said == URL and kind in (
+            PATH,
+            EITHER,
+        ):  # text with the format of a path is never a URL, whatever its name is
+            said = EITHER
         rule: dict[str, Any] = {}
         if types is None and not typed:  # what it says about one type leaves the others open
             rule = dict(self._anything(said or kind, place))
@@ -183,7 +203,7 @@ class _Reader:
         and mean no others: naming all these as untied would make the list useless.
         """
         named, values, names = node.get("properties", {}), f"{place}{{}}", f"{place}{{name}}"
-        held = {name: self._rule(one, kind_of_name(name), f"{place}.{name}") for name, one in named.items()}
+        held = {name: self._rule(one, _kind_of(one, name), f"{place}.{name}") for name, one in named.items()}
         others = [*node.get("patternProperties", {}).values()]
         others += [node[key] for key in ("additionalProperties", "unevaluatedProperties") if key in node]
         if not (named or others):

@@ -71,6 +71,10 @@ class ForeignTool(Tool):
 
         return validate
 
+    def tied_schema(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """The JSON Schema, and the names of its arguments: the tool gets them as they are sent."""
+        return self.schema, {name: name for name in self.schema.get("properties", {})}
+
 
 def governed(
     given: Any,

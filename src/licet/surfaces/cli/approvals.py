@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from licet.assemble.gate import standing_approvals, stored_approvals
 from licet.assemble.state import state_directory
 from licet.backends.approvals.standing import LocalStanding
-from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
+from licet.backends.approvals.store import SESSION_ENDED, CannotAnswer, SqliteApprovals, StoredRequest
 from licet.backends.keys import BadKey, make_key, read_approver_key
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
@@ -286,6 +286,8 @@ def _status(kept: StoredRequest, now: int) -> str:
     state = kept.state(now)
     if kept.request.scope == "standing" and state in ("denied", "expired"):
         return "withdrawn" if state == "denied" else "ended"
+    if kept.denied == SESSION_ENDED:
+        return SESSION_ENDED
     if _taken_back(kept):
         return "taken back"
     return f"{len(kept.agreeing(kept.request.arguments))} of {kept.quorum} agree" if _partly(kept, now) else state

@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
+from licet.assemble.gate import stored_approvals
 from licet.assemble.state import state_directory
+from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.kv import SqliteKv
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
@@ -88,27 +90,25 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
     reach the state of any session, and so end none.
     """
     place = state if state is not None else state_directory(Path.cwd())
-    known = [row for row in _rows(place, as_json) if row.session == session and agent in (None, row.agent)]
+    approvals = stored_approvals(place)
+    known = _policies(place, approvals, session, agent, as_json)
     if len(known) != 1:
-        names = ", ".join(sorted(visible(row.agent) for row in known))
+        names = ", ".join(sorted(map(visible, known)))
         of = f" of {visible(agent)}" if agent is not None else ""
         why = f"several agents have a session {visible(session)}: add --agent, one of {names}" if known else ""
         fail(why or f"there is no session {visible(session)}{of} in {place}", as_json)
-    last, receipt = known[0], f"r-{secrets.token_hex(6)}-1"
-    try:
-        digest = check_row(last)["manifest"]
-    except Unsound as wrong:
-        fail(f"the last entry of the session cannot be used: {wrong}; see `licet receipts verify`", as_json)
-    entry = session_end_entry(receipt, last.agent, session, time_text(SystemClock().now()), digest, purpose)
+    ((owner, digest),), receipt = known.items(), f"r-{secrets.token_hex(6)}-1"
+    entry = session_end_entry(receipt, owner, session, time_text(SystemClock().now()), digest, purpose)
 
     async def end() -> tuple[bool, str]:
         ledger, kv = SqliteLedger(place / _LEDGER), SqliteKv(place / KV)
         try:
-            if await is_ended(kv, last.agent, session):
-                return False, await open_default(kv, last.agent)
-            await end_stored_session(ledger, kv, entry)
-            return True, await open_default(kv, last.agent)
+            if is_new := not await is_ended(kv, owner, session):
+                await end_stored_session(ledger, kv, entry)
+            await approvals.end_session(owner, session)
+            return is_new, await open_default(kv, owner)
         finally:
+            approvals.close()
             kv.close()
             ledger.close()
 
@@ -117,13 +117,36 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
     except Unavailable as wrong:
         fail(str(wrong), as_json)
     if as_json:
-        show_json({"agent": last.agent, "session": session, "ended": True, "receipt": receipt if ended else None})
+        show_json({"agent": owner, "session": session, "ended": True, "receipt": receipt if ended else None})
     elif ended:
-        show(f"ended session {visible(session)} of {visible(last.agent)}; receipt {receipt}", colour="green")
+        show(f"ended session {visible(session)} of {visible(owner)}; receipt {receipt}", colour="green")
     else:
-        show(f"session {visible(session)} of {visible(last.agent)} had ended already")
+        show(f"session {visible(session)} of {visible(owner)} had ended already")
     if not as_json:
         show(f"calls with `--session {visible(session)}` are refused; those without `--session` are in {following}")
+
+
+def _policies(
+    place: Path, approvals: SqliteApprovals, session: str, agent: str | None, as_json: bool
+) -> dict[str, str]:
+    """By agent: the digest of the policy of the last call in its session with this id.
+
+    A session whose first call still waits for a person is in no ledger, which may not exist yet.
+    """
+    try:
+        asked = [kept.request for kept in asyncio.run(approvals.list())]
+    except Unavailable as wrong:
+        fail(str(wrong), as_json)
+    found = {one.agent: one.manifest for one in asked if one.session == session and agent in (None, one.agent)}
+    if found and not (place / _LEDGER).exists():
+        return found
+    for row in _rows(place, as_json):
+        if row.session == session and agent in (None, row.agent):
+            try:
+                found[row.agent] = check_row(row)["manifest"]
+            except Unsound as wrong:
+                fail(f"the last entry of the session cannot be used: {wrong}; see `licet receipts verify`", as_json)
+    return found
 
 
 def _rows(place: Path, as_json: bool) -> list[Row]:
