@@ -74,7 +74,7 @@ mutants: .venv ## change core/ one operator at a time: every change must fail a 
 	@$(BIN)/python scripts/mutants.py
 
 mutants-sample: .venv ## the same on a sample of the modules that decide
-	@$(BIN)/python scripts/mutants.py scope set use decide --sample 12
+	@$(BIN)/python scripts/mutants.py scope set rules decide --sample 12
 
 bench: ## licet against its floor and its peers, as ratios
 	@$(ENVIRONMENT) .venv-bench requirements-bench.lock --source-lock requirements-bench-source.lock

@@ -22,7 +22,7 @@ SECONDS, RATIO, MEGABYTES = 0.3, 50, 200
 # Measured by the process itself: the value for a child includes the memory of the parent at the fork.
 _PROGRAM = """
 import sys, time
-from licet.surfaces.cli import main
+from licet.cli import main
 try:
     main()
 except SystemExit as ended:

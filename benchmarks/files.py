@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.harness import Contestant, Effort, Row, at_most, race, versus_floor
 from licet import CapabilitySet, load_manifest
 from licet.backends.files.local import LocalFiles
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import Approval, Request
 from licet.core.policy.tool import ToolSpec

@@ -16,7 +16,7 @@ def _wire(ctx: Any) -> tuple[Any, int]:
 
 
 def _frame(blob: bytes, **head: Any) -> bytes:
-    from licet.sandbox.workers.wire import packed
+    from licet.sandbox.bridge.wire import packed
 
     return packed(head, blob)
 

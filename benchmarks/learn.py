@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.harness import Effort, Row, VerdictError, at_most, duration
-from licet.core.review.learn import Learned, Surroundings, learn
-from licet.core.review.recording import RecordingStart, Touch, recording_line, touch
+from licet.core.review.recording_lines import RecordingStart, Touch, recording_line, touch
 from licet.core.review.sensitive import Whereabouts
-from licet.surfaces.cli.learn_files import read_recordings
+from licet.learn.drafted_policy import read_recordings
+from licet.learn.learn import Learned, Surroundings, learn
 
 __all__ = ["measure"]
 

@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 
 from benchmarks.harness import Effort, Row, VerdictError, at_most, duration
-from licet.surfaces.lint.files import Project, python_files
-from licet.surfaces.lint.run import Lint, Report
+from licet.lint.linter import Lint, Project, Report, python_files
 
 __all__ = ["measure"]
 

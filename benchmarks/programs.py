@@ -131,7 +131,7 @@ def _whole_commands(effort: Effort) -> list[Row]:
     with TemporaryDirectory() as place:
         manifest = Path(place, "agent.yaml")
         manifest.write_text('agent: a\ncapabilities: {process: {allowed_binaries: ["true"]}}\n', encoding="utf-8")
-        licet = [sys.executable, "-c", "from licet.surfaces.cli import program; program()"]
+        licet = [sys.executable, "-c", "from licet.cli import program; program()"]
         commands = {
             "run": [*licet, "run", str(manifest), "--", "true"],
             "interpreter": [sys.executable, "-I", "-S", "-c", "pass"],

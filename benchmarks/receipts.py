@@ -32,11 +32,10 @@ from benchmarks.harness import (
 )
 from licet import Backends, Gate, Session, load_manifest, tool
 from licet.assemble.ledger import public_key
-from licet.backends.keys import check_signature, generated_key
-from licet.backends.ledger.reader import LedgerReader
-from licet.backends.ledger.verify import verify_ledger
+from licet.backends.ledger.reader import LedgerReader, verify_ledger
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger
+from licet.backends.secrets import check_signature, generated_key
 from licet.core.ledger.entry import Entry, time_text
 
 __all__ = ["measure"]

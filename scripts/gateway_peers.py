@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         given["LICET_NPM"] = str(folder)
     print("· the gateway with official SDKs and public servers (the first run installs the servers)", flush=True)
     pytest = [sys.executable, "-m", "pytest", "-rs", "-n", os.environ.get("WORKERS") or "auto"]
-    tests = ["tests/peers/gateway", "tests/peers/examples"]
+    tests = ["tests/peers/mcp_peers", "tests/peers/examples"]
     return subprocess.run(
         [*pytest, *(arguments or tests)], check=False, cwd=ROOT, env={**os.environ, **given}
     ).returncode

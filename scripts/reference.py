@@ -27,22 +27,22 @@ import licet
 import licet.events
 import licet.handles
 import licet.ports
-from licet.backends.packages import launch_of
+from licet.cli.app import COMMANDS
+from licet.cli.app import licet as cli
+from licet.cli.schema import schema_of
 from licet.core.algebra.domains import DEFAULT_PORTS, DOMAINS, EFFECTS, METHODS, NEVER_METHODS
 from licet.core.decision.request import REASON_OF_DOMAIN, Reason
 from licet.core.policy import argument_ties
 from licet.guard.result import Code, code_of
+from licet.lint.judge import RULES
+from licet.mcp.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
+from licet.mcp.protocol import METHODS as MCP_METHODS
+from licet.packages import launch_of
 from licet.policy_files.schema import SHAPES
-from licet.surfaces.cli.app import COMMANDS
-from licet.surfaces.cli.app import licet as cli
-from licet.surfaces.cli.schema import schema_of
-from licet.surfaces.gateway.methods import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
-from licet.surfaces.gateway.methods import METHODS as MCP_METHODS
-from licet.surfaces.lint.findings import RULES
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PEERS = ROOT / "tests" / "peers" / "gateway" / "peers.yaml"
+PEERS = ROOT / "tests" / "peers" / "mcp_peers" / "peers.yaml"
 PART = re.compile(r"(?<=^<!-- generated: )([^\n]+)( -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from licet.surfaces.cli.app import licet
-from licet.surfaces.gateway import taking
-from surfaces.gateway.servers import SCRIPTED
+from gateway.servers import SCRIPTED
+from licet.cli.app import licet
+from licet.mcp import server_definitions
 
 
 def run(*words: str, code: int | None = 0) -> Result:
@@ -31,7 +31,7 @@ def enter_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def enter_project_of_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str = "server.py") -> Path:
     """The same with a scripted MCP server, which a lock starts once."""
     folder = enter_project(tmp_path, monkeypatch)
-    monkeypatch.setattr(taking, "TIMES", 1)
+    monkeypatch.setattr(server_definitions, "TIMES", 1)
     (folder / script).parent.mkdir(exist_ok=True)
     shutil.copy(SCRIPTED, folder / script)
     return folder

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from licet import Backends, Context, Gate, Tool, tool
-from licet.backends.keys import generated_key
+from licet.backends.secrets import generated_key
 from licet.policy_files.data import manifest_from_data
 from licet.ports import Answered, Question
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from licet import Backends, Context, Gate, load_manifest, tool
 from licet.backends.ledger.writer import SqliteLedger
-from licet.surfaces.cli.app import licet
+from licet.cli.app import licet
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

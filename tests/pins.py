@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from licet import Manifest, load_manifest
+from licet.assemble.acceptance import accept_policy, state_of
 from licet.assemble.gate import standing_approvals, stored_approvals
-from licet.assemble.standing import state_of
-from licet.assemble.trust import accept_policy
 from licet.backends.approvals.standing import standing_request, this_machine
 
 

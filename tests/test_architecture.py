@@ -123,9 +123,11 @@ def front_door_imports(source: str) -> Iterator[str]:
 
 
 LAYERS = {
-    "surfaces", "assemble", "backends", "sandbox", "policy_files", "guard", "declare", "errors", "modules",
-    "regular_files", "core", "values",
+    "cli", "gateway", "lock", "learn", "lint", "adapters", "clients", "map", "mcp", "assemble", "wasm", "sandbox",
+    "backends", "packages", "guard", "policy_files", "source", "declare", "errors", "own_files", "core",
 }  # fmt: skip
+
+PRODUCTS = ("cli", "gateway", "lock", "learn", "lint", "adapters", "clients", "map", "pytest_plugin", "testing")
 
 
 def back_door_imports(source: str) -> Iterator[str]:
@@ -156,9 +158,9 @@ def third_parties(source: str) -> Iterator[str]:
 
 
 def oversize(source: str) -> Iterator[str]:
-    """Say when a module is too long to be read in one sitting; 600 lines is the limit."""
+    """Say when a module is too long to be read in one sitting; 650 lines is the limit."""
     lines = len(source.splitlines())
-    if lines > 600:
+    if lines > 650:
         yield f"{lines} lines: two ideas would read better apart"
 
 
@@ -268,7 +270,7 @@ def test_each_path_completes_a_name() -> None:
 
 def test_ready_made_tools_use_the_front_door_and_lower_layers_never_do() -> None:
     tools = within("tools")
-    lower = sorted(set(MODULES) - {*tools, *within("__init__", "surfaces")})
+    lower = sorted(set(MODULES) - {*tools, *within("__init__", "mcp", *PRODUCTS)})
     assert problems(back_door_imports, tools) + problems(front_door_imports, lower) == []
 
 
@@ -286,7 +288,7 @@ def test_every_imported_package_is_a_declared_dependency() -> None:
     declared = [Requirement(line).name for line in project["dependencies"]]
     offered = {file.parts[0].partition(".")[0] for name in declared for file in importlib.metadata.files(name) or ()}
     # An adapter imports its framework, which its extra names: see test_packaging.py.
-    modules = [path for path in MODULES if SOURCE / "surfaces" / "adapters" not in path.parents]
+    modules = [path for path in MODULES if SOURCE / "adapters" not in path.parents]
     foreign = {line.rpartition(" imports ")[2] for line in problems(third_parties, modules)}
     assert "can_ada" in foreign
     # pytest loads the plugin that imports it, and nothing else does. What imports wasmtime runs in workers alone. The
@@ -296,15 +298,15 @@ def test_every_imported_package_is_a_declared_dependency() -> None:
 
 def test_wasmtime_is_imported_only_by_what_runs_in_the_workers_of_wasm_tools() -> None:
     found = {path for path in MODULES if any(line.endswith(" wasmtime") for line in problems(third_parties, [path]))}
-    assert {path.parent for path in found} == {SOURCE / "sandbox" / "wasi"}
-    imported = {f"licet.sandbox.wasi.{path.stem}" for path in found}
+    assert {path.parent for path in found} == {SOURCE / "wasm"}
+    imported = {f"licet.wasm.{path.stem}" for path in found}
     allowed = {*found, SOURCE / "sandbox" / "workers" / "worker.py"}  # the worker loads a guest when it has one
     for path in set(MODULES) - allowed:
         assert not imported & set(own_imports(TEXTS[path])), path
 
 
 def test_the_guest_of_the_python_runner_needs_its_own_package_and_the_standard_library_alone() -> None:
-    guest = sorted((SOURCE / "sandbox" / "wasi" / "python" / "guest").glob("*.py"))
+    guest = sorted((SOURCE / "wasm" / "python" / "guest").glob("*.py"))
     assert {line.rpartition(" imports ")[2] for line in problems(third_parties, guest)} == GENERATED
     assert [module for path in guest for module in own_imports(TEXTS[path])] == []
 
@@ -397,7 +399,7 @@ def test_importing_licet_does_not_load_the_ready_made_tools() -> None:
 
 
 def test_there_are_ready_made_tools_to_check() -> None:
-    assert {path.name for path in MODULES if path.is_relative_to(SOURCE / "tools")} >= {"files.py", "http.py"}
+    assert {path.name for path in MODULES if path.is_relative_to(SOURCE / "tools")} >= {"basic.py", "search.py"}
 
 
 @pytest.mark.parametrize(
@@ -427,7 +429,7 @@ def test_there_are_ready_made_tools_to_check() -> None:
         (back_door_imports, "import licet.guard", "1: imports licet.guard"),
         (third_parties, "import yaml.nodes", "1: imports yaml"),
         (third_parties, "def f():\n    from httpx2 import get", "2: imports httpx2"),
-        (oversize, "x = 1\n" * 601, "601 lines: two ideas would read better apart"),
+        (oversize, "x = 1\n" * 651, "651 lines: two ideas would read better apart"),
         (missing_opening, "x = 1", "no opening docstring"),
         (missing_opening, '"""' + "word\n" * 6 + '"""', "the opening docstring's first paragraph is over five lines"),
         (half_sentences, 'class C:\n """no capital."""', "1: C starts with `no capital.`, not a whole sentence"),

@@ -12,8 +12,8 @@ import yaml
 from click.testing import CliRunner
 
 import licet as licet_package
+from licet.cli.app import licet
 from licet.sandbox import probe
-from licet.surfaces.cli.app import licet
 from walkthrough import Run, Typed, Written, compare, play, steps
 
 ROOT = Path(__file__).parent.parent
@@ -143,7 +143,10 @@ def test_no_page_and_no_example_imports_internals() -> None:
 
 
 def test_no_page_names_an_internal_module() -> None:
-    packages = "assemble|backends|core|declare|guard|modules|policy_files|sandbox|surfaces"
+    packages = (
+        "assemble|backends|cli|clients|core|declare|gateway|guard|learn|lint|map|mcp|own_files|packages|"
+        "policy_files|sandbox|source|wasm"
+    )
     for page in [*PAGES, *PLAYED]:
         assert re.findall(rf"`licet\.(?:{packages})\b[^`]*`", page.read_text("utf-8")) == [], page.name
 

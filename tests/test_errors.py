@@ -7,19 +7,18 @@ import pytest
 
 import licet
 from licet import errors
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import storage_scope_id
+from licet.core.algebra.rules import Capability, Use, use_of_path
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use, use_of_path
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Ask, Deny
 from licet.core.decision.request import Approval, Ground, Request
 from licet.core.decision.validate import Misfit
-from licet.core.origin import Origin, Problem
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission, Budget, MaxEffect
 from licet.core.policy.tool import ToolSpec
+from licet.core.values import Origin, Problem
 from licet.errors import LicetError, ManifestError, Refused, RegistrationRefused
 
 HERE = Origin("secret-policy.yaml", 3, 5)

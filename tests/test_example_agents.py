@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 from licet import Backends, Gate, load_manifest, run
 from licet.assemble import Places, review
-from licet.core.algebra.use import Use
+from licet.cli.app import licet
+from licet.core.algebra.rules import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.request import Request
 from licet.core.decision.validate import validate_tools
-from licet.surfaces.cli.app import licet
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 AGENTS = ("research", "coding", "payments")

@@ -12,7 +12,7 @@ import pytest
 
 import warm
 from licet.assemble import Places, review
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.request import Request
 from licet.core.decision.validate import validate_tools

@@ -79,7 +79,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, lis
         (packages / "licet.pth").write_text(f"{project / 'src'}\n")
         python = str(environment / "bin" / "python")
         licet = environment / "bin" / "licet"
-        licet.write_text(f"#!{python}\nimport sys\nfrom licet.surfaces.cli import program\nsys.exit(program())\n")
+        licet.write_text(f"#!{python}\nimport sys\nfrom licet.cli import program\nsys.exit(program())\n")
         licet.chmod(0o755)
         opened(project)
         home = project / "home"

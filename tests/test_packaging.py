@@ -110,9 +110,9 @@ def test_every_module_of_the_wheel_imports(installed: Installed) -> None:
         modules = [name.removesuffix(".py").replace("/", ".") for name in archive.namelist() if name.endswith(".py")]
     names = [name.removesuffix(".__init__") for name in modules if not name.endswith("__main__")]
     assert "licet.core.algebra.scope" in names
-    frameworks = {f"licet.surfaces.adapters.{file.removesuffix('.py')}" for file in FRAMEWORKS}
+    frameworks = {f"licet.adapters.{file.removesuffix('.py')}" for file in FRAMEWORKS}
     assert frameworks < set(names)
-    guest = "licet.sandbox.wasi.python.guest.runner"  # runs in a component alone, and changes `open` where it runs
+    guest = "licet.wasm.python.guest.runner"  # runs in a component alone, and changes `open` where it runs
     names = [name for name in names if name not in {*frameworks, guest}]  # those import packages that are not installed
     installed.run("python", "-c", "import importlib, sys; [importlib.import_module(n) for n in sys.argv[1:]]", *names)
 
@@ -121,7 +121,7 @@ def test_the_wheel_holds_the_package_its_types_marker_and_its_licence_alone(inst
     with zipfile.ZipFile(installed.wheel) as archive:
         names = set(archive.namelist())
     assert {"licet/__init__.py", "licet/py.typed", f"licet-{VERSION}.dist-info/licenses/LICENSE"} <= names
-    assert "licet/sandbox/wasi/python/runner.wit" in names
+    assert "licet/wasm/python/runner.wit" in names
     assert {name.partition("/")[0] for name in names} == {"licet", f"licet-{VERSION}.dist-info"}
     assert [name for name in names if re.search(r"/(tests|__pycache__|conftest\.py|test_)", name)] == []
 
@@ -155,7 +155,7 @@ def test_each_adapter_imports_its_framework_which_an_extra_of_its_name_installs(
     assert (every.name, every.extras) == ("licet", set(names.values()))
     for file, (distribution, packages) in FRAMEWORKS.items():
         assert [one.name for one in extras[names[file]]] == [distribution]
-        source = (ROOT / "src" / "licet" / "surfaces" / "adapters" / file).read_text("utf-8")
+        source = (ROOT / "src" / "licet" / "adapters" / file).read_text("utf-8")
         known = {*sys.stdlib_module_names, "licet", "pydantic"}
         assert set(imported_packages(source)) - known == packages
 

@@ -20,8 +20,8 @@ import pytest
 
 from attacks.walled_programs import needs_walls
 from effort import LONG
+from gateway.servers import SCRIPTED
 from licet.sandbox import probe
-from surfaces.gateway.servers import SCRIPTED
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

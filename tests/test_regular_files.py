@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.regular_files import FileTooLarge, NotRegular, open_regular, read_most, read_regular, size_text
+from licet.own_files import FileTooLarge, NotRegular, open_regular, read_most, read_regular, size_text
 
 
 def make(kind: str, tmp_path: Path) -> Path:

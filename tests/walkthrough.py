@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from licet.surfaces.cli.app import licet
+from licet.cli.app import licet
 
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
 _ID = re.compile(r"\b(?:r-[0-9a-f]{8,}-\d+|a-[0-9a-f]{12})\b")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PATIENCE = 300  # seconds: a run that hangs, not one that is slow
-PROGRAM = "from licet.surfaces.cli import program; program()"
+PROGRAM = "from licet.cli import program; program()"
 SCRIPT = os.path.join(sysconfig.get_path("scripts"), "licet")
 _AS_SCRIPT = f"import sys; sys.argv[0], sys.path[0] = {SCRIPT!r}, {os.path.dirname(SCRIPT)!r}; {PROGRAM}"
 

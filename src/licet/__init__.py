@@ -15,10 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from licet.assemble.gate import Backends, Gate, run
     from licet.assemble.one_tool import check_and_run
-    from licet.core.algebra.capability import Capability
+    from licet.core.algebra.rules import Capability, InvalidUse, Use, use_of_path, use_of_url
     from licet.core.algebra.scope import Malformed
     from licet.core.algebra.set import CapabilitySet
-    from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
     from licet.core.decision.decide import decide
     from licet.core.decision.decision import Allow, Ask, Decision, Deny
     from licet.core.decision.request import Request, Usage
@@ -78,13 +77,12 @@ _HOMES = {
     "licet.assemble.gate": ("Backends", "Gate", "run"),
     "licet.policy_files.data": ("Manifest",),  # importing it makes `Manifest.from_data` work
     "licet.policy_files.load": ("load_manifest",),
-    "licet.core.algebra.capability": ("Capability",),
     "licet.core.decision.decide": ("decide",),
     "licet.core.decision.decision": ("Allow", "Ask", "Decision", "Deny"),
     "licet.core.decision.request": ("Request", "Usage"),
     "licet.core.algebra.set": ("CapabilitySet",),
     "licet.core.policy.tool": ("ToolSpec",),
-    "licet.core.algebra.use": ("Use", "use_of_path", "use_of_url"),
+    "licet.core.algebra.rules": ("Capability", "Use", "use_of_path", "use_of_url"),
     "licet.core.decision.validate": ("Misfit", "validate_registration", "validate_tools"),
     "licet.declare": ("Context", "SyncContext", "Tool", "ToolCapabilities", "tool"),
     "licet.errors": (

@@ -13,14 +13,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import Malformed, visible
-from licet.core.algebra.use import InvalidUse, Use
-from licet.core.decision.decision import Ask, Deny
-from licet.core.decision.obstacles import explain, missing_at_host
+from licet.core.decision.decision import Ask, Deny, explain, missing_at_host
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import REASON_OF_DOMAIN, Reason, RequestAsSent
 from licet.core.decision.validate import Misfit
-from licet.core.origin import Problem
+from licet.core.values import Problem
 
 __all__ = ["InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"]
 

@@ -20,9 +20,14 @@ from licet.declare.context import (
     SecretStore,
     Status,
     Store,
+    SyncContext,
+    SyncFetch,
+    SyncFileSystem,
+    SyncPrograms,
+    SyncSecretStore,
+    SyncStore,
     TextMode,
 )
-from licet.declare.sync_context import SyncContext, SyncFetch, SyncFileSystem, SyncPrograms, SyncSecretStore, SyncStore
 
 __all__ = [
     "Answer",

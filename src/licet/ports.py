@@ -4,10 +4,9 @@ A backend decides nothing: the grant was checked before it is called. It reports
 module, and the call is refused. See docs/calls.md.
 """
 
-from licet.core.decision.budget import Spent
-from licet.core.decision.request import Approval, Usage
+from licet.core.decision.request import Approval, Spent, Usage
 from licet.core.ledger.entry import Entry
-from licet.core.policy.effects import Level
+from licet.core.policy.layer import Level
 from licet.core.policy.terms import Budget
 from licet.declare.context import Json
 from licet.guard.execution import (
@@ -25,16 +24,11 @@ from licet.guard.execution import (
     Walls,
     Watch,
 )
-from licet.guard.people import (
+from licet.guard.ports import (
     Answer,
     Answered,
     Approver,
     ApproverFunction,
-    NotStanding,
-    Question,
-    StandingApprovals,
-)
-from licet.guard.ports import (
     ArgumentRules,
     Budgets,
     Claim,
@@ -47,11 +41,14 @@ from licet.guard.ports import (
     Kv,
     Ledger,
     LedgerUnavailable,
+    NotStanding,
     Ports,
+    Question,
     Reply,
     Reservation,
     Secrets,
     SecretsFunction,
+    StandingApprovals,
     Stat,
     TooLarge,
     Turn,

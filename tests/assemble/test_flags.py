@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from licet import Manifest
-from licet.assemble.flags import (
+from licet.assemble.program import (
     AGENT,
     BY,
     BadFlag,
@@ -20,12 +20,12 @@ from licet.assemble.flags import (
     understood,
 )
 from licet.assemble.review import Places
+from licet.core.algebra.rules import Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 from licet.core.decision.request import Approval
 from licet.core.policy.layer import meet_written_layers
 from licet.core.policy.tool import ToolSpec
-from licet.guard.people import Answered, Question
+from licet.guard.ports import Answered, Question
 from licet.policy_files.load import load_manifest
 
 WORK, HOME = "/srv/work", "/home/ada"

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from licet import Backends, Gate, load_manifest, tool
 from licet.assemble.importing import imported_tools
-from licet.backends.installed_files import distributions_of
+from licet.cli.app import licet
 from licet.core.policy.lock import LockedDistribution, read_lock, write_lock
 from licet.errors import ManifestError, Refused
-from licet.policy_files.source.installed import InstalledModule, find_installed
-from licet.surfaces.cli.app import licet
+from licet.packages.distributions import distributions_of
+from licet.source.imports import InstalledModule, find_installed
 from wheels import install, record_hash, wheel
 
 SOURCE = """

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from licet import load_manifest
-from licet.assemble.pinned_here import is_pinned, pinned_here
+from licet.cli.app import licet
 from licet.core.policy.lock import FORMAT, Lock, LockedServer, Resolved, write_lock
-from licet.surfaces.cli.app import licet
+from licet.packages.locked_tools import is_pinned, pinned_here
 
 PIN = f"sha512-{'A' * 86}=="
 COMMAND = ("npx", "demo")

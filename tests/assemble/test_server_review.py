@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from licet import Backends, Gate, RegistrationRefused, load_manifest, tool
-from licet.assemble.locking import ceiling_of_grants
-from licet.assemble.servers import placed_secrets
-from licet.core.decision.server_process import process_reach
-from licet.core.origin import Origin
+from licet.assemble.expected_lock import ceiling_of_grants
+from licet.assemble.server_process import placed_secrets
+from licet.cli.app import licet
+from licet.core.decision.foreseen import process_reach
 from licet.core.policy.lock import Lock, LockedServer, Resolved, write_lock
 from licet.core.policy.servers import server_of
+from licet.core.values import Origin
 from licet.guard.ports import Ports
-from licet.surfaces.cli.app import licet
 
 REMOTE = {"url": "https://mcp.example.com/mcp", "headers": {"Authorization": "KEY"}, "tools": {"*": {}}}
 LOCAL = {"command": ["serve"], "secrets": {"TOKEN": "KEY"}, "tools": {"*": {}}}

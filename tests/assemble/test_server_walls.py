@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from licet import load_manifest
-from licet.core.decision.foreseen import server_delete_problems
+from licet.cli.app import licet
+from licet.core.decision.foreseen import process_reach, server_delete_problems
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Request
-from licet.core.decision.server_process import process_reach
 from licet.core.policy.lock import Lock, LockedServer, Resolved, write_lock
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of
@@ -21,7 +21,6 @@ from licet.core.policy.terms import StandingApproval
 from licet.guard.grant import Grant
 from licet.sandbox.grant_paths import kernel_paths
 from licet.sandbox.kernel import landlock
-from licet.surfaces.cli.app import licet
 
 TOOL = {"name": "commit", "inputSchema": {"type": "object"}}
 GRANTS = ["fs:read:${workdir}", "fs:write:${workdir}", "fs:delete:${workdir}", "network:*:a.example"]

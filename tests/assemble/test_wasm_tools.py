@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet import Gate, Tool, load_manifest
+from licet.assemble.expected_lock import lock_problems
 from licet.assemble.gate import Backends
 from licet.assemble.importing import differing_tools, imported_tools
-from licet.assemble.locking import lock_problems
 from licet.assemble.never_writable import never_writable
 from licet.assemble.review import Places, review
+from licet.cli.app import licet
 from licet.declare.wasm import WasmTool
 from licet.errors import ManifestError, Refused, RegistrationRefused
-from licet.surfaces.cli.app import licet
 from licet.tools import python as licet_python
 from wasm_files import EMPTY
 

@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from licet.sandbox.kernel import calls
+from licet.sandbox.kernel import system_calls
 
 if TYPE_CHECKING:
     from licet import Result, Tool
@@ -73,8 +73,8 @@ print("\\n" + json.dumps(said), flush=True)
 
 def raw(name: str | int, *arguments: Any) -> int:
     """A system call by its name or number, as any code with ctypes can make it; its error is an OSError."""
-    number = calls.NUMBERS[calls.machine()][name] if isinstance(name, str) else name
-    return calls.syscall(str(name), number, *(os.fsencode(a) if isinstance(a, str) else a for a in arguments))
+    number = system_calls.NUMBERS[system_calls.machine()][name] if isinstance(name, str) else name
+    return system_calls.syscall(str(name), number, *(os.fsencode(a) if isinstance(a, str) else a for a in arguments))
 
 
 def scratch(name: str = "") -> str:
@@ -264,7 +264,7 @@ class Outside:
         """
         import pytest
 
-        if only_on and calls.machine() != only_on:
+        if only_on and system_calls.machine() != only_on:
             pytest.skip(f"made of numbers that {only_on} has")
         worked = seen or (lambda value: CANARY in str(value))
         made_of: dict[str, Any] = {"needs": [f"fs:*:{self.granted}", *needs], "reuse": reuse}

@@ -9,7 +9,7 @@ import pytest
 
 from guard.grants import grant
 from licet.backends.files.local import LocalFiles
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.decision.request import Approval
 from licet.errors import Refused
 from licet.guard.handles.files import ScopedFiles

@@ -9,7 +9,7 @@ import httpx2
 
 from guard.grants import grant
 from licet.backends.http import HttpClient
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.handles.messages import Response
 from licet.guard.ports import Exchange

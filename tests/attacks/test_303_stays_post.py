@@ -6,7 +6,7 @@ import pytest
 
 from attacks.nets import answer, fetching, unguarded
 from licet import Refused
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.guard.ports import Exchange
 from loopback import serving
 

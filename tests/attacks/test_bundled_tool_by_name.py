@@ -8,7 +8,7 @@ import pytest
 
 from guard.gates import call
 from licet import Backends, Context, Gate, load_manifest, tool
-from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.memory import Answer, MemoryHttp
 
 
 @tool(needs=["network:*:*"], effect="read_only", sandbox="native")

@@ -4,7 +4,7 @@ import pytest
 
 from attacks.granted import refused
 from attacks.nets import Names, answer, fetching, inner, reached
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from loopback import Server, serving
 
 KEYS = {"X-Api-Key": "hush", "Authorization": "Bearer hush", "Cookie": "session=hush", "X-Anything": "hush"}

@@ -7,7 +7,7 @@ import pytest
 from attacks.granted import refused
 from attacks.nets import SECRET, Names, answer, fetching, inner, reached
 from guard.grants import grant
-from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.memory import Answer, MemoryHttp
 from licet.guard.handles.fetch import ScopedFetch
 from loopback import serving
 

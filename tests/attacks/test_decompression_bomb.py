@@ -9,7 +9,7 @@ import pytest
 
 from attacks.granted import refused
 from attacks.nets import fetching
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from loopback import serving
 
 MEGABYTE = 1 << 20

@@ -10,7 +10,7 @@ from attacks.granted import refused
 from attacks.nets import SECRET, NamedClient, Names, answer, fetching, inner, unguarded
 from guard.grants import grant
 from licet import Refused
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.ports import Exchange
 from loopback import authority_file, serving

@@ -9,7 +9,7 @@ from attacks.granted import refused
 from attacks.nets import answer, fetching, inner
 from guard.grants import grant
 from licet.backends.http import HttpClient
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.guard.handles.fetch import ScopedFetch
 from loopback import authority_file, serving
 

@@ -14,7 +14,7 @@ from attacks import flood_tools as tools
 from attacks.flood_tools import MB
 from licet import Backends
 from licet.backends.files.local import MOST_NAMES
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.declare.plain_json import is_heavy, plain_data
 from sandbox.levels import WALLED, call, gate, local_backends, needs_walls
 
@@ -50,7 +50,7 @@ def backends() -> Backends:
 
 
 def _network(site: Any) -> Any:
-    from licet.backends.http_memory import MemoryHttp
+    from licet.backends.memory import MemoryHttp
 
     return MemoryHttp(site, {"a.test": ["93.184.216.34"]})
 

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 import pytest
 
+from gateway.clients import Client, Failed, process_client, text_of
+from gateway.workspaces import Workspace, notes
 from licet.assemble.gate import stored_approvals
 from sandbox.levels import needs_walls
-from surfaces.gateway.clients import Client, Failed, process_client, text_of
-from surfaces.gateway.workspaces import Workspace, notes
 
 SERVER = Path(__file__).with_name("hijacked_server.py")
 PLAN, SECRET, TOKEN = "the plan of the company", "the key of the house", "token-5b1e77c0"

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from licet import Backends, Gate, Result, load_manifest
 from licet.assemble.never_writable import closed_paths
+from licet.cli.app import licet
 from licet.sandbox import probe
-from licet.surfaces.cli.app import licet
 from wheels import install, wheel
 
 needs_walls = pytest.mark.skipif(bool(probe.support().missing("restricted")), reason="no walls here")

@@ -4,7 +4,7 @@ from typing import Any
 
 from attacks.granted import refused
 from attacks.nets import SECRET, answer, fetching, inner, reached
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from loopback import serving
 
 

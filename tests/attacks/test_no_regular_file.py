@@ -65,7 +65,7 @@ def test_what_is_no_regular_file_is_told_and_not_waited_for(
     put(kind, Path(name))
     # Without the limit, an endless file would take all memory before the time is over.
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))"
-    ended = warm.run(f"{limit}\nfrom licet.surfaces.cli import main\nmain()", READERS[name])
+    ended = warm.run(f"{limit}\nfrom licet.cli import main\nmain()", READERS[name])
     assert ended.returncode in (1, 2), ended
     assert "Traceback" not in ended.stderr
     told = ended.stdout + ended.stderr

@@ -13,7 +13,7 @@ import pytest
 from attacks.rewriting_tools import WIDER, act, act_behind_walls, act_directly
 from attacks.walled_programs import needs_namespaces
 from licet import CapabilitySet, Gate, Manifest, ManifestError, Result, check_and_run, load_manifest
-from licet.regular_files import PLACEHOLDER_TIME
+from licet.own_files import PLACEHOLDER_TIME
 from pins import pinned, trust
 from sandbox.levels import call, local_backends, needs_walls
 
@@ -167,7 +167,7 @@ ATTACKS = {
 
 
 def licet(cwd: Path, state: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", *words]
+    command = [sys.executable, "-c", "from licet.cli import program; program()", *words]
     environment = {**os.environ, "XDG_STATE_HOME": str(state)}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, check=False)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from licet import Gate, Tool
-from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.memory import Answer, MemoryHttp
 from licet.guard.ports import Exchange
 from sandbox import echo_tools as tools
 from sandbox.levels import WALLED, call, gate, local_backends, needs_walls

@@ -7,10 +7,10 @@ from typing import Any
 
 from attacks.programs import programs
 from guard.grants import grant
-from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.memory import Answer, MemoryHttp
 from licet.backends.secrets import MemorySecrets
 from licet.guard.handles.fetch import ScopedFetch
-from licet.guard.handles.secrets import ScopedSecrets
+from licet.guard.handles.secrets_and_kv import ScopedSecrets
 from licet.guard.redaction.redact import Redactor
 
 VALUE = "sk_live_4eC39HqLyjWDarjtT1zdp7dc"

@@ -49,7 +49,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def started(root: Path, *words: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", *words]
+    command = [sys.executable, "-c", "from licet.cli import program; program()", *words]
     environment = {**os.environ, "XDG_STATE_HOME": str(root.parent / "state")}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=root, env=environment, stdin=-3, stdout=pipe, stderr=pipe, text=True)

@@ -5,7 +5,7 @@ import pytest
 from attacks.granted import refused
 from attacks.nets import SECRET, Names, answer, fetching, inner, reached
 from guard.grants import grant
-from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.memory import Answer, MemoryHttp
 from licet.guard.handles.fetch import ScopedFetch
 from loopback import serving
 
@@ -78,7 +78,7 @@ def test_metadata_is_refused_even_where_the_manifest_writes_it(spelling: str) ->
 
 @pytest.mark.parametrize("spelling", [*LOOPBACK, *PRIVATE, *METADATA, *MAPPED])
 def test_no_name_leads_there_either(spelling: str) -> None:
-    from licet.core.algebra.use import InvalidUse, use_of_url
+    from licet.core.algebra.rules import InvalidUse, use_of_url
 
     try:
         address = use_of_url("GET", f"http://{spelling}/").target.strip("[]")

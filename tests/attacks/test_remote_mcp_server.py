@@ -11,14 +11,7 @@ import pytest
 
 from attacks.nets import NamedClient, Names, reached
 from core.manifests import manifest
-from licet.assemble.gate import Backends
-from licet.assemble.servers import header_secrets
-from licet.core.decision.server_process import process_reach
-from licet.core.policy.servers import Server
-from licet.guard.redaction.redact import Redactor
-from licet.surfaces.gateway.link import Gone
-from licet.surfaces.gateway.upstream import Upstream, UpstreamError
-from surfaces.gateway.http_servers import (
+from gateway.http_servers import (
     Asked,
     HttpServer,
     Out,
@@ -29,7 +22,14 @@ from surfaces.gateway.http_servers import (
     opened,
     text_result,
 )
-from surfaces.gateway.servers import SECONDS, call, text_of
+from gateway.servers import SECONDS, call, text_of
+from licet.assemble.gate import Backends
+from licet.assemble.server_process import header_secrets
+from licet.core.decision.foreseen import process_reach
+from licet.core.policy.servers import Server
+from licet.guard.redaction.redact import Redactor
+from licet.mcp.link import Gone
+from licet.mcp.upstream import Upstream, UpstreamError
 
 KEY = "sk-7f3a9c51e2d84b06"
 PLACED = (("X-Api-Key", KEY),)

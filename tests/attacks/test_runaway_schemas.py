@@ -16,18 +16,18 @@ from typing_extensions import TypeAliasType
 
 from gates import gate_of
 from licet.adapters import governed
+from licet.adapters.foreign import Foreign, ForeignTool, _function, _own_copy
+from licet.adapters.framework_calls import GateTools
 from licet.core.policy.servers import Server
 from licet.core.policy.tool import spec_of
-from licet.declare import patience, schema_process
+from licet.declare import check_cost, json_schema
 from licet.declare.arguments import validator
+from licet.declare.check_cost import Unfinished, patiently
 from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck, schema_validator
-from licet.declare.patience import Unfinished, patiently
 from licet.declare.plain_json import plain_json
+from licet.gateway.governed_servers import checked_result
 from licet.guard.execution import Stopped
-from licet.policy_files.argument_rules import argument_check
-from licet.surfaces.adapters.calls import GateTools
-from licet.surfaces.adapters.foreign import Foreign, ForeignTool, _function, _own_copy
-from licet.surfaces.gateway.results import checked_result
+from licet.policy_files.checks import argument_check
 
 Json = Any
 NODE = {"$ref": "#/$defs/node"}
@@ -161,8 +161,8 @@ def test_what_may_take_long_is_answered_by_a_process_that_ends(name: str, quick:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_process, "ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr(schema_process, "_LIST_SECONDS", 0.2)
+    monkeypatch.setattr(json_schema, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(json_schema, "_LIST_SECONDS", 0.2)
 
 
 async def in_loop(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -179,7 +179,7 @@ def test_errors_that_cannot_be_listed_in_time_are_left_out(quick: None) -> None:
 
 
 def test_errors_that_take_too_much_memory_are_left_out(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_process, "_LIST_SECONDS", 60.0)  # memory ends it, not time
+    monkeypatch.setattr(json_schema, "_LIST_SECONDS", 60.0)  # memory ends it, not time
     assert SchemaCheck(EXPLODING).wrong_with(nested(40)) == NO_FIT
 
 
@@ -294,7 +294,7 @@ def test_large_arguments_are_checked_off_the_loop() -> None:
 
 async def under_patience(work: Callable[..., Any], *arguments: Any) -> Any:
     context = contextvars.copy_context()
-    context.run(patience._IN_LOOP.set, True)
+    context.run(check_cost._IN_LOOP.set, True)
     return context.run(work, *arguments)
 
 
@@ -341,20 +341,20 @@ def listener() -> Iterator[tuple[int, list[Any]]]:
 def test_after_a_fork_the_processes_of_the_parent_stay_its_own() -> None:
     check = SchemaCheck({"type": "integer"})
     assert check.wrong_with("x")
-    (kept,) = schema_process._kept[-1:]
+    (kept,) = json_schema._kept[-1:]
     child = os.fork()
     if not child:
-        fine = b"is not of type" in check.wrong_with("y").encode() and kept not in schema_process._kept
+        fine = b"is not of type" in check.wrong_with("y").encode() and kept not in json_schema._kept
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert check.wrong_with("z")
-    assert kept in schema_process._kept
+    assert kept in json_schema._kept
 
 
 def test_a_process_that_died_is_replaced() -> None:
     check = SchemaCheck({"type": "integer"})
     assert check.wrong_with("x")
-    for one in schema_process._kept:
+    for one in json_schema._kept:
         one._process.kill()
         one._process.wait()
     found = [check.wrong_with("x") for _ in range(4)]

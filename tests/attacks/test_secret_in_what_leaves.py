@@ -13,9 +13,9 @@ import pytest
 
 from guard.grants import grant
 from licet.backends.secrets import MemorySecrets
-from licet.core.algebra.use import use_of_path
+from licet.core.algebra.rules import use_of_path
 from licet.errors import Refused
-from licet.guard.handles.secrets import ScopedSecrets
+from licet.guard.handles.secrets_and_kv import ScopedSecrets
 from licet.guard.redaction.redact import Redactor
 
 SECRET = 'sk_live/4eC39H+qLyj "W" <ö>&'

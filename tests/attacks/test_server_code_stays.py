@@ -19,15 +19,15 @@ from click.testing import CliRunner
 from msgspec import Struct
 
 from attacks.test_hijacked_agent import SERVER, tool
+from gateway.workspaces import Workspace
 from licet import Context, Gate, load_manifest
 from licet import tool as licet_tool
-from licet.assemble.servers import server_launch
-from licet.backends.packages.programs import find_program
+from licet.assemble.server_process import server_launch
+from licet.cli.app import licet
 from licet.core.policy.servers import server_of
-from licet.surfaces.cli.app import licet
+from licet.packages.programs import find_program
 from pins import pinned
 from sandbox.levels import call, local_backends, needs_walls
-from surfaces.gateway.workspaces import Workspace
 
 NODE = shutil.which("node")
 NEEDS = ["fs:read:*", "fs:write:*", "process:exec:*"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from licet.surfaces.cli.app import licet
+from licet.cli.app import licet
 from pins import trust
 
 CODE = '''

@@ -7,7 +7,7 @@ import pytest
 
 from attacks import walled_thieves as thieves
 from licet import Backends
-from licet.sandbox.workers.wire import FROM_WORKER, packed
+from licet.sandbox.bridge.wire import FROM_WORKER, packed
 from sandbox.levels import call, gate, needs_walls
 
 

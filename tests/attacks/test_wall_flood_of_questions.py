@@ -9,7 +9,7 @@ VALUE = "a" * 1000
 
 
 def attack(ctx: SyncContext, many: int) -> str | None:
-    from licet.sandbox.workers.wire import packed
+    from licet.sandbox.bridge.wire import packed
 
     inside: Any = ctx
     for number in range(many):

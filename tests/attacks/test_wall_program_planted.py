@@ -13,10 +13,10 @@ import pytest
 
 from attacks.walled_programs import CANARY, PYTHON, Programs, both_kinds, place
 from licet.assemble.program import _ScriptWalls
-from licet.assemble.scripts import with_interpreter
+from licet.assemble.script_start import with_interpreter
 from licet.errors import Refused
 from licet.guard.execution import Command, Finished, Layers, Walls
-from licet.guard.links import FoundProgram
+from licet.guard.import_path import FoundProgram
 from licet.sandbox.programs.runner import LocalProcesses
 
 NAME = "mytest"

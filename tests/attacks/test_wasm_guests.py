@@ -13,17 +13,16 @@ from typing import Any, Literal
 import pytest
 
 from licet import Result, Tool
-from licet.core.policy.effects import EffectClass
+from licet.core.policy.layer import EffectClass
 from licet.declare.wasm import WasmModule
-from licet.policy_files.user_directories import data_root
+from licet.policy_files.policy_paths import data_root
 from licet.sandbox import probe
-from licet.sandbox.wasi.cache import compiled
-from licet.sandbox.wasi.kept_files import locked, note_of
-from licet.sandbox.wasi.layers import walls_in_spec
 from licet.sandbox.workers.errand import run_errand
 from licet.sandbox.workers.pool import close_workers
+from licet.wasm.cache import compiled, locked, note_of
+from licet.wasm.compiled import walls_in_spec
 from sandbox.levels import call, gate, local_backends, needs_walls
-from sandbox.wasi import modules
+from wasm import modules
 from wasm_files import wasm
 
 LIMITS = {"fuel": 200_000_000, "memory_mb": 64}
@@ -318,7 +317,7 @@ def test_what_is_compiled_lies_where_no_grant_writes(tmp_path: Path, monkeypatch
         other.write_bytes(wasm(MUL))
         return real(module, function, {"source": str(other)}, finish, **{**more, "read": [str(other)]})
 
-    monkeypatch.setattr("licet.sandbox.wasi.cache.run_errand", watched)
+    monkeypatch.setattr("licet.wasm.cache.run_errand", watched)
     result = calculated(tmp_path, ADD.replace("(module", '(module (@custom "copied" "")'))
     assert result.reason == "TOOL_FAILED"
     assert "another file was compiled" in result.error
@@ -337,7 +336,7 @@ def test_a_module_that_compiles_for_long_delays_no_other(tmp_path: Path, monkeyp
             released.wait(60)
         return real(module, *rest)
 
-    monkeypatch.setattr("licet.sandbox.wasi.ready_modules.compiled", slow)
+    monkeypatch.setattr("licet.wasm.ready_modules.compiled", slow)
     tools = []
     for name, text in (("slow", ADD), ("quick", MUL)):
         file = tmp_path / "code" / f"{name}.wasm"

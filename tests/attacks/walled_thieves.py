@@ -142,10 +142,10 @@ def modules(names: list[str]) -> list[str]:
 def tamper() -> str:
     """Change the framework in this process, for whoever comes next."""
     import licet.guard.gate
-    import licet.sandbox.bridge.client
+    import licet.sandbox.bridge.worker_context
 
     licet.guard.gate.BareGate.session = None  # type: ignore[method-assign,assignment]
-    licet.sandbox.bridge.client._refused = lambda head: ValueError("not refused at all")  # type: ignore[assignment,return-value]
+    licet.sandbox.bridge.worker_context._refused = lambda head: ValueError("not refused at all")  # type: ignore[assignment,return-value]
     return "changed"
 
 
@@ -173,7 +173,7 @@ def speak(ctx: SyncContext, pieces: list[str], wait: float = 3.0) -> str | None:
 def push_files(ctx: SyncContext, many: int) -> str | None:
     """Push open files at the host, in the middle of a proper question."""
     host = ctx._target._host  # type: ignore[attr-defined]
-    from licet.sandbox.workers.wire import packed
+    from licet.sandbox.bridge.wire import packed
 
     for _ in range(many):
         host._next += 1

@@ -15,8 +15,7 @@ import pytest
 from effort import LONG
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets, is_gone, this_process
 from licet.backends.ledger.writer import SqliteLedger
-from licet.core.decision.budget import Spent
-from licet.core.decision.request import Usage
+from licet.core.decision.request import Spent, Usage
 from licet.core.policy.terms import Budget
 from licet.guard.ports import Budgets, Claim, Reservation, Unavailable
 from older_files import older_file

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from licet import Backends, Context, Gate, Manifest, load_manifest, run, tool
-from licet.core.review.recording import RecordingStart, Touch, recording_start, touch
+from licet.core.review.recording_lines import RecordingStart, Touch, recording_start, touch
 from licet.events import record_calls
 from licet.tools import read_file
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from licet.backends.http import HttpClient
-from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.memory import Answer, MemoryHttp
 from licet.guard.ports import Exchange, Http, Unconnected, Unreached, Unresolved
 from loopback import authority_file, serving, talking
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from licet.backends.http import HttpClient
-from licet.backends.lookups import Lookups
+from licet.backends.http import HttpClient, Lookups
 
 
 class Silent:

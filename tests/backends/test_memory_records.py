@@ -10,8 +10,8 @@ import pytest
 
 from counted import work
 from licet.backends.budgets import MemoryBudgets
-from licet.backends.keys import check_signature
 from licet.backends.memory import MemoryLedger
+from licet.backends.secrets import check_signature
 from licet.core.ledger.entry import Entry
 from licet.core.ledger.verify import verify
 from licet.core.policy.terms import Budget

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from licet.backends import keys
-from licet.backends.keys import BadKey, create_key, read_key
+from licet.backends import secrets
+from licet.backends.secrets import BadKey, create_key, read_key
 
 
 def read(path: Path) -> str:
@@ -45,7 +45,7 @@ def test_a_key_as_it_was_made_is_read_without_what_reads_all_others(
 ) -> None:
     path = tmp_path / "a.key"
     public = create_key(str(path)).public
-    monkeypatch.setattr(keys, "_any_key", lambda _: pytest.fail("it takes long to load"))
+    monkeypatch.setattr(secrets, "_any_key", lambda _: pytest.fail("it takes long to load"))
     assert read(path) == public
 
 

@@ -7,15 +7,14 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet
-from licet.core.origin import Origin
 from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
-from licet.core.policy.effects import CLASSES, LEVELS
-from licet.core.policy.layer import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer, Rule
+from licet.core.policy.layer import ALL_BUT_NETWORK, CLASSES, EVERY_DOMAIN, LEVELS, Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, Budget, MaxEffect, Natives
 from licet.core.policy.tool import ToolSpec
+from licet.core.values import Origin
 
 from .strategies import PlainSet, rules, sets_of
 

@@ -6,9 +6,8 @@ It uses single rules of the algebra (which are checked against `naive`), but not
 from collections.abc import Iterable
 from functools import cache
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 from licet.core.policy.connector import ConnectorRef
 from licet.core.policy.layer import Layer
 from licet.core.policy.manifest import Manifest

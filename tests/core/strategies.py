@@ -7,10 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, InvalidUse
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import InvalidUse
 
 from .naive import (
     ACTIONS,

@@ -13,7 +13,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.core.canonical import canonical_json, data_digest, data_json, digest, money_text, plain
+from licet.core.values import canonical_json, data_digest, data_json, digest, money_text, plain
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 whole = st.integers(-(2**53) + 1, 2**53 - 1)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
-from licet.core.compared import Compared
+from licet.core.values import Compared
 
 
 class Placed(Compared, frozen=True, dict=True):

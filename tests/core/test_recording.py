@@ -2,7 +2,14 @@
 
 import pytest
 
-from licet.core.review.recording import BadRecording, RecordingStart, Touch, recording_line, recording_start, touch
+from licet.core.review.recording_lines import (
+    BadRecording,
+    RecordingStart,
+    Touch,
+    recording_line,
+    recording_start,
+    touch,
+)
 
 START = RecordingStart(source="program", started=1, command=("git", "status"), workdir="/w", home="/h")
 TOUCH = Touch(time=2, call="process 7", tool="git", use="fs:read:/w/.git/config")

@@ -6,11 +6,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from core.manifests import layer, manifest, tool
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.decision.decision import Event
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import Approval, Request
-from licet.core.policy.effects import EffectClass
+from licet.core.policy.layer import EffectClass
 from licet.core.policy.terms import Approvals, WriteApproval
 from licet.guard.grant import Grant
 

@@ -5,9 +5,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from licet import Capability, CapabilitySet, ToolSpec
-from licet.core.canonical import digest
 from licet.core.decision.request import Approval
-from licet.guard.people import Question
+from licet.core.values import digest
+from licet.guard.ports import Question
 
 SPEC = ToolSpec("pay", CapabilitySet(["network:https:post@bank.example"]), effect="write_limited", sandbox="restricted")
 ARGUMENTS = {"to": "alice", "amount": 5}

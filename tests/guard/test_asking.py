@@ -14,7 +14,7 @@ from licet import Backends, CapabilitySet, Context, Gate, Result, load_manifest,
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.files.memory import MemoryFiles
 from licet.backends.memory import MemoryClock
-from licet.guard.people import Answer, Question
+from licet.guard.ports import Answer, Question
 
 
 @tool(needs=["fs:write:*"], effect="write_limited", sandbox="native")

@@ -13,8 +13,8 @@ from licet import Backends, Context, Gate, Result, tool
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.files.memory import MemoryFiles
 from licet.backends.memory import MemoryClock
-from licet.guard import deadline
-from licet.guard.people import Answered, Question
+from licet.guard import limits
+from licet.guard.ports import Answered, Question
 
 SECONDS = 300
 
@@ -103,7 +103,7 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         nonlocal passed
         passed += seconds
 
-    monkeypatch.setattr(deadline, "monotonic", lambda: time.monotonic() + passed)
+    monkeypatch.setattr(limits, "monotonic", lambda: time.monotonic() + passed)
     return advance
 
 

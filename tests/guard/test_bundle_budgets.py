@@ -14,10 +14,9 @@ from licet import Backends, Context, Gate, load_manifest, tool
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.budgets import MemoryBudgets
 from licet.backends.memory import MemoryClock, MemoryLedger
-from licet.core.canonical import key_text
-from licet.core.decision.budget import bundle_account
-from licet.guard.people import Question
-from licet.guard.ports import Budgets, Claim, Reservation, Unavailable
+from licet.core.decision.request import bundle_account
+from licet.core.values import key_text
+from licet.guard.ports import Budgets, Claim, Question, Reservation, Unavailable
 
 KEY = key_text(bytes([9] * 32))
 

@@ -12,11 +12,10 @@ from guard.gates import policy
 from guard.interrupting import interrupted
 from licet import Backends, Context, Gate, Tool, tool
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
-from licet.backends.keys import SigningKey
-from licet.backends.ledger.reader import LedgerReader
-from licet.backends.ledger.verify import verify_ledger
+from licet.backends.ledger.reader import LedgerReader, verify_ledger
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger
+from licet.backends.secrets import SigningKey
 from licet.core.ledger.entry import Entry
 from licet.guard.ports import Claim, Reservation
 from sandbox.levels import needs_walls

@@ -8,9 +8,8 @@ from licet import handles
 from licet.guard.bind import BoundContext
 from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.handles.files import ScopedFiles
-from licet.guard.handles.kv import ScopedKv
 from licet.guard.handles.processes import ScopedProcesses
-from licet.guard.handles.secrets import ScopedEnv, ScopedSecrets
+from licet.guard.handles.secrets_and_kv import ScopedEnv, ScopedKv, ScopedSecrets
 
 HANDLES: dict[type, type] = {
     handles.Fetch: ScopedFetch,

@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from licet import Backends, Gate, Manifest, run, tool, validate_registration
+from licet.cli.app import licet
 from licet.core.decision.reach import reach_of
-from licet.core.policy.commands import admit_commands
+from licet.core.policy.manifest import admit_commands
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
-from licet.surfaces.cli.app import licet
 
 
 @tool(needs=[], effect="read_only", sandbox="native")

@@ -15,10 +15,9 @@ from licet import Backends, Context, Gate, Refused, Result, tool
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.kv import MemoryKv, SqliteKv
 from licet.backends.memory import MemoryLedger
-from licet.guard.ending import mark_ended
-from licet.guard.handles.kv import scope_id
-from licet.guard.people import Answer, Question
-from licet.guard.ports import Kv
+from licet.guard.handles.secrets_and_kv import scope_id
+from licet.guard.ports import Answer, Kv, Question
+from licet.guard.session_end import mark_ended
 from sandbox.levels import needs_walls
 
 SCOPE = scope_id("session", "", "s", None, "tester")

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import warm
-from licet.backends.ledger.reader import LedgerReader
-from licet.backends.ledger.verify import verify_ledger
+from licet.backends.ledger.reader import LedgerReader, verify_ledger
 
 FORK = """
 import asyncio, json, os, sys
@@ -54,11 +53,11 @@ LOCKS = """
 import asyncio, json, os, signal, sys, threading
 from pathlib import Path
 from licet import Backends, Gate, load_manifest, tool
-from licet.backends.lookups import Lookups
+from licet.backends.http import Lookups
 from licet.core.decision.request import Request
 from licet.guard import bind, grant
 from licet.sandbox.workers import engine, errand, pool
-from licet.surfaces.adapters import approver
+from licet.adapters import approver
 
 folder = Path(sys.argv[1])
 (folder / "a.json").write_text(json.dumps({"agent": "a", "capabilities": {"tools": []}}))

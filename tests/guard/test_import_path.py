@@ -268,7 +268,7 @@ def test_an_accepted_risk_is_in_every_receipt(host: Host) -> None:
     assert (built, layers[-1]) == ("built", "unchecked imports")
     state = ["--state", str(host.root / "state")]
     for words, told in ((["show", receipt], "unchecked imports"), (["verify"], "fine: ")):
-        ran = warm.run("from licet.surfaces.cli import main\nmain()", ["receipts", *words, *state])
+        ran = warm.run("from licet.cli import main\nmain()", ["receipts", *words, *state])
         assert told in ran.stdout, ran.stderr
 
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from licet import Backends, Gate, Refused, Tool, load_manifest, run, tool
 from licet.assemble.importing import imported_tools
+from licet.cli.app import licet
 from licet.core.policy.lock import Lock, LockedTool, read_lock, write_lock
-from licet.surfaces.cli.app import licet
 
 from .gates import call
 

@@ -5,7 +5,7 @@ from unittest.mock import patch
 import pytest
 
 from guard.grants import grant
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.decision.decision import ApprovalAnswered, ApprovalAsked, CapabilityDenied, CapabilityGranted, Event
 from licet.core.decision.reach import Reach
 from licet.errors import Refused

@@ -23,10 +23,10 @@ from licet import (
     validate_registration,
 )
 from licet.backends.memory import MemoryLedger
+from licet.cli.receipts_text import explanation
 from licet.core.decision.decision import CapabilityDenied
-from licet.guard.people import Answer, Question
+from licet.guard.ports import Answer, Question
 from licet.guard.registration import OnMisfit
-from licet.surfaces.cli.receipts_text import explanation
 
 from .gates import call, gate, policy
 

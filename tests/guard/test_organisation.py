@@ -20,9 +20,9 @@ from licet import (
     run,
     tool,
 )
-from licet.backends.http_memory import MemoryHttp
-from licet.core.canonical import canonical_json
+from licet.backends.memory import MemoryHttp
 from licet.core.ledger.entry import Entry, read_entry
+from licet.core.values import canonical_json
 from licet.testing import Answer, MemoryGate, decision
 from organisations import put
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from licet import Backends, Context, Gate, Manifest, Refused, Result, load_manifest, run, tool
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.memory import MemoryLedger
-from licet.surfaces.cli.app import licet
+from licet.cli.app import licet
 from pins import trust
 
 from .gates import call

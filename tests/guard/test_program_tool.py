@@ -64,7 +64,7 @@ import sys
 from pathlib import Path
 from licet import load_manifest, run
 from licet.assemble.program import program_gate
-from licet.sandbox.programs.attached import AttachedStreams
+from licet.sandbox.programs.terminal_streams import AttachedStreams
 
 gate = program_gate(load_manifest("agent.yaml"), Path("state"), [], attached=AttachedStreams())
 assert [tool.name for tool in gate.tools] == ["run"]
@@ -79,7 +79,4 @@ def test_licet_run_does_not_load_pydantic_or_the_worker_engine(tmp_path: Path) -
     ran = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
     loaded = set(ran.stdout.split())
     assert "licet.guard.call" in loaded
-    assert (
-        loaded & {"pydantic", "jsonschema_rs", "licet.sandbox.workers.engine", "licet.policy_files.source.find"}
-        == set()
-    )
+    assert loaded & {"pydantic", "jsonschema_rs", "licet.sandbox.workers.engine", "licet.source.project"} == set()

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from licet import Backends, Context, Gate, Manifest, Refused, run, tool
-from licet.core.origin import Origin, Problem
+from licet.core.values import Origin, Problem
 from licet.guard.gate import _Delegated
-from licet.guard.people import Answer, Question
+from licet.guard.ports import Answer, Question
 from licet.guard.registration import RegisteredTools
 
 

@@ -17,8 +17,7 @@ import trio
 
 from licet import Backends, Context, Result, Session, run, tool
 from licet.backends.http import HttpClient
-from licet.backends.http_memory import Answer
-from licet.backends.memory import MemoryLedger
+from licet.backends.memory import Answer, MemoryLedger
 from licet.guard.trio_host import anywhere, close_loop
 from loopback import serving
 from sandbox import wild_tools as wild

@@ -6,10 +6,10 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from licet.core.origin import Problem
 from licet.core.review.examples import Case
+from licet.core.values import Problem
 from licet.policy_files.case_files import CASES, case_files, is_case_file, read_case_file
-from licet.policy_files.containers import json_schema
+from licet.policy_files.shapes import json_schema
 
 GOOD = """\
 cases:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from definitions import BAD, BAD_IN_JAVASCRIPT, GOOD, whole
-from licet.policy_files.definition_shapes import is_object_schema, shape_problem
+from licet.policy_files.server_tools import is_object_schema, shape_problem
 
 
 @pytest.mark.parametrize(("kind", "changes"), [*BAD, *BAD_IN_JAVASCRIPT], ids=str)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from licet.policy_files.learned_text import Entry, NotKept, commented_out, new_policy, with_entries
+from licet.policy_files.draft import Entry, NotKept, commented_out, new_policy, with_entries
 
 READ, GRANTS = ("fs_reach", "read"), ("grants",)
 A = Entry(READ, "${workdir}/a", "1 read")

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet import ManifestError, decide, load_manifest
-from licet.core.algebra.capability import Capability, destination
+from licet.core.algebra.rules import Capability, Use, destination_rule
 from licet.core.algebra.scope import Malformed, path_key
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 from licet.core.decision.request import Request
 from licet.core.policy.manifest import Manifest
-from licet.policy_files import argument_rules
+from licet.policy_files import checks
 from licet.policy_files.load import read_policy
 from licet.policy_files.nodes import LARGEST_INT
 from policy_files.messages import message
@@ -535,16 +534,16 @@ def test_the_largest_allowed_number_has_a_digest(tmp_path: Path) -> None:
 
 
 def test_patterns_beyond_the_limit_are_not_compiled(tmp_path: Path) -> None:
-    most = argument_rules.MOST_PATTERNS
+    most = checks.MOST_PATTERNS
     assert _patterns(tmp_path, [f"^x{number}$" for number in range(most)]) == []
     (problem,) = _patterns(tmp_path, [*(f"^x{number}$" for number in range(most)), "(", "("])
     assert message("manifest_yaml.more_than_different_patterns_expected", most=most) in problem
 
 
 def test_a_repeated_pattern_is_compiled_once(tmp_path: Path) -> None:
-    before = argument_rules.compiled.cache_info().misses
+    before = checks.compiled.cache_info().misses
     assert _patterns(tmp_path, [f"^{tmp_path.name}$"] * 3000) == []
-    assert argument_rules.compiled.cache_info().misses == before + 1
+    assert checks.compiled.cache_info().misses == before + 1
 
 
 def _suggested(parse: Any, text: str) -> str | None:
@@ -558,8 +557,8 @@ def _suggested(parse: Any, text: str) -> str | None:
 
 @given(hosts)
 def test_a_suggested_host_is_valid(text: str) -> None:
-    meant = _suggested(destination, text)
-    assert meant is None or isinstance(destination(meant), Capability)
+    meant = _suggested(destination_rule, text)
+    assert meant is None or isinstance(destination_rule(meant), Capability)
 
 
 @given(paths)

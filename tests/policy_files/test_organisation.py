@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from licet import Manifest, ManifestError, load_manifest
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import Request
-from licet.core.policy.commands import COMMANDS, with_commands
+from licet.core.policy.manifest import COMMANDS, with_commands
 from licet.policy_files import organisation
 from licet.policy_files.load import read_policy
 from licet.policy_files.organisation import Place, machine_organisation, under_organisation

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from licet import Backends, Gate, load_manifest
-from licet.assemble.gateway import server_tools
+from licet.cli.app import licet
 from licet.core.decision.validate import validate_tools
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
-from licet.surfaces.cli.app import licet
+from licet.gateway.served_tools import server_tools
 
 NPM = {"kind": "npm", "name": "gh", "version": "1.9.0", "integrity": {"any": {"gh@1.9.0": "sha512-"}}}
 PYPI = {"kind": "pypi", "name": "gh", "version": "1.9", "integrity": {"linux": {"gh==1.9": "sha256:"}}}

@@ -10,10 +10,26 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from licet.core.origin import Problem
-from licet.policy_files.containers import Either, Field, ListOf, MappingOf, Record, check, json_schema
+from licet.core.values import Problem
 from licet.policy_files.nodes import read_nodes
-from licet.policy_files.shapes import AnyJson, Flag, Integer, Located, Money, OneOf, Shape, TextShape, Value
+from licet.policy_files.shapes import (
+    AnyJson,
+    Either,
+    Field,
+    Flag,
+    Integer,
+    ListOf,
+    Located,
+    MappingOf,
+    Money,
+    OneOf,
+    Record,
+    Shape,
+    TextShape,
+    Value,
+    check,
+    json_schema,
+)
 
 
 class Misread(ValueError):

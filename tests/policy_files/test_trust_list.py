@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from licet import load_manifest
-from licet.policy_files.trust_list import (
+from licet.policy_files.trust import (
     TrustListError,
     accept,
     accepted,
@@ -186,7 +186,7 @@ def test_a_replaced_copy_is_not_used(tmp_path: Path, state: Path) -> None:
 
 def test_concurrent_processes_lose_no_acceptance(tmp_path: Path) -> None:
     program = (
-        "import sys; from datetime import UTC, datetime; from licet.policy_files.trust_list import accept\n"
+        "import sys; from datetime import UTC, datetime; from licet.policy_files.trust import accept\n"
         "for n in range(10): accept(f'{sys.argv[1]}/{n}', 'sha256:1', {}, datetime.now(UTC))"
     )
     started = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path / name)]) for name in "abcd"]

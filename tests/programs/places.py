@@ -24,10 +24,10 @@ import pytest
 import yaml
 from msgspec import Struct, convert
 
-from backends.packages.made import Index, Registry, wheel
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.guard.ports import Exchange
 from loopback import authority_file, serving
+from packages.made import Index, Registry, wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 # Programs of other people that the environment of the tests does not have: `pip install` and `npm install` there.

@@ -74,7 +74,7 @@ def main(system: str, folder: str) -> None:
 
     found = (module.name for module in pkgutil.walk_packages(licet.__path__, "licet."))
     # Adapters import agent frameworks. The guest of the Python runner imports what exists only in its component.
-    names = [name for name in found if "adapters" not in name and "wasi.python.guest" not in name]
+    names = [name for name in found if "adapters" not in name and "wasm.python.guest" not in name]
     for name in names:
         importlib.import_module(name)
     from sandbox.foreign_tools import add, add_slowly, start

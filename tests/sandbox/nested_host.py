@@ -10,7 +10,7 @@ from typing import Any
 
 from licet import Backends
 from licet.sandbox import probe
-from licet.sandbox.kernel import calls, hardening, landlock, seccomp
+from licet.sandbox.kernel import landlock, seccomp, system_calls
 from licet.sandbox.native import InProcess
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
@@ -24,20 +24,20 @@ _ERRNO, _ALLOW, _NEW_SPACES = 0x00050000, 0x7FFF0000, 0x7E020000
 
 def no_namespaces() -> None:
     """Refuse what makes namespaces, as the profiles of containers do."""
-    numbers = calls.NUMBERS[calls.machine()]
+    numbers = system_calls.NUMBERS[system_calls.machine()]
     refused = (_ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS)
     steps = [(0x20, 0, 0, 0)]
     for name, answer in (("unshare", 0), ("setns", 0), ("mount", 0), ("clone3", 1)):
         steps += [(0x15, 0, 1, numbers[name]), (0x06, 0, 0, refused[answer])]
     steps += [(0x15, 0, 3, numbers["clone"]), (0x20, 0, 0, 16), (0x45, 0, 1, _NEW_SPACES), (0x06, 0, 0, refused[0])]
     steps.append((0x06, 0, 0, _ALLOW))
-    hardening.no_new_privs()
+    landlock.no_new_privs()
     seccomp.install(b"".join(struct.pack("=HBBI", *step) for step in steps))
 
 
 def landlocked() -> None:
     """Read and run everything, write to one directory, and no TCP at all."""
-    hardening.no_new_privs()
+    landlock.no_new_privs()
     everything = landlock.READ | landlock.WRITE | landlock.DELETE
     rules = [("/", landlock.READ | landlock.EXECUTE), (os.environ["TMPDIR"], everything), ("/dev/null", everything)]
     landlock.restrict(landlock.ruleset([landlock.PathRule(path, access) for path, access in rules]))

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from licet.sandbox.causes import Machine, causes
-from licet.sandbox.probe import Attempted, Support
+from licet.sandbox.probe import Attempted, Machine, Support, causes
 
 KINDS = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
 FREE: dict[str, str] = {f"sys/user/max_{kind}_namespaces": "15000" for kind in KINDS} | {

@@ -8,7 +8,7 @@ import pytest
 
 from licet import Gate
 from licet.backends.approvals.terminal import MemoryApprover
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.errors import Refused
 from loopback import serving
 from sandbox import class_tools as tools

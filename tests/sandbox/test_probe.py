@@ -10,7 +10,7 @@ import pytest
 
 from licet.guard.execution import SandboxUnavailable
 from licet.sandbox import probe
-from licet.sandbox.kernel import calls
+from licet.sandbox.kernel import system_calls
 from licet.sandbox.probe import Attempted, Support
 from licet.sandbox.programs import supervisor_client
 from sandbox.walled import needs_landlock, run
@@ -32,7 +32,7 @@ def answering(numbers: Mapping[int, int]) -> str:
 def looked(numbers: Mapping[int, int]) -> dict[str, Any]:
     code = """
 from licet.sandbox import probe
-hardening.no_new_privs()
+landlock.no_new_privs()
 seccomp.install(bytes.fromhex(spec["given"]))
 found = probe.look()
 answer = {"restricted": found.keeps("restricted"), "isolated": found.keeps("isolated"), "namespaces": found.namespaces,
@@ -73,7 +73,7 @@ def test_a_wall_that_does_not_stand_is_noticed(numbers: dict[int, int], wall: st
     assert any(line.startswith(f"{wall}: {reason}") for line in found["missing"]), found["missing"]
 
 
-@pytest.mark.skipif(calls.machine() != "x86_64", reason="numbers of x86_64")
+@pytest.mark.skipif(system_calls.machine() != "x86_64", reason="numbers of x86_64")
 @pytest.mark.parametrize(
     "numbers", [{272: 1}, {272: 0}, {165: 1}], ids=["unshare refused", "pretended", "mount refused"]
 )
@@ -84,7 +84,7 @@ def test_without_namespaces_the_levels_stand(numbers: dict[int, int]) -> None:
     assert not found["namespaces"]
 
 
-@pytest.mark.skipif(calls.machine() != "x86_64", reason="numbers of x86_64")
+@pytest.mark.skipif(system_calls.machine() != "x86_64", reason="numbers of x86_64")
 def test_a_pretended_filter_is_noticed() -> None:
     # prctl does nothing and says that it went well: no filter, no dumpable, no death with the parent.
     found = looked({157: 0})
@@ -156,7 +156,7 @@ answer = dict(zip(ways, attempts.outcomes(given, world)))
 
 def test_each_attempt_on_files_finds_the_one_hole_that_it_looks_for(tmp_path: Path) -> None:
     code = """
-from licet.sandbox import attempts; from licet.sandbox.kernel import hardening, landlock
+from licet.sandbox import attempts; from licet.sandbox.kernel import landlock
 from licet.sandbox.attempts import World
 
 rights = {
@@ -166,7 +166,7 @@ rights = {
 
 def around(right):
     def build(world):
-        hardening.no_new_privs()
+        landlock.no_new_privs()
         landlock.restrict(landlock.ruleset([landlock.PathRule(world.folder, right)]))
     return build
 

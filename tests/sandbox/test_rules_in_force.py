@@ -15,14 +15,14 @@ from kept_calls import run
 from licet import Backends, Gate, Manifest
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger
-from licet.core.canonical import data_digest
 from licet.core.decision.reach import reach_of
-from licet.guard.access import LISTS, MOST_CHARACTERS, MOST_PROGRAMS, MOST_TEXTS, NO_PROGRAMS, access
+from licet.core.values import data_digest
+from licet.guard.grant import LISTS, MOST_CHARACTERS, MOST_PROGRAMS, MOST_TEXTS, NO_PROGRAMS, access
 from licet.sandbox import probe
+from licet.sandbox.grant_paths import program_access
 from licet.sandbox.native import InProcess
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
-from licet.sandbox.rules_in_force import program_access
 from licet.sandbox.workers.engine import Workers
 from licet.sandbox.workers.pool import close_workers
 from sandbox import access_tools as tools

@@ -10,7 +10,7 @@ import pytest
 
 from licet import Backends, Result, Tool
 from licet.backends.files.memory import MemoryFiles
-from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.memory import Answer, MemoryHttp
 from licet.backends.secrets import MemorySecrets
 from licet.guard.execution import Command, Finished, Layers
 from licet.guard.ports import Exchange

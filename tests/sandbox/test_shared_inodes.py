@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from licet.guard.execution import SandboxUnavailable
-from licet.sandbox.shared_inodes import installed_by_links, second_names
+from licet.sandbox.grant_paths import installed_by_links, second_names
 
 
 @pytest.fixture

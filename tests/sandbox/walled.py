@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox.kernel import calls, landlock
+from licet.sandbox.kernel import landlock, system_calls
 
 needs_landlock = pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock, or it is switched off")
 needs_filter = pytest.mark.skipif(
-    sys.platform != "linux" or calls.machine() not in calls.NUMBERS, reason="no filter for this system"
+    sys.platform != "linux" or system_calls.machine() not in system_calls.NUMBERS, reason="no filter for this system"
 )
 
 
@@ -24,10 +24,10 @@ def needs_abi(version: int) -> pytest.MarkDecorator:
 
 _BEGIN = """
 import ctypes, errno, json, os, signal, socket, struct, subprocess, sys, threading
-from licet.sandbox.kernel import hardening, calls as kernel, landlock, seccomp, calls as syscalls
+from licet.sandbox.kernel import landlock, seccomp, system_calls
 
 spec = json.load(sys.stdin)
-NUMBERS = syscalls.NUMBERS[os.uname().machine]
+NUMBERS = system_calls.NUMBERS[os.uname().machine]
 OUTSIDE = os.getpid()
 
 def attempt(do):
@@ -42,7 +42,7 @@ def raw(name, *arguments):
     number = NUMBERS[name] if isinstance(name, str) else name
     words = [a.encode() if isinstance(a, str) else a for a in arguments]
     try:
-        return kernel.syscall(str(name), number, *words)
+        return system_calls.syscall(str(name), number, *words)
     except OSError as wrong:
         return errno.errorcode.get(wrong.errno, str(wrong.errno))
 
@@ -69,7 +69,7 @@ if spec["filter"] is not None:  # each child writes its own number into a filter
     seccomp.program(own_pid=OUTSIDE if spec["own_pid"] else None, **spec["filter"])
 
 def walls():
-    hardening.no_new_privs()
+    landlock.no_new_privs()
     if spec["rules"] is not None:
         rules = [landlock.PathRule(path, access) for path, access in spec["rules"]]
         landlock.restrict(landlock.ruleset(rules, tcp_ports=spec["tcp_ports"], version=spec["version"]))

@@ -12,14 +12,14 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from licet import ManifestError, load_manifest
+from licet.core.algebra.rules import Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 from licet.core.decision.request import Approval, Request, Usage
 from licet.core.policy.connector import ConnectorRef
-from licet.core.policy.effects import EffectClass, Level
+from licet.core.policy.layer import EffectClass, Level
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
-from licet.policy_files.trust_list import accept
+from licet.policy_files.trust import accept
 from pins import give_standing
 
 HERE = Path(__file__).parent

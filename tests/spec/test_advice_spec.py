@@ -21,10 +21,10 @@ from licet.core.decision.decision import Deny
 from licet.core.decision.fixes import add_need
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.request import REASON_OF_DOMAIN, Request
-from licet.core.origin import Origin
 from licet.core.policy.tool import needs_of, spec_of
 from licet.core.review.allowing import allowing
 from licet.core.review.diff import diff
+from licet.core.values import Origin
 
 Files = dict[str, Any]
 WORKSPACE, MANIFEST, PERSONALITY, SOURCE = "licet.yaml", "manifest.yaml", "personality.yaml", "tools.py"

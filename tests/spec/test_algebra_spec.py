@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, InvalidUse, Use, use_of_path, use_of_url
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
 
 Case = dict[str, Any]
 CASES: dict[str, list[Case]] = yaml.safe_load((Path(__file__).parent / "algebra.yaml").read_text())

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from licet import decide, load_manifest, validate_registration
-from licet.assemble.standing import with_standing
+from licet.assemble.acceptance import with_standing
+from licet.cli.app import licet
 from licet.core.decision.decision import CapabilityDenied, CapabilityGranted, events
 from licet.core.decision.reach import reach_of
 from licet.core.decision.validate import Category, unmet_needs
 from licet.policy_files.load import read_policy
-from licet.surfaces.cli.app import licet
 
 from .cases import DOCUMENTS, HOME, MANIFEST, Case, Registration, Trouble, World, cases, filled
 

@@ -12,10 +12,10 @@ import pytest
 from counted import work
 from guard.gates import call, gate
 from licet import Backends, Gate, Manifest, Result, Tool, tools
-from licet.assemble.memory_gate import InThisProcess
+from licet.testing import InThisProcess
 from licet.tools import edit_file, list_dir, read_file, search_files, write_file
-from licet.tools.files import MOST_ENTRIES, MOST_TEXT
-from licet.tools.globs import Glob, StepMeter, TooManySteps, ignore_rules, is_ignored
+from licet.tools.basic import MOST_ENTRIES, MOST_TEXT
+from licet.tools.search import Glob, StepMeter, TooManySteps, ignore_rules, is_ignored
 
 FILES = (read_file, write_file, edit_file, list_dir, search_files)
 

@@ -8,12 +8,12 @@ import pytest
 
 from guard.gates import call, gate
 from licet import Backends, RegistrationRefused, Result, Tool
-from licet.assemble.memory_gate import InThisProcess
-from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.memory import Answer, MemoryHttp
 from licet.guard.execution import SandboxUnavailable, Walls
 from licet.guard.ports import Exchange
+from licet.testing import InThisProcess
 from licet.tools import http_get, http_post, run_command
-from licet.tools.http import MOST_TEXT
+from licet.tools.basic import MOST_TEXT
 from loopback import serving
 
 

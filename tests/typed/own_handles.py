@@ -3,11 +3,10 @@
 from licet.guard.bind import BoundContext
 from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.handles.files import ScopedFiles
-from licet.guard.handles.kv import ScopedKv
 from licet.guard.handles.processes import ScopedProcesses
-from licet.guard.handles.secrets import ScopedEnv, ScopedSecrets
+from licet.guard.handles.secrets_and_kv import ScopedEnv, ScopedKv, ScopedSecrets
 from licet.handles import Context, Environment, Fetch, FileSystem, Programs, SecretStore, Store
-from licet.sandbox.bridge.context import RemoteContext
+from licet.sandbox.bridge.worker_context import RemoteContext
 
 
 def contexts(bound: BoundContext, remote: RemoteContext) -> tuple[Context, Context]:

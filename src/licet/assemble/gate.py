@@ -2,6 +2,10 @@
 
 - `Backends` is the set of backends; `Backends.local` are those of this machine, `Backends.memory` those of tests.
 - `Gate` is `BareGate` with all that depends on this machine: directories, installed packages, protected paths.
+
+The types of the parts of `Backends` as keyword arguments, and the check of those that were given.
+
+A gate for a command whose policy cannot be used: it refuses and records what the command would have called.
 """
 
 import asyncio
@@ -9,15 +13,12 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, Unpack
 
 from msgspec import field
 
-from licet.assemble.locked_tools import changed_tools
 from licet.assemble.never_writable import protect_in
-from licet.assemble.parts import LocalParts, MemoryParts, check_names, check_part
-from licet.assemble.review import Places, straight
-from licet.assemble.state import state_directory, state_option
+from licet.assemble.review import Places, state_directory, state_option, straight
 from licet.backends.approvals.standing import LocalStanding
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
@@ -31,24 +32,145 @@ from licet.core.decision.request import Ground
 from licet.core.policy.connector import Installed
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
-from licet.guard.execution import Sandbox
+from licet.errors import Refused
+from licet.guard.execution import Processes, Sandbox
 from licet.guard.gate import BareGate
 from licet.guard.grant import Observer
 from licet.guard.import_path import WritableImports
-from licet.guard.people import Approver
-from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Secrets, SecretsFunction, Unavailable
-from licet.guard.registration import OnMisfit, Packages, Registered
+from licet.guard.ports import (
+    Approver,
+    ApproverFunction,
+    ArgumentRules,
+    Budgets,
+    Clock,
+    Files,
+    Http,
+    Kv,
+    Ledger,
+    Ports,
+    Secrets,
+    SecretsFunction,
+    StandingApprovals,
+    Unavailable,
+)
+from licet.guard.registration import OnMisfit, Packages, Registered, RegisteredTools
 from licet.guard.result import Result
-from licet.policy_files.argument_rules import argument_check
+from licet.packages.locked_tools import changed_tools
+from licet.policy_files.checks import argument_check
 from licet.policy_files.organisation import under_organisation
 from licet.sandbox.grant_paths import search_ahead
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
 
 if TYPE_CHECKING:
+    from licet.backends.approvals.store import Announce, WaitingApprover
     from licet.backends.approvals.terminal import TerminalApprover
-    from licet.backends.approvals.waiting import Announce, WaitingApprover
+    from licet.backends.memory import Answer, Site
     from licet.backends.secrets import FileSecrets
+    from licet.sandbox.programs.memory import ProgramFunction
+
+SecretSource = Secrets | SecretsFunction | Mapping[str, str] | os.PathLike[str]
+
+
+class _Parts(TypedDict, total=False):
+    """The parts that both kinds of backends take in the same form."""
+
+    kv: Kv | None
+    environ: Mapping[str, str] | None
+    ledger: Ledger | None
+    budgets: Budgets | None
+    approver: Approver | ApproverFunction | None
+    standing: StandingApprovals | None
+    sandbox: Sandbox | None
+    clock: Clock | None
+    argument_rules: ArgumentRules | None
+    state: tuple[str, ...]
+
+
+class LocalParts(_Parts, total=False):
+    """The parts that `Backends.local` takes by name."""
+
+    files: Files | None
+    http: Http | None
+    processes: Processes | None
+    secrets: SecretSource | Sequence[SecretSource] | None
+
+
+class MemoryParts(_Parts, total=False):
+    """The parts that `Backends.memory` takes by name. For some, a mapping of the contents is enough."""
+
+    files: Files | Mapping[str, bytes | str] | None
+    http: "Http | Mapping[str, Answer | Site] | Site | None"
+    processes: "Processes | Mapping[str, ProgramFunction | str | bytes] | None"
+    secrets: Secrets | SecretsFunction | Mapping[str, str] | None
+
+
+_PORTS: dict[str, type] = {
+    "files": Files,
+    "http": Http,
+    "secrets": Secrets,
+    "kv": Kv,
+    "processes": Processes,
+    "ledger": Ledger,
+    "budgets": Budgets,
+    "approver": Approver,
+    "standing": StandingApprovals,
+    "sandbox": Sandbox,
+    "clock": Clock,
+}
+_FUNCTIONS = ("secrets", "approver")  # parts that may be a function instead of an object
+
+
+def check_names(parts: Mapping[str, object]) -> None:
+    """Raise `TypeError` for a name that is no part of `Backends`."""
+    known = Ports.__struct_fields__
+    for name in parts:
+        if name not in known:
+            raise TypeError(f"`{name}` is no part of backends; expected {', '.join(known)}")
+
+
+def check_part(name: str, part: Any) -> None:
+    """Raise `TypeError` if a part lacks methods of its port. None means that there is no such part."""
+    expected = "" if part is None or isinstance(part, type) else _lacking(name, part)
+    if isinstance(part, type):
+        expected = f"an object, not the class: `{name}={part.__name__}(…)`"
+    if expected:
+        raise TypeError(f"`{name}=` must be {expected}; found {_kind(part)}")
+
+
+def _lacking(name: str, part: Any) -> str:
+    """Return what a part must be; empty if it is that."""
+    if name == "environ":
+        mapping = isinstance(part, Mapping) or (_has(part, "get") and _has(part, "keys"))
+        return "" if mapping else "a mapping such as `os.environ`"
+    if name == "state":
+        texts = isinstance(part, tuple) and all(isinstance(path, str) for path in part)
+        return "" if texts else "a tuple of paths as text"
+    if name == "argument_rules":
+        return "" if callable(part) else "a function"
+    port = _PORTS[name]
+    methods = [method for method in vars(port) if not method.startswith("_")]
+    missing = [method for method in methods if not _has(part, method)]
+    if not missing or (name in _FUNCTIONS and callable(part)):
+        return ""
+    function = " or a function" if name in _FUNCTIONS else ""
+    has = "" if missing == methods else f", of which it lacks {_listed(missing)}"
+    return f"an object with {_listed(methods)} as in `licet.ports.{port.__name__}`{function}{has}"
+
+
+def _has(part: object, method: str) -> bool:
+    try:
+        return callable(getattr(part, method, None))
+    except Exception:  # it fails again when it is used, and then the call is refused
+        return True
+
+
+def _listed(methods: Sequence[str]) -> str:
+    return ", ".join(f"`{method}`" for method in methods)
+
+
+def _kind(part: object) -> str:
+    return f"the class `{part.__name__}`" if isinstance(part, type) else f"a {type(part).__name__}"
 
 
 Source = Secrets | SecretsFunction
@@ -167,8 +289,8 @@ class Backends(Ports, frozen=True, kw_only=True):
         """
         check_names(parts)
         from licet.backends.files.memory import MemoryFiles
-        from licet.backends.http_memory import MemoryHttp, everywhere
         from licet.backends.kv import MemoryKv
+        from licet.backends.memory import MemoryHttp, everywhere
         from licet.backends.secrets import MemorySecrets
         from licet.sandbox.programs.memory import MemoryProcesses, NoWalls, memory_programs
 
@@ -332,7 +454,7 @@ def _packages_in(places: Places) -> Packages:
     def packages(manifest: Manifest, tools: Sequence[Tool]) -> tuple[Mapping[str, str], Mapping[str, Installed]]:
         if not manifest.definitions and not any(tool.spec.named_connectors for tool in tools):
             return {}, {}  # reading the list of installed packages is slow, and only connectors need it
-        from licet.backends.distributions import installed_versions, packages_of
+        from licet.packages.distributions import installed_versions, packages_of
 
         workdir, home = places.workdir, places.home
         return installed_versions(manifest, workdir, home), packages_of(tools, manifest, workdir, home)
@@ -410,7 +532,7 @@ def standing_approvals(state: Path) -> LocalStanding:
 
 def waiting_approver(state: Path, announce: "Announce | None" = None) -> "WaitingApprover":
     """An approver that stores each request, passes it to `announce`, and holds the call until it is answered."""
-    from licet.backends.approvals.waiting import WaitingApprover
+    from licet.backends.approvals.store import WaitingApprover
 
     return WaitingApprover(stored_approvals(state), announce)
 
@@ -420,3 +542,19 @@ def terminal_approver(state: Path, behind: Approver | None = None) -> "TerminalA
     from licet.backends.approvals.terminal import TerminalApprover
 
     return TerminalApprover(behind or stored_approvals(state))
+
+
+class RefusingGate(CommandGate):
+    """The gate of a command whose policy cannot be used, such as one that differs from its lock.
+
+    Every call is refused with the reasons that the policy was refused for, and recorded.
+    """
+
+    def __init__(self, refused: Refused, manifest: Manifest, backends: Ports, *, workdir: str | Path | None) -> None:
+        self._grounds = refused.decision.rules
+        super().__init__(manifest, (), backends, workdir=workdir)
+
+    def _reload(self, manifest: Manifest) -> None:
+        why = self._grounds[0].text
+        self._policy = RegisteredTools(manifest, manifest.digest, {}, unusable=why, grounds=self._grounds)
+        self.manifest = manifest

@@ -16,19 +16,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from licet.assemble.locked_tools import refuse_changed
 from licet.core.decision.request import Ground
-from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
+from licet.core.values import Origin, Problem
 from licet.declare import Tool
 from licet.declare.decorator import with_spec
 from licet.errors import ManifestError
-from licet.modules.finder import InstalledSource, KnownModules
+from licet.packages.locked_tools import refuse_changed
 from licet.policy_files.policy_paths import policy_root
-from licet.policy_files.source.find import Modules, find_tool, shown_file
-from licet.policy_files.source.installed import InstalledModule
-from licet.policy_files.source.project import ProjectModules, project_modules
+from licet.source.finder import InstalledSource, KnownModules
+from licet.source.imports import InstalledModule
+from licet.source.project import Modules, ProjectModules, find_tool, project_modules, shown_file
 
 _ONLY_NAMED = "only installed modules and project files that an `import` statement names are loaded"
 # The parts of a declaration that decide about calls. They must be the same in the source and after the import.

@@ -8,16 +8,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from licet.assemble.state import state_directory
-from licet.backends.keys import check_signature, ledger_key
+from licet.assemble.review import state_directory
 from licet.backends.ledger.reader import LedgerReader, no_ledger
+from licet.backends.secrets import check_signature, ledger_key
 from licet.core.ledger.entry import Checkpoint, Row, Unsound, read_checkpoint
-from licet.core.ledger.evidence import Pack, check_pack, envelope, read_checkpoint_lines, statement, to_sign
-from licet.core.ledger.evidence import is_pack as looks_like_pack
 from licet.core.ledger.merkle import inclusion_proofs
-from licet.core.ledger.verify import Finding
+from licet.core.ledger.verify import Finding, Pack, check_pack, envelope, read_checkpoint_lines, statement, to_sign
+from licet.core.ledger.verify import is_pack as looks_like_pack
 from licet.guard.ports import LedgerUnavailable
-from licet.regular_files import open_regular, read_most, read_regular
+from licet.own_files import open_regular, read_most, read_regular
 
 _PUBLIC = re.compile(r"ed25519:[A-Za-z0-9_-]{43}")
 _SQLITE = b"SQLite format 3\0"

@@ -23,18 +23,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from licet.core.algebra.domains import DOMAINS
-from licet.core.origin import COMMAND_LINE
 from licet.core.policy.layer import CODE, POLICY, SECOND_CODE, SERVER_CODE
 from licet.core.policy.manifest import Manifest
+from licet.core.values import COMMAND_LINE
 from licet.declare import Tool
 from licet.errors import RegistrationRefused
-from licet.guard.protection import Protect, ProtectedPath, outermost, protection_layer
-from licet.modules.finder import FromText
-from licet.policy_files.policy_paths import WORKSPACE_FILE, policy_paths
-from licet.policy_files.user_directories import home_directory, own_directories
+from licet.guard.registration import Protect, ProtectedPath, outermost, protection_layer
+from licet.policy_files.policy_paths import WORKSPACE_FILE, home_directory, own_directories, policy_paths
 from licet.sandbox import scratch
-from licet.sandbox.shared_inodes import installed_by_links
+from licet.sandbox.grant_paths import installed_by_links
 from licet.sandbox.workers.tool_source import libraries, project_files
+from licet.source.finder import FromText
 
 _INTERPRETER = "the interpreter is never writable"
 _LIBRARY = "a library of this program is never writable"
@@ -79,7 +78,7 @@ def protect_in(workdir: str) -> Protect:
 
     def protect(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[ProtectedPath]:
         if has_servers(manifest):
-            from licet.assemble.server_code import conflict_misfits
+            from licet.assemble.server_process import conflict_misfits
 
             if misfits := conflict_misfits(manifest, workdir, home_directory()):
                 raise RegistrationRefused(misfits)
@@ -104,8 +103,8 @@ def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
     references = [reference for name, (reference, _) in manifest.sources.items() if name in manifest.admissions]
     if references:  # the code that follows imports is loaded only if there is source
         from licet.assemble.importing import code_roots
-        from licet.policy_files.source.installed import installed_paths
-        from licet.policy_files.source.project import project_modules
+        from licet.source.imports import installed_paths
+        from licet.source.project import project_modules
 
         for path, refused in project_modules(references, code_roots(manifest)).closed():
             yield ProtectedPath(path, SECOND_CODE if refused else CODE)
@@ -122,7 +121,7 @@ def _servers(manifest: Manifest, workdir: str) -> Iterator[ProtectedPath]:
     """What the servers of a policy are started from, and the paths where a planted file would be."""
     if not has_servers(manifest):
         return
-    from licet.assemble.server_code import server_paths  # the code that reads commands is loaded only for servers
+    from licet.assemble.server_process import server_paths  # the code that reads commands is loaded only for servers
 
     every = [found for _, found in server_paths(manifest, workdir, home_directory())]
     yield from (ProtectedPath(path, SERVER_CODE) for path in dict.fromkeys(path for one in every for path in one.own))

@@ -10,23 +10,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from licet.assemble.gate import Backends, Gate
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet, Rules
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground
-from licet.core.origin import CHECK_AND_RUN, Origin
 from licet.core.policy.connector import ConnectorRule, Connectors
-from licet.core.policy.effects import ELEVATED
-from licet.core.policy.layer import OWN_STORAGE, POLICY, Layer, Rule
+from licet.core.policy.layer import ELEVATED, OWN_STORAGE, POLICY, Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission, Approvals, MaxEffect, Natives
 from licet.core.policy.tool import ToolSpec
+from licet.core.values import CHECK_AND_RUN, Origin
 from licet.declare import Tool
 from licet.guard.ports import Ports
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import Result
-from licet.policy_files.documents import with_protected_paths
+from licet.policy_files.manifest_reader import with_protected_paths
 from licet.policy_files.policy_paths import policy_paths
-from licet.policy_files.trust_list import trusted_paths
+from licet.policy_files.trust import trusted_paths
 
 _HERE = Origin("check_and_run(allow=…)", 0, 0)
 _ELSEWHERE = Origin("a manifest: `check_and_run` opens no private address", 0, 0)

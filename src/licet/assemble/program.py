@@ -1,30 +1,44 @@
-"""The gate of `licet run`: one tool, which starts one program with the input and output of this process."""
+"""The gate of `licet run`: one tool, which starts one program with the input and output of this process.
 
-from collections.abc import Awaitable, Callable, Mapping
+The flags of `licet run`, such as `--allow-read .`: the manifest that they are, and the approval that typing them is.
+
+The flags become the text of a manifest, which the loader reads like any other; `--save` writes the same text. Next to a
+policy the flags only narrow it, and approve nothing.
+"""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.assemble.gate import Backends, CommandGate, Gate
-from licet.assemble.parts import LocalParts
+from licet.assemble.gate import Backends, CommandGate, Gate, LocalParts
+from licet.assemble.review import Places, straight
 from licet.backends.http import HttpClient
-from licet.core.algebra.scope import inside
+from licet.core.algebra.domains import TCP, place_text
+from licet.core.algebra.rules import capability
+from licet.core.algebra.scope import TOP, Malformed, binary, host_key, inside, path_key, variable, visible
 from licet.core.decision.reach import Reach
-from licet.core.policy.commands import COMMAND_NEEDS, PROGRAM, admit_commands
-from licet.core.policy.effects import Level
-from licet.core.policy.manifest import Manifest
+from licet.core.policy.layer import EVERY_DOMAIN, Level
+from licet.core.policy.manifest import COMMAND_NEEDS, PROGRAM, Manifest, admit_commands
 from licet.core.policy.tool import ToolSpec
+from licet.core.values import COMMAND_LINE
 from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable, ToolCall, Walls
-from licet.guard.links import FoundProgram
-from licet.guard.people import Approver
-from licet.sandbox.programs.attached import AttachedStreams
-from licet.sandbox.programs.files import SYSTEM
+from licet.guard.import_path import FoundProgram
+from licet.guard.ports import Answer, Answered, Approver, Question
+from licet.policy_files.load import read_made
+from licet.sandbox.programs.program_files import SYSTEM
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.supervisor_client import Supervisor
+from licet.sandbox.programs.terminal_streams import AttachedStreams
 from licet.sandbox.programs.walls import OF_A_RUN, ProgramWalls
 
 _FOR_EVER = 10 * 365 * 86_400  # seconds
@@ -167,7 +181,7 @@ class _ScriptWalls:
         # Of the system, its interpreter is there too, and readable. A virtual environment has links to that one.
         if inside(binary, SYSTEM) and inside(binary.path if isinstance(binary, FoundProgram) else binary, SYSTEM):
             return self._walls.around(command)
-        from licet.assemble.scripts import with_interpreter
+        from licet.assemble.script_start import with_interpreter
 
         return self._walls.around(with_interpreter(command, self._reach))
 
@@ -177,3 +191,212 @@ async def _program(ctx: Context, command: list[str]) -> int:
     program, *arguments = command
     ended = await ctx.process.spawn(program, arguments)
     return ended.exit_code
+
+
+AGENT = "command-line"  # in receipts and budgets of runs without a policy
+BY = "command line"  # who approved, in receipts
+NARROWED = ("fs", "network", "env")  # the domains that flags are about
+HTTPS = 443  # programs reach HTTPS through a tunnel, so this is the port that most of them need
+_PLACE = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
+_EVERYTHING = ("*", "/")
+
+
+class BadFlag(ValueError):
+    """A flag with a value that no rule can express."""
+
+    def __init__(self, flag: str, text: str) -> None:
+        super().__init__(text)
+        self.flag = flag
+
+
+class Flags(Struct, frozen=True):
+    """The values of the flags, as they were typed."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    net: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any((self.read, self.write, self.net, self.env))
+
+
+class Typed(Struct, frozen=True):
+    """Flags with their values understood: real paths, the rules of hosts, names of variables."""
+
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    net: tuple[str, ...]  # rules, such as `network:tcp:api.example.com:443`
+    env: tuple[str, ...]
+    words: tuple[str, ...]  # the flags with these values, for the receipt
+
+    @property
+    def missing(self) -> Iterator[Path]:
+        """The paths to write that do not exist."""
+        return (Path(path) for path in self.write if not os.path.lexists(path))
+
+
+def understood(flags: Flags, places: Places) -> Typed:
+    """Read the values of flags; relative paths start at the current directory. Raises `BadFlag`."""
+    read = tuple(dict.fromkeys(_path("--allow-read", value, places) for value in flags.read))
+    write = tuple(dict.fromkeys(_path("--allow-write", value, places) for value in flags.write))
+    net = dict(_connection(value) for value in flags.net)
+    env = dict.fromkeys(_variable(value) for value in flags.env)
+    named = (("read", read), ("write", write), ("net", net), ("env", env))
+    words = tuple(f"--allow-{name}={value}" for name, values in named for value in values)
+    # A program gets the variables that its policy names, and `*` names none: so they are listed.
+    names = filter(_is_variable, sorted(os.environ)) if "*" in env else env
+    # Without PATH, `make` and compilers do not find the programs that they start.
+    return Typed(read, write, tuple(net.values()), tuple(dict.fromkeys(("PATH", *names))), words)
+
+
+def _path(flag: str, value: str, places: Places) -> str:
+    _check(flag, value)
+    if value in _EVERYTHING:
+        return "/"
+    root, _, rest = value.partition("/")
+    if root[:1] == "~":
+        if root != "~" or not places.home:
+            instead = "write out the home directory, or `./` before a name that begins with `~`"
+            raise BadFlag(
+                flag, f"`{visible(value)}` begins with `~`, and only `~/` of a user with a home is known: {instead}"
+            )
+        value = os.path.join(places.home, rest)
+    path = str(straight(Path.cwd() / value))
+    try:
+        path_key(path)
+    except Malformed as wrong:
+        expected = "a path without `${`" if "${" in path else wrong.expected
+        text = f"no rule can name `{visible(path)}`: expected {expected}; allow the directory above it"
+        raise BadFlag(flag, text) from None
+    return path
+
+
+def _connection(value: str) -> tuple[str, str]:
+    """The place that a value of `--allow-net` names, and its rule."""
+    flag = "--allow-net"
+    _check(flag, value)
+    parts = _PLACE.fullmatch(value)
+    try:
+        key = host_key(parts[1] if parts else value)
+    except Malformed as wrong:
+        raise BadFlag(flag, str(wrong)) from None
+    if parts is None:
+        raise BadFlag(flag, f"found `{visible(value)}`, expected HOST or HOST:PORT")
+    port = int(parts[2]) if parts[2] else None if key == TOP else HTTPS
+    if port is not None and not 0 < port < 1 << 16:
+        raise BadFlag(flag, f"found `{visible(value)}`, expected a port from 1 to 65535")
+    return place_text(key, port), str(capability("network", TCP, key, port))
+
+
+def _variable(value: str) -> str:
+    flag = "--allow-env"
+    _check(flag, value)
+    try:
+        return value if value == "*" else variable(value)
+    except Malformed as wrong:
+        raise BadFlag(flag, str(wrong)) from None
+
+
+def _is_variable(name: str) -> bool:
+    try:
+        return bool(variable(name))
+    except Malformed:
+        return False
+
+
+def _check(flag: str, value: str) -> None:
+    """Refuse no value, and another flag that was taken for one."""
+    if not value:
+        raise BadFlag(flag, "expected a value; everything is written `*`")
+    if value[0] == "-":
+        raise BadFlag(
+            flag, f"expected a value, found `{visible(value)}`; a name that begins with `-` is written `./-…`"
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadFlag(flag, f"expected UTF-8 text, found `{visible(value)}`") from None
+
+
+def manifest_text(typed: Typed, program: str, places: Places) -> str:
+    """The manifest that the flags are; `program` is what the command starts. Raises `BadFlag`."""
+    effect = "full" if typed.write else "write_limited" if typed.net else "read_only"
+    lines = [f"agent: {AGENT}", "capabilities:", f"  max_side_effect_class: {effect}"]
+    if typed.read or typed.write:
+        lines.append("  fs_reach:")
+    for key, paths in (("read", typed.read), ("write", typed.write)):
+        lines += [f"    {key}:", *(f"      - {_quoted(_spelled(path, places))}" for path in paths)] if paths else []
+    for key, values in (("grants", typed.net), ("env", typed.env)):
+        lines += [f"  {key}:", *(f"    - {_quoted(value)}" for value in values)] if values else []
+    lines += ["  process:", "    allowed_binaries:", f"      - {_quoted(_program_path(program, places))}"]
+    if typed.write or typed.net:
+        lines.append(f"  approvals: {{write: manifest, delete: {'manifest' if typed.write else 'session'}}}")
+    if typed.write:
+        lines.append("  budget: {max_cost_usd: 0}  # a class that deletes needs a budget, and a command costs nothing")
+    return "\n".join((*lines, ""))
+
+
+def saved_text(text: str, typed: Typed, program: str) -> str:
+    """The same manifest as a file to keep. The arguments of the command are left out: they may be secret."""
+    notes = [f"# From: {visible(shlex.join(['licet', 'run', *typed.words, '--', program]))}"]
+    if typed.write:
+        notes += [
+            "# Typing --allow-write approved renames and deletes for that run alone. A file approves none: agree to",
+            "# them in `licet trust`, at a terminal; without that they ask once a session (`licet run --ask`).",
+        ]
+    return "\n".join((*notes, text))
+
+
+def _program_path(program: str, places: Places) -> str:
+    try:
+        name = _spelled(program, places) if "/" in program else program
+        binary(name)
+    except Malformed as wrong:
+        raise BadFlag("CMD", f"no rule can name this program: {wrong}") from None
+    return name
+
+
+def _spelled(path: str, places: Places) -> str:
+    """A path below the working directory or the home with the name of that directory, as files have it."""
+    for name, directory in (("${workdir}", places.workdir), ("~", places.home)):
+        if directory not in ("", "/") and (path == directory or path.startswith(f"{directory}/")):
+            return name + path.removeprefix(directory)
+    return path
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def made_manifest(text: str, written: Sequence[str] = ()) -> Manifest:
+    """Load the manifest that flags are. Policy in the `written` paths is closed to it. Raises `BadFlag`."""
+    policy = read_made(text, COMMAND_LINE, os.getcwd(), written)
+    if policy.manifest is None:
+        wrong = next(problem for problem in policy.problems if problem.severity == "error")
+        raise BadFlag("flags", f"found {wrong.found}, expected {wrong.expected}" + f"; {wrong.hint}" * bool(wrong.hint))
+    return policy.manifest
+
+
+def narrowed(policy: Manifest, made: Manifest) -> Manifest:
+    """A policy that allows only what flags allow, too. Its class, approvals, limits and digest stay."""
+    silent = EVERY_DOMAIN - {*NARROWED}
+    layers = tuple(
+        replace(layer, kind="delegation", title=COMMAND_LINE, silent=silent)
+        for layer in made.layers
+        if layer.kind == "manifest"
+    )
+    return replace(policy, layers=(*policy.layers, *layers), loaded=policy.loaded or policy)
+
+
+class TypedApproval:
+    """Answers for the person who typed the flags: the run may do what they say, and nothing else is asked."""
+
+    def __init__(self, made: Manifest) -> None:
+        self._digest = made.digest
+
+    async def ask(self, question: Question) -> Answer | Answered:
+        """Approve the run under this manifest. A single act, or another manifest, is nobody's to approve here."""
+        about = question.approval
+        mine = about.manifest == self._digest and not about.use and not question.signed
+        return Answered("approved", (BY,)) if mine else "absent"

@@ -1,8 +1,12 @@
 """Reads a policy as a reviewer sees it: from files, with the declarations of tools from source. Imports and runs
 nothing.
+
+The directory where the backends of this machine keep their state.
 """
 
+import hashlib
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,21 +15,19 @@ from msgspec.structs import replace
 
 from licet.core.algebra.scope import Malformed
 from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
-from licet.core.origin import Problem
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
-from licet.core.review.wide import ceiling_problems
+from licet.core.review.risk import ceiling_problems
+from licet.core.values import Problem
 from licet.errors import ManifestError
-from licet.policy_files.containers import check
-from licet.policy_files.documents import PolicyDocument
+from licet.policy_files.checks import suffix_problems
 from licet.policy_files.load import directory_problems, read_policy
+from licet.policy_files.manifest_reader import PolicyDocument, read_manifest
 from licet.policy_files.nodes import read_nodes
 from licet.policy_files.organisation import under_organisation
-from licet.policy_files.policy_paths import policy_root
-from licet.policy_files.public_suffix import suffix_problems
-from licet.policy_files.reader import read_manifest
+from licet.policy_files.policy_paths import NoHome, home_directory, policy_root, state_root, workspace_root
 from licet.policy_files.schema import SHAPES
-from licet.policy_files.user_directories import home_directory
+from licet.policy_files.shapes import check
 
 __all__ = ["Places", "declared", "draft", "review", "straight"]
 
@@ -77,7 +79,7 @@ def review(
     manifest, problems = declared(policy.manifest)
     places = places or Places.here()
     if manifest.definitions:  # the code that reads installed packages is imported only if a connector is defined
-        from licet.backends.distributions import installed_versions
+        from licet.packages.distributions import installed_versions
 
         installed = installed_versions(manifest, places.workdir, places.home)
         manifest = replace(manifest, installed=installed, loaded=manifest.loaded or manifest)
@@ -118,7 +120,7 @@ def declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
     """Resolve every `from:` of a manifest in the directories of its files."""
     if not manifest.sources:  # the code that reads source is imported only if there is some
         return manifest.declare(()), []
-    from licet.policy_files.source.find import Modules, find_tool
+    from licet.source.project import Modules, find_tool
 
     # Not made absolute, so that files found there are named relative to the manifest.
     roots = list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))
@@ -132,3 +134,25 @@ def declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
         else:
             problems.append(found)
     return manifest.declare(specs), problems
+
+
+def state_directory(workspace: Path) -> Path:
+    """Return the directory where the backends of this machine keep their state for a workspace.
+
+    A `.licet` directory belongs to its parent: a policy that moves there keeps its ledger, budgets and approvals.
+    """
+    root = state_root()
+    if not root:
+        raise NoHome
+    place = workspace_root(straight(workspace))
+    return Path(root) / hashlib.sha256(str(place).encode()).hexdigest()[:16]
+
+
+def state_option(state: Path) -> str:
+    """Return the `--state` option that a command needs to find a directory; empty if it looks there by default."""
+    place = straight(state)
+    try:
+        found = place == state_directory(Path.cwd())
+    except NoHome:
+        found = False
+    return "" if found else f" --state {shlex.quote(str(place))}"

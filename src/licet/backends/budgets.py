@@ -25,11 +25,9 @@ from msgspec.structs import astuple
 
 from licet.backends.sqlite.batches import SqliteBatches
 from licet.backends.sqlite.file import Format, SqliteFile
-from licet.core.canonical import money_text
-from licet.core.decision.budget import NOTHING, Spent, overspent, plus, settlement
-from licet.core.decision.request import Usage
-from licet.guard.fork_locks import free_after_fork
-from licet.guard.ports import Claim, Reservation
+from licet.core.decision.request import NOTHING, Spent, Usage, overspent, plus, settlement
+from licet.core.values import money_text
+from licet.guard.ports import Claim, Reservation, free_after_fork
 
 _UNKNOWN = "-"
 

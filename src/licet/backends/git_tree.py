@@ -17,8 +17,8 @@ from typing import IO
 
 from msgspec import Struct
 
-from licet.backends.packages.clients import find_on_path
 from licet.core.algebra.scope import visible
+from licet.packages.clients import find_on_path
 
 __all__ = ["GitError", "LeftOut", "Revision", "export_revision", "find_revision"]
 

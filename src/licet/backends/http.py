@@ -2,23 +2,221 @@
 
 Built on httpcore2, below any client that would read proxies, `.netrc` or certificates from the environment, follow
 redirects or keep cookies. The addresses were checked before; this module checks no rule.
+
+Lets other tasks run while an answer is parsed, however many small parts it has.
+
+The parsers of HTTP return to the event loop only to read. One read can hold thousands of interim answers (status 1xx),
+chunks or frames, and each of them costs as much as a long one. So the head of an answer, and everything of HTTP/2, is
+read in small pieces, and a parser that has worked for a millisecond yields to the event loop.
+
+Looks up the addresses of names, in threads.
+
+A lookup can hang as long as the resolver does, and cannot be ended: its thread stays busy even after the call has
+ended. So one session may use only some of the threads, and others keep the rest.
 """
 
 import asyncio
 import importlib
+import os
+import socket
 import ssl
+import threading
+import weakref
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from licet.backends.http_stream import HeadTooLong, Pace, PacedStream
-from licet.backends.lookups import Lookups
+from msgspec import Struct
+
 from licet.core.algebra.domains import DEFAULT_PORTS
 from licet.core.algebra.scope import is_address
 from licet.guard.ports import LOOKED_UP_FOR, Exchange, Reply, Unconnected, Unreached, Unresolved
 
 if TYPE_CHECKING:
     import httpcore2
+
+MOST_HEAD = 128 << 10  # bytes of an answer before its body, with all interim answers; `ctx.fetch` takes fewer
+_SMALL = 2 << 10  # bytes read at once where each of them may cost time: most heads are shorter
+_MOST_LINES = 1_000  # of all these heads: each costs as much as many bytes, and real answers have fewer than a hundred
+_MOST_ANSWERS = 32  # status lines before the body: real servers send one or two interim answers
+_SLICE, _REST = 0.001, 0.002  # seconds: a call needs many turns of the loop, and may wait for a slice at each
+
+
+class HeadTooLong(Exception):
+    """An answer has too many interim answers, or a head with too many bytes or lines."""
+
+
+# By event loop: who has worked for long rests one after the other, so that many of them delay others no more than one.
+_RESTING: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]" = weakref.WeakKeyDictionary()
+
+
+class Pace:
+    """Lets other tasks run each time that this one has worked for a moment without waiting for anything."""
+
+    __slots__ = ("_since", "_turned")
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._turned = True  # whether the event loop has run something else since the last look
+
+    async def keep(self) -> None:
+        """Rest if other tasks have waited for this one for too long."""
+        if not self._turned:
+            if monotonic() - self._since < _SLICE:
+                return
+            async with _RESTING.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+                await asyncio.sleep(_REST)
+        self._turned, self._since = False, monotonic()
+        asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turned = True
+
+
+class PacedStream:
+    """A connection below a parser of HTTP, with the methods of `httpcore2.AsyncNetworkStream`."""
+
+    def __init__(self, stream: "httpcore2.AsyncNetworkStream") -> None:
+        self.pace = Pace()
+        self._stream = stream
+        self._head: int | None = 0  # bytes of the head so far; None while a body is read
+        self._answers = self._lines = 0
+        secured: Any = stream.get_extra_info("ssl_object")
+        self._has_frames = secured is not None and secured.selected_alpn_protocol() == "h2"
+
+    def expect_head(self) -> None:
+        """The next bytes are the head of an answer."""
+        self._head = self._answers = self._lines = 0
+
+    def expect_body(self) -> None:
+        """The head has been read."""
+        self._head = None
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read some bytes; `HeadTooLong` if there are too many before the body."""
+        await self.pace.keep()
+        is_head = self._head is not None
+        data = await self._stream.read(min(max_bytes, _SMALL) if is_head or self._has_frames else max_bytes, timeout)
+        if self._head is not None:
+            self._head += len(data)
+            self._answers += data.count(b"HTTP/1.")
+            if self._head > MOST_HEAD or self._answers > _MOST_ANSWERS or self._lines > _MOST_LINES:
+                raise HeadTooLong
+            self._lines += data.count(b"\n")  # counted from the next read on: these may be lines of a body
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write bytes."""
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._stream.aclose()
+
+    async def start_tls(self, *args: Any, **kwargs: Any) -> "httpcore2.AsyncNetworkStream":
+        """Begin TLS."""
+        return await self._stream.start_tls(*args, **kwargs)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the connection knows about itself."""
+        return self._stream.get_extra_info(info)
+
+
+MOST_LOOKUPS = 64
+MOST_OF_ONE = 8  # threads for the lookups of one owner, including those that no call waits for any more
+
+
+class _Wanted(Struct, frozen=True):
+    """A name to look up, and its owner."""
+
+    answer: "Future[Any]"
+    owner: str
+    host: str
+    port: int
+
+
+class Lookups:
+    """Looks up names in a limited number of daemon threads, so that a process can end while one hangs."""
+
+    def __init__(
+        self, most: int = MOST_LOOKUPS, ask: Callable[..., Any] | None = None, most_of_one: int = MOST_OF_ONE
+    ) -> None:
+        self._most, self._most_of_one = most, most_of_one
+        self._ask = ask
+        self._reset()
+        _ALL.add(self)
+
+    def _reset(self) -> None:
+        """Start without threads, in a new object and in a forked child."""
+        self._lock = threading.Lock()
+        self._waiting: deque[_Wanted] = deque()
+        self._occupied: Counter[str] = Counter()  # busy threads by owner
+        self._threads = 0
+
+    async def find(self, host: str, port: int, owner: str = "") -> Any:
+        """Return what `socket.getaddrinfo` returns for a name, or raise what it raises."""
+        wanted = _Wanted(Future(), owner, host, port)
+        with self._lock:
+            self._waiting.append(wanted)
+            if self._threads < self._most and self._may_start(wanted):
+                threading.Thread(target=self._work, name="licet-lookup", daemon=True).start()
+                self._threads += 1
+        try:
+            return await asyncio.wrap_future(wanted.answer)
+        finally:
+            with self._lock, suppress(ValueError):  # the call gave up before a thread took the name
+                self._waiting.remove(wanted)
+
+    def _may_start(self, wanted: _Wanted) -> bool:
+        return not wanted.owner or self._occupied[wanted.owner] < self._most_of_one
+
+    def _next(self) -> _Wanted | None:
+        """Take the first waiting lookup whose owner may use another thread; None if there is none."""
+        with self._lock:
+            found = next((wanted for wanted in self._waiting if self._may_start(wanted)), None)
+            if found is None:
+                self._threads -= 1
+            else:
+                self._waiting.remove(found)
+                self._occupied[found.owner] += 1
+            return found
+
+    def _work(self) -> None:
+        while (wanted := self._next()) is not None:
+            try:
+                self._look_up(wanted)
+            finally:
+                with self._lock:
+                    self._occupied[wanted.owner] -= 1
+                    if not self._occupied[wanted.owner]:
+                        del self._occupied[wanted.owner]
+
+    def _look_up(self, wanted: _Wanted) -> None:
+        answer = wanted.answer
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            found = (self._ask or socket.getaddrinfo)(wanted.host, wanted.port, type=socket.SOCK_STREAM)
+        except BaseException as wrong:
+            answer.set_exception(wrong)
+        else:
+            answer.set_result(found)
+
+
+_ALL: "weakref.WeakSet[Lookups]" = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for lookups in list(_ALL):  # the threads stayed in the parent
+        lookups._reset()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_in_child)
+
 
 RESOLVE_SECONDS = 10.0
 CONNECT_SECONDS = 10.0  # for each address, so that a silent one leaves time for those after it

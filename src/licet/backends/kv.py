@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from licet.backends.sqlite.file import Format, SqliteFile
-from licet.core.policy.seconds import whole_seconds
+from licet.core.policy.layer import whole_seconds
 from licet.declare.plain_json import is_heavy
-from licet.guard.handles.kv import LARGEST_VALUE, MOST_KEYS, MOST_UNITS, TOO_HEAVY, too_long, too_many
+from licet.guard.handles.secrets_and_kv import LARGEST_VALUE, MOST_KEYS, MOST_UNITS, TOO_HEAVY, too_long, too_many
 from licet.guard.ports import ENDED, Ended, TooLarge
 
 LARGEST_KEY = 512  # bytes

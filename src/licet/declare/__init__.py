@@ -1,9 +1,8 @@
 """Declaring a tool: `@tool`, `Tool.wasm`, `ToolCapabilities`, and the `Context` of a call. Nothing is enforced here."""
 
 from licet.core.policy.tool import ToolCapabilities
-from licet.declare.context import Context
+from licet.declare.context import Context, SyncContext
 from licet.declare.decorator import Tool, tool
-from licet.declare.sync_context import SyncContext
 from licet.declare.wasm import WasmModule, WasmTool
 
 __all__ = ["Context", "SyncContext", "Tool", "ToolCapabilities", "WasmModule", "WasmTool", "tool"]

@@ -1,4 +1,4 @@
-"""The program of the process in which long checks by a JSON Schema run. `schema_process` starts it and talks to it.
+"""The program of the process in which long checks by a JSON Schema run. `json_schema` starts it and talks to it.
 
 It has the standard library and `jsonschema_rs` alone, and runs no code of anybody else. It gets one question after the
 other: three lengths, then options, a schema and data, each as JSON. It answers with a line: yes, no, or that the schema

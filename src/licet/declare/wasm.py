@@ -1,6 +1,8 @@
 """`Tool.wasm` declares a WebAssembly module as a tool. The module is read and hashed here, and never run or compiled.
 
 A gate runs it in a worker: with a fresh instance for each call, and with no more than the grant of the call.
+
+The description and the JSON Schema of tools that run Python written by a model.
 """
 
 import hashlib
@@ -17,14 +19,51 @@ from msgspec.structs import replace
 
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.scope import name as checked_name
-from licet.core.canonical import canonical_json
-from licet.core.origin import Origin
 from licet.core.policy.tool import ToolCapabilities, ToolSpec, spec_of
-from licet.declare.argument_schema import SchemaText
+from licet.core.values import Origin, canonical_json
+from licet.declare.arguments import SchemaText
 from licet.declare.decorator import Available, Tool, check_available
 from licet.declare.json_schema import UnusableSchema, check_usable, schema_validator
-from licet.declare.model_python import ARGUMENTS, DESCRIPTION
-from licet.regular_files import FileTooLarge, NotRegular, read_regular, size_text
+from licet.own_files import FileTooLarge, NotRegular, read_regular, size_text
+
+# The names are those that the guest loads: a test compares them.
+MODULES = (
+    "abc argparse array ast asyncio base64 binascii bisect calendar cmath codecs collections colorsys "
+    "concurrent.futures configparser contextlib contextvars copy csv dataclasses datetime decimal difflib dis "
+    "doctest email enum errno filecmp fileinput fnmatch fractions functools gc getopt gettext glob graphlib gzip "
+    "hashlib heapq hmac html http importlib inspect io ipaddress itertools json keyword linecache locale logging "
+    "math mimetypes numbers operator optparse os pathlib pickle platform plistlib pprint pydoc queue quopri "
+    "random re reprlib sched secrets shlex shutil sqlite3 stat statistics string stringprep struct symtable sys "
+    "tarfile textwrap time timeit token tokenize tomllib traceback types typing unicodedata unittest urllib uuid "
+    "warnings wave weakref xml zipfile zlib zoneinfo"
+)
+
+DESCRIPTION = f"""Run Python 3.14 and return its result, what it printed, and its error.
+The result is the value of the last expression, or of the variable `result`. Values that are not JSON are returned as \
+their repr.
+The argument `data` is the variable `data`. Each call starts afresh: variables and imports do not stay.
+Only the standard library is there; no packages, threads, processes or sockets. These modules can be imported:
+{MODULES}
+What touches the world is blocking (no await) and works as far as the policy allows; a refusal is a PermissionError.
+- Files: open(), pathlib and os as usual, or ctx.fs.read(path), read_bytes, write(path, data), exists, list, stat, \
+mkdir, delete, rename. What is written to a file is there when it is closed.
+- HTTP: fetch(url, method="GET", headers=…, json=…, body=…, params=…, timeout=…) returns an answer with status, ok, \
+text, content, headers, url and json().
+- ctx.kv.get(key), set(key, value), delete, list: values that stay between calls.
+- ctx.env.get(name).
+Paths are relative to the working directory. A directory that may not be listed looks empty to glob and os.walk.
+stdout and stderr are cut after 256 KB each. asyncio.run and top-level await work for coroutines."""
+
+ARGUMENTS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "string", "description": "Python source. End it with the expression to return."},
+        "data": {"description": "Any JSON value, which the code finds as `data`.", "default": None},
+    },
+    "required": ["code"],
+    "additionalProperties": False,
+}
+
 
 MOST_BYTES = 64 << 20  # of a module
 PYTHON = "licet:python"  # in place of a file: the Python that licet builds, which runs source that a model wrote

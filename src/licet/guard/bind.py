@@ -5,17 +5,14 @@ import threading
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from licet.core.algebra.use import InvalidUse, Use
-from licet.core.decision.budget import NOTHING, plus_up, reported, settled_amount
+from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.decision.decision import Deny
-from licet.core.decision.request import Ground
-from licet.guard.fork_locks import free_after_fork
+from licet.core.decision.request import NOTHING, Ground, plus_up, reported, settled_amount
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
-from licet.guard.handles.kv import ScopedKv
 from licet.guard.handles.processes import ScopedProcesses
-from licet.guard.handles.secrets import ScopedEnv, ScopedSecrets
-from licet.guard.ports import Ports
+from licet.guard.handles.secrets_and_kv import ScopedEnv, ScopedKv, ScopedSecrets
+from licet.guard.ports import Ports, free_after_fork
 from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Registered
 

@@ -2,19 +2,44 @@
 
 There is no middleware to reorder, and no shared object stores anything about a call. An error before the tool runs
 refuses the call. An error inside the tool ends only that call.
+
+Tells a Ctrl-C of the operator from a `KeyboardInterrupt` that a tool raised by itself.
+
+Both leave a receipt. The first is raised to the caller, because it is meant for the program. The second is treated as
+any error of the tool.
+
+Checks the arguments of a call against the rules of the manifest and what is tied, and computes their digest.
 """
 
 import asyncio
+import dis
+import functools
+import os
+import signal
+import threading
 from contextlib import suppress
 from time import monotonic
+from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
 
-from licet.core.algebra.use import Use
-from licet.core.decision.admission import call_denials
-from licet.core.decision.consent import delete_ground
-from licet.core.decision.decide import decide
+from licet.core.algebra.rules import Use, use_of_path
+from licet.core.algebra.scope import inside
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.argument_rules import (
+    PathReading,
+    argument_denial,
+    likely_deletes,
+    opened_paths,
+    tie_denial,
+    tied,
+    unheld,
+    untying,
+    use_of_argument,
+    uses_of_argument,
+)
+from licet.core.decision.decide import decide, delete_ground
 from licet.core.decision.decision import (
     Allow,
     ApprovalRemembered,
@@ -24,33 +49,154 @@ from licet.core.decision.decision import (
     SandboxStopped,
     SessionOpened,
 )
+from licet.core.decision.fixes import call_denials
+from licet.core.decision.reach import Reach
 from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason
 from licet.core.policy.servers import tool_parts
-from licet.declare.arguments import InvalidArguments
-from licet.declare.patience import patiently
+from licet.core.values import data_digest
+from licet.declare.arguments import InvalidArguments, exact, received
+from licet.declare.check_cost import patiently
 from licet.declare.plain_json import data_again, plain_json
-from licet.declare.received import received
 from licet.errors import Refused
-from licet.guard.approvals import ask_approver
-from licet.guard.argument_check import arguments_digest, check_rules, check_ties, known_deletes, named_deletes
+from licet.guard.approvals_and_budgets import ask_approver, reserve, spent
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
-from licet.guard.deadline import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time
-from licet.guard.ending import caller_cancelled, check_policy, check_session, session_end
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall
-from licet.guard.grant import CallIdentity, Grant
-from licet.guard.interrupts import is_from_operator
-from licet.guard.people import Agreement
-from licet.guard.ports import Clock, LedgerUnavailable, Reservation, Unavailable
+from licet.guard.grant import CallIdentity, Grant, held_paths
+from licet.guard.limits import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time
+from licet.guard.ports import Agreement, Clock, LedgerUnavailable, Reservation, Unavailable
 from licet.guard.receipt import keep_decision
 from licet.guard.redaction.redact import Redactor
-from licet.guard.registration import Registered, RegisteredTools
+from licet.guard.registration import Registered, RegisteredTools, Rules
 from licet.guard.result import Result, interrupted
-from licet.guard.spending import reserve, spent
+from licet.guard.session_end import caller_cancelled, check_policy, check_session, session_end
 
 if TYPE_CHECKING:
     from licet.guard.observing import Observed
     from licet.guard.session import Session
+
+_traceback: Any = BaseException.__dict__["__traceback__"]
+
+
+def is_from_operator(error: KeyboardInterrupt) -> bool:
+    """Whether a signal caused it: it was raised in the main thread, and not by a `raise` in the tool's code."""
+    if type(error) is not KeyboardInterrupt or threading.current_thread() is not threading.main_thread():
+        return False
+    last: TracebackType | None = _traceback.__get__(error)
+    handler, codes = _handler_code(), set[CodeType]()
+    while last is not None:
+        codes.add(last.tb_frame.f_code)
+        if last.tb_next is None:
+            break
+        last = last.tb_next
+    # A signal handler in Python, such as that of `asyncio.run`, also has a `raise`.
+    return handler in codes or last is None or not _is_raise(last)
+
+
+def _handler_code() -> CodeType | None:
+    """The code of the SIGINT handler; None if the handler is not written in Python."""
+    handler: Any = signal.getsignal(signal.SIGINT)
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return getattr(getattr(handler, "__func__", handler), "__code__", None)
+
+
+def _is_raise(trace: TracebackType) -> bool:
+    """Whether the line that an error came from was a `raise` statement."""
+    code = trace.tb_frame.f_code.co_code
+    return dis.opname[code[trace.tb_lasti]] == "RAISE_VARARGS"
+
+
+def check_rules(call: "Call", registered: Registered, one: Rules, data: dict[str, Any]) -> None:
+    """Check arguments against the rules of one admission; raise `Refused` if they break one."""
+    reach = registered.reach
+    assert reach is not None  # noqa: S101
+    reading = _reading(call, registered)
+    denied = argument_denial(call.request, reach, one.rules, one.check, data, reading, one.origin)
+    if denied is not None:
+        raise Refused(denied)
+    if reading.by_code or reach.level == "native":  # around other tools are walls, which look at links
+        _check_links(call, reach, one.rules, data, reading)
+
+
+def check_ties(call: "Call", registered: Registered, given: dict[str, Any]) -> None:
+    """Check what the code of a tool without handles gets against its grant; raise `Refused` if it is not held.
+
+    This is about the text of the arguments, and about links that exist now. What the code makes of them, and links
+    that change before it opens a file, are not seen.
+    """
+    ties, reach = registered.ties, registered.reach
+    assert ties is not None  # noqa: S101
+    assert reach is not None  # noqa: S101
+    got = {name: received(given[name], by_fields=True) for name in ties.rules if name in given}
+    reading = _reading(call, registered)
+    if (denied := tie_denial(call.request, reach, ties, got, reading)) is not None:
+        raise Refused(denied)
+    _check_links(call, reach, ties.rules, got, reading)
+
+
+def _reading(call: "Call", registered: Registered) -> PathReading:
+    gate = call.session.gate
+    if registered.ties is None:
+        return PathReading(gate.workdir, gate.home)
+    try:
+        return PathReading(os.getcwd(), gate.home, by_code=True)  # where its code opens relative paths
+    except FileNotFoundError:  # the directory was removed; relative paths are then refused
+        return PathReading("", gate.home, by_code=True)
+
+
+def _check_links(call: "Call", reach: Reach, rules: Any, data: dict[str, Any], reading: PathReading) -> None:
+    """Refuse a path that leads out of the grant through a link, both as it is written and without its `..`.
+
+    Code may open the text as it is, or clean it first: `notes/link/../a` is then `notes/a`.
+    """
+    for value in tied(rules, data):
+        # A URL of a host has a use, and no path.
+        uses = [use for use in uses_of_argument(value, reach.grant, reading) if use.domain == "fs"]
+        for use, path in zip(uses, opened_paths(value, reading), strict=False):
+            for real in dict.fromkeys((os.path.realpath(use.target), os.path.realpath(path))):
+                if (away := _linked_away(use, real, reach.grant)) is not None:
+                    raise Refused(unheld(call.request, reach, value.argument, away, untying(reach, value.argument)))
+
+
+def _linked_away(use: Use, real: str, grant: CapabilitySet) -> Use | None:
+    """The use of the real path, if a path leads through a link to something that is not held; otherwise None."""
+    if real == use.target:
+        return None
+    found, held = use_of_path(use.action, real), held_paths(grant)
+    if (known := grant.verdict(found)) is not None:
+        return None if known else found
+    # The grant may name a directory by a path with links, such as a working directory below one.
+    roots, denied = (map(os.path.realpath, paths(use.action)) for paths in (held.allowed, held.denied))
+    return None if inside(real, list(roots)) and not inside(real, list(denied)) else found
+
+
+def known_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
+    """The deletes that are known from the arguments: those that a rule ties to `fs:delete`."""
+    if not (registered.asks and registered.rules):
+        return ()
+    found: dict[Use, None] = {}
+    reading = PathReading(call.session.gate.workdir, call.session.gate.home)
+    for one in registered.rules:
+        got = {name: received(call.arguments[one.parameters[name]]) for name in one.rules}
+        for value in tied(one.rules, got):
+            if value.scope == "fs:delete":
+                found[use_of_argument(value, CapabilitySet(), reading)] = None
+    return tuple(found)
+
+
+def named_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
+    """The deletes that are likely: of the paths that arguments name, by a tool that deletes through `ctx.fs`."""
+    tool, reach = registered.tool, registered.reach
+    if not registered.asks or reach is None or not tool.uses_handles or reach.delete_approval != "call":
+        return ()
+    names = tool.parameter_names()
+    got = {name: received(call.arguments[held]) for name, held in names.items() if held in call.arguments}
+    return likely_deletes(tool.schema, got, call.session.gate.workdir)
+
+
+def arguments_digest(arguments: dict[str, Any]) -> str:
+    return data_digest(exact(arguments))
 
 
 _LONGEST = 128  # characters; no tool has a longer name, and a receipt leaves it out

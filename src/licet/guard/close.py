@@ -9,26 +9,24 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from msgspec.structs import replace
 
+from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import visible
-from licet.core.algebra.use import Use
 from licet.core.decision.decision import Ask, Deny, ToolPrinted, all_events
 from licet.core.decision.request import Ground, Reason, Request
-from licet.core.origin import Origin
+from licet.core.values import Origin
 from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_core, plain_json, with_typed_bytes
 from licet.errors import Refused
-from licet.guard.approvals import redacted_agreements
-from licet.guard.deadline import finish
-from licet.guard.ending import caller_cancelled
+from licet.guard.approvals_and_budgets import redacted_agreements, settle
 from licet.guard.execution import LIMIT_KEYS, FailedText, JsonText, Raised, class_name, limit_name, raised
-from licet.guard.grant import Grant
-from licet.guard.handles.secrets import redacted_refusal
-from licet.guard.held_paths import held_paths
+from licet.guard.grant import Grant, held_paths
+from licet.guard.handles.secrets_and_kv import redacted_refusal
+from licet.guard.limits import finish
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.receipt import keep_receipt
 from licet.guard.redaction.redact import Redactor, encoded, in_turn, shown
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, REPORTED, Result, ResultParts, code_of
-from licet.guard.spending import settle
+from licet.guard.session_end import caller_cancelled
 
 if TYPE_CHECKING:
     from licet.guard.call import Call

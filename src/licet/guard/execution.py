@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from licet.core.decision.request import Reason
-from licet.core.origin import Origin
-from licet.core.policy.effects import Level
+from licet.core.policy.layer import Level
+from licet.core.values import Origin
 from licet.declare import Tool
 
 

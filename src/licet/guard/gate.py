@@ -11,28 +11,24 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.set import CapabilitySet, Rules
-from licet.core.algebra.use import Use
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Approval, Ground, Request
 from licet.core.decision.validate import Misfit
-from licet.core.origin import Origin
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import StandingApproval
+from licet.core.values import Origin
 from licet.declare import Tool
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.bind import BoundContext
 from licet.guard.call import Call
 from licet.guard.execution import ToolCall, Warms
-from licet.guard.fork_locks import free_after_fork
 from licet.guard.grant import Grant, Observer
 from licet.guard.import_path import WritableImports
-from licet.guard.people import Agreement, NotStanding
-from licet.guard.ports import Clock, Ports
-from licet.guard.protection import Protect
-from licet.guard.registration import MODES, OnMisfit, Packages, Registered, RegisteredTools, register
+from licet.guard.ports import Agreement, Clock, NotStanding, Ports, free_after_fork
+from licet.guard.registration import MODES, OnMisfit, Packages, Protect, Registered, RegisteredTools, register
 from licet.guard.session import Session
 
 # Compares tools with the lock next to a manifest; the grounds say what is different.

@@ -3,32 +3,178 @@
 A grant ends with its call: a handle that is used later is refused. The record is limited, so that a tool that loops
 cannot fill memory or its receipt. Grants, refusals and approval questions have separate quotas, so that none hides
 another; checks beyond a quota are only counted.
+
+`HeldPaths`: the paths that a grant holds, as files backends and kernel rules need them.
+
+The rules that the kernel enforced around a process, as a receipt keeps them.
+
+The kernel reports no event for what it lets through, so a receipt keeps the rules instead. Of a long list it keeps the
+beginning, the length, and a digest of everything.
 """
 
+import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import chain, repeat
+from functools import lru_cache
+from hashlib import sha256
+from itertools import chain, islice, repeat
 from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from licet.core.algebra.rules import InvalidUse, Kind, Use, capability, use_of_path
+from licet.core.algebra.scope import inside, path_ancestors, visible
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import ApprovalAsked, Ask, CapabilityDenied, CapabilityGranted, Deny, Event, Happened
 from licet.core.decision.decision import Ask as Asked
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import MOST_OF_A_GROUND, REASON_OF_DOMAIN, Approval, Ground, Reason, Request
-from licet.core.ledger.denials import UNLISTED
-from licet.core.policy.effects import delete_asks
+from licet.core.ledger.search import UNLISTED
+from licet.core.policy.layer import delete_asks
+from licet.core.values import digest
 from licet.errors import Refused
-from licet.guard.access import NO_PROGRAMS, Access
 from licet.guard.execution import Layers
-from licet.guard.fork_locks import free_after_fork
-from licet.guard.meter import DEFAULTS, Exceeded, Meter
-from licet.guard.ports import Clock
+from licet.guard.limits import DEFAULTS, Exceeded, Meter
+from licet.guard.ports import Clock, Escaped, free_after_fork
 from licet.guard.redaction.redact import Redactor
+
+_KINDS: dict[str, Kind] = {action: use_of_path(action, "/").kind for action in ("read", "write", "delete")}
+
+
+class HeldPaths:
+    """The granted paths of one set of capabilities. It implements the port `Held`."""
+
+    __slots__ = ("_answers", "_denied", "grant")
+
+    def __init__(self, grant: CapabilitySet) -> None:
+        self.grant = grant
+        self._answers = {action: grant.answers(kind) for action, kind in _KINDS.items()}
+        self._denied = {
+            action: tuple(sorted(key or "/" for key, allowed in answers.items() if not allowed))
+            for action, answers in self._answers.items()
+        }
+
+    def root(self, action: str, path: str) -> str:
+        answers = self._answers[action]
+        for key in reversed(path_ancestors(_key(path))):
+            if answers.get(key):
+                return key or "/"
+        raise Escaped("nothing that is held contains it")
+
+    def covers(self, action: str, path: str) -> bool:
+        try:
+            return self.grant.has(use_of_path(action, path))
+        except InvalidUse:
+            return False
+
+    def covers_tree(self, action: str, path: str) -> bool:
+        # Not parsed from text: a real path may have characters that a written rule cannot.
+        return self.grant.has(capability("fs", _KINDS[action].atom, _key(path), None))
+
+    def overlaps(self, action: str, path: str) -> bool:
+        kept = (key for key, allowed in self._answers[action].items() if allowed)
+        return self.covers(action, path) or any(inside(key, (path,)) for key in kept)
+
+    def allowed(self, action: str) -> tuple[str, ...]:
+        """The outermost granted paths. Paths below them that `denied` lists are not granted."""
+        return tuple(sorted(key or "/" for key, allowed in self._answers[action].items() if allowed))
+
+    def directories_with_closed_names(self) -> tuple[str, ...]:
+        """The writable directories that directly contain a denied name.
+
+        Landlock has no deny rules: without a private root, no new file can be made directly in such a directory.
+        """
+        above = {os.path.dirname(path) for path in self.denied("write")}
+        return tuple(sorted(directory for directory in above if self.covers("write", directory)))
+
+    def denied(self, action: str) -> tuple[str, ...]:
+        return self._denied[action]
+
+
+def _key(path: str) -> str:
+    return "" if path == "/" else path
+
+
+@lru_cache(maxsize=1000)
+def held_paths(grant: CapabilitySet) -> HeldPaths:
+    """The paths of a grant, cached: all calls of a tool have the same grant."""
+    return HeldPaths(grant)
+
+
+MOST_TEXTS = 64  # of one list
+MOST_CHARACTERS = 8192  # of one list
+LISTS = ("granted", "closed", "rules", "runtime")
+MOST_PROGRAMS = 8  # different sets of rules in one receipt
+
+
+class Access(Struct, frozen=True):
+    """The rules around one process: the capabilities, and the kernel rules that were made from them."""
+
+    granted: tuple[str, ...]  # capabilities; none if the process has no access of its own
+    closed: tuple[str, ...]  # denied capabilities inside of these
+    rules: tuple[str, ...]  # kernel rules made from them
+    runtime: tuple[str, ...]  # kernel rules for every such process: interpreter, libraries, devices, scratch
+    counts: tuple[int, ...]  # the lengths of the four complete lists
+    digest: str  # of the four complete lists
+
+    @property
+    def direct(self) -> bool:
+        """Whether anything was granted to the process itself, rather than to its handles."""
+        return self.counts[0] > 0
+
+    def document(self) -> dict[str, Any]:
+        """The same as plain data, as receipts have it."""
+        return {
+            **{name: list(getattr(self, name)) for name in LISTS},
+            "counts": dict(zip(LISTS, self.counts, strict=True)),
+            "digest": self.digest,
+            "direct": self.direct,
+        }
+
+
+def access(granted: Iterable[str], closed: Iterable[str], rules: Iterable[str], runtime: Iterable[str]) -> Access:
+    """Make an `Access` from complete lists: cut them, and compute their lengths and digest."""
+    lists = [[visible(text) for text in texts] for texts in (granted, closed, rules, runtime)]
+    complete = digest(dict(zip(LISTS, lists, strict=True)))
+    first, second, third, fourth = map(_beginning, lists)
+    return Access(first, second, third, fourth, tuple(map(len, lists)), complete)
+
+
+def _beginning(texts: list[str]) -> tuple[str, ...]:
+    kept, size = [], 0
+    for text in islice(texts, MOST_TEXTS):
+        size += len(text)
+        if size > MOST_CHARACTERS:
+            break
+        kept.append(text)
+    return tuple(kept)
+
+
+class ProgramAccess(Struct, frozen=True):
+    """The rules around the programs of a call: each different set once, up to a limit, and a digest of the others."""
+
+    sets: tuple[Access, ...] = ()
+    more: int = 0  # programs whose rules are not in `sets`
+    digest: str = ""  # a chain over the digests of their rules
+
+    def with_program(self, one: Access) -> "ProgramAccess":
+        """The same with one more program."""
+        if one in self.sets:
+            return self
+        if len(self.sets) < MOST_PROGRAMS:
+            return replace(self, sets=(*self.sets, one))
+        digest = sha256(f"{self.digest}{one.digest}".encode()).hexdigest()
+        return replace(self, more=self.more + 1, digest=f"sha256:{digest}")
+
+    def document(self) -> dict[str, Any]:
+        """The same as plain data, as receipts have it."""
+        return {"digest": self.digest or None, "more": self.more, "sets": [one.document() for one in self.sets]}
+
+
+NO_PROGRAMS = ProgramAccess()
+
 
 # Quotas in bytes, roughly. With the least size of one check that is about 4000 grants,
 # 1000 refusals and 1000 questions.

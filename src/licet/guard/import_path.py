@@ -2,8 +2,13 @@
 
 If a tool can write a file there, the next import may run it in this process, without walls. So a gate refuses such a
 grant, unless its author accepts the risk. The commands of licet take such places off their own import path instead.
+
+Resolves a path and lists the links on the way: a tool that can replace one of them decides where the path leads.
+
+Each link is read once, so the listed links belong to the returned path, even if a link changes meanwhile.
 """
 
+import errno
 import importlib.machinery
 import os
 import site
@@ -14,9 +19,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from licet.core.algebra.rules import InvalidUse, use_of_path
 from licet.core.algebra.scope import inside
-from licet.guard.held_paths import HeldPaths
-from licet.regular_files import open_regular, read_most
+from licet.core.algebra.set import CapabilitySet
+from licet.guard.grant import HeldPaths
+from licet.own_files import open_regular, read_most
 
 WritableImports = Literal["refuse", "drop", "accept"]
 UNCHECKED = "unchecked imports"  # a layer in receipts: the risk was accepted
@@ -269,3 +276,47 @@ def _lines(file: str) -> list[str]:
         return [line.strip() for line in text.splitlines()]
     except OSError:
         return []
+
+
+class FoundProgram(str):
+    """The real path of a program, the links on the way from its name to it, and the path with these links."""
+
+    links: tuple[str, ...]
+    path: str
+
+    def __new__(cls, real: str, links: tuple[str, ...], path: str = "") -> "FoundProgram":
+        found = super().__new__(cls, real)
+        found.links, found.path = links, path or real
+        return found
+
+
+def followed(path: str) -> tuple[str, tuple[str, ...]]:
+    """The real path of an absolute path, and the links on the way; `OSError` if they form a loop."""
+    real, rest, links = "/", path.split("/"), list[str]()
+    while rest:
+        step = rest.pop(0)
+        if step in ("", "."):
+            continue
+        if step == "..":
+            real = os.path.dirname(real)
+            continue
+        candidate = os.path.join(real, step)
+        try:
+            target = os.readlink(candidate)
+        except OSError:  # not a link, or it does not exist
+            real = candidate
+            continue
+        links.append(candidate)
+        if len(links) > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        real = "/" if target.startswith("/") else real
+        rest = target.split("/") + rest
+    return real, tuple(links)
+
+
+def changeable(path: str, ceiling: CapabilitySet) -> bool:
+    """Whether any tool of a manifest may write a path, and so may have replaced what is there."""
+    try:
+        return ceiling.has(use_of_path("write", path))
+    except InvalidUse:
+        return True

@@ -18,10 +18,10 @@ from licet.core.decision.decision import CapabilityGranted
 from licet.core.decision.request import UNUSED, Reason
 from licet.core.ledger.entry import ObservedFact
 from licet.errors import Refused
+from licet.guard.approvals_and_budgets import settle
 from licet.guard.grant import Grant, Observer
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import NOTHING
-from licet.guard.spending import settle
 
 if TYPE_CHECKING:
     from licet.guard.call import Call

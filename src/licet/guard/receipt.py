@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import UNSET, UnsetType, convert
 
 from licet.core.algebra.scope import visible
-from licet.core.canonical import data_digest, data_json, milliseconds, money_text
-from licet.core.decision.budget import Spent, plus, spent_of
 from licet.core.decision.decision import Ask, BudgetSettled, Deny, Event, Happened, SandboxEntered, all_events
+from licet.core.decision.request import Spent, plus, spent_of
 from licet.core.ledger.entry import (
     MOST_PURPOSE,
     AccessFact,
@@ -32,8 +31,9 @@ from licet.core.ledger.entry import (
     Texts,
     time_text,
 )
+from licet.core.values import data_digest, data_json, milliseconds, money_text
 from licet.declare.plain_json import data_again, plain_json
-from licet.guard.approvals import redacted_agreements
+from licet.guard.approvals_and_budgets import redacted_agreements
 from licet.guard.ports import Ledger
 from licet.guard.result import INTERRUPTED, REPORTED, ResultParts
 

@@ -2,8 +2,27 @@
 
 This is the first of three enforcement points. The other two are in `call`: the decision of each call, and the
 fail-closed guard, which refuses a tool whose backends are missing. Which ones are missing is computed here.
+
+What is known about the arguments of a tool when it is registered: the rules of the manifest, and what is tied.
+
+A tool without handles opens files and URLs by itself. Its arguments that name such are tied to its grant. If it touches
+files or hosts, and takes other text that nobody has declared free, the gate says so.
+
+Protected paths: data about paths that no tool may write, and the layer of denies that is made from them.
+
+`assemble.never_writable` lists the paths. Handles, workers and programs all use the same grant, so one layer of denies
+protects a path from each of them.
+
+Imports the modules that calls need while the gate is built, so that licet imports nothing after a tool has run.
+
+To start quickly, licet imports heavy modules, such as the HTTP client, only when they are used. By then a tool might
+have put a file on the import path, which would run in this process. A backend that imports something late has a method
+`load_code`, which is called here.
 """
 
+import importlib
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, get_args
@@ -11,32 +30,184 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.grid import TooManyPairs
-from licet.core.algebra.scope import inside, visible
-from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import use_of_path
-from licet.core.decision.budget import NOTHING
-from licet.core.decision.consent import consent
+from licet.core.algebra.domains import DOMAINS
+from licet.core.algebra.rules import capability, use_of_path
+from licet.core.algebra.scope import inside, path_ancestors, visible
+from licet.core.algebra.set import CapabilitySet, TooManyPairs
+from licet.core.decision.argument_rules import ties_under, untied_ground
+from licet.core.decision.decide import consent
 from licet.core.decision.reach import Reach, reach_of
-from licet.core.decision.request import REASON_OF_DOMAIN, Ground
+from licet.core.decision.request import NOTHING, REASON_OF_DOMAIN, Ground
 from licet.core.decision.validate import Misfit, declared_twice, misfit_grounds, misfit_of, too_many_pairs, unheld_needs
 from licet.core.policy.argument_ties import Ties
 from licet.core.policy.connector import Installed
-from licet.core.policy.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
+from licet.core.policy.layer import (
+    CLASSES,
+    EVERY_DOMAIN,
+    LEVELS,
+    SECOND_CODE,
+    Layer,
+    Rule,
+    class_fits,
+    deletes_ask,
+    level_fits,
+)
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import least_limits
 from licet.core.policy.tool import ToolSpec
+from licet.core.values import Origin
 from licet.declare import Tool
-from licet.declare.cell_source import with_cell
-from licet.errors import RegistrationRefused
-from licet.guard.argument_rules import Rules, argument_rule_misfits, rules_of, ties_of_tool, untied_grounds, warn_untied
-from licet.guard.early_imports import load_code
+from licet.declare.decorator import with_cell
+from licet.errors import RegistrationRefused, UntiedArgument
 from licet.guard.execution import Layers, LayersOfTools, SandboxUnavailable
-from licet.guard.grant import PART_OF_DOMAIN
-from licet.guard.held_paths import held_paths
+from licet.guard.grant import PART_OF_DOMAIN, held_paths
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
-from licet.guard.ports import Ports
-from licet.guard.protection import Protect, kept_private, protection_layer
+from licet.guard.ports import ArgumentRules, Ports
+
+_PACKAGE = "licet"
+
+
+class Rules(Struct, frozen=True):
+    """The rules on arguments of one admission, and the function that checks them."""
+
+    rules: Mapping[str, Any]
+    check: Callable[[Mapping[str, Any]], str] | None  # None: they cannot be checked, so every call is refused
+    defaults: Mapping[str, Any]  # of arguments that a caller leaves out
+    parameters: Mapping[str, str]  # by argument: the parameter of the function that takes it
+    origin: Origin | None = None  # of the admission
+
+
+def rules_of(tool: Tool, reach: Reach | None, make_check: ArgumentRules | None) -> tuple[Rules, ...]:
+    """The rules of the manifest on the arguments of a tool, one for each admission that has some."""
+    stated = [(one.origin, rules) for one in (reach.admissions if reach else ()) if (rules := one.argument_rules)]
+    if not stated:
+        return ()
+    taken = tool.schema.get("properties", {})
+    defaults = {name: held["default"] for name, held in taken.items() if "default" in held}
+    parameters = {name: held for name, held in tool.parameter_names().items() if held is not None}
+    return tuple(
+        Rules(rules, make_check(rules) if make_check is not None else None, defaults, parameters, origin)
+        for origin, rules in stated
+    )
+
+
+def argument_rule_misfits(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
+    """Misfits for rules that stop nothing: on arguments that the tool does not take, or takes under other names too."""
+    admissions = [admission for admission in manifest.admissions.get(tool.name, ()) if admission.args]
+    if not admissions:
+        return
+    taken = (tool.spec.schema or {}).get("properties", {})
+    parameters = tool.parameter_names()
+    for admission in admissions:
+        for name in admission.args:
+            if name not in taken:
+                text = f"`{name}` is not an argument of `{tool.name}`: its rule would stop nothing"
+                listed = ", ".join(f"`{one}`" for one in taken)
+                fix = f"write the rule for one of {listed}, or take it out" if taken else "take the rule out"
+            elif parameters.get(name) is None:
+                text = f"`{name}` of `{tool.name}`, or a part of it, can be sent under another name, past its rule"
+                fix = "give it one name: no `AliasChoices`, no `AliasPath`, no alias beside a name"
+            else:
+                continue
+            yield Ground("ARGUMENT_NOT_ALLOWED", text, admission.origin, fix, f"args.{name}")
+
+
+def ties_of_tool(tool: Tool, reach: Reach | None) -> Ties | None:
+    """What is tied of the arguments of a tool without handles, by the parameters that take them.
+
+    A field of a model that can be sent under several names is tied if any of them says so.
+    """
+    if reach is None or not reach.spec.governed:
+        return None
+    schema, parameters = tool.tied_schema()
+    ties = ties_under(replace(reach, spec=replace(reach.spec, schema=schema)))
+    assert ties is not None  # noqa: S101 - it is governed, and has a schema
+    return Ties({parameters[name]: rule for name, rule in ties.rules.items()}, ties.tied, ties.untied)
+
+
+def untied_grounds(tool: Tool, manifest: Manifest) -> tuple[Ground, ...]:
+    """Why a strict gate refuses a tool: text in its arguments is not tied to what it declares."""
+    reach = reach_of(manifest, tool.name)
+    ties = ties_of_tool(tool, reach)
+    if reach is None or ties is None:
+        return ()
+    ground = untied_ground(reach, ties)
+    return () if ground is None else (ground,)
+
+
+def warn_untied(grounds: Iterable[Ground]) -> None:
+    """Warn about text in arguments that is not tied, at the line of the program that makes the gate."""
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame = frame.f_back
+    for ground in grounds:
+        text = f"{ground.text}; {ground.fix}"
+        warnings.warn_explicit(text, UntiedArgument, frame.f_code.co_filename, frame.f_lineno)
+
+
+KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"
+
+
+class ProtectedPath(Struct, frozen=True):
+    """One protected path: a file, or a directory with everything below it. It need not exist."""
+
+    path: str
+    why: str  # a sentence for the operator: "the interpreter is never writable"
+    readable: bool = True
+
+
+# Lists the protected paths of a gate; called when the gate is built, and when it is reloaded.
+Protect = Callable[[Manifest, Sequence[Tool]], Sequence[ProtectedPath]]
+
+
+def kept_private(paths: Iterable[str]) -> tuple[ProtectedPath, ...]:
+    """Protect paths where backends keep their own files: no tool reads or writes them."""
+    return tuple(ProtectedPath(path, KEPT, readable=False) for path in paths)
+
+
+def protection_layer(paths: Iterable[ProtectedPath], origin: Origin) -> Layer:
+    """The denies for protected paths: writes and deletes, and reads of a path that is not readable either."""
+    atoms = DOMAINS["fs"].actions
+    rules = [
+        # Not parsed from text: a real path may have characters that a written rule cannot.
+        Rule(capability("fs", atoms[action], "" if closed.path == "/" else closed.path, None), origin, closed.why)
+        for closed in paths
+        for action in (("write", "delete") if closed.readable else ("read", "write", "delete"))
+    ]
+    return Layer("protected paths", "licet itself", origin, denies=tuple(rules), silent=EVERY_DOMAIN)
+
+
+def outermost(paths: Iterable[ProtectedPath]) -> tuple[ProtectedPath, ...]:
+    """Leave out paths that lie inside another one and are not stricter."""
+    kept: dict[str, ProtectedPath] = {}
+    strict: set[str] = set()  # paths in `kept` that are not readable either
+    for closed in sorted(dict.fromkeys(paths), key=lambda one: (one.path, one.readable, one.why == SECOND_CODE)):
+        around = _around(closed.path)
+        if strict.isdisjoint(around) and (not closed.readable or kept.keys().isdisjoint(around)):
+            kept[closed.path] = closed
+            if not closed.readable:
+                strict.add(closed.path)
+    return tuple(kept.values())
+
+
+def _around(path: str) -> set[str]:
+    """A path and every directory that it lies in."""
+    return {key or "/" for key in path_ancestors("" if path == "/" else path)}
+
+
+_ALWAYS = ("rfc8785",)  # canonical JSON with floats or non-ASCII keys
+_OF_DOMAIN = {"network": ("licet.guard.handles.fetch",)}
+
+
+def load_code(domains: Iterable[str], parts: Iterable[object]) -> None:
+    """Import the modules for capabilities of these domains and for these backends."""
+    for name in (*_ALWAYS, *(name for domain in domains for name in _OF_DOMAIN.get(domain, ()))):
+        importlib.import_module(name)
+    for part in parts:
+        load = getattr(type(part), "load_code", None)  # of its class: an object may have any attribute
+        if load is not None:
+            load(part)
+
 
 # Looks up what is installed: the versions of the distributions of connectors, and the distribution of each tool by the
 # name of the tool.

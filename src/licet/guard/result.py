@@ -6,15 +6,22 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from licet.core.algebra.scope import visible
-from licet.core.canonical import money_text
-from licet.core.decision.decision import Ask, CapabilityDenied, CapabilityGranted, Deny, Event, all_events
-from licet.core.decision.obstacles import explain, ran_until
+from licet.core.decision.decision import (
+    Ask,
+    CapabilityDenied,
+    CapabilityGranted,
+    Deny,
+    Event,
+    all_events,
+    explain,
+    ran_until,
+)
 from licet.core.decision.request import Ground, Reason, Request
+from licet.core.values import money_text
 from licet.errors import Refused
-from licet.guard.access import NO_PROGRAMS, Access, ProgramAccess
 from licet.guard.execution import Layers
-from licet.guard.grant import CallIdentity, Grant
-from licet.guard.people import Agreement
+from licet.guard.grant import NO_PROGRAMS, Access, CallIdentity, Grant, ProgramAccess
+from licet.guard.ports import Agreement
 
 Code = Literal["ok", "denied", "not_available", "input_invalid", "execution_failed", "timed_out"]
 

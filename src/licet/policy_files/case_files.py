@@ -11,16 +11,15 @@ from typing import get_args
 from msgspec import Struct
 
 from licet.core.decision.request import Reason
-from licet.core.origin import Origin, Problem
 from licet.core.review.examples import Case
-from licet.policy_files.containers import Field, ListOf, MappingOf, Record, check
-from licet.policy_files.documents import NewerFormat, refuse_newer
-from licet.policy_files.fields import Value, plain
+from licet.core.values import Origin, Problem
 from licet.policy_files.load import read_bytes
+from licet.policy_files.manifest_reader import NewerFormat, refuse_newer
 from licet.policy_files.nodes import Mapping, Node, read_nodes
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, SUFFIXES, WORKSPACE_FILE, policy_root
 from licet.policy_files.schema import FORMAT_FIELDS, NAME, USE
-from licet.policy_files.shapes import AnyJson, OneOf, TextShape
+from licet.policy_files.shapes import AnyJson, Field, ListOf, MappingOf, OneOf, Record, TextShape, check
+from licet.policy_files.workspace_reader import Value, plain
 
 TESTS = "tests"  # the directory of test files, below `.licet`
 _EXPECTED = "a test file: `cases`, each with `tool` and `verdict`"

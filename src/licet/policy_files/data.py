@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
-from licet.core.origin import DATA, Origin, Problem
 from licet.core.policy import manifest as core
 from licet.core.policy.layer import POLICY
 from licet.core.policy.manifest import Manifest
+from licet.core.values import DATA, Origin, Problem
 from licet.errors import ManifestError
-from licet.policy_files.documents import (
+from licet.policy_files.manifest_reader import (
     Document,
     NewerFormat,
     checked_document,
@@ -29,6 +29,7 @@ from licet.policy_files.documents import (
 )
 from licet.policy_files.nodes import (
     DEEPEST,
+    MOST_BYTES,
     MOST_PROBLEMS,
     REFUSED,
     Mapping,
@@ -36,13 +37,15 @@ from licet.policy_files.nodes import (
     Node,
     Scalar,
     Sequence,
+    Unreadable,
     UnsafeNumber,
+    hidden_in,
     plain_value,
+    shown,
 )
 from licet.policy_files.policy_paths import WORKSPACE_FILE, policy_paths
-from licet.policy_files.syntax import MOST_BYTES, Unreadable, hidden_in, shown
-from licet.policy_files.tool_files import tool_files
-from licet.policy_files.trust_list import trusted_paths
+from licet.policy_files.trust import trusted_paths
+from licet.source.finder import tool_files
 
 __all__ = ["Manifest", "manifest_from_data"]
 

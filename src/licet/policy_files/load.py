@@ -2,6 +2,8 @@
 
 Everything is checked before anything is used, and all problems are reported at once. `schema` has the allowed keys and
 values, `reader` gives them their meaning.
+
+Finds the manifests of agents in a directory, for commands that are given one.
 """
 
 import os
@@ -13,12 +15,14 @@ from msgspec.structs import replace
 
 from licet.core.algebra.scope import Malformed, path_key, visible
 from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
-from licet.core.origin import Origin, Problem
 from licet.core.policy.layer import CODE, POLICY, SECOND_CODE
 from licet.core.policy.manifest import Manifest
-from licet.core.review.wide import ceiling_problems
+from licet.core.review.risk import ceiling_problems
+from licet.core.values import Origin, Problem
 from licet.errors import ManifestError
-from licet.policy_files.documents import (
+from licet.own_files import is_there, open_regular, read_most
+from licet.policy_files.checks import suffix_problems
+from licet.policy_files.manifest_reader import (
     Document,
     NewerFormat,
     PolicyDocument,
@@ -28,37 +32,34 @@ from licet.policy_files.documents import (
     with_protected_paths,
     workspace_conflicts,
 )
-from licet.policy_files.foreign import foreign
-from licet.policy_files.nodes import read_nodes
+from licet.policy_files.nodes import MOST_BYTES, read_nodes
 from licet.policy_files.organisation import (
     machine_file,
     machine_organisation,
     organisation_and_problems,
     under_organisation,
 )
-from licet.policy_files.pins import with_pin
 from licet.policy_files.policy_paths import (
+    POLICY_DIRECTORY,
     SUFFIXES,
     WORKSPACE_FILE,
+    PolicyDetector,
     names_of_policy,
     policies_above,
     policies_below,
     policy_paths,
     policy_root,
 )
-from licet.policy_files.public_suffix import suffix_problems
-from licet.policy_files.schema import SHAPES
+from licet.policy_files.schema import SHAPES, foreign
 from licet.policy_files.server_tools import with_server_tools
-from licet.policy_files.syntax import MOST_BYTES
-from licet.policy_files.tool_files import tool_files
-from licet.policy_files.trust_list import trusted_paths
+from licet.policy_files.trust import trusted_paths, with_pin
 from licet.policy_files.workspace_reader import declarations, shared_layers, workspace_layer
-from licet.regular_files import is_there, open_regular, read_most
+from licet.source.finder import tool_files
+
+__all__ = ["PolicyDocument", "is_agent_policy", "load_manifest", "read_made", "read_policy"]
 
 _MOST_FOUND = 1_000  # policies below the paths to write: each is closed to a program by several mounts
 _MOST_FOLLOWED = 100  # policies that were searched for, and whose code is closed
-
-__all__ = ["PolicyDocument", "is_agent_policy", "load_manifest", "read_made", "read_policy"]
 
 
 def load_manifest(
@@ -195,7 +196,7 @@ def _code_of(path: Path) -> Iterator[tuple[str, str]]:
     manifest = policy.manifest or policy.partial
     references = [reference for reference, _ in manifest.sources.values()] if manifest is not None else []
     if references:  # the code that follows imports is loaded only if there is source
-        from licet.policy_files.source.project import project_modules
+        from licet.source.project import project_modules
 
         root = str(policy_root(path))
         yield from tool_files(references, root)
@@ -280,3 +281,24 @@ def _protected(manifest: Manifest, problems: list[Problem]) -> Manifest:
     return with_protected_paths(
         manifest, {**dict(code for root in roots for code in tool_files(sources, root)), **closed}
     )
+
+
+def manifests_in(directory: Path) -> tuple[Path, ...]:
+    """The manifests in a directory and its `.licet`; `OSError` if one of the two cannot be read.
+
+    A file that may be a manifest, but is broken, counts: whoever reviews it must be told.
+    """
+    detector, found = PolicyDetector(), []
+    for folder in (directory, directory / POLICY_DIRECTORY):
+        try:
+            names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        paths = [folder / name for name in names]
+        found += [path for path in paths if is_agent_policy(path) or _is_broken(path, detector)]
+    return tuple(found)
+
+
+def _is_broken(path: Path, detector: PolicyDetector) -> bool:
+    policy = read_policy(path)
+    return policy.kind == "manifest" and policy.manifest is None and detector.is_policy(str(path))

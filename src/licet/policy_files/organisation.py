@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from licet.core.origin import Origin, Problem
+from licet.core.values import Origin, Problem
 from licet.errors import ManifestError
 
 # Every command looks for the file, and most machines have none: what reads it is imported when it is there.
 if TYPE_CHECKING:
     from licet.core.policy.manifest import Manifest
-    from licet.core.policy.organisation import Organisation
+    from licet.core.policy.manifest_fields import Organisation
 
 __all__ = ["machine_organisation", "read_organisation_file", "under_organisation"]
 
@@ -58,7 +58,7 @@ def under_organisation(manifest: "Manifest", second: str | Path | None = None) -
     if not new:
         return manifest
     from licet.core.policy.layer import POLICY  # only machines that have such a file need these
-    from licet.policy_files.documents import with_protected_paths
+    from licet.policy_files.manifest_reader import with_protected_paths
     from licet.policy_files.policy_paths import policy_paths
 
     files = [one.origin.file for one in new]
@@ -95,10 +95,9 @@ def organisation_and_problems(
     path: str | Path, *, place: Place | None = None
 ) -> tuple["Organisation | None", tuple[Problem, ...]]:
     """Read one organisation file, with its errors and warnings; None if it cannot be read at all."""
-    from licet.policy_files.documents import NewerFormat, checked_document, refuse_newer
+    from licet.policy_files.checks import suffix_problems
+    from licet.policy_files.manifest_reader import NewerFormat, checked_document, read_organisation, refuse_newer
     from licet.policy_files.nodes import read_nodes
-    from licet.policy_files.public_suffix import suffix_problems
-    from licet.policy_files.reader import read_organisation
 
     name = place.file if place is not None else os.path.abspath(path)  # a link on the way does not change its name
     node, found = read_nodes(_read(Path(path), name, place), name)
@@ -114,8 +113,8 @@ def organisation_and_problems(
 
 
 def _read(path: Path, name: str, place: Place | None) -> bytes:
-    from licet.policy_files.syntax import MOST_BYTES
-    from licet.regular_files import open_regular, read_most
+    from licet.own_files import open_regular, read_most
+    from licet.policy_files.nodes import MOST_BYTES
 
     try:
         with open_regular(path) as fd:

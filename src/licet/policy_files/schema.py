@@ -1,13 +1,20 @@
 """The schema of policy files: the keys of a workspace, a manifest and a personality, with the shape of each value.
 
 Both the checks and the output of `licet schema` come from it.
+
+Recognizes files that are not policy at all, such as a file with secrets that was named by mistake.
+
+The message about such a file quotes nothing from it. A file counts as policy if one of its first top-level keys is a
+known key, or is similar to one.
 """
 
 import ipaddress
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 
-from licet.core.algebra.capability import Capability, destination
 from licet.core.algebra.domains import STORAGE_KINDS
+from licet.core.algebra.rules import Capability, InvalidUse, destination_rule, use_of_url
 from licet.core.algebra.scope import (
     NAME_PATTERN,
     Malformed,
@@ -18,15 +25,28 @@ from licet.core.algebra.scope import (
     secret_reference,
     variable,
 )
-from licet.core.algebra.use import InvalidUse, use_of_url
-from licet.core.canonical import checked_key
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
-from licet.core.policy.effects import CLASSES, LEVELS
+from licet.core.policy.layer import CLASSES, LEVELS
 from licet.core.policy.servers import CLIENT_ASKS, EVERY, MOST_ASKS, SERVER_NAME
 from licet.core.policy.terms import WRITE_APPROVALS
 from licet.core.review.examples import asked_use
-from licet.policy_files.containers import Either, Field, ListOf, MappingOf, Record
-from licet.policy_files.shapes import AnyJson, Flag, Integer, Money, OneOf, Shape, TextShape
+from licet.core.values import Problem, checked_key
+from licet.policy_files.nodes import Mapping, Node, Scalar, Sequence
+from licet.policy_files.shapes import (
+    AnyJson,
+    Either,
+    Field,
+    Flag,
+    Integer,
+    ListOf,
+    MappingOf,
+    Money,
+    OneOf,
+    Record,
+    Shape,
+    TextShape,
+    did_you_mean,
+)
 
 
 def cidr(text: str) -> str:
@@ -62,7 +82,7 @@ def _use(text: str) -> str:
 NAME = TextShape(expected="a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`", pattern=NAME_PATTERN)
 HOST = TextShape(
     expected="a host: `api.example.com`, `*.example.com` (every name below it), an IP address, or `*`",
-    parse=destination,
+    parse=destination_rule,
     examples=("api.example.com", "*.example.com"),
 )
 PATH = TextShape(
@@ -406,3 +426,37 @@ DESCRIPTIONS = {
     "personality": "A licet personality: a second ceiling that a manifest is narrowed by.",
     "organisation": "What an organisation says about every agent of a machine: /etc/licet/organisation.yaml.",
 }
+
+
+_MOST_COMPARED = 20
+_KNOWN = {name for shape in SHAPES.values() for name in shape.fields}
+
+# Keys in a text that cannot be parsed: at the start of a line, or inside braces.
+_BLOCK_KEY = re.compile(rb"^[\"']?([\w-]{1,64})[\"']?[ \t]*:", re.MULTILINE)
+_FLOW_KEY = re.compile(rb"[{,\s][\"']?([\w-]{1,64})[\"']?\s*:")
+
+
+def foreign(node: Node | None, data: bytes, problems: Collection[Problem]) -> str:
+    """A phrase for a file that is not policy, such as `a list`; empty if it may be policy.
+
+    `node` and `problems` are the results of reading `data`.
+    """
+    match node:
+        case Scalar():
+            return "text"
+        case Sequence():
+            return "a list"
+        case Mapping() if node.entries:
+            return "" if _like_policy(node.entries) else "a mapping with other keys"
+    if not any(map(_quotes, problems)):
+        return ""  # empty or not text: the message then quotes nothing from the file
+    keys = (_FLOW_KEY if data.lstrip()[:1] == b"{" else _BLOCK_KEY).finditer(data)
+    return "" if _like_policy(key[1].decode("ascii") for key in keys) else "what cannot be read as keys"
+
+
+def _quotes(problem: Problem) -> bool:
+    return not {"`", "'", '"'}.isdisjoint(problem.found + problem.hint)
+
+
+def _like_policy(keys: Iterable[str]) -> bool:
+    return any(key in _KNOWN or did_you_mean(key, _KNOWN, []) for key in islice(keys, _MOST_COMPARED))

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from licet.sandbox import scratch
-from licet.sandbox.kernel import calls, connections, hardening, landlock, namespaces, notify, seccomp
+from licet.sandbox.kernel import connections, landlock, namespaces, seccomp, system_calls
 
 if sys.platform != "win32":
     import resource
@@ -44,18 +44,18 @@ class Attempt(NamedTuple):
 
 
 def _landlock(world: World) -> None:
-    hardening.no_new_privs()
+    landlock.no_new_privs()
     landlock.restrict(landlock.ruleset([]))
 
 
 def _filter(world: World) -> None:
-    hardening.no_new_privs()
+    landlock.no_new_privs()
     seccomp.install(seccomp.program(own_pid=os.getpid()))
 
 
 def _hardened(world: World) -> None:
-    limits = hardening.Limits(memory_bytes=64 << 20, open_files=_FILES, file_bytes=1 << 10)
-    hardening.harden(limits=limits, keep_fds=(0, 1, 2, _REPORT), parent=world.parent)
+    limits = landlock.Limits(memory_bytes=64 << 20, open_files=_FILES, file_bytes=1 << 10)
+    landlock.harden(limits=limits, keep_fds=(0, 1, 2, _REPORT), parent=world.parent)
 
 
 def _namespaces(world: World) -> None:
@@ -76,15 +76,15 @@ def _connections(world: World) -> None:
         try:
             signal.alarm(_SECONDS)
             far.close()
-            hardening.drop_capabilities(connections.CAPABILITIES)
+            landlock.drop_capabilities(connections.CAPABILITIES)
             connections.Connections(*socket.recv_fds(near, 1, 1)[1]).start()
             os.waitpid(asking, 0)
         finally:  # with the listener closed, the calls of the other process fail
             os._exit(0)
     near.close()
-    hardening.no_new_privs()
-    hardening.drop_capabilities()
-    listener = notify.install(_asking())
+    landlock.no_new_privs()
+    landlock.drop_capabilities()
+    listener = connections.install(_asking())
     socket.send_fds(far, [b"L"], [listener])
     os.close(listener)
     far.close()
@@ -119,7 +119,7 @@ def _listening(name: str) -> socket.socket:
 
 
 def _raw(name: str, *arguments: int | bytes | None) -> int:
-    return calls.syscall(name, calls.NUMBERS[calls.machine()][name], *arguments)
+    return system_calls.syscall(name, system_calls.NUMBERS[system_calls.machine()][name], *arguments)
 
 
 def _connect(world: World) -> None:

@@ -4,6 +4,14 @@ Landlock has no deny. So the existing files around a denied path are granted one
 path. What neither can express is left out: the handles of the call still reach it.
 
 `kernel_paths` does this for programs, `base_rules` and `grant_rules` for workers.
+
+Finds hard links through which a grant would reach a closed file.
+
+A kernel rule applies to a file, not to its name. So a closed file with a second name inside a grant could be opened by
+that name. Grants are searched first, because most have no file with two names; closed trees are searched only if one
+does. Results are cached for the life of the process: only the operator can make such a link, no tool can.
+
+The kernel rules around a worker or a program as text, for its receipt.
 """
 
 import errno
@@ -12,21 +20,141 @@ import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.folding import private_of
 from licet.core.decision.reach import Reach
-from licet.core.policy.layer import SECOND_CODE, Rule
+from licet.core.policy.addresses import common_ranges
+from licet.core.policy.layer import SECOND_CODE, Level, Rule
 from licet.guard.execution import SandboxUnavailable
-from licet.guard.grant import Grant
-from licet.guard.held_paths import HeldPaths, held_paths
-from licet.guard.links import changeable, followed
+from licet.guard.grant import Access, Grant, HeldPaths, access, held_paths
+from licet.guard.import_path import changeable, followed
 from licet.sandbox.kernel import landlock
-from licet.sandbox.shared_inodes import second_names
 from licet.sandbox.workers.tool_source import ToolSource, libraries
+
+MOST_SEARCHED = 100_000  # files of a grant that are searched for second names
+_MOST_CLOSED = 2_000_000  # files of closed trees that are searched
+Inode = tuple[int, int]
+
+
+class _Linked(Struct, frozen=True):
+    """A file with more than one name."""
+
+    path: str
+    inode: Inode
+    links: int
+
+
+class _TooManyFiles(Exception):
+    """A tree of more files than are searched."""
+
+
+def second_names(roots: Sequence[str], closed: Sequence[str], most: int = MOST_SEARCHED) -> tuple[str, ...]:
+    """Names below `roots` of files that are also at or below `closed`; without names that are closed themselves.
+
+    Raises `SandboxUnavailable` if a closed file has a second name and the roots have too many files to search for it.
+    """
+    single = [path for path in closed if os.path.isfile(path)]  # single files are checked each time
+    found = _second_names(tuple(roots), tuple(closed), tuple(_identity(path) for path in single), most)
+    if isinstance(found, str):
+        raise SandboxUnavailable(found)
+    return found
+
+
+@lru_cache(256)
+def _second_names(
+    roots: tuple[str, ...], closed: tuple[str, ...], seen: tuple[object, ...], most: int
+) -> tuple[str, ...] | str:
+    """The names, or the text of a refusal, so that it is cached too."""
+    found: list[_Linked] | None
+    try:
+        found = list(_linked(roots, most))
+    except _TooManyFiles:
+        found = None
+    if found == []:
+        return ()
+    elsewhere = _named_elsewhere(closed)
+    if not elsewhere:
+        return ()
+    if found is None:
+        example = next(iter(elsewhere.values()))
+        return (
+            f"`{example}` is closed to this call and has a second name, and the grant holds more than {most} "
+            "files, too many to search for it: grant smaller directories, or replace the file by a copy"
+        )
+    return tuple(one.path for one in found if one.inode in elsewhere and not inside(one.path, closed))
+
+
+def _named_elsewhere(closed: Iterable[str]) -> dict[Inode, str]:
+    """The closed files that also have a name which is not closed, each with one of its names."""
+    seen: dict[Inode, set[str]] = {}
+    links: dict[Inode, int] = {}
+    try:
+        for one in _linked(closed, _MOST_CLOSED):
+            seen.setdefault(one.inode, set()).add(one.path)
+            links[one.inode] = one.links
+    except _TooManyFiles:
+        raise SandboxUnavailable(
+            "what is closed to this call holds too many files to search for second names"
+        ) from None
+    return {inode: min(names) for inode, names in seen.items() if len(names) < links[inode]}
+
+
+def _linked(trees: Iterable[str], most: int) -> Iterator[_Linked]:
+    """Every file with more than one name at or below some paths; links are not followed."""
+    left = list(dict.fromkeys(os.path.realpath(tree) for tree in trees))
+    visited: set[str] = set()
+    count = 0
+    while left:
+        path = left.pop()
+        if path in visited:
+            continue
+        visited.add(path)
+        with suppress(OSError):  # removed, or not readable for this user
+            about = os.lstat(path)
+            if stat.S_ISREG(about.st_mode) and about.st_nlink > 1:
+                yield _Linked(path, (about.st_dev, about.st_ino), about.st_nlink)
+            if not stat.S_ISDIR(about.st_mode):
+                continue
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    count += 1
+                    if count > most:
+                        raise _TooManyFiles
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        with suppress(OSError):
+                            about = entry.stat(follow_symlinks=False)
+                            if about.st_nlink > 1:
+                                yield _Linked(entry.path, (about.st_dev, about.st_ino), about.st_nlink)
+
+
+def installed_by_links(directories: Iterable[str]) -> bool:
+    """Whether an installer has hard-linked packages into these directories: it then links the metadata too."""
+    for directory in directories:
+        with suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(".dist-info"):
+                    with suppress(OSError):
+                        if os.lstat(os.path.join(entry.path, "METADATA")).st_nlink > 1:
+                            return True
+    return False
+
+
+def _identity(path: str) -> tuple[int, int, int] | None:
+    """Which file is there; None if it is missing or has no other name. Then it makes no difference which it is."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    return (about.st_dev, about.st_ino, about.st_nlink) if about.st_nlink > 1 else None
+
 
 _MOST_RULES = 3_000  # more would block the event loop for each new worker
 NEVER = ("/proc", "/sys", "/dev")  # interfaces of the kernel and other processes: no grant of files includes them
@@ -343,3 +471,56 @@ def denied_among(rules: Rules, grant: CapabilitySet) -> str:
 def grant_rules(grant: Grant) -> Rules:
     """The rules of a grant for a worker, for the files that exist now."""
     return list(kernel_paths(grant, private_root=False).rules)
+
+
+REACHED = frozenset(("fs", "network", "process"))  # domains that a process uses without a handle
+_WORDS = (
+    ("read", landlock.READ),
+    ("write", landlock.WRITE | landlock.SPECIAL),
+    ("delete", landlock.DELETE),
+    ("execute", landlock.EXECUTE & ~landlock.READ),
+)
+_SCRATCH = "${scratch}"  # another directory for each process
+_Rules = Iterable[tuple[str, int, object]]  # path, access, and which file it was
+
+
+def worker_access(level: Level, reach: Reach, own: _Rules, given: Iterable[str], granted: _Rules) -> Access:
+    """The rules around a worker. At `restricted` none comes from the grant: the tool uses it through handles.
+
+    `given` are the variables that a WASM tool finds in its environment.
+    """
+    grant = reach.grant if level == "isolated" else CapabilitySet()
+    network = any(rule.domain == "network" for rule in grant.allow)
+    connects = "connect through the host alone, as granted" if network else "connect nowhere"
+    runtime = (f"read+write+delete {_SCRATCH}", *_worded(own))
+    variables = (f"variable {name}" for name in given)
+    return access(*_texts(grant), (*_worded(granted), *variables, connects), runtime)
+
+
+def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own: _Rules) -> Access:
+    """The rules around a program, without hidden paths that it could not see anyway."""
+    mounts, private = orders["mounts"], common_ranges(private_of(reach.manifest, reach.bundles))
+    shown = (*mounts["read"], *mounts["write"])
+    texts = [f"hide {path}" for path in mounts["hide"] if inside(path, shown)]
+    texts += (f"read-only {path}" for path in mounts["read"] if inside(path, mounts["write"]))
+    texts += (f"keep in place {path}" for path in mounts["hold"])
+    texts += _worded(granted)
+    if orders["network"] and any(rule.domain == "network" for rule in reach.grant.allow):
+        texts += ["connect through the egress proxy alone, as granted", *(f"private {cidr}" for cidr in private)]
+    else:
+        texts.append("connect inside its own network alone" if orders["namespaces"] else "connect nowhere")
+    return access(*_texts(reach.grant), texts, _worded(own, scratch=orders["scratch"][0]))
+
+
+@lru_cache(128)
+def _texts(grant: CapabilitySet) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The rules of a grant that a process uses without a handle, and the denies in them."""
+    allowed = [rule for rule in grant.allow if rule.domain in REACHED]
+    denied = [rule for rule in grant.deny if any(rule.meet(other) for other in allowed)]
+    return tuple(map(str, allowed)), tuple(map(str, denied))
+
+
+def _worded(rules: _Rules, scratch: Sequence[str] = ()) -> Iterator[str]:
+    for path, allowed, _ in rules:
+        words = "+".join(word for word, bits in _WORDS if allowed & bits)
+        yield f"{words} {_SCRATCH if path in scratch else path}"

@@ -18,13 +18,13 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
-from licet.core.policy.effects import Level
+from licet.core.policy.layer import Level
 from licet.declare import Tool
 from licet.declare.plain_json import PLAIN, data_again
 from licet.errors import Refused
 from licet.guard.close import result_text
 from licet.guard.execution import Raised, SandboxUnavailable, Stopped, ToolCall, Walls, raised
-from licet.guard.handles.kv import ScopedKv
+from licet.guard.handles.secrets_and_kv import ScopedKv
 
 
 @types.coroutine

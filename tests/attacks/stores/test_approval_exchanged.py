@@ -10,7 +10,7 @@ import pytest
 
 from guard.questions import question
 from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
-from licet.backends.keys import SigningKey, make_key
+from licet.backends.secrets import SigningKey, make_key
 
 EVIL = {"to": "mallory", "amount": 5000}
 

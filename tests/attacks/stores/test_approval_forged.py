@@ -12,10 +12,10 @@ import pytest
 
 from guard.questions import question
 from licet.backends.approvals.store import CannotAnswer, SqliteApprovals
-from licet.backends.keys import SigningKey, make_key
-from licet.core.canonical import key_bytes
+from licet.backends.secrets import SigningKey, make_key
 from licet.core.decision.approval import ApprovalRequest
-from licet.guard.people import Question
+from licet.core.values import key_bytes
+from licet.guard.ports import Question
 
 Forge = Callable[["Scene"], None]
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from guard.questions import question
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.approvals.terminal import TerminalApprover
-from licet.surfaces.cli.app import licet
+from licet.cli.app import licet
 
 LIES: dict[str, str] = {
     "clears the screen": "\x1b[2J\x1b[Halice",

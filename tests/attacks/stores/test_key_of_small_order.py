@@ -10,8 +10,8 @@ import pytest
 from guard.questions import question
 from licet import ManifestError, load_manifest
 from licet.backends.approvals.store import SqliteApprovals
-from licet.backends.keys import check_signature, generated_key, verifies
-from licet.core.canonical import key_bytes, key_text
+from licet.backends.secrets import check_signature, generated_key, verifies
+from licet.core.values import key_bytes, key_text
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P

@@ -9,7 +9,7 @@ import pytest
 
 from guard.grants import grant
 from licet.backends.kv import MemoryKv, SqliteKv
-from licet.guard.handles.kv import ScopedKv
+from licet.guard.handles.secrets_and_kv import ScopedKv
 
 KEYS = ["user_1", "userX1", "USER_1", "100%", "100 and more", "a[b]", "ab", "a*"]
 PREFIXES = {"user_": ["user_1"], "100%": ["100%"], "%": [], "_": [], "a[": ["a[b]"], "a*": ["a*"], "U": ["USER_1"]}

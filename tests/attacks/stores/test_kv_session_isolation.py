@@ -8,7 +8,7 @@ import pytest
 
 from guard.grants import grant
 from licet.backends.kv import MemoryKv, SqliteKv
-from licet.guard.handles.kv import ScopedKv
+from licet.guard.handles.secrets_and_kv import ScopedKv
 
 SECRET = "what s-1 keeps"
 # Keys that would lead elsewhere if the scope and the key were put together as text.

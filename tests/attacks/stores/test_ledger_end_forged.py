@@ -19,12 +19,12 @@ from guard.gates import call, gate
 from kept_calls import run
 from licet import Backends, Gate, Result, tool
 from licet.assemble.ledger import public_key
+from licet.backends.ledger.reader import verify_ledger
 from licet.backends.ledger.state import Tagging, write_last
-from licet.backends.ledger.verify import verify_ledger
 from licet.backends.ledger.writer import SqliteLedger
-from licet.core.canonical import canonical_json
 from licet.core.ledger.entry import Checkpoint
 from licet.core.ledger.merkle import Frontier, leaf_hash
+from licet.core.values import canonical_json
 
 FORGED = "transfer_money"
 NOT_BY_THE_KEY = "was changed without its key"

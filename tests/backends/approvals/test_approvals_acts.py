@@ -9,7 +9,7 @@ import pytest
 from guard.questions import question
 from licet.backends.approvals.store import SqliteApprovals
 from licet.core.decision.approval import request_from
-from licet.guard.people import Answered, Question
+from licet.guard.ports import Answered, Question
 
 ACT, OTHER = "fs:delete:/srv/a", "fs:delete:/srv/b"
 

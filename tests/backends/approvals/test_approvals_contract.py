@@ -13,8 +13,7 @@ from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, Stored
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.files.memory import MemoryFiles
 from licet.backends.memory import MemoryClock, SystemClock
-from licet.guard.people import Answer, Answered, Question
-from licet.guard.ports import Clock
+from licet.guard.ports import Answer, Answered, Clock, Question
 
 
 @tool(needs=["fs:write:*"], effect="write_limited", sandbox="native")

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from effort import LONG
 from guard.questions import question
 from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
-from licet.backends.keys import SigningKey, make_key
-from licet.guard.people import Answered, Question
+from licet.backends.secrets import SigningKey, make_key
+from licet.guard.ports import Answered, Question
 
 SECONDS = 300
 SCOPES = st.sampled_from(["call", "session", "use"])

@@ -11,8 +11,7 @@ import pytest
 
 from guard.questions import question
 from licet.backends.approvals.store import MOST_UNANSWERED, MOST_WAITING, CannotAnswer, SqliteApprovals
-from licet.guard.people import Answered
-from licet.guard.ports import Unavailable
+from licet.guard.ports import Answered, Unavailable
 
 DAY = 24 * 3600
 

@@ -8,9 +8,8 @@ import pytest
 
 from guard.questions import question
 from licet import Backends, Context, Gate, load_manifest, tool
-from licet.backends.approvals.store import SqliteApprovals, StoredRequest
-from licet.backends.approvals.waiting import WaitingApprover
-from licet.guard.people import Answered, Question
+from licet.backends.approvals.store import SqliteApprovals, StoredRequest, WaitingApprover
+from licet.guard.ports import Answered, Question
 
 
 class Scene:

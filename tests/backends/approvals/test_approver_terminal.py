@@ -15,7 +15,7 @@ from descriptors import left_open, open_files
 from guard.questions import question
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.approvals.terminal import TerminalApprover
-from licet.guard.people import Answered, Question
+from licet.guard.ports import Answered, Question
 
 PROMPT = b"[N]o "
 

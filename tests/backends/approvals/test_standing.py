@@ -11,10 +11,10 @@ import pytest
 
 from licet.backends.approvals.standing import LocalStanding, MemoryStanding
 from licet.backends.approvals.store import CannotAnswer, SqliteApprovals
-from licet.backends.keys import generated_key
-from licet.backends.ledger.verify import verify_ledger
+from licet.backends.ledger.reader import verify_ledger
+from licet.backends.secrets import generated_key
 from licet.core.policy.terms import Approvals, StandingApproval
-from licet.guard.people import NotStanding
+from licet.guard.ports import NotStanding
 
 DAY = 86_400.0
 POLICY, OTHER = "sha256:policy", "sha256:other"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from descriptors import left_open, open_files
-from licet.backends.files import local as backend
+from licet.backends.files import local
 from licet.backends.files.local import LocalFiles
 from licet.core.algebra.set import CapabilitySet
-from licet.guard.held_paths import HeldPaths
+from licet.guard.grant import HeldPaths
 from licet.guard.ports import Escaped, Stat
 
 
@@ -333,7 +333,7 @@ def test_a_full_disk_leaves_the_old_content_and_no_rest(
     files: LocalFiles, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
-    monkeypatch.setattr(backend, "_write_all", lambda fd, data: os.write(full, data))
+    monkeypatch.setattr(local, "_write_all", lambda fd, data: os.write(full, data))
     with pytest.raises(OSError, match="No space left"):
         files.write(str(root / "ok"), b"x", held(root))
     os.close(full)

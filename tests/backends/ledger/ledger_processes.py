@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from licet import Backends, Gate, load_manifest, tool
-from licet.backends.keys import check_signature
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.secrets import check_signature
 from licet.core.ledger.verify import verify
 from licet.guard.ports import LedgerUnavailable
 

@@ -11,14 +11,14 @@ import pytest
 
 from guard.gates import call, gate
 from licet import Backends, Context, Gate, tool
-from licet.backends.keys import check_signature
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger
-from licet.core.canonical import data_digest
+from licet.backends.secrets import check_signature
 from licet.core.ledger.entry import Row, entry_fields
 from licet.core.ledger.verify import Outcome, verify
-from licet.guard.people import Answered
+from licet.core.values import data_digest
+from licet.guard.ports import Answered
 
 SECRET = "hunter2-and-some-more"
 

@@ -21,10 +21,10 @@ import warm
 from effort import LONG
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
-from licet.backends.keys import check_signature, generated_key, ledger_key
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.state import FORMAT, Tagging, read_state
 from licet.backends.ledger.writer import CHECKPOINTS_APART, SqliteLedger
+from licet.backends.secrets import check_signature, generated_key, ledger_key
 from licet.core.ledger.entry import Row, entry_fields
 from licet.core.ledger.verify import Finding, Outcome, verify
 from licet.guard.ports import LedgerUnavailable

@@ -16,10 +16,9 @@ import pytest
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
 from licet.assemble.ledger import public_key
-from licet.backends.keys import check_signature
-from licet.backends.ledger.reader import LedgerReader
-from licet.backends.ledger.verify import verify_ledger, wrong_end
+from licet.backends.ledger.reader import LedgerReader, verify_ledger, wrong_end
 from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.secrets import check_signature
 from licet.core.ledger.merkle import Frontier
 from licet.core.ledger.verify import UNSIGNED_SECONDS, Outcome, verify
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from core.liars import BrokenText, FalseText, Liar
 from core.naive import ACTIONS, KINDS
 from core.strategies import odd_texts, outcome, read
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import DOMAINS
+from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed
 
 # As written, and the canonical text if it differs.

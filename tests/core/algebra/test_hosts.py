@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 
 from core.strategies import host_names, odd_hosts, outcome
-from licet.core.algebra.capability import Capability, destination
+from licet.core.algebra.rules import Capability, InvalidUse, Use, destination_rule, use_of_url
 from licet.core.algebra.scope import (
     LONGEST_HOST,
     Malformed,
@@ -22,7 +22,6 @@ from licet.core.algebra.scope import (
     visible,
 )
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import InvalidUse, Use, use_of_url
 
 CANONICAL = re.compile(r"(?:[a-z0-9_-]+\.)*[a-z0-9_-]+|\[[0-9a-f:]+\]")
 
@@ -451,14 +450,14 @@ NO_DESTINATIONS = [
 
 @pytest.mark.parametrize(("text", "expected"), DESTINATIONS)
 def test_a_destination_is_the_rule_for_every_request_to_a_host(text: str, expected: str) -> None:
-    assert str(destination(text)) == expected
-    assert destination(text) == Capability(expected)
+    assert str(destination_rule(text)) == expected
+    assert destination_rule(text) == Capability(expected)
 
 
 @pytest.mark.parametrize(("text", "says"), NO_DESTINATIONS)
 def test_a_url_is_refused_as_a_destination(text: str, says: str) -> None:
     with pytest.raises(Malformed) as refusal:
-        destination(text)
+        destination_rule(text)
     assert says in str(refusal.value)
 
 

@@ -6,11 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from core.naive import EFFECT_OF, METHODS
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import EFFECTS, METHOD_ATOMS, PROTOCOL_ATOMS
+from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 
 # As written, and the canonical text if it differs.
 ACCEPTED = [

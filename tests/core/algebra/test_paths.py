@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.liars import Broken, BrokenText, FalseText, Liar, LyingBytes
 from core.manifests import manifest, tool
 from core.strategies import clean_paths, odd_paths, outcome
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import (
     LONGEST_PATH,
     Malformed,
@@ -22,7 +22,6 @@ from licet.core.algebra.scope import (
     secret_ancestors,
 )
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import InvalidUse, Use, use_of_path
 
 # As written in a rule, and the canonical text.
 SPELLINGS = [

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from core.naive import DOMAINS, PlainRule, PlainUse, reach, reach_of, universe
 from core.strategies import PlainSet, domains, rules, rules_of, sets, sets_of, uses
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 
 
 @cache

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import EVERYTHING, HTTP, HTTPS, TCP
+from licet.core.algebra.rules import Capability, InvalidUse, Use
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet, Piece
-from licet.core.algebra.use import InvalidUse, Use
 
 Spec = tuple[list[str], list[str]]
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from core.naive import ACTIONS, BINARIES, PATHS, PlainRule, reach, reach_of, universe
 from core.strategies import PlainSet
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, Use, use_of_path
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use, use_of_path
-from licet.guard.held_paths import held_paths
+from licet.guard.grant import held_paths
 from licet.guard.ports import Escaped
 
 ROOTED = ("~", "~/a", "~/a/b", "${workdir}", "${workdir}/a")

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from core.liars import BrokenText, FalseText, Liar
 from core.naive import METHODS, PlainRule, PlainUse
 from core.strategies import odd_methods, odd_texts, odd_urls, outcome, rules, uses
+from licet.core.algebra.rules import InvalidUse, Use, use_of_url
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import InvalidUse, Use, use_of_url
 
 HOST = re.compile(r"(?:[a-z0-9_-]+\.)*[a-z0-9_-]+|\[[0-9a-f:]+\]")
 

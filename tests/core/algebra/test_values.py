@@ -14,10 +14,9 @@ from hypothesis import given
 
 from core.naive import PlainRule, PlainUse
 from core.strategies import PlainSet, odd_texts, read, rules, sets, uses
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet, Piece
-from licet.core.algebra.use import InvalidUse, Use, use_of_path
 
 RULE = Capability("network:https:get@*.github.com:443")
 USE = Use("network:https:get@api.github.com")

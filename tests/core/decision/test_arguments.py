@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from core.manifests import HERE, manifest, tool
-from licet.core.decision.arguments import PathReading, argument_denial
+from licet.core.decision.argument_rules import PathReading, argument_denial
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import MOST_OF_A_GROUND, Request
-from licet.core.origin import Origin
+from licet.core.values import Origin
 
 RULES = {"to": {"enum": ["ann", "bob"]}, "path": {"scope": "fs:read"}}
 PLACE = Origin("agent.yaml", 5, 5)

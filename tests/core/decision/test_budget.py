@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from licet.core.decision.budget import (
+from licet.core.decision.request import (
     Overspent,
     Spent,
+    Usage,
     overspent,
     plus,
     plus_up,
@@ -17,7 +18,6 @@ from licet.core.decision.budget import (
     settlement,
     spent_of,
 )
-from licet.core.decision.request import Usage
 from licet.core.policy.terms import Budget
 
 D = Decimal

@@ -8,17 +8,16 @@ import pytest
 
 from licet import Manifest, load_manifest
 from licet.assemble import review
-from licet.core.algebra.use import Use
-from licet.core.canonical import key_text
+from licet.core.algebra.rules import Use
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Deny
+from licet.core.decision.decision import Deny, address_grounds
 from licet.core.decision.foreseen import closed_address_problems, foreseen
-from licet.core.decision.obstacles import address_grounds
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Request
 from licet.core.policy.terms import Approvals
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
+from licet.core.values import key_text
 
 ONE, TWO, THREE = (key_text(bytes([number] * 32)) for number in (9, 10, 11))
 WORKSPACE: dict[str, Any] = {

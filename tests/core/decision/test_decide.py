@@ -16,22 +16,26 @@ from core.manifests import HERE, NAMES, admission, layer, manifest, manifests, t
 from core.naive import DOMAINS
 from core.strategies import PlainSet, domains, rules_of, sets_of
 from effort import LONG
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Allow, Ask, CapabilityDenied, CapabilityGranted, Decision, Deny, events
-from licet.core.decision.obstacles import explain
+from licet.core.decision.decision import (
+    Allow,
+    Ask,
+    CapabilityDenied,
+    CapabilityGranted,
+    Decision,
+    Deny,
+    events,
+    explain,
+)
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import Approval, Request, Usage
-from licet.core.origin import Origin
-from licet.core.policy.bundle import Roster
 from licet.core.policy.connector import ConnectorRef
-from licet.core.policy.digest import document
-from licet.core.policy.effects import CLASSES, LEVELS
-from licet.core.policy.layer import Layer, Rule
-from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, Budget, MaxEffect, StandingApproval
+from licet.core.policy.layer import CLASSES, LEVELS, Layer, Rule
+from licet.core.policy.manifest import Manifest, document
+from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, Budget, MaxEffect, Roster, StandingApproval
+from licet.core.values import Origin
 from licet.errors import Refused
 
 EVERY_USE = tuple(use for domain in DOMAINS for use in oracle.all_uses(domain))

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from licet.assemble import Places, review
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.decision.decide import decide
+from licet.core.decision.decision import explain
 from licet.core.decision.fixes import settle
-from licet.core.decision.obstacles import explain
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import Request
 

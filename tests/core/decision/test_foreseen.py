@@ -4,8 +4,8 @@ import pytest
 
 from core.manifests import HERE, manifest
 from licet.core.decision.foreseen import quorum_problems
-from licet.core.origin import Origin
 from licet.core.policy.terms import Approvals
+from licet.core.values import Origin
 
 ONE, TWO = ("ed25519:" + letter * 43 for letter in "BC")
 PLACES = {"approvals.quorum": Origin("agent.yaml", 7, 5), "approvals.keys": Origin("agent.yaml", 8, 5)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import (
     ApprovalAsked,

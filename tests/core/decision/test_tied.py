@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from licet.core.decision.arguments import Tied, tied, unknown_texts
+from licet.core.decision.argument_rules import Tied, tied, unknown_texts
 from licet.core.policy.argument_ties import ties_of
 
 READ, WRITE = {"scope": "fs:read"}, {"scope": "fs:write"}

@@ -11,8 +11,7 @@ from core import oracle
 from core.manifests import HERE, admission, layer, manifest, manifests, tool
 from core.naive import DOMAINS, EFFECT_OF
 from core.strategies import rules_of, sets_of
-from licet.core.algebra.capability import Capability
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Capability, Use
 from licet.core.decision.decide import decide
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import Request

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from licet.core.algebra.set import CapabilitySet
-from licet.core.ledger.denials import DENIED, GRANTED, MOST_TEXTS, Checks, Tally, fits
+from licet.core.ledger.search import DENIED, GRANTED, MOST_TEXTS, Checks, Tally, fits
 
 STRIPE = "network:https:get@api.stripe.com:443"
 

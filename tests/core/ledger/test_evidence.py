@@ -9,7 +9,9 @@ import pytest
 
 from core.ledgers import KEY, OTHER_KEY, check, checkpoints, rows, sample_entry, sign
 from licet.core.ledger.entry import Row, Unsound, check_row
-from licet.core.ledger.evidence import (
+from licet.core.ledger.merkle import inclusion_proofs
+from licet.core.ledger.verify import (
+    Finding,
     Pack,
     check_pack,
     checkpoint_line,
@@ -18,8 +20,6 @@ from licet.core.ledger.evidence import (
     statement,
     to_sign,
 )
-from licet.core.ledger.merkle import inclusion_proofs
-from licet.core.ledger.verify import Finding
 
 ROWS = rows([sample_entry(1), sample_entry(2, "other"), sample_entry(3), sample_entry(4), sample_entry(5, "other")])
 CHECKPOINT = checkpoints(ROWS, [5])[0]

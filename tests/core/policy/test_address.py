@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from core.manifests import layer, manifest, tool
-from licet.core.algebra.use import InvalidUse, Use, destination, redirected, use_of_url
-from licet.core.decision.obstacles import address_grounds, is_written
+from licet.core.algebra.rules import InvalidUse, Use, destination, redirected, use_of_url
+from licet.core.decision.decision import address_grounds, is_written
 from licet.core.decision.reach import Reach, reach_of
-from licet.core.origin import Origin
 from licet.core.policy.addresses import AddressKind, Private, address_kind, refused_addresses
 from licet.core.policy.layer import Layer
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Natives
+from licet.core.values import Origin
 
 # The last address before a range, its first, its last, and the first after it; a dash where that is closed as well.
 RANGES = [

@@ -10,8 +10,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from licet.core.algebra.scope import Malformed
-from licet.core.origin import Origin
 from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors, version_range
+from licet.core.values import Origin
 
 HERE = Origin("licet.yaml", 1, 1)
 

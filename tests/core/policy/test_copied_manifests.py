@@ -11,7 +11,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from core.manifests import admission, layer, manifest, manifests, tool
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.request import Request
 from licet.core.policy.manifest import Manifest

@@ -11,12 +11,10 @@ from hypothesis import Phase, given, settings
 from msgspec.structs import replace
 
 from core.manifests import HERE, admission, layer, manifest, manifests, tool
-from licet.core.canonical import canonical_json, digest, money_text, plain
-from licet.core.origin import Origin
-from licet.core.policy.digest import document, manifest_digest
 from licet.core.policy.layer import Layer, Rule
-from licet.core.policy.manifest import Manifest
+from licet.core.policy.manifest import Manifest, document, manifest_digest
 from licet.core.policy.terms import Approvals, Budget, Example, MaxEffect, Natives
+from licet.core.values import Origin, canonical_json, digest, money_text, plain
 
 UNSHRUNK = settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))  # random manifests take minutes to shrink
 BASE = manifest(

@@ -6,9 +6,9 @@ import pytest
 
 from core.naive import DOMAINS
 from core.oracle import all_uses, class_permits, effect_of
+from licet.core.algebra.rules import Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
-from licet.core.policy.effects import (
+from licet.core.policy.layer import (
     CLASSES,
     LEVELS,
     EffectClass,

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.core.canonical import canonical_json
 from licet.core.policy import lock as locks
 from licet.core.policy.lock import (
     BadLock,
@@ -33,6 +32,7 @@ from licet.core.policy.lock import (
     write_lock,
 )
 from licet.core.policy.lock_changes import lock_changes, tool_difference
+from licet.core.values import canonical_json
 
 ONE, TWO = ("sha256:" + digit * 64 for digit in "12")
 TOOL: dict[str, Any] = {

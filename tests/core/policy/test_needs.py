@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.connector import ConnectorRef

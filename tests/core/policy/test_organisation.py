@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 from licet import Manifest
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Ask, Deny
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import Request, Usage
-from licet.core.policy.commands import COMMANDS, with_commands
-from licet.core.policy.effects import WRITES
+from licet.core.policy.layer import WRITES
+from licet.core.policy.manifest import COMMANDS, with_commands
 from licet.core.policy.terms import WRITE_APPROVALS
 from licet.policy_files.load import read_policy
 from licet.policy_files.organisation import read_organisation_file

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from licet.core.policy.seconds import LONGEST, seconds, whole_seconds
+from licet.core.policy.layer import LONGEST, seconds, whole_seconds
 
 
 class Lies(float):

@@ -14,9 +14,8 @@ from core.manifests import HERE, admission, layer, manifest, tool, versions
 from core.naive import PlainUse, universe
 from core.strategies import domains
 from licet.assemble import Places, review
+from licet.core.algebra.rules import Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
-from licet.core.origin import Origin
 from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
 from licet.core.policy.layer import ALL_BUT_NETWORK, EVERY_DOMAIN, Rule
 from licet.core.policy.manifest import Manifest
@@ -24,6 +23,7 @@ from licet.core.policy.terms import Approvals, Budget, Natives
 from licet.core.review.changes import Change, Changes
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
+from licet.core.values import Origin
 
 Two = tuple[Manifest, Manifest]
 

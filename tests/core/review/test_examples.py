@@ -7,10 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from core.manifests import admission, layer, manifest, tool
-from licet.core.origin import Origin, Problem
-from licet.core.policy.bundle import Bundle
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import Approvals, Budget, Example
+from licet.core.policy.terms import Approvals, Budget, Bundle, Example
 from licet.core.review.examples import (
     MATCH,
     NO_MATCH,
@@ -23,6 +21,7 @@ from licet.core.review.examples import (
     run_case,
     written_rules,
 )
+from licet.core.values import Origin, Problem
 
 AT = Origin("tests.yaml", 3, 5)
 SCHEMA = {"properties": {"to": {"default": "bob"}, "cc": {}}}

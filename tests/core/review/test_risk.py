@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from core.manifests import HERE, manifest, tool
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.terms import Budget, Natives
 from licet.core.review.diff import diff

@@ -2,7 +2,7 @@
 
 import pytest
 
-from licet.core.algebra.use import Use
+from licet.core.algebra.rules import Use
 from licet.core.review.sensitive import GIT, Whereabouts, is_wide_directory, why_sensitive
 
 WHERE = Whereabouts("/home/me/w", "/home/me")

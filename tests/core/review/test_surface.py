@@ -12,22 +12,19 @@ from msgspec.structs import replace
 from core.manifests import HERE, admission, layer, manifest, manifests, specs, tool
 from core.naive import DOMAINS, PlainUse, universe
 from core.strategies import PlainSet, domains, sets
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Request
 from licet.core.policy.addresses import beyond, common_ranges
-from licet.core.policy.commands import COMMANDS, with_commands
 from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
 from licet.core.policy.layer import EVERY_DOMAIN
-from licet.core.policy.manifest import Manifest
+from licet.core.policy.manifest import COMMANDS, Manifest, with_commands
 from licet.core.policy.terms import Approvals, Budget, Natives
 from licet.core.policy.tool import ToolSpec
-from licet.core.review.entries import entries_of, target_of, ways_of
-from licet.core.review.surface import surface
-from licet.core.review.tool_surface import ToolSurface
+from licet.core.review.surface import ToolSurface, surface
+from licet.core.review.surface_entries import entries_of, target_of, ways_of
 
 
 @cache

@@ -7,7 +7,7 @@ import pytest
 from core.liars import Liar
 from guard.grants import grant
 from licet.errors import Refused
-from licet.guard.handles.secrets import ScopedEnv
+from licet.guard.handles.secrets_and_kv import ScopedEnv
 
 ENVIRON = {"LANG": "C", "AWS_SECRET": "no"}
 

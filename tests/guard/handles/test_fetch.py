@@ -11,14 +11,13 @@ import pytest
 
 from counted import work
 from guard.grants import grant
-from licet.backends.http_memory import Answer, MemoryHttp, Names, Routes
-from licet.core.algebra.use import Use
+from licet.backends.memory import Answer, MemoryHttp, Names, Routes
+from licet.core.algebra.rules import Use
 from licet.core.decision.decision import Event
 from licet.core.decision.request import Approval
 from licet.errors import Refused
 from licet.guard.grant import Grant
-from licet.guard.handles.dial import FetchLimits
-from licet.guard.handles.fetch import ScopedFetch
+from licet.guard.handles.fetch import FetchLimits, ScopedFetch
 from licet.guard.handles.messages import BadStatus, Headers, Response
 from licet.guard.ports import Exchange, Unconnected, Unreached
 from licet.guard.redaction.redact import Redactor

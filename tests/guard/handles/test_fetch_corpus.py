@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from guard.grants import grant
-from licet.backends.http_memory import Answer, MemoryHttp
-from licet.core.algebra.capability import Capability
+from licet.backends.memory import Answer, MemoryHttp
+from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed, canonical_host
 from licet.errors import Refused
 from licet.guard.handles.fetch import ScopedFetch

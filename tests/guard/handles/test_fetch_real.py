@@ -13,7 +13,7 @@ import pytest
 from effort import LONG
 from guard.grants import grant
 from licet.backends.http import HttpClient
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.errors import Refused
 from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.ports import Exchange

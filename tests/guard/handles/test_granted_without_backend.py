@@ -11,11 +11,10 @@ from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.handles.files import ScopedFiles
-from licet.guard.handles.kv import ScopedKv
 from licet.guard.handles.processes import ScopedProcesses
-from licet.guard.handles.secrets import ScopedEnv, ScopedSecrets
+from licet.guard.handles.secrets_and_kv import ScopedEnv, ScopedKv, ScopedSecrets
 from licet.guard.redaction.redact import Redactor
-from licet.sandbox.connect import connect
+from licet.sandbox.programs.proxy import connect
 
 NEEDS = (
     "network:*:site.test", "fs:*:/box", "secret:read:KEY", "process:exec:ls", "process:exec:/bin/ls",

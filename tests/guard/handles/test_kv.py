@@ -10,7 +10,7 @@ import pytest
 from guard.grants import grant
 from licet.backends.kv import MemoryKv, SqliteKv
 from licet.errors import Refused
-from licet.guard.handles.kv import ScopedKv, scope_id
+from licet.guard.handles.secrets_and_kv import ScopedKv, scope_id
 from licet.guard.ports import Unavailable
 
 

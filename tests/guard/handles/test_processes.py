@@ -14,7 +14,7 @@ from licet.errors import Refused
 from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable
 from licet.guard.grant import Grant
 from licet.guard.handles.processes import ScopedProcesses
-from licet.guard.handles.secrets import ScopedSecrets
+from licet.guard.handles.secrets_and_kv import ScopedSecrets
 from licet.guard.ports import Unavailable
 from licet.guard.redaction.redact import Redactor
 from licet.sandbox.programs.memory import MemoryProcesses

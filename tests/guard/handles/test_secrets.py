@@ -11,7 +11,7 @@ from core.liars import Liar
 from guard.grants import grant
 from licet.backends.secrets import MemorySecrets
 from licet.errors import Refused
-from licet.guard.handles.secrets import ScopedSecrets
+from licet.guard.handles.secrets_and_kv import ScopedSecrets
 from licet.guard.ports import Unavailable
 from licet.guard.redaction.redact import Redactor
 

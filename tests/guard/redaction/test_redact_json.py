@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from counted import lines, work
 from licet.declare.plain_json import plain_json
-from licet.guard.redaction import spans
+from licet.guard.redaction import redact
 from licet.guard.redaction.redact import Redactor
 
 SECRET = "hunter2-\"q\\n\tü'-12"
@@ -174,7 +174,7 @@ def test_no_token_of_json_is_looked_for_twice(name: str) -> None:
     # tokens are to begin at each character that may begin one, and whatever was passed over has no such character.
     text = RUNAWAYS[name](3000)
     done = 0
-    for token in spans._TOKEN.finditer(text):
+    for token in redact._TOKEN.finditer(text):
         assert not set(text[done : token.start()]) & set(b'"{}-0123456789tfn')
         done = token.end()
     made = redactor("hunter2!")
@@ -204,8 +204,8 @@ def test_spans_in_a_run_of_backslashes_take_linear_time() -> None:
 )
 def test_the_work_between_two_pauses_is_bounded(text: bytes) -> None:
     at = [found.start() for found in re.finditer(b"hunter2!", text)]
-    found = [spans.Span(start, start + 8, b"[redacted KEY0]") for start in at]
-    assert len(list(spans.replaced_in_json(text, found))) >= 30_000 // 2000  # each a pause
+    found = [redact.Span(start, start + 8, b"[redacted KEY0]") for start in at]
+    assert len(list(redact.replaced_in_json(text, found))) >= 30_000 // 2000  # each a pause
 
 
 def test_keys_are_numbered_in_each_object() -> None:

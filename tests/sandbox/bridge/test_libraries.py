@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from licet import Gate, Result, Tool
-from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.memory import Answer, MemoryHttp
 from loopback import Server, authority_file, serving
 from sandbox import library_tools as tools
 from sandbox.levels import call, gate, local_backends, needs_walls

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from licet.guard.meter import Exceeded, Meter
+from licet.guard.limits import Exceeded, Meter
 from licet.sandbox.bridge.broker import Broker
-from licet.sandbox.bridge.outbox import AT_ONCE, names_in, packed_names
-from licet.sandbox.workers.wire import FROM_HOST, Frame, Unpacker, packed
+from licet.sandbox.bridge.wire import AT_ONCE, FROM_HOST, Frame, Unpacker, names_in, packed, packed_names
 
 ODD = ['"', "\\", "a,b", "[]", "\0", "\n\t\x7f", "ü", "\u2028", "😀", "\udcff", "\ud83d\ude00", " ", "null", "0"]
 LISTS: dict[str, list[str]] = {

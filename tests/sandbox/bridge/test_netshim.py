@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from guard.grants import grant
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.errors import Refused
-from licet.sandbox.connect import connect
+from licet.sandbox.programs.proxy import connect
 from loopback import authority_file, serving, talking
 from sandbox.walled import needs_filter
 
@@ -26,7 +26,7 @@ BEGIN = """
 import os, socket, sys
 host = socket.socket(fileno=int(sys.argv[1]))
 port, authority = int(sys.argv[2]), sys.argv[3]
-from licet.sandbox.kernel import hardening, seccomp; from licet.sandbox.bridge import socket_shim as netshim
+from licet.sandbox.kernel import landlock, seccomp; from licet.sandbox.bridge import shims
 
 def connect(name, number):
     host.sendall(f"{name} {number}\\n".encode())
@@ -35,8 +35,8 @@ def connect(name, number):
         raise PermissionError(13, said.decode())
     return fds[0]
 
-netshim.install(connect)
-hardening.no_new_privs()
+shims.install_socket(connect)
+landlock.no_new_privs()
 seccomp.install(seccomp.program(own_pid=os.getpid()))
 """
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from licet import Gate, Result
-from licet.sandbox.bridge import programs
+from licet.sandbox.bridge import operations
 from licet.sandbox.workers import pool
 from sandbox import program_tools as tools
 from sandbox.levels import call, gate, local_backends, needs_walls
@@ -86,7 +86,7 @@ def test_programs_that_are_granted_are_started(tmp_path: Path, way: str, secrets
 
 
 def test_only_so_many_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MOST_RUNNING", 3)
+    monkeypatch.setattr(operations, "MOST_RUNNING", 3)
     assert call(starting(tmp_path), "start", {"way": "too_many"}).unwrap() == [3, "BlockingIOError"]
 
 

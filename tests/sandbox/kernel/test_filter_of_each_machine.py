@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from licet.sandbox.kernel import calls, seccomp
-from licet.sandbox.kernel import seccomp as seccomp_rules
+from licet.sandbox.kernel import seccomp, system_calls
 from licet.sandbox.kernel.seccomp import NO, OWN_GROUP, OWN_PID, OWN_USER, UNKNOWN, CallRule, call_rules
 
 ALLOW, NOTIFY, ERRNO, KILL = 0x7FFF0000, 0x7FC00000, 0x00050000, 0x80000000
@@ -54,10 +53,10 @@ def played(program: bytes, seen: bytes) -> int:
 
 
 def seen(machine: str, number: int, arguments: tuple[int, ...]) -> bytes:
-    return struct.pack("=IIQ6Q", number, calls.AUDIT[machine], 0, *arguments)
+    return struct.pack("=IIQ6Q", number, system_calls.AUDIT[machine], 0, *arguments)
 
 
-def holds(test: seccomp_rules.ArgumentTest, arguments: tuple[int, ...]) -> bool:
+def holds(test: seccomp.ArgumentTest, arguments: tuple[int, ...]) -> bool:
     half = arguments[test.argument] >> 32 if test.high else arguments[test.argument] & 0xFFFFFFFF
     return ((half & test.mask) in test.values) is not test.none
 
@@ -78,7 +77,7 @@ def tried(answer: CallRule) -> Iterator[tuple[int, ...]]:
     yield from itertools.product(*(sorted(values[place]) for place in range(6)))
 
 
-@pytest.mark.parametrize("machine", calls.NUMBERS)
+@pytest.mark.parametrize("machine", system_calls.NUMBERS)
 @pytest.mark.parametrize(("profile", "abi", "unix"), PROFILES)
 def test_the_filter_says_what_the_rules_say(
     machine: str, profile: dict[str, bool], abi: int, unix: seccomp.Unix
@@ -86,7 +85,7 @@ def test_the_filter_says_what_the_rules_say(
     program, places = seccomp._built(machine, *profile.values(), abi, unix)
     rules, names = (
         call_rules(**profile, abi=abi, unix=unix),
-        {number: name for name, number in calls.NUMBERS[machine].items()},
+        {number: name for name, number in system_calls.NUMBERS[machine].items()},
     )
     own = ({OWN_USER, OWN_GROUP} if profile["execute"] else set()) | (set() if profile["fenced"] else {OWN_PID})
     assert {value for _, value in places} == own
@@ -101,13 +100,13 @@ def test_the_filter_says_what_the_rules_say(
     assert compared > 1000
 
 
-@pytest.mark.parametrize("machine", calls.NUMBERS)
+@pytest.mark.parametrize("machine", system_calls.NUMBERS)
 def test_calls_of_another_architecture_end_the_process(machine: str) -> None:
     program, _ = seccomp._built(machine, False, False, False, False, True, 7)
-    (other,) = set(calls.AUDIT) - {machine}
-    read = seen(other, calls.NUMBERS[machine]["read"], (0,) * 6)
+    (other,) = set(system_calls.AUDIT) - {machine}
+    read = seen(other, system_calls.NUMBERS[machine]["read"], (0,) * 6)
     assert played(program, read) == KILL
-    second = seen(machine, 0x40000000 + calls.NUMBERS[machine]["read"], (0,) * 6)
+    second = seen(machine, 0x40000000 + system_calls.NUMBERS[machine]["read"], (0,) * 6)
     assert played(program, second) == (KILL if machine == "x86_64" else ERRNO | UNKNOWN.otherwise)
 
 
@@ -122,11 +121,11 @@ FLAGS = {"FS_IOC_SETFLAGS": 0x40086602, "FS_IOC32_SETFLAGS": 0x40046602, "FS_IOC
          "FS_IOC_SET_ENCRYPTION_POLICY": 0x800C6613}  # fmt: skip
 
 
-@pytest.mark.parametrize("machine", calls.NUMBERS)
+@pytest.mark.parametrize("machine", system_calls.NUMBERS)
 def test_no_call_changes_metadata_without_a_private_root(machine: str) -> None:
     for execute, abi in itertools.product((False, True), range(1, 8)):
         found = call_rules(execute=execute, fork=execute, inet=False, metadata=False, fenced=False, abi=abi)
-        assert {name: found.get(name, NO) for name in CHANGES if name in calls.NUMBERS[machine]}.items() <= {
+        assert {name: found.get(name, NO) for name in CHANGES if name in system_calls.NUMBERS[machine]}.items() <= {
             (name, NO) for name in CHANGES
         }
 

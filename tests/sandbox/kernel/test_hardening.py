@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox.kernel import calls, hardening
+from licet.sandbox.kernel import landlock, system_calls
 from sandbox.walled import needs_filter, run
 
 pytestmark = needs_filter
@@ -16,7 +16,7 @@ import resource
 def hard(keep=(), parent=None, **limits):
     reading = {0, 1, 2, *keep}
     # The pipe that `apart` answers on is kept, whatever its number is.
-    hardening.harden(limits=hardening.Limits(**limits), keep_fds=reading | set(pipes()), parent=parent)
+    landlock.harden(limits=landlock.Limits(**limits), keep_fds=reading | set(pipes()), parent=parent)
 def pipes():
     return [fd for fd in range(64) if is_pipe(fd)]
 def is_pipe(fd):
@@ -88,7 +88,7 @@ lines = dict(line.split(":") for line in open("/proc/self/status") if line.start
 return {name: value.strip() for name, value in lines.items()}
 """
     if os.getuid():
-        code = code.replace("hard()", "hard()\nkernel.prctl('dumpable', 4, 1)")
+        code = code.replace("hard()", "hard()\nsystem_calls.prctl('dumpable', 4, 1)")
     found = behind(code)
     assert found["NoNewPrivs"] == "1"
     assert {name: int(found[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == dict.fromkeys(
@@ -117,7 +117,7 @@ middle = os.fork()
 if not middle:
     ready, go = os.pipe()
     if not os.fork():
-        hardening.die_with(os.getppid())
+        landlock.die_with(os.getppid())
         os.write(go, b"x")
         signal.pause()
         os._exit(0)
@@ -131,22 +131,22 @@ answer = os.read(reading, 1).decode()
 
 
 def test_a_process_whose_parent_is_gone_already_dies_now() -> None:
-    assert run("answer = apart(lambda: hardening.die_with(os.getppid() + 1))") == "SIGKILL"
+    assert run("answer = apart(lambda: landlock.die_with(os.getppid() + 1))") == "SIGKILL"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="an ordinary user is tried with `ptrace` in tests/attacks")
 def test_memory_is_not_dumped() -> None:
-    assert behind("hard()\nreturn kernel.prctl('PR_GET_DUMPABLE', 3)") == 0
-    assert behind("return kernel.prctl('PR_GET_DUMPABLE', 3)") == 1
+    assert behind("hard()\nreturn system_calls.prctl('PR_GET_DUMPABLE', 3)") == 0
+    assert behind("return system_calls.prctl('PR_GET_DUMPABLE', 3)") == 1
 
 
 def test_tasks_of_this_user_are_counted() -> None:
     code = """
-before = hardening.tasks_of_user()
+before = landlock.tasks_of_user()
 stop = threading.Event()
 threads = [threading.Thread(target=stop.wait) for _ in range(50)]
 for thread in threads: thread.start()
-after = hardening.tasks_of_user()
+after = landlock.tasks_of_user()
 stop.set()
 answer = [before > 0, after - before]
 """
@@ -157,14 +157,14 @@ answer = [before > 0, after - before]
 
 def test_an_error_names_the_call() -> None:
     with pytest.raises(OSError, match="close_range: Invalid argument"):
-        calls.syscall("close_range", 436, 5, 4, 0)
+        system_calls.syscall("close_range", 436, 5, 4, 0)
 
 
 def test_elsewhere_it_refuses_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    calls._libc.cache_clear()
+    system_calls._libc.cache_clear()
     try:
         with pytest.raises(OSError, match="walls need Linux"):
-            hardening.no_new_privs()
+            landlock.no_new_privs()
     finally:
-        calls._libc.cache_clear()
+        system_calls._libc.cache_clear()

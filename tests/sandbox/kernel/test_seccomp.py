@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox.kernel import calls, seccomp
+from licet.sandbox.kernel import seccomp, system_calls
 from licet.sandbox.kernel.seccomp import NO, OWN_PID, UNKNOWN, YES, call_rules
 from sandbox.walled import needs_filter, run
 
 pytestmark = needs_filter
 
-NUMBERS = calls.NUMBERS.get(calls.machine(), calls.NUMBERS["x86_64"])
+NUMBERS = system_calls.NUMBERS.get(system_calls.machine(), system_calls.NUMBERS["x86_64"])
 TOOL: Mapping[str, Any] = {}
 PROGRAM = {"execute": True, "fork": True}
 NETWORKED = {**PROGRAM, "inet": True, "metadata": True}
@@ -59,7 +59,7 @@ def test_each_call_gets_what_the_rules_say(profile: Mapping[str, Any]) -> None:
     allowed = {name for name in found if rules.get(name) == YES}
     free = swept(None)
     assert {name: (found[name], free[name]) for name in allowed if found[name] == "EPERM" != free[name]} == {}
-    assert len(allowed) > (150 if calls.machine() == "x86_64" else 140)  # aarch64 has fewer calls in all
+    assert len(allowed) > (150 if system_calls.machine() == "x86_64" else 140)  # aarch64 has fewer calls in all
     # It is the filter that refuses. Without capabilities the kernel says EPERM to some; far from all.
     by_kernel = {name for name in refused if free[name] == "EPERM"}
     assert len(refused - by_kernel) > 80, sorted(by_kernel)
@@ -248,12 +248,12 @@ answer = {case: one(name, arguments) for case, (name, arguments) in spec["given"
 
 @cache
 def results(profile: str | None) -> dict[str, Any]:
-    cases = {**CASES, **(X86_CASES if calls.machine() == "x86_64" else {})}
+    cases = {**CASES, **(X86_CASES if system_calls.machine() == "x86_64" else {})}
     given: dict[str, Any] = {case: (name, arguments) for case, (name, arguments, *_) in cases.items()}
     if profile is None:
         given = {case: call for case, call in given.items() if case not in HARMFUL}
     given |= {case: (number, ()) for case, number in NUMBERED.items()}
-    if calls.machine() == "x86_64":
+    if system_calls.machine() == "x86_64":
         given["x32"] = (0x40000000 + NUMBERS["getpid"], ())
         given["x32 of tomorrow"] = (0x40000000 + 600, ())
     filtered = None if profile is None else json.loads(profile)
@@ -274,7 +274,7 @@ def fits(found: Any, expected: Any, free: Any) -> bool:
     ("column", "profile"), [(2, TOOL), (3, PROGRAM), (4, NETWORKED)], ids=["tool", "program", "net"]
 )
 def test_calls_with_these_arguments(column: int, profile: Mapping[str, Any]) -> None:
-    cases = {**CASES, **(X86_CASES if calls.machine() == "x86_64" else {})}
+    cases = {**CASES, **(X86_CASES if system_calls.machine() == "x86_64" else {})}
     expected = {case: row[column] for case, row in cases.items()}
     found, free = results(json.dumps(profile)), results(None)
     wrong = [case for case in cases if not fits(found[case], expected[case], free.get(case))]
@@ -298,13 +298,13 @@ def test_what_nobody_has_looked_at_does_not_exist() -> None:
     assert {case: results(json.dumps(NETWORKED))[case] for case in NUMBERED} == dict.fromkeys(NUMBERED, "ENOSYS")
 
 
-@pytest.mark.skipif(calls.machine() != "x86_64", reason="a second numbering of x86_64")
+@pytest.mark.skipif(system_calls.machine() != "x86_64", reason="a second numbering of x86_64")
 @pytest.mark.parametrize("case", ["x32", "x32 of tomorrow"])
 def test_the_second_numbering_is_fatal(case: str) -> None:
     assert results(json.dumps(NETWORKED))[case] == "SIGSYS"
 
 
-@pytest.mark.skipif(calls.machine() != "x86_64", reason="32-bit calls of x86_64")
+@pytest.mark.skipif(system_calls.machine() != "x86_64", reason="32-bit calls of x86_64")
 def test_calls_of_another_architecture_are_fatal() -> None:
     # mov eax, 20 (getpid of i386); int 0x80; ret
     code = """
@@ -390,12 +390,12 @@ def test_what_old_versions_of_landlock_lack_is_closed(tmp_path: Any, abi: int, e
     assert run(OLD, filtered={"abi": abi}, given=str(path)) == expected
 
 
-@pytest.mark.parametrize("machine", calls.NUMBERS)
+@pytest.mark.parametrize("machine", system_calls.NUMBERS)
 def test_the_tables_agree_with_themselves(machine: str) -> None:
-    numbers = calls.NUMBERS[machine]
+    numbers = system_calls.NUMBERS[machine]
     assert len(set(numbers.values())) == len(numbers)
     # A rule for a call that is in no table would be a rule for nothing.
-    everything = set().union(*calls.NUMBERS.values())
+    everything = set().union(*system_calls.NUMBERS.values())
     named = call_rules(execute=True, fork=True, inet=True, metadata=True, fenced=True, abi=1)
     assert set(named) <= everything
 
@@ -408,7 +408,7 @@ def test_the_tables_agree_with_themselves(machine: str) -> None:
      ("aarch64", "fchmodat2", 452), ("aarch64", "sync_file_range", 84), ("aarch64", "newfstatat", 79)],
 )  # fmt: skip
 def test_some_numbers_are_those_of_the_kernel(machine: str, name: str, number: int) -> None:
-    assert calls.NUMBERS[machine][name] == number
+    assert system_calls.NUMBERS[machine][name] == number
 
 
 def test_a_pid_is_written_wherever_one_is_compared() -> None:

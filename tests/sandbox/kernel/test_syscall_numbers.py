@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.sandbox.kernel.calls import NUMBERS
+from licet.sandbox.kernel.system_calls import NUMBERS
 
 HEADERS = {
     # Every architecture that came later shares this one; aarch64 is among them.

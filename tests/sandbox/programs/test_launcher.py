@@ -28,7 +28,7 @@ from attacks.walled_programs import (
 from descriptors import left_open, open_files
 from guard.grants import grant
 from licet.backends.http import HttpClient
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.errors import Refused
 from licet.guard.execution import Layers, SandboxUnavailable, Walls
 from licet.sandbox import probe
@@ -234,9 +234,9 @@ def test_walls_that_cannot_be_built_refuse_the_program(
     # Somebody exchanges a granted directory between the check and the walls.
     where = place(tmp_path) / "in"
     walled = Programs(kind, (f"fs:read:{where}",))
-    from licet.sandbox import grant_paths as module
+    from licet.sandbox import grant_paths
 
-    monkeypatch.setattr(module._Identities, "of", lambda self, path: (1, 1))
+    monkeypatch.setattr(grant_paths._Identities, "of", lambda self, path: (1, 1))
     with pytest.raises(Refused, match="was replaced by another file") as refusal:
         walled.run("echo", "ran")
     assert refusal.value.code == "SANDBOX_UNAVAILABLE"

@@ -11,7 +11,7 @@ import pytest
 from attacks.programs import until
 from attacks.walled_programs import PYTHON, Programs, needs_namespaces, needs_walls
 from licet.backends.http import HttpClient
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from licet.sandbox import probe
 from loopback import serving
 

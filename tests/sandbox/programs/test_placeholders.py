@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attacks.walled_programs import Programs, needs_namespaces, place
-from licet.sandbox.programs.placeholders import Placeholders
+from licet.sandbox.programs.program_files import Placeholders
 
 
 def programs(where: Path, closed: str, action: str = "write") -> Programs:

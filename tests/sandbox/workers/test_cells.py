@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from licet import Tool
-from licet.declare.cell_source import NoSource, cell_of
+from licet.declare.decorator import NoSource, cell_of
 from sandbox.levels import call, gate, needs_walls
 
 NUMBERS = count()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from licet import Gate
-from licet.backends.http_memory import Answer
+from licet.backends.memory import Answer
 from loopback import serving
 from sandbox import net_tools as tools
 from sandbox.levels import call, gate, local_backends, needs_walls

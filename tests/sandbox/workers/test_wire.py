@@ -11,16 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.sandbox.workers.wire import (
-    FROM_WORKER,
-    BrokenWire,
-    Closed,
-    Frame,
-    Sizes,
-    Unpacker,
-    Wire,
-    packed,
-)
+from licet.sandbox.bridge.wire import FROM_WORKER, BrokenWire, Closed, Frame, Sizes, Unpacker, Wire, packed
 
 SMALL = Sizes(head=2000, blob=100)
 DATA = st.recursive(

@@ -22,7 +22,6 @@ from licet.backends.approvals.store import AT_TERMINAL, CannotAnswer, SqliteAppr
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger
-from licet.core.canonical import data_digest, digest
 from licet.core.decision.approval import ApprovalRequest, Yes, enough, standing_problem, time_text
 from licet.core.ledger.entry import (
     STANDING_SESSION,
@@ -36,8 +35,8 @@ from licet.core.ledger.entry import (
 )
 from licet.core.ledger.entry import time_text as entry_time
 from licet.core.policy.terms import MOST_STANDING_DAYS, Approvals, StandingApproval
-from licet.guard.people import NotStanding
-from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.core.values import data_digest, digest
+from licet.guard.ports import LedgerUnavailable, NotStanding, Unavailable
 
 _TOOL = "licet trust"  # in the ledger; no tool has a space in its name
 _DAY = 86_400_000  # milliseconds

@@ -3,22 +3,26 @@
 `SqliteApprovals` is the approver of a gate. It does not ask a person and wait: it stores a request, and the repeated
 call finds the answer. Approvers answer with `licet approvals`, which uses the second half of the same class. Finding an
 approval and using it is one transaction, so an approval for one call serves one call, in any number of processes.
+
+Approver that stores a request and lets the call wait until it is answered.
+
+The tool is not run again for each answer. Approvers use `licet approvals`, in another terminal or process.
 """
 
+import asyncio
 import json
 import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.backends.keys import SigningKey, load_code, verifies
+from licet.backends.secrets import SigningKey, load_code, verifies
 from licet.backends.sqlite.file import Format, SqliteFile
-from licet.core.canonical import data_digest, key_bytes
 from licet.core.decision.approval import (
     UNSIGNED,
     ApprovalRequest,
@@ -30,9 +34,10 @@ from licet.core.decision.approval import (
     time_text,
 )
 from licet.core.policy.terms import Approvals
+from licet.core.values import data_digest, key_bytes
 from licet.declare.plain_json import plain_data, plain_json
-from licet.guard.deadline import STORE_SECONDS
-from licet.guard.people import Answered, Question
+from licet.guard.limits import CURRENT, STORE_SECONDS
+from licet.guard.ports import Answered, Question
 
 MOST_WAITING = 100  # unanswered requests of one session; nobody reads more
 MOST_SHOWN = 65_536  # bytes of arguments: a person cannot agree to what they cannot read
@@ -418,3 +423,65 @@ def _rows(db: sqlite3.Connection, query: str, *values: object) -> list[Any]:
 def _number(db: sqlite3.Connection, query: str, *values: object) -> int:
     number: int = db.execute(query, values).fetchone()[0]
     return number
+
+
+INTERVAL = 0.5  # seconds between two reads of the store
+Announce = Callable[[Question, StoredRequest, str], None]  # with the command that approves the request
+
+_T = TypeVar("_T")
+
+
+class WaitingApprover:
+    """Waits until a request is approved, denied or expired. `announce` is called once for each request."""
+
+    verifies = True
+
+    def __init__(self, store: SqliteApprovals, announce: Announce | None = None, interval: float = INTERVAL) -> None:
+        self._store = store
+        self._announce = announce
+        self._interval = interval
+
+    def load_code(self) -> None:
+        self._store.load_code()
+
+    def close(self) -> None:
+        self._store.close()
+
+    async def ask(self, question: Question) -> Answered:
+        """Wait for the answer and return it; `expired` if there is none in time."""
+        waited_for = ""
+        while True:
+            answered = await _with_time(self._store.ask(question))
+            if answered.answer in ("approved", "denied") or not answered.request:
+                return answered
+            if answered.request == waited_for:  # the request was answered, but not for this call
+                await asyncio.sleep(self._interval)
+            elif self._announce is not None:
+                kept = await _with_time(self._store.find(answered.request))
+                self._announce(question, kept, answered.fix)
+            waited_for = answered.request
+            try:
+                kept, state = await self._answer(waited_for)
+            except CannotAnswer as gone:
+                return Answered("absent", (), waited_for, str(gone))
+            if state == "expired":
+                note = f"request {waited_for} expired at {time_text(kept.request.expires)}"
+                return Answered("expired", (), waited_for, note)
+
+    async def _answer(self, request: str) -> tuple[StoredRequest, State]:
+        """Wait until a request is no longer waiting, and return it with its state."""
+        while True:
+            kept = await _with_time(self._store.find(request))
+            state = kept.state(self._store.now())
+            if state != "waiting":
+                return kept, state
+            await asyncio.sleep(self._interval)
+
+
+async def _with_time(work: Awaitable[_T]) -> _T:
+    """Use the store with its own time limit: the deadline of the call is paused while a person is asked."""
+    before = CURRENT.set(None)
+    try:
+        return await work
+    finally:
+        CURRENT.reset(before)

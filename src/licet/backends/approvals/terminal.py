@@ -17,7 +17,7 @@ from licet.backends.approvals.store import MOST_SHOWN, request_of
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines
 from licet.declare.plain_json import plain_data, plain_json
-from licet.guard.people import Answer, Answered, Approver, Question
+from licet.guard.ports import Answer, Answered, Approver, Question
 
 _BY = ("terminal",)
 _LONGEST_LINE = 1024  # bytes of an answer

@@ -19,7 +19,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from licet.core.algebra.scope import path_ancestors
-from licet.guard.links import followed
+from licet.guard.import_path import followed
 from licet.guard.ports import Escaped, Held
 
 _MOST_KNOWN = 1000  # sets of denies whose links and real paths are cached

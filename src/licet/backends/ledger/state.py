@@ -20,15 +20,14 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from licet.backends.keys import SigningKey, check_signature
-from licet.backends.sqlite.file import Format
-from licet.backends.sqlite.schema import foreign_part
-from licet.core.canonical import canonical_json
+from licet.backends.secrets import SigningKey, check_signature
+from licet.backends.sqlite.file import Format, foreign_part
 from licet.core.ledger.entry import Checkpoint, CheckpointFacts, Unsound, read_checkpoint
-from licet.core.ledger.evidence import checkpoint_line, read_checkpoint_lines
 from licet.core.ledger.merkle import Frontier
+from licet.core.ledger.verify import checkpoint_line, read_checkpoint_lines
+from licet.core.values import canonical_json
 from licet.guard.ports import LedgerUnavailable
-from licet.regular_files import read_regular
+from licet.own_files import read_regular
 
 # Only the body of an entry is signed. The other columns are indexes, or save the writer a search: `chains` has the end
 # of each session, `ledger` what the next entry links to. Receipts are searched by one column and the time.

@@ -4,6 +4,10 @@ One thread writes for the whole process. All entries that arrive during a transa
 one, so they share the cost of one fsync. A checkpoint is signed now and then, not for each entry. The last checkpoint
 is also stored next to the key. A file that does not continue from it is neither written nor signed, and neither is a
 file whose MAC is wrong (`state`).
+
+The calls that wait until their entry is on the disk, with their deadlines and their event loops.
+
+One thread writes for the calls of several event loops; `writer` has that thread.
 """
 
 import asyncio
@@ -15,14 +19,12 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
 from msgspec import Struct
 
-from licet.backends.keys import SigningKey, generated_key, ledger_key, load_code
-from licet.backends.ledger.queue import WaitingEntry, answer, give_up
 from licet.backends.ledger.state import (
     BEGIN,
     FORMAT,
@@ -43,11 +45,54 @@ from licet.backends.ledger.state import (
     wrong_table,
 )
 from licet.backends.memory import SystemClock
+from licet.backends.secrets import SigningKey, generated_key, ledger_key, load_code
 from licet.backends.sqlite.file import Patience, SqliteFile, busy
 from licet.core.ledger.entry import START, Checkpoint, Entry, Row, Tail, checkpoint_body, link, recorded_at, time_text
 from licet.core.ledger.merkle import Frontier
-from licet.guard.deadline import STORE_SECONDS, store_deadline
+from licet.guard.limits import STORE_SECONDS, store_deadline
 from licet.guard.ports import LedgerUnavailable, Unavailable
+
+
+class WaitingEntry(Struct, frozen=True, eq=False):
+    """An entry that a call waits for."""
+
+    entry: Entry
+    future: "asyncio.Future[None]"
+    loop: asyncio.AbstractEventLoop
+    since: float
+    until: float  # when the call gives up, by `time.monotonic`
+
+
+def give_up(pending: deque[WaitingEntry]) -> list[WaitingEntry]:
+    """Remove and return those whose deadline has passed."""
+    now = time.monotonic()
+    late = [one for one in pending if one.until <= now]
+    if late:
+        rest = [one for one in pending if one.until > now]
+        pending.clear()
+        pending.extend(rest)
+    return late
+
+
+def answer(batch: Sequence[WaitingEntry], failure: LedgerUnavailable | None) -> None:
+    """Wake up every waiting call, in one step for each event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for one in batch:
+        loops.setdefault(one.loop, []).append(one.future)
+    for loop, futures in loops.items():
+        with suppress(RuntimeError):  # the loop is closed, so no call waits in it
+            loop.call_soon_threadsafe(_wake, futures, failure)
+
+
+def _wake(futures: list["asyncio.Future[None]"], failure: LedgerUnavailable | None) -> None:
+    for future in futures:
+        if future.done():  # its call was cancelled meanwhile
+            continue
+        if failure is None:
+            future.set_result(None)
+        else:
+            future.set_exception(LedgerUnavailable(*failure.args))  # one each: a raised exception keeps a traceback
+
 
 CHECKPOINT_SECONDS, CHECKPOINT_ENTRIES = 0.2, 4096  # a checkpoint is signed after this much time, or so many entries
 CHECKPOINTS_APART = 64  # entries: of checkpoints that are closer, only the newest is kept

@@ -3,6 +3,17 @@
 Everything runs in the caller's thread: a read takes some microseconds, and a switch to another thread costs several
 times that. An event loop never waits for a lock: a busy file is tried again a little later, until the deadline of the
 call. `forks` keeps forks and files apart, `schema` checks the tables of a file.
+
+Checks that the tables of a SQLite file are those that licet makes, before any row is read or written.
+
+A trigger acts on what is written, a view can show rows that do not exist or never end, an incomplete index hides rows.
+This module reads only the schema of a file.
+
+Keeps SQLite and forks apart: either any number of threads use SQLite, or one thread forks.
+
+SQLite has locks by process and records them in memory. A child that inherits those records believes that it has locks
+which it does not have, and a mutex that another thread held stays locked in it. So a fork waits until no thread uses
+SQLite, every file is closed before it, and both sides open their files again. Any number of threads may fork.
 """
 
 import asyncio
@@ -13,16 +24,204 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from typing import Literal, TypeVar
+from functools import cache
+from time import monotonic
+from typing import Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from licet.backends.sqlite.forks import FORKS
-from licet.backends.sqlite.schema import acting_part, foreign_part
-from licet.guard.deadline import store_deadline
+from licet.guard.limits import store_deadline
 from licet.guard.ports import Unavailable
+
+# As bytes, because an attacker may have written bytes that are no text.
+_SCHEMA = """SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
+FROM main.sqlite_master LIMIT ?"""
+_MOST = 1000  # objects of a schema that are read; licet's have about ten
+_LONGEST_NAME = 60  # characters of a name
+
+
+class SchemaObject(Struct, frozen=True):
+    """One table, index, trigger or view."""
+
+    kind: bytes
+    name: bytes
+    table: bytes
+    sql: bytes
+
+
+def foreign_part(db: sqlite3.Connection, schema: str, *, exact: bool = False) -> str:
+    """Describe the first object that these statements do not make; empty if there is none.
+
+    Unless `exact` is set, columns of a table may have been added one by one, as in a migrated file.
+    """
+    ours = _ours(schema)
+    found = _parts(db)
+    known = {(part.kind, part.name): part for part in ours}
+    for part in found:
+        expected = known.pop((part.kind, part.name), None)
+        if expected is None:
+            return f"it has the {_text(part.kind)} `{_text(part.name)}`, which licet does not make"
+        if part != expected and (exact or not _is_older(db, part, expected, schema)):
+            return f"its {_text(part.kind)} `{_text(part.name)}` is not as licet makes it"
+    for kind, name in known:
+        return f"it lacks the {_text(kind)} `{_text(name)}`"
+    return ""
+
+
+def acting_part(db: sqlite3.Connection) -> str:
+    """Describe the first trigger or view of a file of any version; empty if there is none."""
+    for part in _parts(db):
+        if part.kind not in (b"table", b"index"):
+            return f"it has the {_text(part.kind)} `{_text(part.name)}`, which licet does not make"
+    return ""
+
+
+def _parts(db: sqlite3.Connection) -> list[SchemaObject]:
+    with closing(db.execute(_SCHEMA, (_MOST,))) as rows:
+        return [SchemaObject(*(value if isinstance(value, bytes) else b"" for value in row)) for row in rows]
+
+
+@cache
+def _ours(schema: str) -> Sequence[SchemaObject]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(schema)
+        return _parts(db)
+
+
+def _is_older(db: sqlite3.Connection, part: SchemaObject, expected: SchemaObject, schema: str) -> bool:
+    """Whether a table has the same columns, some of them added to a table of an earlier version."""
+    named_alike = (part.kind, part.name, part.table) == (b"table", expected.name, expected.table)
+    if not named_alike or not part.sql.upper().startswith(b"CREATE TABLE"):
+        return False
+    with closing(sqlite3.connect(":memory:")) as other:
+        other.executescript(schema)
+        return _columns(db, part.name) == _columns(other, part.name)
+
+
+def _columns(db: sqlite3.Connection, table: bytes) -> list[tuple[object, ...]]:
+    with closing(
+        db.execute('SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', (_text(table),))
+    ) as rows:
+        return sorted(rows.fetchall())
+
+
+def _text(data: bytes) -> str:
+    text = data.decode(errors="backslashreplace")
+    return text if len(text) <= _LONGEST_NAME else text[:_LONGEST_NAME] + "…"
+
+
+_LONGEST = 10.0  # seconds for which a fork waits for a transaction
+_TURN = 0.1  # seconds that a thread which was refused because of a fork has to try again, before the next fork
+
+
+class Closable(Protocol):
+    """A file that is closed before each fork."""
+
+    def close_for_fork(self) -> None:
+        """Close it; no thread uses it meanwhile."""
+
+    def reset_in_child(self) -> None:
+        """Drop what belongs to the parent, in a child that was just forked."""
+
+
+class Forks:
+    """Lets threads that use SQLite and threads that fork take turns, so that neither waits for long."""
+
+    def __init__(self) -> None:
+        self._files: weakref.WeakSet[Closable] = weakref.WeakSet()
+        self.unusable = False  # in a child that was forked in the middle of a transaction
+        self._begin()
+
+    def _begin(self) -> None:
+        self._changed = threading.Condition()
+        self._using: set[int] = set()  # threads
+        self._waiting = 0  # threads that wait for the end of a fork
+        self._wanted = 0.0  # until this time, forks wait for a thread that was refused
+        self._forking: dict[int, int] = {}  # threads that fork; counted twice if a signal handler forks during a fork
+        self._unclean = False  # a thread was still using SQLite when a fork began
+
+    def add(self, file: Closable) -> None:
+        """Close this file before each fork, as long as it exists."""
+        with self._changed:
+            self._files.add(file)
+
+    def files(self) -> list[Closable]:
+        """The files that are closed before a fork."""
+        with self._changed:
+            return list(self._files)
+
+    def enter(self, seconds: float) -> bool:
+        """Begin to use SQLite in this thread; False if forks prevented it for all of these seconds."""
+        with self._changed:
+            if self._forking:
+                if seconds <= 0:
+                    self._wanted = monotonic() + _TURN
+                    return False
+                self._waiting += 1
+                try:
+                    if not self._changed.wait_for(lambda: not self._forking, seconds):
+                        return False
+                finally:
+                    self._waiting -= 1
+                    self._changed.notify_all()
+            self._wanted = 0.0
+            self._using.add(threading.get_ident())
+            return True
+
+    def leave(self) -> None:
+        """End the use of SQLite in this thread."""
+        with self._changed:
+            self._using.discard(threading.get_ident())
+            self._changed.notify_all()
+
+    def before(self) -> None:
+        """Wait until no other thread uses SQLite, and close every file."""
+        me, give_up = threading.get_ident(), monotonic() + _LONGEST
+        with self._changed:
+            if me not in self._forking:
+                self._let_others_go_first(give_up)
+            self._forking[me] = self._forking.get(me, 0) + 1
+            # A signal handler may fork in the middle of a transaction of its own thread, which cannot end before the
+            # fork.
+            if me in self._using or not self._changed.wait_for(lambda: not self._using, give_up - monotonic()):
+                self._unclean = True
+                return
+            for file in list(self._files):
+                file.close_for_fork()
+
+    def _let_others_go_first(self, give_up: float) -> None:
+        """Wait for threads that could not use SQLite because of overlapping forks."""
+        while (now := monotonic()) < give_up and (self._waiting or self._wanted > now):
+            until = self._wanted if self._wanted > now else give_up
+            self._changed.wait(min(give_up, until) - now)
+
+    def after_in_parent(self) -> None:
+        """Allow SQLite again, once no thread forks."""
+        me = threading.get_ident()
+        with self._changed:
+            self._forking[me] -= 1
+            if not self._forking[me]:
+                del self._forking[me]
+            if not self._forking:
+                self._unclean = False
+                self._changed.notify_all()
+
+    def after_in_child(self) -> None:
+        """Start with new locks: the threads that held the old ones do not exist in the child."""
+        self.unusable = self.unusable or self._unclean
+        self._begin()
+        for file in list(self._files):
+            file.reset_in_child()
+
+
+FORKS = Forks()
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=FORKS.before, after_in_parent=FORKS.after_in_parent, after_in_child=FORKS.after_in_child)
+
 
 # SQLite reports `PROTOCOL` if too many others have opened the file at the same moment.
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)

@@ -17,8 +17,8 @@ from msgspec.structs import asdict
 
 from licet.core.algebra.domains import KIND_OF_DOMAIN
 from licet.core.algebra.scope import escaped, visible
-from licet.core.canonical import canonical_json, digest, key_bytes, key_text
 from licet.core.policy.terms import MOST_STANDING_DAYS
+from licet.core.values import canonical_json, digest, key_bytes, key_text
 
 FORMAT = 1
 UNSIGNED = "command"  # recorded as the approver of an answer without a signature

@@ -2,27 +2,102 @@
 
 A manifest may have hundreds of tools and hundreds of rules. Nothing here depends on the name of a tool: tools with the
 same bundles, connectors, class and needs get the same objects. The total size of all grants is limited.
+
+The approvals, private addresses and connectors of a tool, from its manifest and its bundles.
+
+The tighter value counts. A key that a bundle leaves out does not narrow.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import PATH_DOMAINS
-from licet.core.algebra.grid import TooManyPairs
-from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.bundle_rules import bundles_of, connectors_of
+from licet.core.algebra.rules import Capability
+from licet.core.algebra.set import CapabilitySet, TooManyPairs
+from licet.core.decision.approval import enough
 from licet.core.decision.fixes import remove
 from licet.core.decision.request import Ground
-from licet.core.origin import Origin
-from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import ConnectorRef, Connectors, Installed, stated_obstacle
-from licet.core.policy.effects import FILE_DELETES, WRITES, EffectClass, permits
-from licet.core.policy.layer import EVERY_DOMAIN, Layer, Rule, distinct, meet_layers, named_tcp
-from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import Admission
+from licet.core.policy.layer import (
+    ELEVATED,
+    EVERY_DOMAIN,
+    FILE_DELETES,
+    WRITES,
+    EffectClass,
+    Layer,
+    Rule,
+    distinct,
+    meet_layers,
+    named_tcp,
+    permits,
+)
+from licet.core.policy.manifest import Manifest, placed
+from licet.core.policy.terms import APPROVED_IN_REVIEW, Admission, Approvals, Bundle, StandingApproval, WriteApproval
 from licet.core.policy.tool import ToolSpec
+from licet.core.values import Origin, key_bytes
+
+
+def bundles_of(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[Bundle, ...]:
+    """The bundles through which a tool is admitted."""
+    names = dict.fromkeys(admission.bundle for admission in admissions)
+    return tuple(manifest.bundles[name] for name in names if name in manifest.bundles)
+
+
+def approvals_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Approvals:
+    """The stricter value of each approval key of the manifest and these bundles."""
+    approvals = manifest.approvals
+    for stated in (bundle.approvals for bundle in bundles if bundle.approvals):
+        approvals = approvals.narrowed_by(stated)
+    return approvals
+
+
+def private_of(manifest: Manifest, bundles: Iterable[Bundle]) -> tuple[tuple[str, ...], ...]:
+    """The lists of private addresses for a tool of these bundles; an address must be in each list."""
+    return (*manifest.private, *(bundle.private for bundle in bundles if bundle.private is not None))
+
+
+def connectors_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Connectors:
+    """The allowlists of connectors for a tool of these bundles."""
+    connectors, stated = manifest.connectors, [bundle for bundle in bundles if bundle.connectors is not None]
+    if not stated:
+        return connectors
+    return replace(
+        connectors,
+        profiles=(*connectors.profiles, *(bundle.connectors for bundle in stated if bundle.connectors is not None)),
+        profile_places=(
+            *placed(manifest),
+            *((f"bundles.{bundle.name}.connectors", bundle.place("connectors")) for bundle in stated),
+        ),
+    )
+
+
+def delete_approval(
+    manifest: Manifest, approvals: Approvals, effect: EffectClass | None, deletes: CapabilitySet
+) -> WriteApproval | None:
+    """When deletes of files ask; None if the class has none.
+
+    `manifest` counts only with a standing approval of all of them, and below `destructive`; else it means `session`.
+    """
+    if effect not in ELEVATED:
+        return None
+    if approvals.delete != "manifest":
+        return approvals.delete
+    standing = manifest.standing
+    if effect == "destructive" or standing is None or not _agreed(standing, approvals):
+        return "session"
+    return "manifest" if deletes <= CapabilitySet(standing.deletes) else "session"
+
+
+def _agreed(standing: StandingApproval, approvals: Approvals) -> bool:
+    """Whether those who gave a standing approval are enough for a tool: its bundle may ask for more signatures."""
+    if standing == APPROVED_IN_REVIEW:
+        return True
+    listed = None if approvals.keys is None else {key_bytes(key) for key in approvals.keys} - {None}
+    by = tuple(one for one in standing.by if listed is None or key_bytes(one) in listed)
+    return enough(by, approvals.quorum, approvals.keys)
+
 
 CEILINGS = ("manifest", "personality", "allow")
 # The grant of each tool has every deny of the manifest. Without a limit, a file of 200 KB with thousands of tools and

@@ -11,26 +11,21 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.scope import visible
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
-from licet.core.compared import Compared
-from licet.core.decision.admission import (
+from licet.core.decision.fixes import (
+    add_need,
+    add_to_layer,
     admission_grounds,
     admissions_if_admitted,
     bundles_with,
     call_denials,
-    elevated_grounds,
-)
-from licet.core.decision.bundle_rules import approvals_of, bundles_of, delete_approval
-from licet.core.decision.fixes import (
-    add_need,
-    add_to_layer,
     declare,
     declared_so,
     delegate,
     elevate,
+    elevated_grounds,
     lower_class,
     narrowest,
     raise_class,
@@ -40,27 +35,37 @@ from licet.core.decision.fixes import (
     tools_key,
     wall,
 )
-from licet.core.decision.folding import CEILINGS, common_of, connector_ground, connector_grounds
+from licet.core.decision.folding import (
+    CEILINGS,
+    approvals_of,
+    bundles_of,
+    common_of,
+    connector_ground,
+    connector_grounds,
+    delete_approval,
+)
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground
-from licet.core.origin import Origin
-from licet.core.policy.bundle import Bundle
-from licet.core.policy.effects import (
+from licet.core.policy.layer import (
     CLASSES,
     ELEVATED,
     LEVELS,
     EffectClass,
+    Layer,
     Level,
+    Rule,
     class_fits,
+    distinct,
     level_fits,
+    named_tcp,
     permits,
     weakest_class,
 )
-from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import (
     WRITE_APPROVALS,
     Admission,
     Approvals,
+    Bundle,
     MaxEffect,
     Natives,
     StandingApproval,
@@ -68,6 +73,7 @@ from licet.core.policy.terms import (
     least,
 )
 from licet.core.policy.tool import ToolSpec
+from licet.core.values import Compared, Origin
 
 
 class Reach(Compared, frozen=True):

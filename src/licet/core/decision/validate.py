@@ -12,26 +12,21 @@ from typing import ClassVar, Literal, Protocol, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import DOMAINS
-from licet.core.algebra.grid import TooManyPairs
-from licet.core.algebra.set import CapabilitySet
-from licet.core.compared import Compared
-from licet.core.decision.admission import call_denials
-from licet.core.decision.bundle_rules import bundles_of
+from licet.core.algebra.rules import Capability
+from licet.core.algebra.set import CapabilitySet, TooManyPairs
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
-from licet.core.decision.fixes import add_to_layer, remove
-from licet.core.decision.folding import MOST_PAIRS, common_of
+from licet.core.decision.fixes import add_to_layer, call_denials, remove
+from licet.core.decision.folding import MOST_PAIRS, bundles_of, common_of
 from licet.core.decision.reach import Reach, compute_reach, not_admitted_grounds, reach_of
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Request
-from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import ConnectorRule, Connectors
-from licet.core.policy.effects import CLASSES, LEVELS, EffectClass, Level
-from licet.core.policy.layer import Layer
+from licet.core.policy.layer import CLASSES, LEVELS, EffectClass, Layer, Level
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import Admission, WriteApproval
+from licet.core.policy.terms import Admission, Bundle, WriteApproval
 from licet.core.policy.tool import ToolSpec
+from licet.core.values import Compared
 
 Category = Literal[
     "network",

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from licet.core.canonical import canonical_json
 from licet.core.ledger.merkle import leaf_hash
+from licet.core.values import canonical_json
 
 FORMAT: Final = 2
 _TIME_DIGITS = len("2026-01-01T00:00:00.000000")

@@ -21,9 +21,9 @@ from ipaddress import (
 
 from msgspec import Struct
 
-from licet.core.origin import Origin
-from licet.core.policy.bundle import Bundle
 from licet.core.policy.manifest_fields import ManifestFields
+from licet.core.policy.terms import Bundle
+from licet.core.values import Origin
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

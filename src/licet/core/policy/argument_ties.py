@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 FREE = "free"  # `args: {query: free}`: this argument names no file and no URL, so it is not tied
-# Values of `scope` in the rules that are made here; see `core/decision/arguments.py`. A text that may be either must be
+# Values of `scope` in the rules that are made here; see `core/decision/argument_rules.py`. A text that may be either must be
 # held in both readings: only the code knows which one it takes.
 PATH, URL, EITHER = "path", "url", "path or url"
 
@@ -105,7 +105,7 @@ class _Reader:
 
     A rule describes every place where the schema accepts text, and how: `scope` ties it, `text` leaves it untied, and
     `fixed` lists what it may be. Each alternative is a rule of its own in `allOf`, so that none hides another. A call
-    with text at a place that no rule describes is refused: see `unknown_texts` in `core/decision/arguments.py`.
+    with text at a place that no rule describes is refused: see `unknown_texts` in `core/decision/argument_rules.py`.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:

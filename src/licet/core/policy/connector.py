@@ -3,6 +3,8 @@
 Every allowlist must have the connector: that of the workspace (tenant), of the app, and of each manifest, personality
 and bundle (profiles). The version that is checked is the one that runs: of a tool, the installed one or, if none is
 known, the declared one; of a server, the one that its lock resolved, or else what the server says of itself.
+
+The definition of a connector in a workspace: its hosts and secrets, its effect class and its versions.
 """
 
 from collections.abc import Iterator
@@ -12,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.core.algebra.scope import Malformed, name
-from licet.core.origin import Origin
+from licet.core.policy.layer import EffectClass, Layer
+from licet.core.values import Origin
 
 
 class Installed(Struct, frozen=True, order=True):
@@ -260,3 +263,16 @@ def _version(text: str) -> str:
         return str(Version(text))
     except InvalidVersion:
         raise Malformed(text, "a version such as `2.1`") from None
+
+
+class Definition(Struct, frozen=True):
+    """The definition of one connector; a tool that uses the connector must fit it."""
+
+    versions: Versions
+    layer: Layer | None = None  # its hosts and secrets, if it states any
+    effects: tuple[tuple[EffectClass, Origin], ...] = ()
+
+    @property
+    def distribution(self) -> str:
+        """The distribution whose installed version counts; empty if none is named."""
+        return self.versions.distribution

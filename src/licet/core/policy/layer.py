@@ -1,16 +1,33 @@
-"""Layers: lists of rules, each with the place where it is written. A use must be allowed by every layer."""
+"""Layers: lists of rules, each with the place where it is written. A use must be allowed by every layer.
+
+Side-effect classes and sandbox levels: what each class permits, and how classes and levels are ordered.
+
+| class           | permits                                                                                  |
+|-----------------|------------------------------------------------------------------------------------------|
+| `read_only`     | reads: files, GET HEAD OPTIONS, secrets, environment; the storage of the tool and of the |
+|                 | session; tools and connectors; programs, behind walls that let them only read            |
+| `write_limited` | also writes: create, change, POST PUT PATCH; `tcp` where a rule names it. No delete      |
+| `full`          | everything; deletes need an approval, as `approvals.delete` says                         |
+| `destructive`   | the same, and each call needs an approval                                                |
+
+Check numbers of seconds that come from outside: from tools, from models through tools, and from files.
+
+Every timeout and every lifetime is checked here. NaN is the reason: it is neither more nor less than any limit, so a
+comparison lets it pass, and the call would never end.
+"""
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Literal, TypeVar
+from math import inf
+from typing import Literal, TypeVar, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import DOMAINS, TCP
+from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.set import CapabilitySet, expand_rule
-from licet.core.origin import Origin
+from licet.core.values import Origin
 
 LayerKind = Literal[
     "manifest",
@@ -116,3 +133,97 @@ def meet_written_layers(layers: Iterable[Layer]) -> CapabilitySet:
 def distinct(values: tuple[Item, ...]) -> tuple[Item, ...]:
     """Remove repeated values and keep the order. Takes quadratic time, and does not need hashable values."""
     return tuple(value for place, value in enumerate(values) if value not in values[:place])
+
+
+EffectClass = Literal["read_only", "write_limited", "full", "destructive"]
+Level = Literal["restricted", "isolated", "native"]
+
+CLASSES: tuple[EffectClass, ...] = get_args(EffectClass)
+LEVELS: tuple[Level, ...] = get_args(Level)
+ELEVATED: tuple[EffectClass, ...] = ("full", "destructive")  # these need a walled level and a budget
+
+_READS = (
+    "fs:read:*",
+    "network:read:*",
+    "process:exec:*",  # the child is walled read-only
+    "env:read:*",
+    "secret:read:*",
+    "storage:*:tool-private",
+    "storage:*:session",
+    "storage:read:personality",
+    "tool:call:*",
+    "connector:use:*",
+)
+_WRITES = ("fs:write:*", "network:write:*", "storage:write:personality")
+_BEYOND_WRITES = ("fs:delete:*", "network:delete:*", "network:*:other@*", "network:tcp:*")
+
+FILE_DELETES = CapabilitySet(("fs:delete:*",))
+WRITES = CapabilitySet((*_WRITES, *_BEYOND_WRITES))
+_EVERY_TCP = CapabilitySet(("network:tcp:*",))
+_READ_ONLY = CapabilitySet(_READS)
+_WRITE_LIMITED = CapabilitySet((*_READS, *_WRITES))
+_EVERYTHING = CapabilitySet((*_READS, *_WRITES, *_BEYOND_WRITES))
+
+
+def permits(effect: EffectClass, named_tcp: CapabilitySet = CapabilitySet()) -> CapabilitySet:  # noqa: B008
+    """Everything that a class permits; `named_tcp` are the rules of the ceiling that name `tcp`."""
+    if effect == "read_only":
+        return _READ_ONLY
+    if effect == "write_limited":
+        # licet cannot see what a tcp connection deletes. Below `full`, a rule must name `tcp` to accept that risk.
+        return _WRITE_LIMITED | named_tcp
+    if effect in ELEVATED:
+        return _EVERYTHING
+    raise ValueError(f"unknown class: {effect}")
+
+
+def class_fits(effect: EffectClass, ceiling: EffectClass) -> bool:
+    """Whether a class is no stronger than another."""
+    return CLASSES.index(effect) <= CLASSES.index(ceiling)
+
+
+def level_fits(level: Level, ceiling: Level) -> bool:
+    """Whether a level is no looser than another."""
+    return LEVELS.index(level) <= LEVELS.index(ceiling)
+
+
+def weakest_class(use: Use, *, tcp_named: bool = False) -> EffectClass:
+    """The weakest class that permits a use; `tcp_named` states that a rule that names `tcp` covers it."""
+    named = _EVERY_TCP if tcp_named else CapabilitySet()
+    for effect in CLASSES:
+        if permits(effect, named).has(use):
+            return effect
+    raise AssertionError(f"no class permits {use}")
+
+
+def delete_asks(use: Use, effect: EffectClass, free: CapabilitySet = CapabilitySet()) -> bool:  # noqa: B008
+    """Whether a use is a delete that needs its own approval at a class; `free` are deletes that need none."""
+    return use.effect == "delete" and deletes_ask(effect) and not free.has(use)
+
+
+def deletes_ask(effect: EffectClass) -> bool:
+    """Whether deletes may need their own approval at a class."""
+    return not class_fits(effect, "write_limited")
+
+
+LONGEST = 100 * 366 * 86400  # clocks and system calls accept this much; longer times are cut to it
+
+
+def seconds(value: object, name: str) -> float:
+    """Check a number above 0 and cut it to `LONGEST`; `ValueError` for text, booleans, NaN and infinity."""
+    kind = type(value)
+    number: float = 0
+    if issubclass(kind, float):
+        number = float.__float__(value)  # type: ignore[arg-type] # the methods of a subclass may lie
+    elif issubclass(kind, int) and kind is not bool:
+        number = int.__int__(value)  # type: ignore[arg-type]
+    if not 0 < number < inf:
+        raise ValueError(f"expected `{name}` to be a number of seconds above 0")
+    return float(min(number, LONGEST))
+
+
+def whole_seconds(value: object, name: str) -> int:
+    """Check a whole number of at least 1 and cut it to `LONGEST`; `ValueError` for anything else."""
+    if type(value) is not int or value < 1:
+        raise ValueError(f"expected a whole number of seconds, at least 1, as `{name}`")
+    return min(value, LONGEST)

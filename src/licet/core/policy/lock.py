@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from licet.core.algebra.scope import UNSEEN, visible
-from licet.core.canonical import data_json
+from licet.core.values import data_json
 
 FORMAT: Final = 1
 KINDS = ("tools", "resources", "templates", "prompts")  # the lists of definitions of a server

@@ -8,8 +8,6 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from licet.core.canonical import data_json
-from licet.core.policy.digest import command_text
 from licet.core.policy.lock import (
     KINDS,
     Definition,
@@ -21,6 +19,8 @@ from licet.core.policy.lock import (
     differences,
     path_text,
 )
+from licet.core.policy.manifest import command_text
+from licet.core.values import data_json
 
 _TITLES = {"tools": "tool", "resources": "resource", "templates": "resource template", "prompts": "prompt"}
 _TEXTS = ("description", "title")

@@ -2,22 +2,410 @@
 
 Files are read in `policy_files`. What one tool holds is computed in `decision/reach.py`, and one call is decided in
 `decision/decide.py`.
+
+The overlap of a manifest and a personality: the rules of both, and the tighter one of each two limits.
+
+If a tool is in a bundle, one of the two must assign the bundle, and the other must assign it too or name the tool.
+
+The meaning of a manifest as plain data, and its digest: both are equal for policies that mean the same.
+
+The grant of `licet run -- CMD`: no tool declares it, so it needs everything that a program can use.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import PATH_DOMAINS
+from licet.core.algebra.rules import Capability, InvalidUse, Use
 from licet.core.algebra.scope import directory_key
-from licet.core.policy.digest import manifest_digest
-from licet.core.policy.manifest_fields import ManifestFields
-from licet.core.policy.meet import met_fields, narrowed_fields
-from licet.core.policy.organisation import Organisation
+from licet.core.algebra.set import CapabilitySet
+from licet.core.policy.addresses import common_ranges
+from licet.core.policy.connector import ConnectorRule, Connectors, Definition
+from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
+from licet.core.policy.manifest_fields import ManifestFields, Organisation
+from licet.core.policy.terms import BUDGET_KEYS, Admission, Bundle, least_limits
 from licet.core.policy.tool import ToolSpec
+from licet.core.values import Origin, digest, plain
+
+Admissions = Mapping[str, tuple[Admission, ...]]
+
+
+def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
+    """The fields of the manifest that allows what both allow. All other fields are those of the first one.
+
+    `ValueError` if both have a bundle of the same name with different terms.
+    """
+    admissions, unassigned = met_admissions(one, two)
+    return {
+        "loaded": None,
+        "standing": None,
+        "pinned": "",  # the result is a third policy, which nothing pins
+        "lock_problem": one.lock_problem or two.lock_problem,
+        "personality": two.personality or one.personality,
+        "layers": distinct(met_layers(one, two, admissions) + met_layers(two, one, admissions)),
+        "admissions": admissions,
+        "unassigned": unassigned,
+        "bundles": met_bundles(one, two),
+        "rosters": one.rosters + two.rosters,
+        "tools": {**two.tools, **one.tools},
+        "sources": {**two.sources, **one.sources},
+        "max_effects": one.max_effects + two.max_effects,
+        "private": one.private + two.private,
+        "natives": one.natives + two.natives,
+        "connectors": _met_connectors(one, two),
+        "definitions": {**two.definitions, **one.definitions},
+        "approvals": one.approvals.narrowed_by(asdict(two.approvals)),
+        "budget": one.budget.narrowed_by(two.budget),
+        "limits": least_limits(one.limits, two.limits),
+        "allow_degraded": one.allow_degraded and two.allow_degraded,
+        "record": "full" if "full" == one.record == two.record else "digests",
+        "examples": one.examples + two.examples,
+        "files": one.files + two.files,
+        "roots": {**two.roots, **one.roots},
+        "places": {**two.places, **one.places, **_tighter_places(one, two)},
+        "organisations": distinct(one.organisations + two.organisations),
+    }
+
+
+def narrowed_fields(manifest: ManifestFields, above: Organisation) -> dict[str, Any]:
+    """The fields of a manifest that an organisation above it narrows. It admits no tool and allows nothing."""
+    connectors = manifest.connectors
+    if above.connectors is not None:
+        listed = ("connectors.allow", above.place("connectors.allow"))
+        connectors = replace(
+            connectors,
+            profiles=(*connectors.profiles, above.connectors),
+            profile_places=(*placed(manifest), listed),
+        )
+    return {
+        "layers": manifest.layers + above.layers,
+        "admissions": _with_write_approval(manifest.admissions, above),
+        "unassigned": _with_write_approval(manifest.unassigned, above),
+        "max_effects": (*manifest.max_effects, *((above.max_effect,) if above.max_effect is not None else ())),
+        "connectors": connectors,
+        "approvals": manifest.approvals.narrowed_by(above.approvals),
+        "budget": manifest.budget.narrowed_by(above.budget),
+        "places": {**manifest.places, **above.tightened(manifest.approvals, manifest.budget)},
+        "organisations": (*manifest.organisations, above),
+    }
+
+
+def _with_write_approval(admissions: Admissions, above: Organisation) -> Admissions:
+    """The admissions, and when the organisation wants writes to ask; the strictest counts.
+
+    A tool whose admissions say nothing about it takes `approvals.write` of the manifest, which is narrowed too.
+    """
+    more = above.admission()
+    return {
+        tool: (*given, *more) if any(one.approval for one in given) else given for tool, given in admissions.items()
+    }
+
+
+def _met_connectors(one: ManifestFields, two: ManifestFields) -> Connectors:
+    """The allowlists of both. Lists of another workspace or app that the second states are added to those of the first.
+
+    A personality names no app. Next to a manifest of the same workspace, the app of the manifest counts.
+    """
+    mine, theirs = one.connectors, two.connectors
+    stated = [("connectors.tenant_allowlist", theirs.tenant, theirs.tenant_place)] * (theirs.tenant != mine.tenant)
+    same = not theirs.app_name and mine.app_name and theirs.workspace_file == mine.workspace_file
+    if theirs.app is not None and theirs.app != mine.app and not same:
+        stated.append((f"connectors.app_overrides.{theirs.app_name}.allow", theirs.app, theirs.app_place))
+    more = [(rules, (key, place)) for key, rules, place in stated if place is not None]
+    return replace(
+        mine,
+        app_deny=distinct(mine.app_deny + theirs.app_deny),
+        profiles=(*mine.profiles, *theirs.profiles, *(rules for rules, _ in more)),
+        profile_places=(*placed(one), *placed(two), *(place for _, place in more)),
+    )
+
+
+def placed(manifest: ManifestFields) -> tuple[tuple[str, Origin], ...]:
+    """The place of each profile list: one for each, since the two tuples are read in parallel."""
+    lists = manifest.connectors
+    missing = len(lists.profiles) - len(lists.profile_places)
+    return (*lists.profile_places, *[("capabilities.connectors", manifest.origin)] * missing)
+
+
+def met_admissions(one: ManifestFields, two: ManifestFields) -> tuple[Admissions, Admissions]:
+    """The admissions of the tools that both admit, and of tools that are named while no bundle of them is assigned."""
+    admissions: dict[str, tuple[Admission, ...]] = {}
+    unassigned: dict[str, tuple[Admission, ...]] = {}
+    for tool in sorted({*one.admissions, *one.unassigned, *two.admissions, *two.unassigned}):
+        if _admitted(one, two, tool):
+            admissions[tool] = distinct(_admissions_of(one, tool) + _admissions_of(two, tool))
+        elif tool in one.unassigned or tool in two.unassigned:
+            unassigned[tool] = distinct(_admissions_of(one, tool) + _admissions_of(two, tool))
+    return admissions, unassigned
+
+
+def met_bundles(one: ManifestFields, two: ManifestFields) -> Mapping[str, Bundle]:
+    """The bundles of both; `ValueError` if two of the same name have different terms, since one would be lost."""
+    for name in one.bundles.keys() & two.bundles.keys():
+        if _terms(one.bundles[name]) != _terms(two.bundles[name]):
+            places = f"{one.bundles[name].origin} and {two.bundles[name].origin}"
+            raise ValueError(f"the bundle `{name}` says different things in {places}: give one of them another name")
+    return {**two.bundles, **one.bundles}
+
+
+def _terms(bundle: Bundle) -> object:
+    """The content of a bundle, without the places where it is written."""
+    listed = bundle.connectors
+    connectors = None if listed is None else {(rule.name, rule.versions) for rule in listed}
+    private = None if bundle.private is None else set(bundle.private)
+    return set(bundle.tools), bundle.budget, dict(bundle.approvals), connectors, private
+
+
+def met_layers(manifest: ManifestFields, other: ManifestFields, admissions: Admissions) -> tuple[Layer, ...]:
+    """The layers of one of the two, with `tool:call` rules for exactly the tools that both admit."""
+    added = tuple(
+        Rule(Capability(f"tool:call:{tool}"), manifest.unassigned[tool][0].origin, "capabilities.tools")
+        for tool in admissions
+        if tool not in manifest.admissions
+    )
+    dropped = {tool for tool in manifest.admissions.keys() & other.admissions.keys() if tool not in admissions}
+    if not added and not dropped:
+        return manifest.layers
+    return tuple(
+        replace(layer, allows=(*(rule for rule in layer.allows if not _admits(rule, dropped)), *added))
+        if layer.kind in ("manifest", "personality")
+        else layer
+        for layer in manifest.layers
+    )
+
+
+def _admitted(one: ManifestFields, two: ManifestFields, tool: str) -> bool:
+    mine, theirs = _assigned(one, tool), _assigned(two, tool)
+    if not mine and not theirs:
+        return tool in one.admissions and tool in two.admissions
+    return bool(mine & theirs or (mine and _names(two, tool)) or (theirs and _names(one, tool)))
+
+
+def _admissions_of(manifest: ManifestFields, tool: str) -> tuple[Admission, ...]:
+    return manifest.admissions.get(tool) or manifest.unassigned.get(tool, ())
+
+
+def _assigned(manifest: ManifestFields, tool: str) -> set[str]:
+    return {admission.bundle for admission in manifest.admissions.get(tool, ()) if admission.bundle}
+
+
+def _names(manifest: ManifestFields, tool: str) -> bool:
+    """Whether a ceiling names a tool, and does not only assign a bundle that contains it."""
+    listed = any(tool in roster.named for roster in manifest.rosters)
+    return listed or any(not admission.bundle for admission in _admissions_of(manifest, tool))
+
+
+def _admits(rule: Rule, tools: set[str]) -> bool:
+    about = rule.capability
+    return about.domain == "tool" and about.key in tools and rule.key.endswith("tools")
+
+
+def _tighter_places(one: ManifestFields, two: ManifestFields) -> Mapping[str, Origin]:
+    """Where the tighter value of each budget and limit is written."""
+    found: dict[str, tuple[int | Decimal, Origin]] = {}
+    for each in (one, two):
+        limits = {key: getattr(each.budget, key) for key in BUDGET_KEYS}
+        limits |= {f"limits.{key}": limit for key, limit in each.limits.items()}
+        for key, limit in limits.items():
+            if limit is not None and key in each.places and (key not in found or limit < found[key][0]):
+                found[key] = limit, each.places[key]
+    return {key: place for key, (_, place) in found.items()}
+
+
+_ONE_WORD = re.compile(r"[!#-~]+")  # visible ASCII without quotes
+
+
+def manifest_digest(manifest: ManifestFields) -> str:
+    """The digest of what a manifest means, including the parts of the workspace that it uses."""
+    return digest(document(manifest))
+
+
+def document(manifest: ManifestFields) -> dict[str, Any]:
+    """The meaning of a manifest as JSON data, without file names, comments, order and notation."""
+    connectors = manifest.connectors
+    used = manifest.admissions.keys()
+    layers: dict[Layer, dict[str, Any]] = {}
+    data: dict[str, Any] = plain(
+        {
+            "format": 1,
+            "agent": manifest.agent,
+            "version": manifest.version,
+            "app": manifest.app,
+            "personality": manifest.personality,
+            "layers": [_layer(layer) for layer in manifest.layers if layer.kind != "protected paths"],
+            "tools": {
+                tool: [_admission(admission, layers) for admission in admissions]
+                for tool, admissions in manifest.admissions.items()
+            },
+            "declared": {name: _spec(spec) for name, spec in manifest.tools.items() if name in used},
+            "sources": {name: source for name, (source, _) in manifest.sources.items() if name in used},
+            "max_side_effect_class": manifest.max_effect,
+            "private": [common_ranges([ranges]) for ranges in manifest.private],
+            "native": manifest.native,
+            "connectors": {
+                "tenant": _lines(connectors.tenant),
+                "app": None if connectors.app is None else _lines(connectors.app),
+                "app_deny": _lines(connectors.app_deny),
+                "profiles": [_lines(profile) for profile in connectors.profiles],
+                **_stated(definitions=definitions_document(manifest) or None),
+            },
+            "approvals": {
+                "write": manifest.approvals.write,
+                "expires_seconds": manifest.approvals.expires_seconds,
+                "quorum": manifest.approvals.quorum,
+                "keys": None if manifest.approvals.keys is None else sorted(set(manifest.approvals.keys)),
+                **_stated(
+                    delete=None if manifest.approvals.delete == "call" else manifest.approvals.delete,
+                    through_client=True if manifest.approvals.through_client else None,
+                    names=dict(manifest.approvals.names) or None,
+                ),
+            },
+            "budget": {
+                "max_calls_per_session": manifest.budget.max_calls_per_session,
+                "max_cost_usd": manifest.budget.max_cost_usd,
+                "max_cost_usd_per_day": manifest.budget.max_cost_usd_per_day,
+                **_stated(max_calls_per_day=manifest.budget.max_calls_per_day),
+            },
+            "limits": manifest.limits,
+            **_bundles(manifest),
+            "allow_degraded": manifest.allow_degraded,
+            "record": manifest.record,
+            "servers": {name: server_document(server) for name, server in manifest.servers.items()},
+            **_stated(gateway_names=manifest.gateway_names or None),
+            # Examples allow nothing, so they are no part of the meaning. The key stays: without examples it was empty,
+            # and digests of such policies must stay valid.
+            "examples": [],
+        }
+    )
+    return data
+
+
+def _layer(layer: Layer) -> dict[str, Any]:
+    return {
+        "allow": [str(rule) for rule in layer.allowed.allow],
+        "deny": [str(rule) for rule in layer.allowed.deny],
+        # At class `write_limited` a rule that names `tcp` allows more than `*` does, so it is part of the meaning.
+        "tcp": [str(rule) for rule in named_tcp(layer).allow],
+    }
+
+
+def _admission(admission: Admission, layers: dict[Layer, dict[str, Any]]) -> dict[str, Any]:
+    # The tools of a bundle share its layer, which is converted once.
+    if admission.layer and admission.layer not in layers:
+        layers[admission.layer] = _layer(admission.layer)
+    return {
+        "bundle": admission.bundle,
+        "effects": sorted({effect for effect, _ in admission.effects}),
+        "levels": sorted({level for level, _ in admission.levels}),
+        "destinations": layers[admission.layer] if admission.layer else None,
+        "args": admission.args,
+        "approval": admission.approval,
+        "max_calls": admission.max_calls,
+        **_stated(max_cost_usd=admission.max_cost_usd),
+        "limits": admission.limits,
+    }
+
+
+def _bundles(manifest: ManifestFields) -> dict[str, Any]:
+    """The keys of the used bundles about all their tools together; classes and hosts are in the admissions."""
+    used = {admission.bundle for admissions in manifest.admissions.values() for admission in admissions}
+    bundles = {name: _bundle(bundle) for name, bundle in manifest.bundles.items() if name in used}
+    return _stated(bundles={name: terms for name, terms in bundles.items() if terms} or None)
+
+
+def _bundle(bundle: Bundle) -> dict[str, Any]:
+    stated, keys = bundle.approvals, bundle.approvals.get("keys")
+    return _stated(
+        budget=_stated(**{key: getattr(bundle.budget, key) for key in BUDGET_KEYS}) or None,
+        expires_seconds=stated.get("expires_seconds"),
+        quorum=stated["quorum"] if stated.get("quorum", 1) > 1 else None,
+        delete=stated.get("delete"),
+        through_client=stated.get("through_client"),
+        keys=None if keys is None else sorted(set(keys)),
+        connectors=None if bundle.connectors is None else _lines(bundle.connectors),
+        private=None if bundle.private is None else common_ranges([bundle.private]),
+    )
+
+
+def definitions_document(manifest: ManifestFields) -> dict[str, Any]:
+    """The definitions of the connectors that this agent may use, by name; a key that is left out is None."""
+    known = {name: manifest.definitions[name] for name in manifest.connectors.names() if name in manifest.definitions}
+    return {name: _definition(definition) for name, definition in known.items()}
+
+
+def _definition(definition: Definition) -> dict[str, Any]:
+    layer, versions = definition.layer, definition.versions
+    rules = [rule.capability for rule in layer.allows] if layer is not None else []
+
+    def listed(domain: str) -> list[str] | None:
+        if layer is None or domain in layer.silent:
+            return None
+        return list(map(str, CapabilitySet(rule for rule in rules if rule.domain == domain).allow))
+
+    return {
+        "hosts": listed("network"),
+        "secrets": listed("secret"),
+        "side_effect_class": next((effect for effect, _ in definition.effects), None),
+        "versions": versions.versions or None,
+        "version": versions.version or None,
+        "distribution": versions.distribution or None,
+    }
+
+
+def _stated(**keys: object) -> dict[str, object]:
+    """Only the keys that are stated. These keys were added later: without them, older digests must stay valid."""
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _spec(spec: ToolSpec) -> dict[str, Any]:
+    return {
+        "needs": [str(rule) for rule in spec.needs.allow],
+        **_stated(optional=[str(rule) for rule in spec.optional.allow] or None),
+        "effect": spec.effect,
+        "sandbox": spec.sandbox,
+        "connector": str(spec.connector) if spec.connector else None,
+        "cost_usd": spec.cost_usd,
+    }
+
+
+# Values of a server that mean the same as a key that is left out.
+_SAYS_NOTHING: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("headers", "limits", "client"), ({},)),
+    **dict.fromkeys(("resources", "prompts", "code"), ([],)),
+    "sandbox": ("isolated",),
+}
+
+
+def server_document(server: Mapping[str, Any]) -> dict[str, Any]:
+    """The meaning of a server as JSON data: rules in normal form, names sorted, missing keys as empty values."""
+    stated = {key: value for key, value in plain(server).items() if value not in _SAYS_NOTHING.get(key, ())}
+    data: dict[str, Any] = {"grants": [], "env": [], "secrets": {}, "tools": {}, **stated}
+    data["grants"] = list(map(str, CapabilitySet(data["grants"])))
+    data["env"] = sorted(set(data["env"]))
+    for key in ("resources", "prompts"):
+        if isinstance(data.get(key), list):
+            data[key] = sorted(set(data[key]))
+    if "roots" in data.get("client", {}):
+        data["client"] = {**data["client"], "roots": sorted(set(data["client"]["roots"]))}
+    for tool in data["tools"].values():
+        tool.update(_stated(needs=list(map(str, CapabilitySet(tool["needs"]))) if "needs" in tool else None))
+        tool.update(_stated(optional=list(map(str, CapabilitySet(tool.pop("optional", ())))) or None))
+    return data
+
+
+def command_text(words: Iterable[object]) -> str:
+    """Write a command as one line. A word is quoted if it is empty or is not plain visible ASCII."""
+    return " ".join(word if _ONE_WORD.fullmatch(word) else json.dumps(word) for word in map(str, words))
+
+
+def _lines(rules: tuple[ConnectorRule, ...]) -> list[str]:
+    return sorted({f"{rule.name} {rule.versions}".strip() for rule in rules})
 
 
 class PathText(Protocol):
@@ -109,3 +497,52 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
 
 # Called by `Manifest.from_data`. `policy_files` sets it, because core does not import the reader of policy files.
 data_reader: Callable[..., Manifest] | None = None
+
+
+COMMANDS = "licet run"  # no tool can have this name, since names have no spaces
+PROGRAM = "run"  # what receipts call it
+COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
+COMMAND_DOMAINS = tuple(need.partition(":")[0] for need in COMMAND_NEEDS)
+
+
+def admit_commands(manifest: Manifest, name: str = COMMANDS) -> Manifest:
+    """Return the manifest with an admission for commands, which no bundle and no rule about a single tool narrows.
+
+    A deny of all tools, `tool:call:*`, denies commands too.
+    """
+    admissions = {**manifest.admissions, name: (Admission(manifest.origin),)}
+    layers = tuple(
+        replace(layer, denies=tuple(rule for rule in layer.denies if not _names_tool(rule.capability, name)))
+        for layer in manifest.layers
+    )
+    return replace(manifest, admissions=admissions, layers=layers, loaded=manifest.loaded or manifest)
+
+
+def with_commands(manifest: Manifest) -> Manifest:
+    """Return the manifest with one more tool, named `COMMANDS`, that is any command."""
+    spec = ToolSpec(COMMANDS, CapabilitySet(COMMAND_NEEDS), manifest.max_effect, "isolated", origin=manifest.origin)
+    return admit_commands(manifest).declare([spec])
+
+
+def asked_tool(tool: str, manifest: Manifest) -> tuple[str, Manifest]:
+    """The tool that people mean by a name, and the manifest that has it: `run` is any command, unless a tool is."""
+    if tool != PROGRAM or tool in manifest.admissions or tool in manifest.tools:
+        return tool, manifest
+    return COMMANDS, with_commands(manifest)
+
+
+def check_command_use(*uses: Use) -> None:
+    """Raise `InvalidUse` for a use that no command of `licet run` has."""
+    for use in uses:
+        if use.domain not in COMMAND_DOMAINS:
+            domains = ", ".join(COMMAND_DOMAINS)
+            raise InvalidUse(str(use), f"what a command of `licet run` uses: {domains}; never `{use.domain}`")
+
+
+def connection_of_command(request: Use) -> Use:
+    """What a command needs for a request: over https a connection, since the proxy cannot see what a tunnel carries."""
+    return Use(f"network:tcp:{request.target}:{request.port}") if request.action == "https" else request
+
+
+def _names_tool(rule: Capability, tool: str) -> bool:
+    return rule.domain == "tool" and rule.key == tool

@@ -11,12 +11,11 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, convert
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability, use_of_url
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import use_of_url
-from licet.core.canonical import plain
-from licet.core.policy.effects import CLASSES, EffectClass
+from licet.core.policy.layer import CLASSES, EffectClass
 from licet.core.policy.terms import WriteApproval
+from licet.core.values import plain
 
 SERVER_NAME = r"[a-z][a-z0-9-]{0,31}"
 RESOURCES, PROMPTS = "resources", "prompts"  # reading resources and using prompts are calls of tools with these names

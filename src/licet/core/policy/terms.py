@@ -1,16 +1,20 @@
-"""Parts of a manifest as values: admissions of tools, approvals, budgets, examples."""
+"""Parts of a manifest as values: admissions of tools, approvals, budgets, examples.
+
+Bundles (groups of tools in a workspace) and rosters (the bundles and tools that one ceiling lists).
+
+Files are read in `policy_files`. Which tools are admitted is decided in `core/decision/fixes.py`.
+"""
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from msgspec import Struct, field
 
-from licet.core.canonical import key_bytes
-from licet.core.origin import Origin
 from licet.core.policy.argument_ties import FREE
-from licet.core.policy.effects import EffectClass, Level
-from licet.core.policy.layer import Layer
+from licet.core.policy.connector import ConnectorRule
+from licet.core.policy.layer import EffectClass, Layer, Level
+from licet.core.values import Compared, Origin, key_bytes
 
 WriteApproval = Literal["call", "session", "manifest"]
 WRITE_APPROVALS: tuple[WriteApproval, ...] = ("call", "session", "manifest")  # strictest first
@@ -152,3 +156,34 @@ def least(one: Number | None, two: Number | None) -> Number | None:
 def least_limits(one: Mapping[str, int], two: Mapping[str, int]) -> Mapping[str, int]:
     """The smaller limit of each key."""
     return {**one, **two, **{key: min(one[key], two[key]) for key in one.keys() & two.keys()}}
+
+
+class Bundle(Compared, frozen=True, kw_only=True):
+    """One bundle of a workspace, assigned to this agent or not. Its keys only narrow what its tools may do."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"places"})
+
+    name: str
+    origin: Origin
+    tools: Mapping[str, Origin]  # name -> where it is listed
+    admission: Admission  # the admission of each of its tools, if the bundle is assigned
+    budget: Budget  # for all its tools together
+    approvals: Mapping[str, Any]  # only the keys that it states; `write` is in the admission too
+    connectors: tuple[ConnectorRule, ...] | None = None  # None does not narrow; an empty list allows none
+    private: tuple[str, ...] | None = None  # None does not narrow; an empty list allows none
+    places: Mapping[str, Origin]  # where its keys are written, also those of its budget and approvals
+
+    def place(self, key: str) -> Origin:
+        """Where a key of the bundle is written; if it is left out, where the bundle begins."""
+        return self.places.get(key, self.origin)
+
+
+class Roster(Struct, frozen=True):
+    """The bundles that one ceiling assigns, and the tools that it names."""
+
+    title: str  # `the manifest` or `the personality`
+    origin: Origin
+    prefix: str  # what its keys start with: `capabilities.`, or nothing in a personality
+    assigned: frozenset[str]
+    named: Mapping[str, Origin]  # tool -> where it is named
+    tools_key: str  # the key that names them: `capabilities.tools`; in a personality `tools` or `toolset`

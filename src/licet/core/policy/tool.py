@@ -13,16 +13,14 @@ from typing import Any, ClassVar, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from licet.core.algebra.capability import Capability, destination
 from licet.core.algebra.domains import STORAGE_KINDS, nearest
+from licet.core.algebra.rules import Capability, destination_rule
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.scope import name as checked_name
 from licet.core.algebra.set import CapabilitySet, Rules
-from licet.core.canonical import digest, money_text
-from licet.core.compared import Compared
-from licet.core.origin import Origin
 from licet.core.policy.connector import ConnectorRef, Installed
-from licet.core.policy.effects import CLASSES, LEVELS, EffectClass, Level
+from licet.core.policy.layer import CLASSES, LEVELS, EffectClass, Level
+from licet.core.values import Compared, Origin, digest, money_text
 
 
 class ToolSpec(Compared, frozen=True, dict=True):
@@ -100,7 +98,7 @@ def _connectors_in(needs: CapabilitySet) -> set[str]:
 
 
 # The plain lists of a manifest, a personality and `ToolCapabilities`, and the rules that an entry means. Hosts are not
-# here because their entries have more forms: see `destination` in `capability.py`.
+# here because their entries have more forms: see `destination_rule` in `core/algebra/rules.py`.
 LISTS = {
     "fs_reach.read": ("fs:read",),
     "fs_reach.write": ("fs:write", "fs:delete"),  # the class of a tool decides whether it may delete
@@ -254,7 +252,7 @@ def _rule(kind: str, entry: str, where: str) -> Capability:
     try:
         if where != _HOSTS:
             return Capability(f"{kind}:{entry}")
-        return destination(entry)
+        return destination_rule(entry)
     except Malformed as error:
         hint = error.hint
         if entry == FROM_PERSONALITY and where.startswith("fs_reach"):

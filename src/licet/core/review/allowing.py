@@ -9,11 +9,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from licet.core.algebra.capability import Capability, capability
 from licet.core.algebra.domains import DOMAINS
 from licet.core.algebra.domains import EVERYTHING as EVERY_METHOD
+from licet.core.algebra.rules import Capability, Use, capability
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
 from licet.core.decision.fixes import declared_so, hosts_alone, narrowest
@@ -21,8 +20,7 @@ from licet.core.decision.folding import CEILINGS
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.reach import Reach, reach_of, rule_covers
 from licet.core.decision.request import Request
-from licet.core.policy.effects import ELEVATED, EffectClass, class_fits, weakest_class
-from licet.core.policy.layer import Layer, Rule, named_tcp
+from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Rule, class_fits, named_tcp, weakest_class
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission, Budget
 from licet.core.policy.tool import KEY_OF, ToolSpec

@@ -1,6 +1,10 @@
 """Changes between two manifests as values, and the comparison of their servers and connector definitions.
 
 A change is `grown` if the new manifest allows more, `shrunk` if it allows less, and `changed` if neither is the case.
+
+Compares the terms of bundles between two manifests: budgets, approvals, connectors and private addresses.
+
+A difference that the agent's own policy has too is not repeated for its bundles.
 """
 
 import json
@@ -11,14 +15,12 @@ from typing import Any, ClassVar, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet, Piece
-from licet.core.canonical import canonical_json, money_text
-from licet.core.compared import Compared
-from licet.core.origin import Origin
-from licet.core.policy.digest import command_text
-from licet.core.policy.effects import class_fits
-from licet.core.review.entries import piece_text
+from licet.core.policy.addresses import beyond
+from licet.core.policy.layer import class_fits
+from licet.core.policy.manifest import Manifest, command_text
+from licet.core.policy.terms import BUDGET_KEYS, WRITE_APPROVALS, Approvals, least
 from licet.core.review.risk import (
     CHECKS,
     DELETE,
@@ -31,7 +33,9 @@ from licet.core.review.risk import (
     Risk,
     rule_risk,
 )
-from licet.core.review.tool_surface import ToolSurface
+from licet.core.review.surface import Surface, ToolSurface
+from licet.core.review.surface_entries import Terms, Versions, agent_terms, piece_text, terms_of, used_bundles
+from licet.core.values import Compared, Origin, canonical_json, money_text
 
 Side = Literal["grown", "shrunk", "changed"]
 T = TypeVar("T")
@@ -272,3 +276,90 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return command_text(value)
     return value if isinstance(value, str) else canonical_json(value).decode()
+
+
+def bundle_changes(old: Manifest, new: Manifest) -> SidedChanges:
+    """Compare every bundle that both manifests use."""
+    own = agent_terms(old), agent_terms(new)
+    for name in sorted({*used_bundles(old)} & {*used_bundles(new)}):
+        was, now = terms_of(old, (name,)), terms_of(new, (name,))
+        places, prefix = ChangePlaces(was.origin, now.origin), f"bundle `{name}`: "
+        if (was.approvals.write, now.approvals.write) != (own[0].approvals.write, own[1].approvals.write):
+            asks = was.approvals.write, now.approvals.write
+            yield from places.rank_changed("approval", f"{prefix}approvals.write", *asks, WRITE_APPROVALS.index)
+        yield from _changes(was, now, own, places, prefix)
+
+
+def moved_tools(old: Manifest, new: Manifest, before: Surface, after: Surface) -> SidedChanges:
+    """Compare the bundle terms of each tool that was moved to another bundle, since its old terms no longer apply."""
+    own, old_tools = (agent_terms(old), agent_terms(new)), {tool.name: tool for tool in before.tools}
+    for now in after.tools:
+        was = old_tools.get(now.name)
+        if was is None or was.bundles == now.bundles or not (was.reachable and now.reachable):
+            continue
+        terms = terms_of(old, was.bundles), terms_of(new, now.bundles)
+        yield from _changes(*terms, own, ChangePlaces(was.origin, now.origin, now.name), "bundle: ")
+
+
+def _changes(was: Terms, now: Terms, own: tuple[Terms, Terms], places: ChangePlaces, prefix: str) -> SidedChanges:
+    for key in BUDGET_KEYS:
+        limits = _tightest(was, key), _tightest(now, key)
+        yield from places.rank_changed("budget", f"{prefix}{key}", *limits, limit_rank)
+    if (was.approvals, now.approvals) != (own[0].approvals, own[1].approvals):
+        yield from _approvals(was.approvals, now.approvals, places, prefix)
+        if (was.approvals.delete, now.approvals.delete) != (own[0].approvals.delete, own[1].approvals.delete):
+            deletes = was.approvals.delete, now.approvals.delete
+            yield from places.rank_changed("approval", f"{prefix}approvals.delete", *deletes, WRITE_APPROVALS.index)
+    if (was.private, now.private) != (own[0].private, own[1].private):
+        for side, here, there in _both_ways(was.private, now.private):
+            for text in beyond(here, there):
+                yield from places.only_on(side, "private", f"{prefix}private addresses {text}", text)
+    if (was.connectors, now.connectors) != (own[0].connectors, own[1].connectors):
+        yield from _connectors(was.connectors, now.connectors, places, prefix)
+
+
+def _tightest(terms: Terms, key: str) -> int | Decimal | None:
+    limit: int | Decimal | None = None
+    for _, budget in terms.budgets:
+        limit = least(limit, getattr(budget, key))  # both are of one kind: calls, or money
+    return limit
+
+
+def _approvals(was: Approvals, now: Approvals, places: ChangePlaces, prefix: str) -> SidedChanges:
+    yield from places.rank_changed(
+        "approval", f"{prefix}expires_seconds", was.expires_seconds, now.expires_seconds, int
+    )
+    yield from places.rank_changed("approval", f"{prefix}quorum", was.quorum, now.quorum, lambda quorum: -quorum)
+    yield from places.rank_changed("approval", f"{prefix}through_client", was.through_client, now.through_client, int)
+    if was.keys != now.keys:
+        # More keys let more people approve. Without a list, no signature is needed at all.
+        wider = now.keys is None or (was.keys is not None and not {*now.keys} <= {*was.keys})
+        yield from places.value_changed(
+            "grown" if wider else "shrunk", "approval", f"{prefix}keys", signers_text(was), signers_text(now)
+        )
+
+
+def signers_text(approvals: Approvals) -> str:
+    """Whose signatures count, for people to read."""
+    return "any approver" if approvals.keys is None else ", ".join(map(approvals.signer, approvals.keys)) or "no key"
+
+
+def _connectors(was: Versions, now: Versions, places: ChangePlaces, prefix: str) -> SidedChanges:
+    for side, here, there in _both_ways(dict(was), dict(now)):
+        for name in sorted(here.keys() - there.keys()):
+            yield from places.only_on(
+                side, "connector", f"{prefix}connector {name}", " and ".join(here[name]) or "any version"
+            )
+    before, after = dict(was), dict(now)
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] != after[name]:
+            narrower = {*before[name]} < {*after[name]}  # a version must be in every range
+            words = (" and ".join(versions) or "any version" for versions in (before[name], after[name]))
+            yield from places.value_changed(
+                "shrunk" if narrower else "grown", "connector", f"{prefix}versions of {name}", *words
+            )
+
+
+def _both_ways(was: T, now: T) -> Iterator[tuple[Side, T, T]]:
+    yield "grown", now, was
+    yield "shrunk", was, now

@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from licet.core.algebra.rules import InvalidUse, Use, use_of_path, use_of_url
 from licet.core.algebra.scope import Malformed
-from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
-from licet.core.decision.arguments import (
+from licet.core.decision.argument_rules import (
     ArgumentCheck,
     PathReading,
     argument_denial,
@@ -28,9 +28,8 @@ from licet.core.decision.decision import Decision, Deny
 from licet.core.decision.foreseen import foreseen, unfit_grounds
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Request
-from licet.core.origin import Origin, Problem
-from licet.core.policy.commands import COMMANDS, asked_tool, check_command_use, connection_of_command
-from licet.core.policy.manifest import Manifest
+from licet.core.policy.manifest import COMMANDS, Manifest, asked_tool, check_command_use, connection_of_command
+from licet.core.values import Origin, Problem
 
 MATCH, NO_MATCH = ("allow", "ask"), ("deny",)  # the verdicts that `match:` and `no_match:` accept
 _WORKDIR = "${workdir}"

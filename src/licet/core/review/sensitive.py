@@ -8,8 +8,8 @@ from collections.abc import Callable, Container, Iterable
 
 from msgspec import Struct
 
+from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import inside, is_address
-from licet.core.algebra.use import Use
 from licet.core.decision.foreseen import has_no_public_address
 from licet.core.policy.addresses import address_kind
 from licet.core.review.trusted import why_trusted

@@ -4,45 +4,215 @@
   never connects to are left out.
 - `commands` is what any command reaches that `licet run` starts.
 - Two surfaces are equal if they reach the same. Origins, file names and digests are not compared.
+
+One tool in the surface of an agent: whether it can be called, what it reaches, and how risky that is.
+
+The ceiling of an agent: what its policy allows to tools, whether a tool of today needs it or not.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from functools import reduce
 from operator import or_
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from licet.core.algebra.capability import Capability, capability
 from licet.core.algebra.domains import PATH_DOMAINS
-from licet.core.algebra.grid import TooManyPairs
-from licet.core.algebra.set import CapabilitySet
-from licet.core.canonical import canonical_json
-from licet.core.compared import Compared
-from licet.core.decision.admission import call_denials
+from licet.core.algebra.rules import Capability, capability
+from licet.core.algebra.set import CapabilitySet, TooManyPairs
 from licet.core.decision.approval import time_text
-from licet.core.decision.arguments import ties_under, untied_ground
+from licet.core.decision.argument_rules import ties_under, untied_ground
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
+from licet.core.decision.fixes import call_denials
 from licet.core.decision.folding import connector_ref
 from licet.core.decision.foreseen import never_dialled, unfit_grounds, unreachable
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Request
 from licet.core.decision.validate import Most, Undeclared, too_many_pairs
-from licet.core.origin import Origin
-from licet.core.policy.commands import COMMANDS, with_commands
-from licet.core.policy.digest import definitions_document, server_document
-from licet.core.policy.effects import ELEVATED, EffectClass
-from licet.core.policy.layer import Layer, Rule
-from licet.core.policy.manifest import Manifest
+from licet.core.policy.argument_ties import Ties
+from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Level, Rule, meet_written_layers
+from licet.core.policy.manifest import COMMANDS, Manifest, definitions_document, server_document, with_commands
 from licet.core.policy.servers import server_of
-from licet.core.policy.terms import Admission, Approvals, Budget, StandingApproval, least_limits
+from licet.core.policy.terms import Admission, Approvals, Budget, StandingApproval, WriteApproval, least_limits
 from licet.core.policy.tool import ToolSpec
-from licet.core.review.ceiling import unused_parts, written_ceiling
-from licet.core.review.entries import ReachEntry, RuleOrigins, entries_of
-from licet.core.review.risk import NATIVE, Risk, grant_risks, riskiest
-from licet.core.review.surface_bundles import Terms, agent_terms, approvals_document, budget_document, bundle_terms
-from licet.core.review.tool_surface import Standing, ToolSurface
-from licet.core.review.wide import is_ready_made
+from licet.core.review.risk import NATIVE, Risk, grant_risks, is_ready_made, riskiest
+from licet.core.review.surface_entries import (
+    ReachEntry,
+    RuleOrigins,
+    Terms,
+    agent_terms,
+    approvals_document,
+    budget_document,
+    bundle_terms,
+    entries_of,
+    piece_text,
+    target_of,
+)
+from licet.core.values import Compared, Origin, canonical_json, money_text
+
+Standing = Literal["callable", "undeclared", "blocked"]
+
+
+class ToolSurface(Compared, frozen=True, kw_only=True):
+    """A tool that the manifest admits: whether it can be called, and what it reaches.
+
+    The `standing` is one of three:
+    - `callable`: some calls may be allowed.
+    - `undeclared`: admitted, but no file declares its needs. The entries are the ceiling, the most that it could get.
+    - `blocked`: every call is refused, so it reaches nothing. Tools of servers that are not locked are among them.
+    """
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset(
+        {"grant", "optional", "grounds", "withheld", "origin", "risks", "ties", "untied"}
+    )
+
+    name: str
+    standing: Standing
+    bundles: tuple[str, ...]
+    effect: EffectClass | None
+    level: Level | None
+    connector: str
+    cost_usd: Decimal | None
+    asks: WriteApproval | None  # how often an approver must agree; None if no approval is needed
+    asks_writes: bool  # whether it needs an approval for more than its deletes
+    deletes_ask: bool  # whether it holds deletes that ask one by one
+    deletes: WriteApproval | None  # when `free_deletes` are approved: once a session, or by the file; None without any
+    free_deletes: CapabilitySet  # the deletes of files that do not ask one by one
+    max_calls: int | None
+    max_cost_usd: Decimal | None  # per session, like `max_calls`
+    limits: tuple[tuple[str, int], ...]
+    args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
+    ties: Ties | None = None  # of its arguments, if its code has no handles
+    untied: Ground | None = None  # text in its arguments that is not tied, and what to write
+    entries: tuple[ReachEntry, ...]
+    grant: CapabilitySet
+    optional: tuple[str, ...]  # the needs it declares as optional, allowed or not
+    description: str
+    takes: str  # its arguments: as written in its source, or as the JSON Schema of a server
+    reuse: bool  # one worker may serve many calls
+    grounds: tuple[Ground, ...]  # why it cannot be called, as far as files show it
+    withheld: str = ""  # why the tool of a server is not declared: mostly, because the server is not locked
+    origin: Origin | None
+    risks: tuple[Risk, ...]  # what a reviewer looks at, riskiest first
+
+    @property
+    def risk(self) -> Risk:
+        """The riskiest thing that the tool can do."""
+        return self.risks[0]
+
+    @property
+    def reachable(self) -> bool:
+        return self.standing != "blocked"
+
+    def of_server(self, server: str) -> bool:
+        """Whether the tool belongs to this MCP server."""
+        return self.name.startswith(f"{server}.")
+
+    @property
+    def note(self) -> str:
+        """One line on why the tool cannot be called, or why its reach is not certain; empty if it is callable."""
+        reasons = "; ".join(map(str, self.grounds))
+        if self.standing == "undeclared":
+            return f"{reasons}; shown is the most it could get"
+        return f"cannot be called: {reasons}" if reasons else ""
+
+    def document(self) -> dict[str, Any]:
+        """The tool as plain data."""
+        return {
+            "name": self.name,
+            "standing": self.standing,
+            "risk": self.risk.document(),
+            "note": self.note,
+            "grounds": [_ground(ground) for ground in self.grounds],
+            "bundles": list(self.bundles),
+            "side_effect_class": self.effect,
+            "sandbox": self.level,
+            "connector": self.connector or None,
+            "cost_usd": _money(self.cost_usd),
+            "asks": self.asks,
+            "deletes_ask": self.deletes_ask,
+            **(
+                {"deletes": self.deletes, "free_deletes": [str(rule) for rule in self.free_deletes.allow]}
+                if self.free_deletes
+                else {}
+            ),
+            "max_calls": self.max_calls,
+            "max_cost_usd": _money(self.max_cost_usd),
+            "limits": dict(self.limits),
+            "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
+            **({"tied": list(self.ties.tied), "untied": list(self.ties.untied)} if self.ties is not None else {}),
+            "reach": _reach_document(self.entries),
+            **({"optional": list(self.optional)} if self.optional else {}),
+            "description": self.description or None,
+            "takes": self.takes or None,
+            "reuse": self.reuse,
+            "origin": self.origin.full if self.origin else None,
+        }
+
+
+_MOST_NAMED = 3  # tools that a line about all of a server names
+
+
+def withheld_lines(tools: Iterable[ToolSurface]) -> list[str]:
+    """Why tools of servers cannot be called: a line for each server and reason, since mostly one is true for all."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for tool in tools:
+        if tool.withheld:
+            alike.setdefault((tool.name.partition(".")[0], tool.withheld), []).append(tool.name)
+    return [f"{_several(names)} cannot be called: {why}" for (_, why), names in alike.items()]
+
+
+def _several(names: list[str]) -> str:
+    few = ", ".join(names[:_MOST_NAMED])
+    return few if len(names) == 1 else f"{len(names)} tools ({few}{' …' if names[_MOST_NAMED:] else ''})"
+
+
+def _reach_document(entries: tuple[ReachEntry, ...]) -> dict[str, Any]:
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:  # sorted by kind already
+        kinds.setdefault(entry.kind, []).append(entry.document)
+    return kinds
+
+
+def _ground(ground: Ground) -> dict[str, Any]:
+    origin = ground.origin.full if ground.origin else None
+    return {"reason": ground.reason, "text": ground.text, "origin": origin, "fix": ground.fix or None}
+
+
+def _money(amount: Decimal | None) -> str | None:
+    return None if amount is None else money_text(amount)
+
+
+_TOUCHED = CapabilitySet(("fs:*:*", "network:*:*", "process:*:*", "env:*:*", "secret:*:*"))
+_WRITE = Capability("fs:write:*").atoms
+
+
+def written_ceiling(manifest: Manifest) -> CapabilitySet:
+    """What the policy allows of hosts, paths, programs, variables and secrets, without what licet always closes."""
+    return meet_written_layers(manifest.layers) & _TOUCHED
+
+
+def unused_parts(ceiling: CapabilitySet, grants: Iterable[CapabilitySet]) -> tuple[str, ...]:
+    """The hosts, paths and names of a ceiling that no tool can reach. The next tool that declares them gets them.
+
+    One entry of `destinations` allows every method, and one of `fs_reach.write` deletes too: a host that a tool reads,
+    and a path that it writes, count as used.
+    """
+    used = CapabilitySet(rule for grant in grants for held in grant.allow for rule in _as_written(held))
+    try:
+        return tuple(piece_text(piece) for piece in ceiling - used)
+    except TooManyPairs:
+        return ()
+
+
+def _as_written(rule: Capability) -> Iterator[Capability]:
+    yield rule
+    if rule.domain == "fs" and rule.atoms & _WRITE:
+        yield Capability(f"fs:delete:{rule.scope}")
+    if rule.domain == "network":
+        yield Capability(f"network:*:{target_of(rule)}")
+
 
 _NOTHING = CapabilitySet()
 _BINARIES = CapabilitySet(("process:exec:*",))

@@ -10,11 +10,10 @@ import os
 from collections.abc import Callable
 from typing import IO, Any, NoReturn, TypeVar
 
-from licet.core.algebra.use import InvalidUse, Use, path_text, use_of_path
+from licet.core.algebra.rules import InvalidUse, Use, path_text, use_of_path
 from licet.errors import Refused
-from licet.guard.grant import Grant
-from licet.guard.held_paths import held_paths
-from licet.guard.meter import Exceeded
+from licet.guard.grant import Grant, held_paths
+from licet.guard.limits import Exceeded
 from licet.guard.ports import Escaped, Files, GivenUp, Held, Stat, TooLarge, Waiting
 
 READ_LIMIT = 10 << 20

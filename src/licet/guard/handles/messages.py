@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from licet.core.algebra.domains import TOKEN
 from licet.guard.execution import JsonText
-from licet.guard.meter import Meter
+from licet.guard.limits import Meter
 
 Pairs = tuple[tuple[str, str], ...]
 

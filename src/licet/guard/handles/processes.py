@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
+from licet.core.algebra.rules import InvalidUse, Use, path_text, use_of_path
 from licet.core.algebra.scope import TOP, inside
-from licet.core.algebra.use import InvalidUse, Use, path_text, use_of_path
 from licet.core.decision.request import Reason
-from licet.core.policy.seconds import seconds
+from licet.core.policy.layer import seconds
 from licet.errors import Refused
 from licet.guard.execution import (
     Command,
@@ -28,10 +28,9 @@ from licet.guard.execution import (
     Walls,
     limit_name,
 )
-from licet.guard.grant import Grant
-from licet.guard.handles.secrets import Placeholders
-from licet.guard.held_paths import held_paths
-from licet.guard.meter import Exceeded
+from licet.guard.grant import Grant, held_paths
+from licet.guard.handles.secrets_and_kv import Placeholders
+from licet.guard.limits import Exceeded
 from licet.guard.ports import Unavailable
 from licet.guard.redaction.redact import Redactor, in_turn
 

@@ -16,17 +16,16 @@ from typing import Any, NamedTuple
 
 from licet.errors import Refused
 from licet.guard.bind import BoundContext
-from licet.guard.meter import Exceeded, Meter
-from licet.sandbox.bridge.operations import NOW, Mirrors, OperationReply, Operations, at
-from licet.sandbox.bridge.outbox import Outbox
-from licet.sandbox.bridge.programs import CallPrograms
-from licet.sandbox.workers.wire import (
+from licet.guard.limits import Exceeded, Meter
+from licet.sandbox.bridge.operations import NOW, CallPrograms, Mirrors, OperationReply, Operations, at
+from licet.sandbox.bridge.wire import (
     FROM_WORKER,
     RESULT_BYTES,
     BrokenWire,
     Closed,
     Frame,
     FrameTooLarge,
+    Outbox,
     Overrun,
     Unpacker,
     packed_head,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
-from licet.sandbox.kernel import calls
+from licet.sandbox.kernel import system_calls
 
 if sys.platform != "win32":
     import fcntl
@@ -65,7 +65,7 @@ def enter(*, network: bool = True, processes: bool = True) -> None:
     user, group = os.getuid(), os.getgid()
     wanted = _NEW_USER | _NEW_MOUNTS | _NEW_IPC | _NEW_NAMES | _NEW_CGROUP
     wanted |= (_NEW_NETWORK if network else 0) | (_NEW_PIDS if processes else 0)
-    calls.syscall("unshare", _number("unshare"), wanted)
+    system_calls.syscall("unshare", _number("unshare"), wanted)
     _map_same(user, group)
     if network:
         _loopback_up()
@@ -77,10 +77,10 @@ def enter_network() -> None:
     Root needs no user namespace for this. In one, root would lose its rights over the files of other users.
     """
     try:
-        calls.syscall("unshare", _number("unshare"), _NEW_NETWORK)
+        system_calls.syscall("unshare", _number("unshare"), _NEW_NETWORK)
     except PermissionError:
         user, group = os.getuid(), os.getgid()
-        calls.syscall("unshare", _number("unshare"), _NEW_USER | _NEW_NETWORK)
+        system_calls.syscall("unshare", _number("unshare"), _NEW_USER | _NEW_NETWORK)
         _map_same(user, group)
     _loopback_up()
 
@@ -93,7 +93,7 @@ def _map_same(user: int, group: int) -> None:
 
 
 def _number(name: str) -> int:
-    return calls.NUMBERS[calls.machine()][name]
+    return system_calls.NUMBERS[system_calls.machine()][name]
 
 
 def _write(path: str, text: str) -> None:
@@ -196,9 +196,9 @@ def private_root(
         links |= dict(_DEVICE_LINKS)
     for path, target in links.items():
         _put_link(path, target)
-    calls.syscall("pivot_root", _number("pivot_root"), b".", b".")
+    system_calls.syscall("pivot_root", _number("pivot_root"), b".", b".")
     # The old root is now mounted on top of the new one.
-    calls.syscall("umount2", _number("umount2"), b".", _DETACH)
+    system_calls.syscall("umount2", _number("umount2"), b".", _DETACH)
     os.chdir("/")
     _set_flags(_AT_FDCWD, "/", _READ_ONLY | _NO_SUID | _NO_DEV, recursive=False)
 
@@ -246,7 +246,7 @@ def _parts(path: str) -> list[str]:
 def _copied(path: str, flags: int, seen: tuple[int, int] | None = None) -> _Tree:
     """A detached copy of a path and everything mounted below it, with these mount flags."""
     what = f"open_tree {path}"
-    fd = calls.syscall(what, _OPEN_TREE, _AT_FDCWD, os.fsencode(path), _CLONE | os.O_CLOEXEC | _AT_RECURSIVE)
+    fd = system_calls.syscall(what, _OPEN_TREE, _AT_FDCWD, os.fsencode(path), _CLONE | os.O_CLOEXEC | _AT_RECURSIVE)
     about = os.fstat(fd)
     if seen is not None and (about.st_dev, about.st_ino) != seen:
         raise OSError(errno.ESTALE, "a path was replaced by another file", path)
@@ -262,12 +262,12 @@ def _set_flags(fd: int, path: str, flags: int, *, recursive: bool) -> None:
     how = (_AT_RECURSIVE if recursive else 0) | (0 if path else _AT_EMPTY_PATH)
     attributes = _MountAttributes(flags, 0, 0, 0)
     size = ctypes.sizeof(attributes)
-    calls.syscall("mount_setattr", _MOUNT_SETATTR, fd, os.fsencode(path), how, attributes, size)
+    system_calls.syscall("mount_setattr", _MOUNT_SETATTR, fd, os.fsencode(path), how, attributes, size)
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
-    calls.syscall(f"mount {target}", _number("mount"), texts[0], texts[1], texts[2], flags, texts[3])
+    system_calls.syscall(f"mount {target}", _number("mount"), texts[0], texts[1], texts[2], flags, texts[3])
 
 
 def _inside(path: str) -> str:
@@ -288,7 +288,7 @@ def _put(tree: _Tree) -> None:
 
 def _attach(fd: int, place: str) -> None:
     what = f"move_mount {place}"
-    calls.syscall(what, _MOVE_MOUNT, fd, b"", _AT_FDCWD, os.fsencode(place), _MOVE_EMPTY_PATH)
+    system_calls.syscall(what, _MOVE_MOUNT, fd, b"", _AT_FDCWD, os.fsencode(place), _MOVE_EMPTY_PATH)
     os.close(fd)
 
 
@@ -303,7 +303,7 @@ def _put_memory(scratch: Sequence[str], size: int) -> None:
         os.chmod(part, mode)
         os.makedirs(_inside(path), exist_ok=True)
         _attach(_copied(part, _NO_SUID | _NO_DEV).fd, _inside(path))
-    calls.syscall("umount2", _number("umount2"), os.fsencode(memory), _DETACH)
+    system_calls.syscall("umount2", _number("umount2"), os.fsencode(memory), _DETACH)
     os.rmdir(memory)
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
-from licet.sandbox.kernel import calls, landlock
+from licet.sandbox.kernel import landlock, system_calls
 
 # Calls that concern only the process, its open files, or paths, which Landlock checks.
 _PLAIN: Final = """
@@ -294,7 +294,7 @@ def program(
     unix: `asks` for unix sockets, with `inet`, in a filter that has a listener; `judges` for the process that has it.
     """
     version = landlock.abi() if abi is None else abi
-    built, places = _built(calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix)
+    built, places = _built(system_calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix)
     own = {OWN_PID: own_pid or 0, OWN_USER: os.getuid(), OWN_GROUP: os.getgid()}
     patched = bytearray(built)
     for place, placeholder in places:
@@ -311,7 +311,7 @@ class FilterProgram(ctypes.Structure):
 def install(filter_program: bytes) -> None:
     """Install a filter for this thread and everything that it starts, for good; needs no_new_privs."""
     described = FilterProgram(len(filter_program) // 8, filter_program)
-    calls.prctl("prctl(PR_SET_SECCOMP)", _SET_SECCOMP, _FILTER, described)
+    system_calls.prctl("prctl(PR_SET_SECCOMP)", _SET_SECCOMP, _FILTER, described)
 
 
 @cache  # a forked worker writes its pid into the filter that the zygote has built
@@ -319,10 +319,10 @@ def _built(
     machine: str, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int, unix: Unix = "none"
 ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
     """The filter as bytes, and the placeholders in them with their offsets."""
-    if machine not in calls.NUMBERS:
+    if machine not in system_calls.NUMBERS:
         raise OSError(f"no filter is known for the architecture {machine}")
     allowed = call_rules(execute=execute, fork=fork, inet=inet, metadata=metadata, fenced=fenced, abi=abi, unix=unix)
-    of_number = {number: allowed.get(name, NO) for name, number in calls.NUMBERS[machine].items()}
+    of_number = {number: allowed.get(name, NO) for name, number in system_calls.NUMBERS[machine].items()}
     end = max(of_number) + 1
     numbered = [(number, of_number.get(number, UNKNOWN)) for number in range(end)]
     starts: list[tuple[int, Code]] = []
@@ -333,7 +333,7 @@ def _built(
         starts.append((_X32, ((_RETURN, 0, 0, _KILL_PROCESS),)))
     code: Code = (
         (_LOAD, 0, 0, _ARCHITECTURE),
-        (_IF_EQUAL, 1, 0, calls.AUDIT[machine]),
+        (_IF_EQUAL, 1, 0, system_calls.AUDIT[machine]),
         (_RETURN, 0, 0, _KILL_PROCESS),
         (_LOAD, 0, 0, _NUMBER),
         *_tree(starts),

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
-from licet.sandbox.kernel import calls, hardening, namespaces, notify
+from licet.sandbox.kernel import connections, landlock, namespaces, system_calls
 
 PROXY = ("127.0.0.1", 3128)
 NOT_STARTED = 125
@@ -84,7 +84,7 @@ def _guard(orders: Orders, control: socket.socket) -> NoReturn:
     ignored = tuple(number for number in _LEFT_TO_THE_COMMAND if signal.getsignal(number) == signal.SIG_IGN)
     for number in _LEFT_TO_THE_COMMAND:
         signal.signal(number, signal.SIG_IGN)
-    calls.prctl("prctl(PR_SET_CHILD_SUBREAPER)", _SUBREAPER, 1)
+    system_calls.prctl("prctl(PR_SET_CHILD_SUBREAPER)", _SUBREAPER, 1)
     if orders.network:
         try:
             namespaces.enter_network()
@@ -119,9 +119,9 @@ def _become(orders: Orders, far: socket.socket, guardian: int, ignored: Sequence
         of_python = [getattr(signal, name) for name in _OF_PYTHON]
         for number in (*of_python, *_LEFT_TO_THE_COMMAND, signal.SIGCHLD):
             signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
-        hardening.die_with(guardian)
-        hardening.no_new_privs()
-        listener = notify.install(notify.program(calls.machine()))
+        landlock.die_with(guardian)
+        landlock.no_new_privs()
+        listener = connections.install(connections.program(system_calls.machine()))
         socket.send_fds(far, [b"{}"], [listener])
         os.close(listener)
         stage = "start"
@@ -227,4 +227,4 @@ def end_all_below(ancestor: int) -> None:
 def adopt_orphans() -> None:
     """Make orphans below this process its children: if the guardian is killed, they can still be found and ended."""
     with suppress(OSError):
-        calls.prctl("prctl(PR_SET_CHILD_SUBREAPER)", _SUBREAPER, 1)
+        system_calls.prctl("prctl(PR_SET_CHILD_SUBREAPER)", _SUBREAPER, 1)

@@ -17,12 +17,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from licet.sandbox.kernel import notify
+from licet.sandbox.kernel import connections
 from licet.sandbox.observe import guardian
-from licet.sandbox.observe.acts import Act, acts_of
-from licet.sandbox.observe.caller import Caller, TooLong, Unreadable
-from licet.sandbox.observe.recorder import Process, Recorder
-from licet.sandbox.observe.recording_proxy import RecordingProxy
+from licet.sandbox.observe.acts import Act, Caller, TooLong, Unreadable, acts_of
+from licet.sandbox.observe.recorder import Process, Recorder, RecordingProxy
 
 _AT_ONCE = 64  # calls that are answered before other tasks run
 _FLUSHED_AFTER = 0.25  # seconds
@@ -198,15 +196,15 @@ class _Watch:
             if not ready[0][1] & select.POLLIN:  # no process has this filter any more
                 self._loop.remove_reader(listener)
                 return
-            notice = notify.receive(listener)
+            notice = connections.receive(listener)
             if notice is None:
                 continue
             try:
                 self._look(notice)
             finally:
-                notify.go_on(listener, notice)
+                connections.go_on(listener, notice)
 
-    def _look(self, notice: notify.Notice) -> None:
+    def _look(self, notice: connections.Notice) -> None:
         process, name = _process_of_thread(notice.thread)
         if not process:
             return
@@ -221,7 +219,7 @@ class _Watch:
         try:
             acts = acts_of(notice, caller)
         except Unreadable:
-            if notify.waits(self._started.listener, notice):
+            if connections.waits(self._started.listener, notice):
                 self._recorder.unreadable += 1
             return
         except TooLong:
@@ -230,7 +228,7 @@ class _Watch:
         finally:
             caller.close()
         # Otherwise the thread was killed, and what was looked at may be of another one.
-        if acts and notify.waits(self._started.listener, notice):
+        if acts and connections.waits(self._started.listener, notice):
             for act in acts:
                 self._add(who, process, act)
 

@@ -17,25 +17,31 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
-from licet.core.algebra.capability import Capability
+from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import inside
-from licet.core.decision.bundle_rules import private_of
+from licet.core.decision.folding import private_of
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import Reason
 from licet.core.policy.addresses import refused_addresses
 from licet.core.policy.terms import least_limits
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
-from licet.guard.grant import Grant
-from licet.guard.held_paths import held_paths
+from licet.guard.grant import Grant, held_paths
 from licet.guard.ports import Http
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
-from licet.sandbox.grant_paths import Identity, KernelPaths, KernelRule, around, closed_names, identity, kernel_paths
-from licet.sandbox.kernel import hardening, landlock
+from licet.sandbox.grant_paths import (
+    Identity,
+    KernelPaths,
+    KernelRule,
+    around,
+    closed_names,
+    identity,
+    kernel_paths,
+    program_access,
+)
+from licet.sandbox.kernel import landlock
 from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
-from licet.sandbox.programs.files import MADE_FILES, SYSTEM, made_files, name_of_binary, of_binary
-from licet.sandbox.programs.placeholders import Placeholders
-from licet.sandbox.rules_in_force import program_access
+from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM, Placeholders, made_files, name_of_binary, of_binary
 
 # The proxy is imported only for programs that connect to it.
 if TYPE_CHECKING:
@@ -118,7 +124,7 @@ class ProgramWalls:
             raise SandboxUnavailable("; ".join(reasons))
         # The kernel does not limit the number of processes of root; the launcher does, in a namespace. For other users
         # the kernel counts all their processes, which cannot be read inside some other sandboxes.
-        counted = os.getuid() and hardening.tasks_of_user() is not None
+        counted = os.getuid() and landlock.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
         layers = Layers(in_force, (*_SPACES, *way_out, *uncounted))
         return self._of(grant, None, layers, support)

@@ -18,24 +18,24 @@ from weakref import ref
 
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.request import Reason
-from licet.core.origin import Origin
-from licet.core.policy.effects import Level
+from licet.core.policy.layer import Level
+from licet.core.values import Origin
 from licet.declare import Tool
 from licet.declare.wasm import WasmTool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
-from licet.guard.fork_locks import free_after_fork
 from licet.guard.gate import BareGate
+from licet.guard.ports import free_after_fork
 from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
+from licet.sandbox.bridge.wire import BrokenWire, Closed, FrameTooLarge, Overrun
 from licet.sandbox.programs.walls import ProgramWalls
-from licet.sandbox.wasi.cache import InvalidModule
-from licet.sandbox.wasi.layers import walls_in_spec, wasm_layers
-from licet.sandbox.wasi.ready_modules import modules
 from licet.sandbox.workers.pool import GuestFiles, Prepared, close_workers, pool, prepare, start_of
-from licet.sandbox.workers.wire import BrokenWire, Closed, FrameTooLarge, Overrun
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.workers.zygote_client import WorkerProcess, Zygote
+from licet.wasm.cache import InvalidModule
+from licet.wasm.compiled import walls_in_spec, wasm_layers
+from licet.wasm.ready_modules import modules
 
 _MOST_LINES = 10_000_000  # of a Python file: a larger line number is not believed
 # The limits of a WASM tool that its worker reports itself: wasmtime enforces them there.

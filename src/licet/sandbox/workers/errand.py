@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from licet.declare.plain_json import plain_data, plain_json
 from licet.guard.execution import SandboxUnavailable
+from licet.sandbox.bridge.wire import FROM_WORKER, BrokenWire, Closed, Wire, packed
 from licet.sandbox.grant_paths import base_rules
 from licet.sandbox.kernel import landlock
 from licet.sandbox.workers.pool import pool
 from licet.sandbox.workers.tool_source import ToolSource, import_path
-from licet.sandbox.workers.wire import FROM_WORKER, BrokenWire, Closed, Wire, packed
 from licet.sandbox.workers.worker import NO_WALLS
 from licet.sandbox.workers.zygote_client import Watched, WorkerExit, WorkerProcess
 

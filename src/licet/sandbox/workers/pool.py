@@ -14,32 +14,26 @@ from weakref import ref
 
 from msgspec import Struct, field, to_builtins
 
+from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import TOP
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Use
 from licet.core.decision.request import Approval
-from licet.core.policy.effects import Level
-from licet.core.policy.layer import meet_written_layers
+from licet.core.policy.layer import Level, meet_written_layers
 from licet.declare import Tool
 from licet.declare.arguments import ValidatedArguments, is_plain
 from licet.declare.plain_json import plain_json
 from licet.declare.wasm import WasmTool
-from licet.guard.access import Access
 from licet.guard.bind import BoundContext
 from licet.guard.execution import SandboxUnavailable, ToolCall
-from licet.guard.grant import Grant
-from licet.guard.links import changeable
+from licet.guard.grant import Access, Grant
+from licet.guard.import_path import changeable
 from licet.sandbox import probe
-from licet.sandbox.grant_paths import Rules, base_rules, denied_among, grant_rules
+from licet.sandbox.bridge.wire import RESULT_BYTES, packed
+from licet.sandbox.grant_paths import REACHED, Rules, base_rules, denied_among, grant_rules, worker_access
 from licet.sandbox.kernel import landlock
-from licet.sandbox.rules_in_force import REACHED, worker_access
-from licet.sandbox.wasi.compiled import Compiled
-from licet.sandbox.wasi.guest_spec import Preopen, guest_spec, preopens
-from licet.sandbox.wasi.layers import walls_in_spec
-from licet.sandbox.wasi.sealed import SealedCode
 from licet.sandbox.workers.tool_source import ToolSource, import_path, source_of, zygote_path
-from licet.sandbox.workers.wire import RESULT_BYTES, packed
 from licet.sandbox.workers.zygote_client import Watched, WorkerProcess, Zygote
+from licet.wasm.compiled import Compiled, Preopen, SealedCode, guest_spec, preopens, walls_in_spec
 
 # Where the manifest states no limit.
 DEFAULTS: Mapping[str, int] = {

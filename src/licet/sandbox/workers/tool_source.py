@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import inside
 from licet.declare import Tool, WasmTool
-from licet.declare.cell_source import MODULE, CellSource, NoSource, cell_of
+from licet.declare.decorator import MODULE, CellSource, NoSource, cell_of
 from licet.declare.wasm import PYTHON
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.import_path import pth_entries
-from licet.modules.finder import KnownModules, ModulePlace
-from licet.modules.imports import followed, imports_of, library_directories
+from licet.source.finder import KnownModules, ModulePlace
+from licet.source.imports import followed, imports_of, library_directories
 
 _LICET = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 _FIX = (

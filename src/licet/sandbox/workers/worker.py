@@ -28,12 +28,11 @@ from licet.declare.arguments import validator
 from licet.declare.plain_json import plain_data
 from licet.errors import Refused
 from licet.guard.close import result_text
-from licet.modules.finder import FromText, module_spec
-from licet.sandbox.bridge import socket_shim, subprocess_shim
-from licet.sandbox.bridge.client import HostClient, HostReply
-from licet.sandbox.bridge.context import RemoteContext, SyncHandle
-from licet.sandbox.kernel import hardening, landlock, seccomp
-from licet.sandbox.workers.wire import Closed, Frame
+from licet.sandbox.bridge import shims
+from licet.sandbox.bridge.wire import Closed, Frame
+from licet.sandbox.bridge.worker_context import HostClient, HostReply, RemoteContext, SyncHandle
+from licet.sandbox.kernel import landlock, seccomp
+from licet.source.finder import FromText, module_spec
 
 
 class GivenModules:
@@ -73,7 +72,7 @@ def load(spec: Mapping[str, Any]) -> Any:
 
 def load_guest(spec: Mapping[str, Any], files: Sequence[int], host: HostClient) -> Any:
     """Load the compiled module of a WASM tool; wasmtime is imported in the workers of such tools alone."""
-    from licet.sandbox.wasi.guest import Guest
+    from licet.wasm.guest import Guest
 
     return Guest(spec, f"/proc/self/fd/{files[0]}" if files else spec["compiled"], host)
 
@@ -184,13 +183,13 @@ def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
         os.chdir(scratch)
     rules = [rule for path, access, identity in spec["rules"] for rule in _rule(path, access, identity)]
     rules.append(landlock.PathRule(scratch, landlock.READ | landlock.WRITE | landlock.DELETE))
-    version, walls, limits = spec["landlock"], spec["walls"], hardening.Limits(**spec["limits"])
+    version, walls, limits = spec["landlock"], spec["walls"], landlock.Limits(**spec["limits"])
     ruleset = landlock.ruleset(rules, version=version) if "landlock" in walls else -1
     if "hardening" in walls:
         kept = {0, 1, 2, *keep, *({ruleset} if ruleset >= 0 else ())}
-        hardening.harden(limits=limits, keep_fds=kept, parent=parent)
+        landlock.harden(limits=limits, keep_fds=kept, parent=parent)
     else:
-        hardening.limit(limits)
+        landlock.limit(limits)
     if ruleset >= 0:
         landlock.restrict(ruleset)
         os.close(ruleset)
@@ -226,9 +225,9 @@ class _Worker:
         self._own_files = {*(file for file, _ in spec["modules"].values()), *(piece["file"] for piece in cell)}
         self._runner: asyncio.Runner | None = None
         if spec["connects"]:
-            socket_shim.install(self._connect)
+            shims.install_socket(self._connect)
         if spec["programs"] is not None:
-            subprocess_shim.install(self._start, self._signal, spec["programs"])
+            shims.install_subprocess(self._start, self._signal, spec["programs"])
         self._fn: Callable[..., Any] | None = None
         if not spec["late"]:
             self._load()

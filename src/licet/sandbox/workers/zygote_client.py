@@ -21,11 +21,11 @@ from typing import Any
 from msgspec import Struct
 
 from licet.core.decision.request import Reason
-from licet.guard.access import Access
 from licet.guard.execution import SandboxUnavailable
+from licet.guard.grant import Access
 from licet.sandbox import scratch
+from licet.sandbox.bridge.wire import FROM_HOST, Closed, Wire, packed, send_all
 from licet.sandbox.programs.supervisor_client import libraries, own_interpreter
-from licet.sandbox.workers.wire import FROM_HOST, Closed, Wire, packed, send_all
 
 # Third-party packages are imported from the directories that are passed as arguments. `site` does not run, because it
 # would execute `.pth` files; it only adds the builtins that tools expect: `exit`, `help` and others.

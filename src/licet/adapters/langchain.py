@@ -1,0 +1,170 @@
+"""Tools for langchain and langgraph: `create_agent(model, tools=tools(gate, session="s-42"), checkpointer=…)`.
+
+A call that asks in a graph calls `interrupt()`, with the question as its value. `Command(resume=approve(question))`
+or `deny(question)` answers it. The answer names its question: see `Answers`. Outside of a graph, the approver of the
+gate is asked.
+"""
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+
+from licet.adapters.approver import Pending
+from licet.adapters.foreign import Foreign
+from licet.adapters.framework_calls import GateTools, Offered, Outcome, Tools
+from licet.guard.gate import BareGate
+from licet.guard.session import Session
+
+_MOST_KEPT = 1000  # answers and outcomes of one adapter
+_SCRATCHPAD = "__pregel_scratchpad"  # in the configuration of a task that can be interrupted
+
+# The id and the arguments of the running call. The arguments do not come as parameters of the function: the framework
+# would replace those that are called `config` or `run_manager`.
+_SENT: ContextVar[tuple[str, Any]] = ContextVar("_SENT", default=("", None))
+
+
+def tools(gate: BareGate, *, session: str | Session, by: str = "framework") -> Tools[Any]:
+    """The tools that this agent may call, for `create_agent` or `ToolNode`. `by` is recorded as who approves calls."""
+    made = GateTools(gate, session, by)
+    answers = Answers()
+    return Tools([_tool(made, one, answers) for one in made.offered()], made)
+
+
+def approve(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer that approves one call, for `Command(resume=…)`; `question` is the value of the interrupt."""
+    return {"question": question["question"], "approve": True}
+
+
+def deny(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer that denies one call."""
+    return {"question": question["question"], "approve": False}
+
+
+class GateTool(StructuredTool):  # type: ignore[misc] # the framework is not installed where types are checked
+    """A tool of a gate. It knows the id of the call that it is run for."""
+
+    def run(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
+        """Run the tool for one call."""
+        before = _SENT.set((tool_call_id or "", tool_input))
+        try:
+            return super().run(tool_input, *args, tool_call_id=tool_call_id, **kwargs)
+        finally:
+            _SENT.reset(before)
+
+    async def arun(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
+        """Run the tool for one call."""
+        before = _SENT.set((tool_call_id or "", tool_input))
+        try:
+            return await super().arun(tool_input, *args, tool_call_id=tool_call_id, **kwargs)
+        finally:
+            _SENT.reset(before)
+
+
+class Answers:
+    """What was answered and done in the steps of a graph that run again.
+
+    langgraph runs an interrupted step again from its start. It gives the answers to the calls of that step by their
+    order, and parallel calls have none. So an answer that names another question is kept for that one, and an approved
+    call that has run gets its outcome again and is not made twice.
+    """
+
+    def __init__(self) -> None:
+        self._heard: dict[str, Any] = {}
+        self._done: dict[str, Outcome] = {}
+
+    def outcome(self, question: Pending) -> Outcome | None:
+        """The outcome of the call, if it has run already."""
+        return self._done.get(question.key)
+
+    def answer(self, question: Pending) -> bool | None:
+        """Ask in the graph: this raises its interrupt at first, and returns the answer when the graph goes on."""
+        from langgraph.types import interrupt
+
+        while question.key not in self._heard:
+            answer = interrupt({**question.shown(), "question": question.key})
+            named = answer.get("question") if isinstance(answer, Mapping) else None
+            if not isinstance(named, str):
+                return None
+            _keep(self._heard, named, answer.get("approve"))
+        yes = self._heard.pop(question.key, None)
+        return yes if isinstance(yes, bool) else None
+
+    def finish(self, question: Pending, outcome: Outcome) -> Outcome:
+        """Keep the outcome of an approved call."""
+        if outcome.ok:
+            _keep(self._done, question.key, outcome)
+        return outcome
+
+
+def _keep(kept: dict[str, Any], key: str, value: Any) -> None:
+    kept[key] = value
+    while len(kept) > _MOST_KEPT:
+        kept.pop(next(iter(kept)), None)
+
+
+def _tool(made: GateTools, one: Offered, answers: Answers) -> Any:
+    def call(**_: Any) -> str:
+        call_id, arguments = _SENT.get()
+        outcome = made.call_blocking(one.name, arguments, call_id=call_id, asks=_is_in_graph())
+        if (question := outcome.question) is not None:
+            if (done := answers.outcome(question)) is not None:
+                return _text(done)
+            yes = answers.answer(question)
+            again = made.call_blocking(one.name, arguments, call_id=call_id, yes=yes)
+            outcome = answers.finish(question, again)
+        return _text(outcome)
+
+    async def acall(**_: Any) -> str:
+        call_id, arguments = _SENT.get()
+        outcome = await made.call(one.name, arguments, call_id=call_id, asks=_is_in_graph())
+        if (question := outcome.question) is not None:
+            if (done := answers.outcome(question)) is not None:
+                return _text(done)
+            yes = answers.answer(question)
+            again = await made.call(one.name, arguments, call_id=call_id, yes=yes)
+            outcome = answers.finish(question, again)
+        return _text(outcome)
+
+    return GateTool(
+        name=one.name,
+        description=one.description,
+        args_schema=dict(one.schema),
+        func=call,
+        coroutine=acall,
+        handle_tool_error=True,  # a refusal is a message with the status `error`
+    )
+
+
+def _is_in_graph() -> bool:
+    try:
+        from langgraph.config import get_config
+
+        return _SCRATCHPAD in get_config().get("configurable", {})
+    except (ImportError, RuntimeError):  # langchain without langgraph, or a call outside of any run
+        return False
+
+
+def _text(outcome: Outcome) -> str:
+    if not outcome.ok:
+        raise ToolException(outcome.text)
+    return outcome.text
+
+
+def taken(given: Any) -> Foreign:
+    """A tool that was written for langchain, as `governed` needs it."""
+    if not isinstance(given, BaseTool):
+        raise TypeError(f"expected a tool of langchain, found {type(given).__name__}")
+    schema = given.tool_call_schema
+    data = dict(schema) if isinstance(schema, Mapping) else schema.model_json_schema()
+    if given.return_direct:
+        raise TypeError(f"`{given.name}` has `return_direct`, which would be lost")
+    injected = set(given.get_input_schema().model_fields) - set(data.get("properties", {}))
+    if injected:
+        raise TypeError(f"`{given.name}` takes `{min(injected)}` from the graph, which a gate cannot pass on")
+
+    async def run(arguments: dict[str, Any]) -> Any:
+        return await given.ainvoke(arguments)
+
+    return Foreign(given.name, given.description, data, run)

@@ -1,0 +1,205 @@
+"""`licet doctor`: tests which levels this machine supports, and says what the others need."""
+
+import os
+import platform
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from licet.cli.options import json_option
+from licet.cli.output import coloured, show, show_json
+from licet.core.algebra.scope import visible
+from licet.core.policy.layer import LEVELS, Level
+from licet.errors import ManifestError
+from licet.guard.execution import SandboxUnavailable
+from licet.policy_files.organisation import machine_file, machine_organisation
+from licet.sandbox.probe import SOCKETS, WALLS, Support, look
+from licet.wasm.compiled import WALLS as WASM_WALLS
+from licet.wasm.compiled import on_linux, wasmtime_version
+from licet.wasm.python.build import BuildFailed, kept_runner
+
+_WALLED: tuple[Level, ...] = tuple(level for level in LEVELS if level != "native")
+_WASM_DEGRADED = (
+    "refused, unless the manifest says `sandbox: {allow_degraded: true}`; each receipt then names what was missing"
+)
+_NO_PYTHON = "the Python of `licet.tools.python` is not built: `licet wasm build` does it ahead of the first call"
+_COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}
+
+
+@click.command(name="doctor")
+@click.option("--attempts", "every", is_flag=True, help="Also list every attempt to break a wall.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, every: bool, as_json: bool) -> None:
+    """Test which levels this machine supports.
+
+    Each wall is built in a process of its own, which then tries what the wall forbids. A level whose walls do not hold
+    is refused when a tool needs it. So are programs on a machine without namespaces, unless the manifest allows that.
+    WASM tools need wasmtime: the walls are a second layer around it, which a manifest can do without.
+    If this machine has an organisation file, it is shown too. The exit code is 1 if a level is not supported, or if
+    that file cannot be used: everything is refused then.
+    """
+    found, above = look(), _organisation()
+    if as_json:
+        show_json({**_document(found), "organisation": above})
+    else:
+        _show(found, every)
+        _show_organisation(above)
+    ctx.exit(0 if all(map(found.keeps, _WALLED)) and not (above and above["problems"]) else 1)
+
+
+def _organisation() -> dict[str, Any] | None:
+    """The organisation file of this machine: its digest, or why everything is refused; None if there is none."""
+    try:
+        found = machine_organisation()
+    except ManifestError as wrong:
+        return {"file": machine_file(), "digest": None, "problems": [str(problem) for problem in wrong.problems]}
+    return None if found is None else {"file": found.origin.file, "digest": found.digest, "problems": []}
+
+
+def _show_organisation(above: dict[str, Any] | None) -> None:
+    if above is None:
+        return
+    click.echo()
+    if above["problems"]:
+        show(f"organisation  {above['file']} cannot be used, so everything is refused:", colour="red")
+        for problem in above["problems"]:
+            show(f"  {problem}")
+    else:
+        show(f"organisation  {above['file']} ({above['digest']}) narrows every policy here")
+
+
+def _show(found: Support, every: bool) -> None:
+    console = Console(highlight=False, markup=False, emoji=False, color_system="auto" if coloured() else None)
+    with console.capture() as drawn:
+        console.print(_levels(found))
+        console.print()
+        console.print(_walls(found))
+        if every:
+            console.print()
+            console.print(_attempts(found))
+    for line in drawn.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _verdict(word: str) -> Text:
+    return Text(word, style=_COLOURS[word])
+
+
+def _levels(found: Support) -> Table:
+    table = _table("level", "kept here", "what is missing, and how to get it")
+    for level in _WALLED:
+        lines = (*found.missing(level), *found.advice(level))
+        table.add_row(level, _verdict("yes" if found.keeps(level) else "no"), _text(lines))
+    table.add_row("programs", _verdict(_programs(found)), _text(_about_programs(found)))
+    wasm = _wasm(found)
+    table.add_row("wasm tools", _verdict(wasm["kept"]), _text(wasm["notes"]))
+    table.add_row("native", _verdict("yes"), "no walls: only for tools that the manifest names")
+    return table
+
+
+def _programs(found: Support) -> str:
+    if not found.keeps("isolated"):
+        return "no"
+    return "yes" if found.namespaces else "degraded"
+
+
+def _about_programs(found: Support) -> tuple[str, ...]:
+    """What programs lack without namespaces or without unix sockets, and what that takes."""
+    if not found.keeps("isolated"):
+        return (*found.missing("isolated"), *found.advice("isolated"))
+    if found.namespaces:
+        lacking = () if found.wall_holds(SOCKETS) else tuple(found.faults(SOCKETS))
+        return ("without unix sockets between their processes", *lacking) if lacking else ()
+    return (
+        "refused, unless the manifest says `sandbox: {allow_degraded: true}`; each receipt then names what was missing",
+        "behind Landlock and seccomp alone: no network, and names of foreign files can be seen",
+        *(("no limit on the number of processes: this is root",) if hasattr(os, "getuid") and not os.getuid() else ()),
+        *found.without_namespaces(),
+    )
+
+
+def _wasm(found: Support) -> dict[str, Any]:
+    """Whether WASM tools run here, and behind which layers; and whether the Python of models is built."""
+    try:
+        version = wasmtime_version()
+    except SandboxUnavailable as wrong:
+        return {"kept": "no", "wasmtime": None, "missing": [], "python": None, "notes": [str(wrong)]}
+    missing = [wall for wall in WASM_WALLS if not found.wall_holds(wall)]
+    notes = [f"wasmtime {version}, in a process of its own"]
+    if missing:
+        notes += [f"around it is missing: {', '.join(missing)}; wasmtime alone then keeps `restricted`"]
+        notes += ["`isolated` needs them all, and is refused"]
+        notes += [_WASM_DEGRADED] if on_linux() else []
+    built = _python_runner()
+    notes += ["the Python of `licet.tools.python` is built" if built else _NO_PYTHON]
+    return {
+        "kept": "degraded" if missing else "yes",
+        "wasmtime": version,
+        "missing": missing,
+        "python": built,
+        "notes": notes,
+    }
+
+
+def _python_runner() -> str | None:
+    """The file of the built Python; None if there is none."""
+    try:
+        kept = kept_runner()
+    except (BuildFailed, SandboxUnavailable):
+        return None
+    return kept.file if kept is not None else None
+
+
+def _walls(found: Support) -> Table:
+    table = _table("wall", "holds", "stops")
+    for wall in WALLS:
+        name = f"{wall} (version {found.landlock})" if wall == "landlock" and found.landlock else wall
+        stopped = [finding.about for finding in found.findings if finding.wall == wall and finding.holds]
+        table.add_row(name, _verdict("yes" if found.wall_holds(wall) else "no"), _text([", ".join(stopped)]))
+    return table
+
+
+def _attempts(found: Support) -> Table:
+    table = _table("wall", "tried to", "outcome")
+    for finding in found.findings:
+        table.add_row(finding.wall, _text([finding.about]), _text([finding.outcome]))
+    return table
+
+
+def _text(lines: tuple[str, ...] | list[str]) -> Text:
+    return Text("\n".join(map(visible, lines)))
+
+
+def _document(found: Support) -> dict[str, Any]:
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "landlock": found.landlock,
+        "levels": {
+            level: {
+                "kept": found.keeps(level),
+                "missing": list(found.missing(level)),
+                "advice": list(found.advice(level)),
+            }
+            for level in LEVELS
+        },
+        "programs": {"kept": _programs(found), "notes": list(_about_programs(found))},
+        "wasm": _wasm(found),
+        "walls": {wall: found.wall_holds(wall) for wall in WALLS},
+        "attempts": [
+            {"wall": finding.wall, "about": finding.about, "outcome": finding.outcome, "holds": finding.holds}
+            for finding in found.findings
+        ],
+        "trouble": found.trouble or None,
+    }

@@ -1,0 +1,135 @@
+"""`licet learn`: drafts the least policy that allows what recordings show, for a person to review."""
+
+import difflib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from licet.assemble.never_writable import closed_to_grants
+from licet.cli.options import FILE, json_option
+from licet.cli.output import counted, fail, make_folder, shortened, show, show_json, write_file
+from licet.cli.surface_table import print_surface
+from licet.core.algebra.scope import NAME_PATTERN, visible
+from licet.core.review.surface import surface
+from licet.learn.drafted_policy import Draft, draft_policy, policy_text, read_recordings, recordings_of
+
+_MOST_SHOWN = 10  # of each list in the report
+
+
+@click.command(name="learn")
+@click.argument("recordings", metavar="[RECORDING]...", type=FILE, nargs=-1)
+@click.option("--manifest", metavar="FILE", type=FILE, help="The policy to write.  [default: that of the recordings]")
+@click.option("--agent", metavar="NAME", help="The agent of a new policy.  [default: the name of the program]")
+@click.option("--generalise-hosts", is_flag=True, help="Write `*.domain` for three or more names below one domain.")
+@click.option("--write", is_flag=True, help="Write the policy; otherwise it is only shown.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    recordings: tuple[Path, ...],
+    manifest: Path | None,
+    agent: str | None,
+    generalise_hosts: bool,
+    write: bool,
+    as_json: bool,
+) -> None:
+    """Draft the least policy that allows what was recorded.
+
+    RECORDING is a file of `licet observe`, or of a gate or gateway that records; if left out, all recordings of this
+    directory are read. For a program the policy is the one that `licet run` uses here: .licet/licet.yaml, or
+    licet.yaml; for a gate or gateway it is its own. Lines are only added, each with the calls that needed it. Nothing
+    is written without --write.
+
+    Three or more siblings that were used become their directory; hosts stay single names. Sensitive lines (keys and
+    credentials, dot-files of the home, secrets, private addresses, deletes) are written as comments. What was refused
+    is never taken up.
+
+    \b
+      licet observe -- make test     (records what it touches)
+      licet learn                    (shows the policy, and what it allows)
+      licet learn --write
+
+    \b
+    Exit codes:
+      0  shown or written
+      1  a recording or the policy cannot be read, or the result would not be valid
+      2  bad command line
+    """
+    if agent is not None and not re.fullmatch(NAME_PATTERN, agent):
+        raise click.BadParameter("expected 1 to 128 letters, digits, `_`, `.`, `/` or `-`", param_hint="--agent")
+    paths = list(recordings) or recordings_of(manifest)
+    if not paths:
+        fail("there are no recordings of this directory: make one with `licet observe -- CMD`", as_json)
+    found = read_recordings(paths, manifest, as_json)
+    drafts = [draft_policy(one, agent, generalise_hosts, as_json) for one in found]
+    for draft in drafts:
+        if write and draft.text != draft.before:
+            _write(draft, as_json)
+    if as_json:
+        show_json({"policies": [draft.document(written=write) for draft in drafts]})
+        return
+    for draft in drafts:
+        _show(draft, written=write)
+
+
+def _write(draft: Draft, as_json: bool) -> None:
+    target = Path(os.path.realpath(draft.target))  # the file that a link leads to, not the link
+    make_folder(target.parent)
+    if policy_text(target, as_json) != draft.before:
+        fail(f"{draft.target} was changed meanwhile, and is left as it is: run this again", as_json)
+    write_file(target, draft.text, replace=True)
+
+
+# The report -----------------------------------------------------------------------------------------------------------
+
+
+def _show(draft: Draft, *, written: bool) -> None:
+    short = shortened(Path(draft.where.workdir))
+    if draft.text == draft.before:
+        show(f"{draft.target} allows all that was recorded: nothing to add")
+    elif not draft.before:
+        show(f"--- {draft.target}, {'written' if written else 'as it would be'}")
+        click.echo("".join(f"{visible(line)}\n" for line in draft.text.splitlines()), nl=False)
+    else:
+        name = str(draft.target)
+        changes = difflib.unified_diff(draft.before.splitlines(), draft.text.splitlines(), name, name, lineterm="")
+        for line in changes:
+            show(line, colour={"+": "green", "-": "red"}.get(line[:1]))
+    click.echo()
+    print_surface(surface(closed_to_grants(draft.manifest, draft.where.workdir)), short)
+    click.echo()
+    recorded, learned = draft.found.recorded, draft.learned
+    uses = counted(recorded.events, "use")
+    given = f"; {learned.given} are open to every program" if learned.given else ""
+    refused = f"; not taken up: {learned.refused} that were refused" if learned.refused else ""
+    show(f"{uses} in {counted(len(draft.found.files), 'recording')}{given}{refused}")
+    sensitive = [line for line in learned.lines if line.kind == "sensitive"]
+    if sensitive:
+        show(f"{counted(len(sensitive), 'line')} left to you, as comments: see `grants`", colour="yellow")
+    _list("left out", [f"{short(one.what)}: {one.why}" for one in learned.left_out])
+    _list("allowed, and not used", [f"{short(one.text)} ({one.place})" for one in draft.unused])
+    _list("still refused", [short(text) for text in draft.still_refused])
+    for note in draft.notes:
+        show(note, colour="yellow")
+    _show_next(draft, written=written)
+
+
+def _list(title: str, items: Sequence[str]) -> None:
+    if items:
+        show(f"{title}:")
+        for item in items[:_MOST_SHOWN]:
+            show(f"  {item}")
+        if len(items) > _MOST_SHOWN:
+            show(f"  and {len(items) - _MOST_SHOWN} more: --json lists them")
+
+
+def _show_next(draft: Draft, *, written: bool) -> None:
+    if draft.text != draft.before and not written:
+        show("nothing is written yet: `licet learn --write` does that")
+    elif written and draft.text != draft.before:
+        ask = " --ask" if draft.manifest.max_effect != "read_only" else ""
+        way = f", and try it: `licet run{ask} -- CMD`" if draft.found.is_program else ""
+        show(f"wrote {draft.target}: review it, accept it with `licet trust`{way}")

@@ -1,0 +1,177 @@
+"""`licet lint`: what the source of tools and their helpers touches, compared with what the tools declare."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from licet.cli.options import FILE, Setting, read_sound, report_options, setting_options
+from licet.cli.output import (
+    counted,
+    first_problems,
+    place_document,
+    problem_document,
+    show,
+    show_annotations,
+    show_json,
+    show_problems,
+    write_file,
+)
+from licet.core.values import Problem
+from licet.lint.judge import Finding
+from licet.lint.linter import Lint, Project, Report, python_files, tools_by_file
+from licet.lint.packages import Packages, environments
+
+_POLICIES = (".yaml", ".yml", ".json")
+
+
+@click.command(name="lint")
+@click.argument("paths", metavar="[PATH]...", type=FILE, nargs=-1)
+@setting_options
+@click.option("--all", "everything", is_flag=True, help="Also list what code does that belongs to no tool.")
+@click.option("--no-packages", is_flag=True, help="Do not read installed packages.")
+@click.option("--fix", is_flag=True, help="Print, as a diff, declarations that fit the source.")
+@click.option("--write", is_flag=True, help="With --fix: change the files.")
+@report_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    setting: Setting,
+    everything: bool,
+    no_packages: bool,
+    fix: bool,
+    write: bool,
+    as_json: bool,
+    sarif: bool,
+    github: bool,
+) -> None:
+    """Compare what the source of tools does with what they declare.
+
+    PATH is a Python file, a directory, or a policy file, whose tools are then judged at the level that it gives them;
+    if left out, the current directory. Each tool is followed into the functions of the project that it calls.
+    Nothing is imported or run. `# licet: ignore[CODE] reason` suppresses a finding on its line.
+
+    \b
+    Exit codes:
+      0  no errors; there may be warnings and notes
+      1  at least one error, or a file that cannot be read
+      2  bad command line
+    """
+    if write and not fix:
+        raise click.UsageError("--write goes with --fix")
+    report = _report(paths or (Path(),), setting, everything=everything, with_packages=not no_packages, as_json=as_json)
+    if fix:
+        _fix(report, write, as_json)
+        return
+    first, rest = first_problems(report.findings)
+    if as_json:
+        show_json(_document(report, first))
+    elif sarif:
+        from licet.cli.check import sarif_log
+
+        show_json(sarif_log(first, None))
+    elif github:
+        show_annotations(first)
+    else:
+        show_problems(first)
+    if rest and not as_json:
+        show(rest, err=True)
+    if not (as_json or sarif):
+        show(_summary(report), err=True)
+    ctx.exit(1 if report.count("error") else 0)
+
+
+def _report(
+    paths: tuple[Path, ...], setting: Setting, *, everything: bool, with_packages: bool, as_json: bool
+) -> Report:
+    for path in paths:
+        if not path.exists():
+            raise click.UsageError(f"there is no {path}")
+    policies = [path for path in paths if path.suffix in _POLICIES]
+    sources = [str(path) for path in paths if path not in policies]
+    places = [os.getcwd(), *(path if os.path.isdir(path) else os.path.dirname(path) for path in map(str, paths))]
+    places = list(dict.fromkeys(map(os.path.abspath, places)))
+    packages = Packages([*environments(places), *_libraries(places)]) if with_packages else None
+    lint = Lint(Project([os.getcwd(), os.path.join(os.getcwd(), "src")]), packages)
+    for path in policies:
+        for file, tools in tools_by_file(read_sound(path, setting, as_json)).items():
+            lint.add_tools(file, tools)
+    for file in python_files(sources):
+        lint.add_file(file, everything=everything)
+    return lint.report()
+
+
+def _libraries(places: list[str]) -> Iterator[str]:
+    """The library directories that named files are in: their packages are searched there."""
+    for place in places:
+        parts = Path(place).parts
+        for number, part in enumerate(parts):
+            if part in ("site-packages", "dist-packages"):
+                yield str(Path(*parts[: number + 1]))
+
+
+def _fix(report: Report, write: bool, as_json: bool) -> None:
+    from licet.lint.fix import proposals
+
+    found = list(proposals(report))
+    if as_json:
+        show_json(
+            {"written": write, "files": [{"file": one.file, "diff": one.diff, "left": one.left} for one in found]}
+        )
+    for one in found:
+        if not as_json:
+            for line in one.diff.splitlines():
+                show(line, colour={"+": "green", "-": "red"}.get(line[:1]))
+            for reason in one.left:
+                show(reason, err=True)
+        if write and one.diff:
+            path = Path(one.path)
+            text = one.text.replace("\n", "\r\n") if b"\r\n" in path.read_bytes() else one.text
+            write_file(path, text, replace=True)
+    if not found and not as_json:
+        show("every declaration fits its source", err=True)
+
+
+def _summary(report: Report) -> str:
+    counts = [counted(report.count(kind), kind) for kind in ("error", "warning", "note") if report.count(kind)]
+    what = f"{counted(len(report.tools), 'tool')} in {counted(report.files, 'file')}"
+    more = [f"{report.suppressed} suppressed"] if report.suppressed else []
+    return ", ".join([what, *(counts or ["fine"]), *more])
+
+
+def _document(report: Report, first: Sequence[Problem]) -> dict[str, Any]:
+    return {
+        "files": report.files,
+        "tools": [tool.spec.name for tool in report.tools],
+        "errors": report.count("error"),
+        "warnings": report.count("warning"),
+        "notes": report.count("note"),
+        "suppressed": report.suppressed,
+        "findings": [
+            {
+                **problem_document(finding),
+                "code": finding.code,
+                "tools": list(finding.tools),
+                "capability": finding.rule or None,
+                "way": [
+                    {"name": hop.name, "called": place_document(hop.called) if hop.called else None}
+                    for hop in finding.way
+                ],
+            }
+            for finding in first
+            if isinstance(finding, Finding)
+        ],
+        "findings_left_out": len(report.findings) - len(first),
+        "packages": [
+            {
+                "name": one.name,
+                "version": one.version or None,
+                "touches": dict(one.touches),
+                "compiled": one.has_compiled,
+            }
+            for one in report.packages
+        ],
+    }

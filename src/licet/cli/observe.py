@@ -1,0 +1,202 @@
+"""`licet observe`: runs a command without walls and records what it touches, as a draft for `licet learn`."""
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from licet.assemble.review import state_directory
+from licet.cli.options import FILE, json_option
+from licet.cli.output import counted, show
+from licet.clients.jsonc import looks_secret, secret_word
+from licet.learn.observed_command import NotObserved, Observed, new_recording, observe_command
+from licet.policy_files.policy_paths import NoHome
+
+NOT_RUN = 125
+_LEAST_SECRET = 6  # characters; a shorter value is part of too many other words
+_REDACTED = "[redacted]"
+_MOST_SHOWN = 5
+
+# What a note of the recorder is about, in words: `{}` are its first targets.
+_NOTES = {
+    "direct": "connections past the proxy, which failed, as under `licet run` ({}); --no-proxy lets them through",
+    "metadata": "requests to cloud metadata, which no policy allows ({})",
+    "unix": "unix sockets, which no rule names and `licet run` closes ({})",
+    "kernel": "files of the kernel, which no rule can grant ({})",
+    "32 bits": "what 32-bit programs touch ({})",
+    "setuid": "what programs do with the rights of another user: they ran without them ({})",
+    "unnamed": "files whose names no rule can write ({})",
+}
+
+
+class _Split(click.Command):
+    """A command whose own arguments end at `--`, or at the first word that is no option."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "--", "CMD..."]
+
+
+@click.command(
+    name="observe", cls=_Split, context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False}
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="CMD...")
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=FILE,
+    help="Write the recording to this new file.  [default: a file below $XDG_STATE_HOME]",
+)
+@click.option(
+    "--no-proxy",
+    is_flag=True,
+    help="Leave the network as it is. Addresses are recorded, and no host names.",
+)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_proxy: bool, as_json: bool) -> None:
+    """Run a command without walls, and record what it and its child processes touch.
+
+    Files that are read, written and deleted, programs that are started, and hosts that are reached: each as a rule
+    would name it. Nothing is refused, no root is needed, and no file content is recorded. `licet learn` writes a
+    manifest from recordings, for you to review. What every program may use anyway, such as shared libraries, is left
+    out. So is what failed, such as a search for a file along a path.
+
+    The command has a network of its own with a proxy in it, as under `licet run`: that is how host names are known. A
+    program that ignores the variables `http_proxy` and `https_proxy` needs --no-proxy.
+
+    \b
+      licet observe -- git fetch
+      licet observe -- python agent.py --task demo
+      licet observe --no-proxy -- psql -h db.internal        (a program that knows no proxies)
+      licet observe --output build.jsonl -- make && licet learn build.jsonl
+
+    A recording is a draft and no evidence: a program can hide from it. docs/learn.md lists what is not seen.
+
+    \b
+    Exit codes:
+      that of CMD, or 128 plus the number of the signal that ended it
+      125  CMD was not run, or was ended because it could not be recorded
+      2    bad command line
+    """
+    if not words:
+        raise click.UsageError("expected a command after `--`, such as `licet observe -- git fetch`", ctx)
+    binary = shutil.which(words[0])
+    if binary is None:
+        _not_run(ctx, f"`{words[0]}` is not a program that can be run: check its name, or give its path", as_json)
+        return
+    environment = {name: value for name, value in os.environ.items() if _is_secret(name, value)}
+    try:
+        secrets = {**environment, **_known_secrets()}
+        recording = output.absolute() if output else new_recording(words[0])
+        observed = observe_command(
+            binary, words, recording, names=not no_proxy, secrets=secrets, shown=_without_secrets(words)
+        )
+    except FileExistsError as wrong:
+        _not_run(ctx, f"{wrong.filename} exists already: choose another name, or remove it", as_json)
+    except NoHome as wrong:
+        _not_run(ctx, f"{wrong}; or name a file with --output", as_json)
+    except OSError as wrong:
+        _not_run(ctx, f"cannot write the recording: {wrong.strerror or wrong}: {wrong.filename}", as_json)
+    except NotObserved as wrong:
+        _not_run(ctx, str(wrong), as_json)
+    else:
+        _report(observed, output, as_json)
+        ctx.exit(observed.ended.exit_code)
+
+
+def _not_run(ctx: click.Context, text: str, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"error": text}, indent=2), err=True)
+    else:
+        show(f"licet: {text}", err=True, colour="red")
+    ctx.exit(NOT_RUN)
+
+
+# Secrets -------------------------------------------------------------------------------------------------------------
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether a variable probably holds a secret. A path that exists is none, and would be missed in the recording."""
+    return (
+        len(value) >= _LEAST_SECRET
+        and looks_secret(name, value)
+        and not (value.startswith("/") and os.path.exists(value.partition(":")[0]))
+    )
+
+
+def _known_secrets() -> Mapping[str, str]:
+    """The values in the secrets file of this directory."""
+    from licet.clients.entries import SECRETS_FILE, known_secrets
+    from licet.clients.known import Unusable
+
+    try:
+        return known_secrets(state_directory(Path.cwd()) / SECRETS_FILE)
+    except (Unusable, NoHome):
+        return {}
+
+
+def _without_secrets(words: Sequence[str]) -> list[str]:
+    """The command with every word that is probably a token, or contains one, replaced."""
+    kept, start = list(words), 0
+    while (place := secret_word(kept[start:])) is not None:
+        start += place + 1
+        flag, equals, _ = kept[start - 1].partition("=")
+        kept[start - 1] = f"{flag}={_REDACTED}" if equals and flag.startswith("-") else _REDACTED
+    return kept
+
+
+# The report ----------------------------------------------------------------------------------------------------------
+
+
+def _report(observed: Observed, output: Path | None, as_json: bool) -> None:
+    """Print on stderr what was recorded, and what could not be; stdout belongs to the command."""
+    found = observed.summary
+    if as_json:
+        document = {
+            "recording": str(observed.recording),
+            "exit_code": observed.ended.exit_code,
+            "read": found.read,
+            "written": found.written,
+            "deleted": found.deleted,
+            "hosts": list(found.hosts),
+            "programs": list(found.programs),
+            "processes": found.processes,
+            "ended_with_it": observed.ended.left,
+            "host_names": observed.names,
+            "not_seen": list(_not_seen(observed)),
+        }
+        sys.stdout.flush()
+        click.echo(json.dumps(document, indent=2), err=True)
+        return
+    files = f"{counted(found.read, 'file')} read, {found.written} written, {found.deleted} deleted"
+    others = f"{counted(len(found.hosts), 'host')}, {counted(len(found.programs), 'program')}"
+    show(f"licet: recorded {files}; {others}; {counted_processes(found.processes)}", err=True)
+    if observed.ended.left:
+        show(f"licet: ended with the command: {counted_processes(observed.ended.left)} that it left running", err=True)
+    for line in _not_seen(observed):
+        show(f"licet: not recorded: {line}", err=True, colour="yellow")
+    show(f"  recording     {observed.recording}", err=True)
+    show(f"  next          licet learn{f' {shlex.quote(str(output))}' if output is not None else ''}", err=True)
+
+
+def counted_processes(number: int) -> str:
+    """A number of processes, in words."""
+    return f"{number} process" if number == 1 else f"{number} processes"
+
+
+def _not_seen(observed: Observed) -> Iterator[str]:
+    found = observed.summary
+    if not observed.names:
+        why = f", because this machine has no network namespaces: {observed.without_names}"
+        yield f"host names, only addresses{why if observed.without_names else ''}"
+    for kind, text in _NOTES.items():
+        if targets := found.notes.get(kind):
+            more = ", …" if len(targets) > _MOST_SHOWN else ""
+            yield text.format(", ".join(targets[:_MOST_SHOWN]) + more)
+    if found.unreadable:
+        yield f"{counted(found.unreadable, 'call')} of processes that hide their memory"

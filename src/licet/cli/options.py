@@ -1,0 +1,554 @@
+"""The options that several commands share, and how they read a policy.
+
+A policy with errors ends the command. Problems beyond those of the files are found here too: tools that do not fit,
+are not declared, or are listed without effect.
+
+The options of `licet call` and `licet run` about who calls, and where that is kept: session, purpose, state.
+
+Tools that a manifest admits as if they were a server's, where its workspace has no such server.
+
+Most often the servers are in another workspace: the file in `.licet/`, while the manifest is next to that directory.
+"""
+
+import asyncio
+import functools
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeVar
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from licet.assemble import Places, review
+from licet.assemble.review import state_directory
+from licet.backends.kv import SqliteKv
+from licet.cli.output import MOST_PROBLEMS, MisfitProblem, show
+from licet.core.algebra.scope import Malformed, path_key
+from licet.core.decision.fixes import call_denials
+from licet.core.decision.reach import reach_of
+from licet.core.decision.validate import Misfit, validate_tools
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.manifest_fields import Organisation
+from licet.core.policy.servers import SERVER_NAME, tool_parts
+from licet.core.values import Origin, Problem
+from licet.errors import ManifestError
+from licet.guard.ports import Unavailable
+from licet.guard.session_end import is_ended
+from licet.own_files import is_there, read_regular
+from licet.policy_files.load import load_manifest
+from licet.policy_files.manifest_reader import PolicyDocument, a_kind
+from licet.policy_files.nodes import MOST_BYTES, Mapping, read_nodes
+from licet.policy_files.organisation import machine_organisation, read_organisation_file
+from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
+from licet.policy_files.shapes import did_you_mean, meant_by
+
+_TOOL = re.compile(rf"({SERVER_NAME})\.[^.].*")
+
+
+def tools_without_server(manifest: Manifest) -> dict[str, list[str]]:
+    """The admitted tools that nothing declares and that are named like those of a server, by that server."""
+    known = manifest.tools.keys() | manifest.sources.keys()
+    found: dict[str, list[str]] = {}
+    for name in manifest.admissions:
+        like = _TOOL.fullmatch(name)
+        if like and like[1] not in manifest.servers and name not in known and not call_denials(manifest, name):
+            found.setdefault(like[1], []).append(name)
+    return found
+
+
+def missing_server_problems(manifest: Manifest, severity: Literal["error", "warning"]) -> Iterator[Problem]:
+    """A problem for each server that is missing, with the workspace that probably should be in use."""
+    for server, tools in tools_without_server(manifest).items():
+        origin = manifest.admissions[tools[0]][0].origin
+        listed = ", ".join(f"`{name}`" for name in tools[:_MOST_NAMED]) + (" …" if len(tools) > _MOST_NAMED else "")
+        hint = did_you_mean(server, manifest.servers, []) or other_workspace(manifest, [server])
+        hint = hint or f"`licet lock --init {server} -- COMMAND` drafts one"
+        text = f"{listed}, but no server `{server}` and no such tool in its workspace"
+        yield Problem(origin, text, f"`{server}` under `servers:` in the {WORKSPACE_FILE} next to it", hint, severity)
+
+
+def other_workspace(manifest: Manifest, wanted: Iterable[str] = ()) -> str:
+    """Which file near a manifest has servers, and what to do; empty if there is none.
+
+    One that has a `wanted` server comes before others.
+    """
+    file = Path(manifest.origin.file)
+    around = (file.parent, file.parent / "..", Path())
+    places = [Path(os.path.normpath(one / name)) for one in around for name in (POLICY_DIRECTORY, "")]
+    used = {os.path.realpath(file), os.path.realpath(file.parent / WORKSPACE_FILE)}
+    found = {
+        place: names
+        for place in dict.fromkeys(places)
+        if os.path.realpath(place / WORKSPACE_FILE) not in used and (names := _servers(place / WORKSPACE_FILE))
+    }
+    having = [place for place, names in found.items() if not names.isdisjoint(wanted)]
+    for place in (*having, *found):
+        where = "this directory" if place == Path() else f"`{place}/`"
+        return f"`{place / WORKSPACE_FILE}` has servers: put the manifest into {where}"
+    return ""
+
+
+def _servers(path: Path) -> frozenset[str]:
+    """The names below `servers:` in a file; none if it cannot be read."""
+    try:
+        node, problems = read_nodes(read_regular(path, MOST_BYTES), str(path))
+    except (OSError, ValueError):
+        return frozenset()
+    entry = node.entries.get("servers") if isinstance(node, Mapping) and not problems else None
+    return frozenset(entry.node.entries) if entry is not None and isinstance(entry.node, Mapping) else frozenset()
+
+
+# A bad command line is reported before the library is loaded.
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _File(click.Path):
+    """A path. One below the current directory is made relative to it.
+
+    In `/` every path is made absolute, as `shown_path` does: who reads a message is seldom there.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Convert an argument to a path."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        try:
+            if (here := Path.cwd()) == Path("/"):
+                return here / path
+            return path.relative_to(here) if path.is_absolute() else path
+        except (FileNotFoundError, ValueError):  # the current directory was removed, or the path is not below it
+            return path
+
+
+FILE = _File(path_type=Path)
+
+
+_DURATION = re.compile(r"(\d+)([smhdw])", re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def duration(text: str) -> timedelta | None:
+    """A time such as `30m`, `2h` or `7d`; None if the text is none. `OverflowError` if it is too long."""
+    found = _DURATION.fullmatch(text)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
+
+
+class Setting(Struct, frozen=True):
+    """How a manifest is read: the other files of its policy, and its working directory."""
+
+    workspace: Path | None = None
+    personality: Path | None = None
+    workdir: Path | None = None
+    organisation: Path | None = None
+    alone: bool = False  # without the organisation of this machine: for reviews of what a digest is about
+
+
+organisation_option = click.option(
+    "--organisation",
+    metavar="FILE",
+    type=FILE,
+    help="Try an organisation file: it narrows the policy too, after that of this machine.",
+)
+
+
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a `Setting` to a command, which gets them as one `setting`."""
+
+    @functools.wraps(command)
+    def gathered(*words: Any, **given: Any) -> Any:
+        setting = Setting(*(given.pop(name) for name in ("workspace", "personality", "workdir", "organisation")))
+        return command(*words, setting=setting, **given)
+
+    for option in (
+        organisation_option,
+        click.option(
+            "--workdir",
+            metavar="DIR",
+            type=FILE,
+            help="The value of `${workdir}`.  [default: the current directory; of a server, that of the policy]",
+        ),
+        click.option(
+            "--personality",
+            metavar="FILE",
+            type=FILE,
+            help="A second policy file for the agent; a use must be allowed by both.",
+        ),
+        click.option(
+            "--workspace",
+            metavar="FILE",
+            type=FILE,
+            help="Shared bundles, tools and connectors.  [default: the `licet.yaml` next to the manifest]",
+        ),
+    ):
+        gathered = option(gathered)
+    return gathered
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+secrets_option = click.option(
+    "--secrets",
+    metavar="FILE",
+    type=click.Path(exists=True, path_type=Path),
+    help="Look for secrets in this file, then in the environment.",
+)
+
+
+def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--json`, `--sarif` and `--github` to a command. It can be given one of them."""
+
+    @functools.wraps(command)
+    def checked(*words: Any, **given: Any) -> Any:
+        if given["as_json"] + given["sarif"] + given["github"] > 1:
+            raise click.UsageError("--json, --sarif and --github exclude each other")
+        return command(*words, **given)
+
+    for option in (
+        click.option("--github", is_flag=True, help="Print annotations for GitHub Actions."),
+        click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, for code review and editors."),
+        json_option,
+    ):
+        checked = option(checked)
+    return checked
+
+
+def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":
+    """Read a manifest. If it has errors, print all of them and exit with 1."""
+    from licet.core.values import Origin, Problem
+
+    policy = read(path, setting)
+    if policy.sound and policy.manifest is not None:
+        return policy.manifest
+    problems = [problem for problem in policy.problems if problem.severity == "error"]
+    if not problems:
+        hint = "name the agent's manifest; the workspace next to it is found"
+        problems = [Problem(Origin(str(path), 1, 1), a_kind(policy.kind), "a manifest or a personality", hint)]
+    refuse(problems, as_json)
+
+
+def organisations_above(as_json: bool, second: Path | None = None) -> tuple[Organisation, ...]:
+    """The organisation of this machine, and a second file; prints what is wrong with one of them and exits with 1."""
+    try:
+        found = machine_organisation(), None if second is None else read_organisation_file(second)
+    except ManifestError as wrong:
+        refuse(list(wrong.problems), as_json)
+    return tuple(one for one in found if one is not None)
+
+
+def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
+    """Print problems of files and exit with 1."""
+    from licet.cli.output import first_problems, problem_document, show_json, show_problems
+
+    first, rest = first_problems(problems)
+    first = [_at_known_place(problem) for problem in first]
+    if as_json:
+        show_json({"problems": [problem_document(problem) for problem in first]})
+    else:
+        show_problems(first, err=True)
+    if rest:
+        show(rest, err=True)
+    click.get_current_context().exit(1)
+
+
+PLACES = "licet.places"  # in the `meta` of a click context: a private directory, and what messages call it
+
+
+def _at_known_place(problem: "Problem") -> "Problem":
+    """A problem in a file of a private directory, with the place that its reader knows."""
+    if PLACES not in (meta := click.get_current_context().meta):
+        return problem
+    prefix, title = meta[PLACES]
+    texts = {key: getattr(problem, key).replace(prefix, title) for key in ("found", "expected", "hint")}
+    return replace(problem, origin=replace(problem.origin, file=problem.origin.file.replace(prefix, title)), **texts)
+
+
+MANIFEST = "licet.manifest"  # the key of `--manifest` in the `meta` of a click context
+
+
+def manifest_option(command: Command) -> Command:
+    """Add `--manifest` to a command that has `--state`."""
+    text = "Use the state directory of this manifest, as `licet call MANIFEST` does."
+    option = click.option(
+        "--manifest", metavar="FILE", type=FILE, is_eager=True, expose_value=False, callback=_remember, help=text
+    )
+    return option(command)
+
+
+def of_manifest(ctx: click.Context, _: click.Parameter, state: Path | None) -> Path | None:
+    """The state directory given with `--state`, or that of the manifest given with `--manifest`."""
+    manifest: Path | None = ctx.meta.get(MANIFEST)
+    if manifest is None:
+        return state
+    if state is not None:
+        raise click.UsageError("give --manifest or --state, not both", ctx)
+    return state_directory(manifest if os.path.isdir(manifest) else policy_root(manifest))
+
+
+def wrong_state(state: Path, new: bool) -> str:
+    """Why a state directory cannot be read; empty if it can, or if it is `new` and does not exist yet."""
+    try:
+        with os.scandir(state):
+            return ""
+    except FileNotFoundError:
+        return "" if new else f"there is no directory {state}"
+    except OSError as error:
+        return f"{state} cannot be read: {error.strerror}"
+
+
+def _remember(ctx: click.Context, param: click.Parameter, manifest: Path | None) -> None:
+    if manifest is None:
+        return
+    if not os.path.exists(manifest):
+        raise click.BadParameter(f"there is no {manifest}", ctx, param)
+    ctx.meta[MANIFEST] = manifest
+
+
+def sound_manifest(path: Path, setting: Setting, as_json: bool) -> Manifest:
+    """Load a manifest for a call. If it has errors, print all of them and exit with 1."""
+    try:
+        return load_manifest(path, setting.workspace, setting.personality, organisation=setting.organisation)
+    except ManifestError:
+        return read_sound(path, setting, as_json)  # prints the problems and exits
+
+
+_MOST_NAMED = 5  # tools or files that one message names
+_MOST_LISTED = 50  # arguments that one message names
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def read(path: Path, setting: Setting) -> PolicyDocument:
+    """Read a policy file and everything that it refers to. Tools are read from source and never imported."""
+    if path.suffix == ".py":
+        hint = f"`licet init {path}` writes the policy for its tools"
+        wrong = Problem(Origin(str(path), 1, 1), "a Python file", "a policy file in YAML or JSON", hint)
+        return PolicyDocument("manifest", None, (wrong,))
+    if folders := [one for one in (path, setting.workspace, setting.personality) if one is not None and one.is_dir()]:
+        return PolicyDocument("manifest", None, tuple(map(_directory, folders)))
+    places = Places.here(setting.workdir)
+    for title, place in (("working", places.workdir), ("home", places.home)):
+        if place and (why := _unnameable(place)):
+            raise click.UsageError(f"no rule can contain the path of the {title} directory: {why}")
+    above, alone = setting.organisation, setting.alone
+    policy = review(path, setting.workspace, setting.personality, places, organisation=above, alone=alone)
+    if policy.manifest is not None and policy.manifest.approvals.delete == "manifest":
+        from licet.assemble.acceptance import with_standing  # loads the stores of this machine
+
+        policy = replace(policy, manifest=with_standing(policy.manifest, path))
+    return policy
+
+
+def _misfits(manifest: Manifest) -> tuple[Misfit, ...]:
+    """The misfits of the declared tools of this agent, up to a limit."""
+    # A workspace may declare tools for other agents too, and a file may deny tools of a bundle: no gate admits these.
+    admitted = {name for name in manifest.admissions if not call_denials(manifest, name)}
+    specs = [spec for name, spec in manifest.tools.items() if name in admitted]
+    return validate_tools(specs, manifest, most=MOST_PROBLEMS + 1)
+
+
+def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A problem for each misfit, at the place of its tool."""
+    return (_problem(manifest, misfit) for misfit in _misfits(manifest))
+
+
+def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A problem for each argument rule whose tool has no such argument, where the source shows its parameters."""
+    problems: list[Problem] = []
+    for name, admissions in manifest.admissions.items():
+        taken = manifest.tools[name].parameters if name in manifest.tools else None
+        if taken is None:
+            continue
+        known = frozenset(taken)
+        for origin, argument in (
+            (admission.origin, argument) for admission in admissions for argument in admission.args
+        ):
+            if argument in known or len(problems) > MOST_PROBLEMS:
+                continue
+            message = f"`{argument}` is not an argument of `{name}`, so its rule has no effect"
+            expected = f"one of {_some(taken)}" if taken else "no rule, since it takes no arguments"
+            misfit = Misfit(name, "arguments", f"args.{argument}", f"{message} ({origin})", f"expected {expected}")
+            hint = did_you_mean(argument, taken, problems)
+            problems.append(MisfitProblem(origin, f"that {message}", expected, hint, misfit=misfit))
+    return iter(problems)
+
+
+def idle_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each tool that `native` lists without effect, since it runs at another level."""
+    for name in sorted(set().union(*(listed.names for listed in manifest.natives))):
+        reach = reach_of(manifest, name)
+        if reach is None or reach.level in (None, "native"):
+            continue
+        stated = f'`sandbox="{reach.level}"` on the tool' if reach.spec.sandbox else f"`sandbox: {reach.level}`"
+        found = f"`{name}` in `native`, but {stated}"
+        hint = "it runs behind walls: remove it here, or state `native` there too"
+        yield Problem(manifest.places.get("native", manifest.origin), found, "a tool of level native", hint, "warning")
+
+
+def degraded_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning if programs may run without namespaces."""
+    if manifest.allow_degraded:
+        hint = "programs may then run without namespaces; `licet doctor` shows whether this machine has them"
+        found, expected = "`allow_degraded: true`", "false, unless the machine lacks namespaces"
+        yield Problem(manifest.places.get("sandbox", manifest.origin), found, expected, hint, "warning")
+
+
+def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning if tools are admitted that no file declares, so it cannot be checked whether they fit."""
+    # A source that could not be read is a problem of its own.
+    known = manifest.tools.keys() | manifest.sources.keys()
+    unknown = [name for name in manifest.admissions if name not in known and not call_denials(manifest, name)]
+    served = [name for name in unknown if tool_parts(name, manifest.servers) is not None]
+    for why in dict.fromkeys(manifest.withheld.get(name, "") for name in served):
+        alike = [name for name in served if manifest.withheld.get(name, "") == why]
+        found = f"{'a tool' if len(alike) == 1 else f'{len(alike)} tools'} of servers that cannot be called"
+        hint = "`licet lock` takes what its server offers, and `servers.NAME.tools` says what a tool of it may do"
+        origin, expected = manifest.admissions[alike[0]][0].origin, "a lock and an entry that have it"
+        yield Problem(origin, f"{found} ({_listed(alike)}): {why}", expected, hint, "warning")
+    missing = {name for names in tools_without_server(manifest).values() for name in names}
+    yield from missing_server_problems(manifest, "warning")
+    unknown = [name for name in unknown if name not in served and name not in missing]
+    if unknown:
+        number = "a tool" if len(unknown) == 1 else f"{len(unknown)} tools"
+        found = f"{number} without a declaration ({_listed(unknown)})"
+        hint = "without one it cannot be checked whether they fit"
+        # If a name is misspelt, the tool that was meant is declared and not admitted.
+        unplaced = sorted((manifest.tools.keys() | manifest.sources.keys()) - manifest.admissions.keys())
+        near = [(name, meant_by(name, unplaced, [])) for name in unknown[:_MOST_NAMED]]
+        if meant := [f"`{close}` by `{name}`" for name, close in near if close]:
+            hint += f"; did you mean {', '.join(meant)}?"
+        origin = manifest.admissions[unknown[0]][0].origin
+        yield Problem(origin, found, "`from` or `needs` for each under `tools` in the workspace", hint, "warning")
+
+
+def _directory(path: Path) -> Problem:
+    """The problem of a directory that was given as a file, with the policy files in it."""
+    if not is_there(path):
+        hint = "something empty stands for it while a program runs behind walls here"
+        return Problem(Origin(str(path), 1, 1), "no file there", "a policy file", hint)
+    try:
+        inside = [one for one in path.iterdir() if one.suffix in _SUFFIXES and one.name[0] != "." and one.is_file()]
+        inside += [one for one in (path / POLICY_DIRECTORY / WORKSPACE_FILE,) if one.is_file()]
+    except OSError:
+        inside = []
+    inside.sort(key=lambda one: (one.name != WORKSPACE_FILE, one.name, -len(one.parts)))
+    hint = f"perhaps {_listed(list(map(str, inside)))}" if inside else "there is none in it"
+    return Problem(Origin(str(path), 1, 1), "a directory", "a policy file", hint)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:_MOST_LISTED]) + (" …" if len(names) > _MOST_LISTED else "")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names[:_MOST_NAMED]) + (" …" if len(names) > _MOST_NAMED else "")
+
+
+def _unnameable(path: str) -> str:
+    """Why a path cannot be part of a rule; empty if it can."""
+    try:
+        path_key(path)
+    except Malformed as wrong:
+        return str(wrong)
+    return ""
+
+
+def _problem(manifest: Manifest, misfit: Misfit) -> Problem:
+    spec = manifest.tools[misfit.tool]
+    name, message = f"`{misfit.tool}`", misfit.message
+    needed = message.startswith("needs ")
+    ways = [misfit.fix, *(["narrow what the tool declares"] if needed or not misfit.fix else [])]
+    if name not in message:
+        message = f"{name} {message}" if needed else f"{name} does not fit: {message}"
+    origin = spec.origin or manifest.admissions[misfit.tool][0].origin
+    hint = ", or ".join(filter(None, ways))
+    return MisfitProblem(
+        origin, f"that {message}", f"a tool that fits the agent `{manifest.agent}`", hint, misfit=misfit
+    )
+
+
+KV = "kv.sqlite"  # in a state directory
+DEFAULT_SESSION = "main"
+_NEW_SESSION = "licet.new session"  # in the `meta` of a click context, if `--new-session` was given
+_NAMED_SESSION = "licet.named session"  # there too, if `--session` was given
+
+
+def _wants_new_session(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    ctx.meta[_NEW_SESSION] = wanted
+
+
+def _session_id(ctx: click.Context, _: click.Parameter, named: str | None) -> str:
+    ctx.meta[_NAMED_SESSION] = named is not None
+    if not ctx.meta.get(_NEW_SESSION):
+        return DEFAULT_SESSION if named is None else named
+    if named is not None:
+        raise click.UsageError("--session and --new-session exclude each other", ctx)
+    return f"s-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def open_session(ctx: click.Context, session: str, state: Path, agent: str) -> str:
+    """The session of a call: the one that was asked for, or if none was, the first of the default ones that is open."""
+    if ctx.meta.get(_NEW_SESSION) or ctx.meta.get(_NAMED_SESSION) or not (state / KV).exists():
+        return session
+
+    async def first_open() -> str:
+        kv = SqliteKv(state / KV)
+        try:
+            return await open_default(kv, agent)
+        finally:
+            kv.close()
+
+    try:
+        return asyncio.run(first_open())
+    except Unavailable:  # the gate will say why, and refuse
+        return session
+
+
+async def open_default(kv: SqliteKv, agent: str) -> str:
+    """The session of calls that name none: `main`, or after its end `main-2`, and so on."""
+    name, number = DEFAULT_SESSION, 1
+    while await is_ended(kv, agent, name):
+        number += 1
+        name = f"{DEFAULT_SESSION}-{number}"
+    return name
+
+
+def show_new_session(ctx: click.Context, session: str, as_json: bool) -> None:
+    """Name the session that `--new-session` started, so that it can be continued."""
+    if ctx.meta.get(_NEW_SESSION) and not as_json:
+        show(f"licet: a new session; to continue it: --session {session}", err=True)
+
+
+def caller_options(what: str) -> Callable[[Command], Command]:
+    """Add `--session`, `--new-session`, `--purpose`, `--secrets` and `--state` to a command.
+
+    `what` is what it does: a call or a run.
+    """
+
+    def add(command: Command) -> Command:
+        kept = "Where storage, receipts, requests and budgets are kept.  [default: below $XDG_STATE_HOME]"
+        for option in (
+            click.option("--state", metavar="DIR", type=FILE, help=kept),
+            secrets_option,
+            click.option("--purpose", metavar="TEXT", help=f"The reason of the {what}; the receipt keeps it."),
+            click.option(
+                "--new-session",
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_wants_new_session,
+                help="Start a session of its own, with a new id.",
+            ),
+            click.option(
+                "--session",
+                metavar="ID",
+                callback=_session_id,
+                help=f"The session of the {what}: its budget and its approvals.  [default: main, then main-2]",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add

@@ -1,0 +1,337 @@
+"""What commands print and write: problems, JSON, refusals, colours, and files that are replaced atomically.
+
+Invisible and control characters are always escaped.
+"""
+
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from licet.assemble import Places
+from licet.core.algebra.scope import visible
+from licet.core.decision.validate import Misfit
+from licet.core.policy.manifest_fields import Organisation
+from licet.core.values import Origin, Problem, milliseconds
+from licet.own_files import is_there
+
+if TYPE_CHECKING:
+    from licet.guard.result import Result
+
+_COLOUR = {"error": "red", "warning": "yellow", "note": "cyan"}
+_SPENT = re.compile(r"would exceed (max_\w+)")
+_RANK = {"error": 0, "warning": 1, "note": 2}
+MOST_PROBLEMS = 1000  # shown in one run; a hostile file could have a million
+
+
+def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
+    """Print one line, in a colour if the stream is a terminal."""
+    line = visible(text)
+    styled = bool(colour) and coloured(err=err)
+    click.echo(click.style(line, fg=colour) if styled else line, err=err, color=styled or None)
+
+
+def shortened(workdir: Path | None) -> Callable[[str], str]:
+    """A function that replaces the working and home directory in a text by `${workdir}` and `~`."""
+    places = Places.here(workdir)
+    both = (("${workdir}", places.workdir), ("~", places.home))
+    named = [(name, place) for name, place in both if place not in ("/", "")]
+
+    def short(text: str) -> str:
+        for name, place in named:
+            text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![\w.-])", lambda _, name=name: name, text)  # type: ignore[misc]
+        return text
+
+    return short
+
+
+def show_json(value: Any) -> None:
+    """Print JSON in ASCII, so that no text from a file can control a terminal."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def fail(text: str, as_json: bool, more: Iterable[str] = ()) -> NoReturn:
+    """Print why a command failed, with more lines below it, and exit with 1."""
+    lines = [text, *more]
+    if as_json:
+        show_json({"error": "\n".join(lines)})
+    else:
+        show_lines(lines, err=True, colour="red")
+    click.get_current_context().exit(1)
+
+
+def show_lines(lines: Iterable[str], *, err: bool = False, colour: str | None = None) -> None:
+    """Print several lines."""
+    for line in lines:
+        show(line, err=err, colour=colour)
+
+
+def show_lock_changes(changes: Sequence[str], most: int | None = None) -> None:
+    """Print what a lock changes. The lines hold texts of servers, so they are made visible, as all lines are."""
+    colours = {"+": "green", "-": "red", "~": "yellow", "!": "yellow"}
+    for line in changes[:most]:
+        show(line, colour=colours.get(line[:1]))
+    if most is not None and len(changes) > most:
+        show(f"{len(changes) - most} more lines are not shown: `--json` has all of them")
+
+
+def first_problems(problems: Sequence[Problem]) -> tuple[list[Problem], str]:
+    """The first problems, errors before warnings, and a line about the rest."""
+    if len(problems) <= MOST_PROBLEMS:
+        return list(problems), ""
+    ranked = sorted(range(len(problems)), key=lambda place: (_RANK[problems[place].severity], place))
+    kept = [problems[place] for place in sorted(ranked[:MOST_PROBLEMS])]
+    return kept, f"{len(problems) - MOST_PROBLEMS} more are not shown: fix these first"
+
+
+def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
+    """Print one problem per line, each with a place that editors can jump to."""
+    for problem in problems:
+        line = visible(str(problem))
+        place = visible(problem.origin.full)
+        if coloured(err=err) and line.startswith(place):
+            severity = click.style(problem.severity, fg=_COLOUR[problem.severity], bold=True)
+            line = line.replace(f"{place}: {problem.severity}", f"{click.style(place, bold=True)}: {severity}", 1)
+        click.echo(line, err=err, color=coloured(err=err) or None)
+
+
+def show_annotations(problems: Iterable[Problem]) -> None:
+    """Print problems as workflow commands of GitHub Actions, which shows them next to the lines of a change."""
+    for problem in problems:
+        kind = {"error": "error", "warning": "warning", "note": "notice"}[problem.severity]
+        text = str(problem).removeprefix(f"{problem.origin.full}: {problem.severity}: ")
+        show_annotation(kind, problem.origin, f"licet {getattr(problem, 'code', 'check')}", text)
+
+
+def show_annotation(kind: str, origin: Origin | None, title: str, text: str) -> None:
+    """Print one workflow command: an `error`, a `warning` or a `notice`."""
+    place = {"file": origin.file, "line": origin.line, "col": origin.column} if origin else {}
+    listed = ",".join(
+        f"{key}={_escaped(visible(str(value)), ':,')}" for key, value in {**place, "title": title}.items()
+    )
+    click.echo(f"::{kind} {listed}::{_escaped(visible(text))}")
+
+
+def _escaped(text: str, also: str = "") -> str:
+    for character in "%\r\n" + also:  # the percent sign first, since it starts the others
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+def coloured(*, err: bool = False) -> bool:
+    """Whether to print colours: on a terminal, or with `FORCE_COLOR`; never with `NO_COLOR`."""
+    stream = sys.stderr if err else sys.stdout  # None if it is closed
+    if stream is None or os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return os.environ["FORCE_COLOR"] != "0"
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class MisfitProblem(Problem, frozen=True):
+    """A problem that also holds the misfit of a tool as data."""
+
+    misfit: Misfit | None = None
+
+
+def problem_document(problem: Problem) -> dict[str, Any]:
+    """A problem as plain data."""
+    misfit = problem.misfit if isinstance(problem, MisfitProblem) else None
+    return {
+        **place_document(problem.origin),
+        "severity": problem.severity,
+        "found": problem.found,
+        "expected": problem.expected,
+        "hint": problem.hint or None,
+        "message": str(problem),
+        **({"misfit": misfit_document(misfit)} if misfit else {}),
+    }
+
+
+def misfit_document(misfit: Misfit) -> dict[str, str]:
+    """A misfit as plain data."""
+    return {key: getattr(misfit, key) for key in ("tool", "category", "capability", "message", "fix")}
+
+
+def place_document(origin: Origin) -> dict[str, Any]:
+    """A place as plain data."""
+    return {"file": origin.file, "line": origin.line, "column": origin.column}
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: `1 file`, `3 errors`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def show_refusal(result: "Result", state: str, ways_out: Iterable[str] = ()) -> None:
+    """Explain on stderr why a call was refused.
+
+    `state` is the `--state` option that a command needs to find the receipt; empty if it needs none.
+    """
+    first, *rest, receipt = result.explain().splitlines()
+    show(first, err=True, colour="red")
+    for line in (*rest, *_other_session(result), *ways_out, receipt):
+        show(line, err=True)
+    if state and result.receipt:
+        show(f"  to see it     licet explain {result.receipt}{state}", err=True)
+
+
+def _other_session(result: "Result") -> Iterator[str]:
+    """The advice to start another session, if this one has ended or has spent its budget; a day's budget is not its."""
+    spent = _SPENT.search(result.explain()) if result.reason == "BUDGET_EXCEEDED" else None
+    if result.reason == "SESSION_ENDED" or (spent and not spent[1].endswith("_per_day")):
+        yield "  or            start another session with `--new-session`, or with `--session ID`"
+
+
+def result_document(result: "Result") -> dict[str, Any]:
+    """The result of a call, as plain data."""
+    around = result.programs
+    return {
+        "ok": result.ok,
+        "verdict": result.verdict,
+        "tool": result.tool,
+        "value": result.value,
+        "code": result.code,
+        "reason": result.reason,
+        "capability": result.capability or None,
+        "error": result.error or None,
+        "explanation": None if result.ok else result.explain(),
+        "receipt": result.receipt,
+        "approvals": [
+            {
+                "by": list(one.by),
+                "request": one.request or None,
+                "use": one.approval.use or None,
+                **({"deletes": True} if one.approval.deletes else {}),
+                **({"standing": True} if one.standing else {}),
+            }
+            for one in result.approvals
+        ],
+        "cost_usd": str(result.cost_usd),
+        "duration_ms": milliseconds(result.duration_ms),
+        "truncated": result.truncated,
+        "logs": result.logs,
+        "sandbox": {
+            "access": result.access.document() if result.access is not None else None,
+            "layers": list(result.layers),
+            "programs": {
+                "access": result.program_access.document(),
+                "layers": list(around.in_force),
+                "missing": list(around.missing),
+            }
+            if around
+            else None,
+        },
+        "events": [
+            {
+                "kind": type(event).__name__,
+                "capability": event.capability,
+                "tool_name": event.tool_name,
+                "reason": event.reason or None,
+                "rule": event.rule or None,
+                "time": event.time.isoformat(timespec="milliseconds") if event.time is not None else None,
+                "duration_ms": milliseconds(event.duration_ms),
+            }
+            for event in result.events
+        ],
+    }
+
+
+def is_output(path: Path) -> bool:
+    """Whether a path is the standard output: `-`, or a path such as /dev/stdout."""
+    if str(path) == "-":
+        return True
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # the path does not exist, or the output has no file descriptor
+        return False
+
+
+def is_special(path: Path) -> bool:
+    """Whether a path is a device, a pipe or a socket, which is written to and never replaced."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def write_file(path: Path, text: str, *, replace: bool) -> None:
+    """Write a text file atomically. An existing file is kept unless `replace` is set.
+
+    The new file gets the mode of the old one. A link is replaced, not its target. A device or pipe, such as /dev/null,
+    is written to.
+    """
+    if is_special(path):
+        _write_into(path, text)
+        return
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        make_way_for(path)
+        with draft.open("x", encoding="utf-8") as file:  # not through a link that somebody made there
+            try:
+                if os.path.lexists(path) and stat.S_ISREG(mode := path.lstat().st_mode):
+                    draft.chmod(mode & 0o777)
+                file.write(text)
+                file.flush()
+                if replace:
+                    draft.replace(path)
+                else:
+                    _link_into_place(draft, path)
+            finally:
+                draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
+
+
+def make_way_for(path: Path) -> None:
+    """Remove a placeholder that a killed program's host has left; an `OSError` if a program needs it."""
+    if os.path.lexists(path) and not is_there(path):
+        from licet.sandbox.programs.program_files import make_way  # only Linux has walls
+
+        make_way(path)
+
+
+def _write_into(path: Path, text: str) -> None:
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        with os.fdopen(number, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
+
+
+def _link_into_place(draft: Path, path: Path) -> None:
+    try:
+        os.link(draft, path)  # unlike a rename, a link fails if the path exists
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if path.exists():
+            raise
+        draft.replace(path)
+
+
+def make_folder(path: Path) -> None:
+    """Make a directory and its missing parents."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"cannot make the directory {path}: {error.strerror}") from None
+
+
+def organisation_line(above: Iterable[Organisation]) -> str:
+    """Organisation files for people to read, each with its digest."""
+    return ", ".join(f"{one.origin.file} ({one.digest})" for one in above)
+
+
+def organisation_document(above: Iterable[Organisation]) -> dict[str, Any]:
+    """Organisation files as plain data; empty if there are none."""
+    listed = [{"file": one.origin.file, "digest": one.digest} for one in above]
+    return {"organisations": listed} if listed else {}

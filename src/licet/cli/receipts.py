@@ -1,0 +1,471 @@
+"""`licet receipts`: list, show, verify and export what calls left in the ledger.
+
+Counts calls and denied uses per day and agent.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from licet.assemble.ledger import (
+    NoKey,
+    checkpoints_in,
+    evidence_pack,
+    is_ledger,
+    is_pack,
+    last_checkpoint,
+    ledger_in,
+    public_key,
+    run_verify,
+    verify_pack,
+)
+from licet.backends.ledger.reader import LedgerReader, verify_ledger
+from licet.cli.discovery import asked_elsewhere
+from licet.cli.options import FILE, Command, json_option, manifest_option, of_manifest
+from licet.cli.output import fail, is_output, show, show_json, write_file
+from licet.cli.receipts_text import (
+    COLOURS,
+    MOST_SHOWN,
+    Entry,
+    Wanted,
+    check_lines,
+    check_text,
+    checks_document,
+    entries,
+    found_receipts,
+    in_body,
+    listed,
+    pack_document,
+    report_ledger,
+    report_pack,
+    search_options,
+    story,
+    table,
+)
+from licet.core.algebra.scope import visible
+from licet.core.ledger.entry import VERDICTS, Row, Unsound, check_row
+from licet.core.ledger.search import DENIED, Checks, Tally
+from licet.core.ledger.verify import checkpoint_line
+from licet.guard.ports import LedgerUnavailable
+
+_MOST_IN_JSON = 20  # different uses of one day
+
+
+def days(reader: LedgerReader, wanted: Wanted, read: Callable[[Row], Entry]) -> list[dict[str, Any]]:
+    """Count calls and denied uses per day and agent; the newest day first.
+
+    Calls are counted by the columns of the ledger, denied uses from the bodies of the receipts.
+    """
+    counted: dict[tuple[str, str], dict[str, Any]] = {}
+    for day, agent, verdict, count in reader.counts(**wanted.columns):
+        one = counted.setdefault((str(day), str(agent)), dict.fromkeys(("calls", *VERDICTS), 0))
+        one["calls"] += count
+        one[str(verdict)] = one.get(str(verdict), 0) + count
+    tallies = {key: Tally() for key in counted}
+    inside: dict[tuple[str, str], list[int]] = {key: [0, 0] for key in counted}
+    checks = Checks(True, wanted.denied_use or "*", wanted.capability)
+    for entry in map(read, reader.containing(*in_body(checks), **wanted.columns)):
+        key = entry["time"][:10], entry["agent"]
+        events = list(checks.of(entry)) if key in tallies else ()
+        for event in events:
+            tallies[key].add(event)
+        if events:
+            inside[key][0] += 1
+            inside[key][1] += entry["verdict"] == "allow"
+    return [
+        {
+            "day": day,
+            "agent": agent,
+            **calls,
+            "calls_with_denied_uses": inside[day, agent][0],
+            "allowed_with_denied_uses": inside[day, agent][1],
+            "denied_uses": tally.total,
+            "most_denied": [
+                {name: one[name] for name in ("capability", "reason", "count")} for one in tally.most(_MOST_IN_JSON)
+            ],
+        }
+        for (day, agent), calls in counted.items()
+        if (tally := tallies[day, agent]).total or wanted.checks is None
+    ]
+
+
+_COLUMNS = {
+    "day": "day",
+    "agent": "agent",
+    "calls": "calls",
+    "allow": "allowed",
+    "ask": "asked",
+    "deny": "denied",
+    "calls_with_denied_uses": "with denied uses",
+    "allowed_with_denied_uses": "of them allowed",
+    "denied_uses": "denied uses",
+}
+
+
+def day_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Format a summary as a table; the uses that were denied most often are below each line."""
+    cells = [list(_COLUMNS.values()), *([visible(str(one[name])) for name in _COLUMNS] for one in found)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    below: list[tuple[Sequence[dict[str, Any]], int]] = [
+        ((), 0),
+        *((one["most_denied"], one["denied_uses"]) for one in found),
+    ]
+    for line, (uses, total) in zip(cells, below, strict=True):
+        yield "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
+        yield from (f"    {check_text({**use, 'kind': DENIED})}" for use in uses[:MOST_SHOWN])
+        if rest := total - sum(use["count"] for use in uses[:MOST_SHOWN]):
+            yield f"    and {rest} more"
+
+
+_MOST_OF_A_NAME = 80  # characters
+_ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
+
+
+def state_option(command: Command) -> Command:
+    """Add `--state` to a command."""
+    text = "The state directory with the ledger.  [default: for this directory, below $XDG_STATE_HOME]"
+    return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
+
+
+def key_option(command: Command) -> Command:
+    """Add `--key` to a command."""
+    text = "The public key, or a file with it.  [default: the `ledger.pub` next to the ledger]"
+    return click.option("--key", metavar="ed25519:…|FILE", help=text)(command)
+
+
+@click.group(name="receipts")
+def command() -> None:
+    """List, show, verify and export receipts. Every call leaves one.
+
+    Receipts are stored in a ledger, in the state directory of the project (see `--state`). Each entry is linked to
+    the previous one of its session. Signed checkpoints cover all entries, so a later change is detected.
+
+    \b
+      licet receipts list
+      licet receipts list --tool http_get --verdict deny --since 7d
+      licet receipts list --denied-use 'network:*' --verdict allow
+      licet receipts summary --since 7d
+      licet receipts show r-9e0f2b41-1
+      licet receipts verify
+      licet receipts verify backup/ledger.sqlite --key ed25519:… --head checkpoints.txt
+      licet receipts head >> /mnt/elsewhere/checkpoints.txt
+      licet receipts export r-9e0f2b41-1 -o evidence.json
+      licet receipts verify evidence.json
+      licet receipts list --json
+
+    \b
+    Exit codes:
+      0  done, and nothing is wrong
+      1  the ledger or the evidence pack was changed, or was not found
+      2  bad command line
+    """
+
+
+@command.command(name="list")
+@search_options
+@click.option("--verdict", type=click.Choice(VERDICTS), help="Only calls with this verdict.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="List at most N.  [default: 50]")
+@state_option
+@json_option
+def list_command(verdict: str | None, limit: int, state: Path | None, as_json: bool, **searched: Any) -> None:
+    """List receipts, the newest first. Times are UTC.
+
+    A call that has begun and has no receipt is listed too: it still runs, or its process ended before the call did.
+
+    `--denied-use` finds calls in which a use was denied, even if the call succeeded: a tool may catch a refusal.
+    PATTERN is the text of a capability, or its beginning up to `:`, `@` or `/`; `*` matches any characters.
+    `--capability` finds calls with a check that a rule covers, granted or denied; with `--denied-use`, only denied
+    ones.
+    """
+    wanted = Wanted(**searched)
+    checks, unended, unsearched = wanted.checks, [], 0
+    with _reading(state, as_json) as reader:
+
+        def read(row: Row) -> Entry:
+            return _entry(row, reader, as_json)
+
+        if checks is not None:
+            every = list(found_receipts(reader, wanted, checks, verdict, limit + 1, read))
+        else:
+            every = list(map(read, reader.list(**wanted.columns, verdict=verdict, limit=limit + 1)))
+        if checks is None and verdict in (None, "allow"):  # only an allowed call begins
+            oldest = {"since": every[-1]["time"]} if len(every) > limit else {}
+            rows, unsearched = reader.unended(**{**wanted.columns, **oldest}, limit=limit + 1)
+            unended = list(map(read, rows))
+    every = sorted((*every, *unended), key=lambda entry: (entry["time"], entry["number"]), reverse=True)
+    found, more = every[:limit], len(every) > limit
+    if as_json:
+        documents = [{**listed(entry), **checks_document(entry, checks)} for entry in found]
+        show_json({"receipts": documents, "more": more, "unsearched": unsearched})
+        return
+    heading, *lines = table(found) if found else [("", "")]
+    if found:
+        show(heading[0])
+    for (line, shown), entry in zip(lines, found, strict=True):
+        show(line, colour=COLOURS.get(shown))
+        for check in check_lines(entry, checks) if checks is not None else ():
+            show(check)
+    if not found:
+        asked = verdict is not None or wanted != Wanted()
+        show("no receipt fits" if asked else "no call has left a receipt yet", err=True)
+    if more:
+        show(f"there are more; `--limit {limit * 10}` shows older ones", err=True)
+    if unsearched:
+        text = f"calls without a receipt were not looked for in the {entries(unsearched)} before that"
+        show(f"{text}; `--since` and `--until` name a shorter time", err=True)
+
+
+@command.command(name="summary")
+@search_options
+@state_option
+@json_option
+def summary_command(state: Path | None, as_json: bool, **searched: Any) -> None:
+    """Count calls and denied uses per day (UTC) and agent, the newest day first.
+
+    Below each line are the uses that were denied most often, including those in calls that succeeded. With
+    `--denied-use` or `--capability`, only matching denied uses are counted, and only days that have one are listed.
+    """
+    wanted = Wanted(**searched)
+    with _reading(state, as_json) as reader:
+        found = days(reader, wanted, lambda row: _entry(row, reader, as_json))
+    if as_json:
+        show_json({"days": found})
+        return
+    for line in day_lines(found) if found else ():
+        show(line)
+    if not found:
+        show("no receipt fits", err=True)
+
+
+@command.command(name="show")
+@click.argument("receipt")
+@state_option
+@json_option
+def show_command(receipt: str, state: Path | None, as_json: bool) -> None:
+    """Show everything that is stored about one call.
+
+    The result, the rules that decided with file and line, who approved it, the budget before and after, the walls in
+    force, and each check in order.
+    """
+    calls = calls_of(receipt, state, as_json)
+    if as_json:
+        first, *others = ({"decision": decision, "receipt": ended} for decision, ended in calls)
+        show_json({**first, **({"others": others} if others else {})})
+        return
+    for decision, ended in calls:
+        heading, *rest = story(decision, ended)
+        show(heading, colour=COLOURS[(ended or decision or {})["verdict"]])
+        for line in rest:
+            show(line)
+    if len(calls) > 1 and not any("standing" in one for pair in calls for one in pair if one is not None):
+        show(f"{len(calls)} calls have this id: processes that were forked from one host made them", err=True)
+
+
+@command.command(name="verify")
+@click.argument("file", metavar="[LEDGER|PACK]", type=FILE, required=False)
+@key_option
+@click.option(
+    "--head", "kept", metavar="FILE", type=FILE, multiple=True, help="Checkpoints that were stored elsewhere."
+)
+@state_option
+@json_option
+@click.pass_context
+def verify_command(
+    ctx: click.Context, file: Path | None, key: str | None, kept: tuple[Path, ...], state: Path | None, as_json: bool
+) -> None:
+    """Verify a ledger or an evidence pack, and report the first wrong entry.
+
+    Needs only the file and the public key. Every hash, link and signature is computed again.
+
+    \b
+    What the two options prove:
+      --key   the ledger was not replaced by another one: keep a copy of
+              `ledger.pub` elsewhere
+      --head  the ledger was not replaced by an older copy: from time to time,
+              store the output of `licet receipts head` elsewhere
+
+    Entries after the last checkpoint are linked but not signed yet, so they are not proven; their number is printed. A
+    process that writes signs within a second, and when it ends. If the private key is next to the ledger and can be
+    read, a MAC proves that a holder of the key wrote those entries.
+    """
+    if file is not None:
+        file = file / "ledger.sqlite" if os.path.isdir(file) else file
+    path = ledger_in(state) if file is None else file
+    try:
+        # A file named like a ledger that is no database was overwritten; it is not a pack.
+        database = is_ledger(path) or file is None or path.suffix == ".sqlite"
+        public = public_key(key, path if database or key is not None else ledger_in(state))
+        checkpoints = [checkpoint for one in kept for checkpoint in checkpoints_in(one)]
+        if not database:
+            if checkpoints:
+                raise click.UsageError("--head is for ledgers: a pack has its own", ctx)
+            report_pack(path, verify_pack(path, public), public, as_json)
+        with _progress(path, as_json) as progress:
+            outcome = verify_ledger(path, public, checkpoints, progress)
+    except NoKey as wrong:
+        if key is None:  # the default file is missing, so no option is wrong
+            raise click.UsageError(f"{wrong}; it is the `ledger.pub` of the ledger that wrote this", ctx) from None
+        raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
+    except Unsound as wrong:
+        raise click.BadParameter(str(wrong), ctx, param_hint="--head") from None
+    except LedgerUnavailable as wrong:
+        fail(f"{wrong}{_elsewhere(path, state or file)}", as_json)
+    report_ledger(path, outcome, public, key, bool(checkpoints), as_json)
+
+
+@command.command(name="head")
+@key_option
+@state_option
+@json_option
+def head_command(key: str | None, state: Path | None, as_json: bool) -> None:
+    """Print the last signed checkpoint as one line, to be stored elsewhere.
+
+    With it, `licet receipts verify --head FILE` proves later that nothing before it was changed or removed. A file may
+    have many checkpoints, one per line.
+    """
+    with _reading(state, as_json) as reader:
+        try:
+            public = public_key(key, Path(reader.path))
+        except NoKey as wrong:
+            raise click.BadParameter(str(wrong), param_hint="--key") from None
+        checkpoint, size = last_checkpoint(reader, public), reader.size
+    click.echo(checkpoint_line(checkpoint))
+    if size > checkpoint.size:
+        show(f"not signed yet: {entries(size - checkpoint.size)} after it", err=True)
+
+
+@command.command(name="export")
+@click.argument("receipts", metavar="[RECEIPT]...", nargs=-1)
+@click.option("--session", metavar="ID", help="Export the complete session.")
+@click.option("--agent", metavar="NAME", help="The agent of the session, if several agents have one of this name.")
+@click.option(
+    "-o", "--output", metavar="FILE", type=FILE, help="Write the pack into this file; `-` is stdout, the default."
+)
+@click.option("--force", is_flag=True, help="Replace an existing file that is not a pack.")
+@state_option
+@json_option
+@click.pass_context
+def export_command(
+    ctx: click.Context,
+    receipts: tuple[str, ...],
+    session: str | None,
+    agent: str | None,
+    output: Path | None,
+    force: bool,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """Write an evidence pack: receipts that can be verified without the ledger.
+
+    A pack is an in-toto Statement in a DSSE envelope, signed with the key of the ledger. It has the entries byte for
+    byte, a signed checkpoint, and for each entry the proof that it is in the tree of that checkpoint. The same receipts
+    give the same bytes. `licet receipts verify PACK --key ed25519:…` verifies it on any machine.
+
+    A pack proves that its entries are in the ledger, not that there are no others. If it has a complete session, the
+    links prove that no entry between the first and the last is missing.
+    """
+    if bool(receipts) == (session is not None):
+        raise click.UsageError("name receipts, or a session with --session", ctx)
+    if output is not None and not force and os.path.isfile(output) and not (is_output(output) or is_pack(output)):
+        fail(f"{output} is there already and is no evidence pack: --force replaces it; -o - only prints", as_json)
+    with _reading(state, as_json) as reader:
+        rows: list[Row] = []
+        for receipt in dict.fromkeys(receipts):
+            rows += reader.show(receipt) or _unknown(receipt, ledger_in(state), as_json)
+        if session is not None:
+            rows = list(reader.list(session=session, agent=agent, kind=None, limit=-1))
+            agents = sorted({_entry(row, reader, as_json)["agent"] for row in rows})
+            if len(agents) > 1:
+                raise click.UsageError(f"several agents have a session `{session}`: add --agent {agents[0]}", ctx)
+            if not rows:
+                fail(f"there is no session `{session}` in {reader.path}", as_json)
+        pack = evidence_pack(reader, rows)
+    if output is None or is_output(output):
+        click.echo(pack.text, nl=False)
+        return
+    write_file(output, pack.text, replace=True)
+    if as_json:
+        show_json({"file": str(output), **pack_document(pack.pack)})
+    else:
+        show(f"{output}: {entries(len(pack.pack.entries))}, checked with {pack.pack.key}")
+
+
+# Reading a ledger ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _reading(state: Path | None, as_json: bool) -> Iterator[LedgerReader]:
+    path = ledger_in(state)
+    try:
+        with LedgerReader(path) as reader:
+            yield reader
+    except LedgerUnavailable as wrong:
+        fail(f"{wrong}{_elsewhere(path, state)}", as_json)
+
+
+def _elsewhere(path: Path, state: Path | None) -> str:
+    """Advice where the ledger may be, if there is none here and no place was named."""
+    if state is not None:
+        return ""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return _ELSEWHERE + asked_elsewhere()
+    except OSError:  # the directory cannot be read, so the ledger may exist
+        pass
+    return ""
+
+
+def calls_of(receipt: str, state: Path | None, as_json: bool) -> list[tuple[Entry | None, Entry | None]]:
+    """Return the decision and the receipt of a call; exits with 1 if there are none, or if they were changed.
+
+    In an older ledger, several calls may have the same id. They differ in their session, tool or time.
+    """
+    with _reading(state, as_json) as reader:
+        rows = reader.show(receipt) or _unknown(receipt, ledger_in(state), as_json)
+        found = [_entry(row, reader, as_json) for row in rows]
+    calls: dict[tuple[object, ...], tuple[list[Entry], list[Entry]]] = {}
+    for entry in found:
+        key = tuple(entry[name] for name in ("agent", "session", "tool", "time", "arguments"))
+        calls.setdefault(key, ([], []))[entry["kind"] == "receipt"].append(entry)
+    return [pair for same in calls.values() for pair in zip_longest(*same)]
+
+
+def _entry(row: Row, reader: LedgerReader, as_json: bool) -> Entry:
+    """Parse an entry; exits with 1 if it was changed, so that nothing false is shown."""
+    try:
+        return check_row(row)
+    except Unsound as wrong:
+        name = row.id if isinstance(row.id, str) else ascii(row.id)[:_MOST_OF_A_NAME]
+        fail(f"entry {row.number} ({name}) was changed: {wrong}; {run_verify(reader)}", as_json)
+
+
+def _unknown(receipt: str, ledger: Path, as_json: bool) -> NoReturn:
+    where = "`licet receipts list` has those that are; calls of another manifest are kept apart: go to its directory"
+    named = "or name it with `--manifest FILE`, or its state with `--state DIR`"
+    fail(f"there is no receipt `{receipt}` in {ledger}; {where}, {named}", as_json)
+
+
+@contextmanager
+def _progress(path: Path, as_json: bool) -> Iterator[Callable[[int], None] | None]:
+    """Show the progress on a terminal, for large ledgers."""
+    if as_json or sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    with LedgerReader(path) as reader:
+        size = reader.size
+
+    def progress(seen: int) -> None:
+        if not seen % 10_000:
+            click.echo(f"\r{seen:,} of {entries(size)} … ", err=True, nl=False)
+
+    try:
+        yield progress
+    finally:
+        click.echo("\r\x1b[K", err=True, nl=False)  # clear the line

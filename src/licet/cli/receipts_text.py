@@ -1,0 +1,578 @@
+"""Receipts and the results of verification, as text and as JSON data.
+
+The options by which receipts are searched: agent, time, and checks inside calls, by pattern or by capability.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from msgspec import Struct
+
+from licet.backends.ledger.reader import LedgerReader
+from licet.cli.options import Command, duration
+from licet.cli.output import counted, show, show_json
+from licet.core.algebra.scope import Malformed, visible
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.decision import ran_until
+from licet.core.ledger.entry import Row
+from licet.core.ledger.search import DENIED, UNLISTED, Checks, Tally
+from licet.core.ledger.verify import Finding, Outcome, Pack
+from licet.core.values import CHECK_AND_RUN, canonical_json
+
+COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
+WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
+_WIDTH = 14
+ANY_MANIFEST = "MANIFEST"  # in advice, where the file of a policy is not known
+_SPENT = {
+    "calls": "calls",
+    "calls_of_tool": "of this tool",
+    "calls_today": "today",
+    "cost_usd": "USD",
+    "cost_usd_of_tool": "USD of this tool",
+    "cost_usd_today": "USD today",
+}
+_HAPPENED = {
+    "CapabilityGranted": "granted",
+    "CapabilityDenied": "denied",
+    "ApprovalAsked": "a person is asked",
+    "ApprovalAnswered": "the answer",
+    "ApprovalRemembered": "agreed to before",
+    "BudgetReserved": "budget set aside",
+    "BudgetSettled": "budget settled",
+    "BudgetRefunded": "budget given back",
+    "BudgetUnsettled": "budget not settled, so it counts as set aside",
+    "SandboxEntered": "the tool is run",
+    "SandboxStopped": "the tool is ended",
+    "ResultNoted": "noted",
+    "ServerAsked": "the server asks",
+    "ServerAnswered": "the server gets",
+    "ServerAskRefused": "the server may not ask",
+    "SessionOpened": "session opened",
+    "SessionEnded": "session ended",
+}
+_UNENDED = "no receipt (yet)"  # the ledger cannot show which
+_MOST_UNKNOWN = 20  # calls that `verify` names
+_WHY_UNENDED = "it still runs, or its process ended before the call did"
+_LISTED = ("time", "agent", "tool", "command", "verdict", "reason", "id")
+_EXEC = "process:exec:"
+_MOST_OF_A_COMMAND = 40  # characters
+
+Entry = dict[str, Any]
+
+
+def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+    """Format receipts as columns, one line each, with the verdict for its colour; first the heading, without one."""
+    names = [name for name in _LISTED if name != "command" or any(map(_command, rows))]
+    cells = [[*names[:-1], "receipt"], *([_cell(row, name) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    verdicts = ["", *(row["verdict"] for row in rows)]
+    for line, verdict in zip(cells, verdicts, strict=True):
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip(), verdict
+
+
+def _cell(row: Entry, name: str) -> str:
+    text = visible(str(listed(row).get(name, "")))
+    if name == "command" and len(text) > _MOST_OF_A_COMMAND:
+        text = f"{text[: _MOST_OF_A_COMMAND - 1]}…"
+    if name == "reason" and "observed" in row:
+        text = f"{text} {_observed(row)}"
+    return text[:19].replace("T", " ") + "Z" if name == "time" else text
+
+
+def listed(entry: Entry) -> Entry:
+    """The facts that a list shows about a receipt, or about a decision without one, as plain data."""
+    names = ("id", "time", "agent", "session", "tool", "verdict", "code", "reason", "error", "cost_usd", "duration_ms")
+    facts = {name: entry[name] for name in (*names, "number", "kind")}
+    if command := _command(entry):
+        facts["command"] = command
+    if "observed" in entry:
+        facts["observed"] = entry["observed"]
+    return facts if entry["kind"] == "receipt" else {**facts, "reason": _UNENDED}
+
+
+def _command(entry: Entry) -> str:
+    """The first program of a call; with its arguments only where the policy has receipts keep them (`record: full`)."""
+    with suppress(ValueError, TypeError, AttributeError):  # a tool may have an argument of this name and any type
+        command = json.loads((entry.get("bodies") or {}).get("arguments") or "{}").get("command")
+        if isinstance(command, list) and command:
+            return shlex.join(command)
+    uses = (str(event.get("capability") or "") for event in entry["events"])
+    return next((use.removeprefix(_EXEC) for use in uses if use.startswith(_EXEC)), "")
+
+
+def _observed(entry: Entry) -> str:
+    """What a list adds to a call of a gateway that only observed."""
+    reasons = ", ".join(entry["observed"]["reasons"])
+    return f"(observed: {visible(reasons)})" if reasons else "(observed)"
+
+
+def _observation(entry: Entry) -> Iterator[tuple[str, str]]:
+    """That a gateway only observed a call, and what the policy would have said."""
+    if (found := entry.get("observed")) is None:
+        return
+    walls = "" if found["walls"] else ", and its server ran without walls"
+    would = {"allow": "allowed it", "ask": "asked a person", "deny": "refused it"}[found["verdict"]]
+    reasons = f": {', '.join(found['reasons'])}" if found["reasons"] else ""
+    yield "observed", f"the policy was not enforced{walls}; it would have {would}{reasons}"
+    yield from (("would say", rule) for rule in found["rules"])
+
+
+def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
+    """Format everything that a ledger has about one call, one fact per line; the first line is the result."""
+    last = receipt or decision
+    if last is None:
+        return
+    if "standing" in last:
+        yield from _standing(last)
+        return
+    yield f"{last['id']}: {_outcome(last, receipt)}"
+    for title, text in _facts(last, decision, receipt):
+        yield f"  {title:<{_WIDTH}}{visible(text)}"
+
+
+def _standing(entry: Entry) -> Iterator[str]:
+    """A standing approval of deletes, or its withdrawal."""
+    about, given = entry["standing"], entry["kind"] == "approval"
+    yield f"{entry['id']}: a standing approval of deletes {'was given' if given else 'was withdrawn'}"
+    facts = [("deletes", rule) for rule in about["deletes"]]
+    facts += [("directory", about["directory"]), ("agent", entry["agent"]), ("manifest", entry["manifest"])]
+    facts += [("given by", name) for one in entry["approvals"] for name in one["by"]]
+    facts += [("until", about["expires"]), ("entry", f"{entry['number']}, {entry['recorded']}")]
+    for title, text in facts:
+        yield f"  {title:<{_WIDTH}}{visible(text)}"
+
+
+def _outcome(last: Entry, receipt: Entry | None) -> str:
+    if receipt is None:
+        return f"allowed, and {_UNENDED}: {_WHY_UNENDED}"
+    word = WORDS[last["verdict"]]
+    return word if last["code"] == "ok" else f"{word}, {last['code']}" if last["code"] else word
+
+
+def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterator[tuple[str, str]]:
+    yield "tool", last["tool"]
+    yield "agent", f"{last['agent']}, session {last['session']}"
+    if last["parent"]:
+        yield "delegated by", f"{last['parent']['agent']}, session {last['parent']['session']}"
+    took = f", took {last['duration_ms']} ms" if last["duration_ms"] else ""
+    yield "time", f"{last['time']}{took}"
+    if caller := last["caller"]:
+        yield "caller", ", ".join(filter(None, (caller["person"], caller["client"], *caller["actors"])))
+    if last["purpose"]:
+        yield "purpose", last["purpose"]
+    if flags := last.get("flags"):
+        yield "flags", shlex.join(flags)
+    yield "reason", last["reason"]
+    yield from _observation(last)
+    if last["error"]:
+        yield "said", last["error"]
+    yield from (("because", rule) for rule in last["rules"])
+    yield from (("approval", _approval(one)) for one in last["approvals"])
+    if last["budget"]:
+        yield "budget", _spending(last["budget"])
+        for name, spent in last["budget"].get("bundles", {}).items():
+            yield f"of {name}", _spending(spent)
+    if last["cost_usd"] != "0":
+        yield "cost", f"{last['cost_usd']} USD"
+    yield from _walls(last["sandbox"])
+    for event in last["events"]:
+        yield "event", _event(event)
+    if last["truncated"]:
+        yield "truncated", "the value was longer than the limits allow"
+    for name in ("arguments", "result"):
+        yield name, _body(last, name)
+    yield "tool digest", last["tool_digest"] or "none"
+    yield "manifest", last["manifest"]
+    yield from (("organisation", digest) for digest in last.get("organisation", ()))
+    for kind, entry in (("decision", decision), ("receipt", receipt)):
+        if entry is not None:
+            yield "entry", f"{entry['number']} ({kind}), number {entry['sequence']} of its session, {entry['recorded']}"
+
+
+def _approval(one: Entry) -> str:
+    if one.get("standing"):
+        return f"deletes of files, by the standing approval {one['request']} of {', '.join(one['by'])}"
+    what = one["use"] or ("exactly these arguments" if one["arguments"] else "the call")
+    what += ", with its deletes of files" if one.get("deletes") else ""
+    request = f" ({one['request']})" if one["request"] else ""
+    return f"{what}, by {', '.join(one['by']) or 'nobody'}{request}"
+
+
+def _spending(budget: Entry) -> str:
+    before, after = budget["before"], budget["after"]
+    shown = ((word, name) for name, word in _SPENT.items() if name in before)
+    return ", ".join(f"{word} {before[name]} → {after[name]}" for word, name in shown)
+
+
+def _walls(sandbox: Entry) -> Iterator[tuple[str, str]]:
+    idle = "none but those around its programs" if sandbox["programs"] else "none, it did not run"
+    layers = ", ".join(sandbox["layers"]) or idle
+    yield "layers", f"{sandbox['level'] or 'no level'}: {layers}"
+    yield from _access("access", sandbox["access"])
+    if programs := sandbox["programs"]:
+        missing = f"; missing: {', '.join(programs['missing'])}" if programs["missing"] else ""
+        codes = ", ".join(map(str, programs["ended"]))
+        ended = f"; ended with {codes}" if codes else ""
+        yield "programs", f"{', '.join(programs['layers'])}{missing}{ended}"
+        around = programs["access"] or {"sets": [], "more": 0}
+        for one in around["sets"]:
+            yield from _access("their access", one)
+        if around["more"]:
+            yield "their access", f"{around['more']} more programs with other rules, {around['digest']}"
+
+
+def _access(title: str, access: Entry | None) -> Iterator[tuple[str, str]]:
+    """The rules that the kernel enforced on a process."""
+    if access is None:
+        return
+    if not access["direct"]:
+        yield title, "none of its own: everything but what it runs from goes through handles"
+    for name, word in (("granted", "granted "), ("closed", "closed "), ("rules", "")):
+        yield from ((title, f"{word}{text}") for text in access[name])
+        if more := access["counts"][name] - len(access[name]):
+            yield title, f"{word}{more} more"
+    yield title, f"and what it runs from; digest of all rules {access['digest']}"
+
+
+def _event(event: Entry) -> str:
+    word, about = _HAPPENED.get(event["kind"], event["kind"]), event.get("capability")
+    why = ": ".join(part for part in (event.get("reason"), event.get("rule")) if part)
+    return f"{word}{f' {about}' if about else ''}{f'  {why}' if why else ''}"
+
+
+def _body(entry: Entry, name: str) -> str:
+    bodies = entry.get("bodies") or {}
+    digest = entry[name] or "none"
+    return digest if bodies.get(name) is None else f"{bodies[name]}  ({digest})"
+
+
+def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
+    """Explain why one call was allowed or refused, from its receipt. `manifest` is the file of its policy."""
+    verdict, tool, call = entry["verdict"], entry["tool"], f"tool:call:{entry['tool']}"
+    checks = [event for event in entry["events"] if event["kind"].startswith("Capability")]
+    denied = [event for event in checks if event["kind"] != "CapabilityGranted"]
+    began = checks[:1] != denied[:1]  # the first check is about the call itself
+    # An allowed call may have denied uses, because its tool continued without them. A call that did not begin was
+    # refused for itself, or for what its arguments name: then the tool alone would not show why.
+    named = bool(denied) and denied[-1]["capability"] != call
+    about_a_use = denied and (verdict == "ask" or (verdict == "deny" and (began or named)))
+    what = denied[-1]["capability"] if about_a_use else call
+    ended = verdict == "deny" and began and what == call
+    yield visible(f"{WORDS[verdict]}: `{tool}` {_may(entry, what, ended)}")
+    lines = [*_observation(entry), *(("because", rule) for rule in entry["rules"])]
+    if verdict == "allow" or ended:
+        uses = checks[1:-1] if ended else checks[1:]  # the last check ended the call, and the first line reports it
+        lines += [("refused" if event in denied else "held", _event(event)) for event in uses]
+    if verdict == "allow":
+        lines += [("but", entry["error"] or entry["reason"])] * (entry["code"] not in ("ok", None))
+    if entry["kind"] == "decision":
+        lines.append(("but", f"{_UNENDED}: {_WHY_UNENDED}"))
+    lines += [("approval", _approval(one)) for one in entry["approvals"]]
+    if verdict == "ask":
+        lines.append(("to settle it", "answer with `licet approvals`, and make the call again"))
+    if verdict == "deny" and not ended:
+        lines.append(_way_out(entry, manifest, "" if what == call else f" {shlex.quote(what)}"))
+    lines += [
+        ("manifest", entry["manifest"]),
+        *(("organisation", digest) for digest in entry.get("organisation", ())),
+        ("when", f"{entry['time']}, {entry['agent']}, session {entry['session']}"),
+        ("receipt" if entry["kind"] == "receipt" else "call", entry["id"]),
+    ]
+    shown = [f"  {title:<{_WIDTH}}{visible(str(text))}" for title, text in lines]
+    if began and verdict != "allow" and entry["reason"].startswith("APPROVAL_"):
+        shown.insert(-3, ran_until(entry["cost_usd"]))
+    yield from shown
+
+
+def _way_out(entry: Entry, manifest: str, use: str) -> tuple[str, str]:
+    """What would allow a denied call. Not every refusal comes from a manifest."""
+    if entry["reason"] == "INPUT_INVALID":
+        return "to correct it", "make the call again, with arguments that fit the parameters of the tool"
+    if entry["reason"] == "INTERRUPTED":
+        return "to have it", "make the call again"
+    if entry["agent"] == CHECK_AND_RUN:
+        return "to allow it", "see `result.explain()` of this `check_and_run`: its `allow` decides, and no manifest"
+    return "to allow it", f"see `licet explain {manifest} {entry['tool']}{use}`"
+
+
+def _may(entry: Entry, what: str, ended: bool) -> str:
+    if ended:
+        return f"was called, and ended: {entry['reason']}"
+    may = "be called" if what.startswith("tool:call:") else what
+    return {"allow": f"may {may}", "ask": f"may {may} once a person agrees", "deny": f"may not {may}"}[entry["verdict"]]
+
+
+def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool, as_json: bool) -> NoReturn:
+    """Print the result of verifying a ledger, and exit."""
+    finding, signed_by = outcome.finding, counted(outcome.checkpoints, "checkpoint")
+    notes = list(_notes(outcome, given, held))
+    if as_json:
+        show_json(
+            {
+                "ok": outcome.ok,
+                "file": str(path),
+                "ledger": outcome.ledger,
+                "entries": outcome.entries,
+                "checkpoints": outcome.checkpoints,
+                "signed": outcome.signed,
+                "root": outcome.root or None,
+                "key": key,
+                "unknown": list(outcome.unknown),
+                "finding": _finding_document(finding),
+                "notes": notes,
+            }
+        )
+    else:
+        if finding is None:
+            show(f"fine: {entries(outcome.entries)} as they were written", colour="green")
+        else:
+            show(f"wrong: {finding}", colour="red")
+        for title, text in (
+            ("file", str(path)),
+            ("ledger", outcome.ledger or "none"),
+            ("size", f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {signed_by}"),
+            ("root", outcome.root or "none"),
+            ("key", key),
+        ):
+            show(f"  {title:<10}{text}")
+        for text in _unknown(outcome.unknown):
+            show(f"  {'unknown':<10}{text}")
+        for note in notes:
+            show(f"  {'note':<10}{note}")
+    click.get_current_context().exit(0 if outcome.ok else 1)
+
+
+def _unknown(calls: Sequence[str]) -> Iterator[str]:
+    """The calls whose end the ledger does not know."""
+    yield from (f"{visible(call)} began, and has no receipt: {_WHY_UNENDED}" for call in calls[:_MOST_UNKNOWN])
+    if len(calls) > _MOST_UNKNOWN:
+        yield f"and {counted(len(calls) - _MOST_UNKNOWN, 'more call')}: see `licet receipts list`"
+
+
+def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
+    """The limits of what the verification proves."""
+    if outcome.finding is not None:
+        if outcome.finding.kind == "clock":
+            yield "everything else is right: the clock of that machine was set back, or the entry was dated back"
+        if outcome.finding.kind == "twice":
+            yield "everything else is right: an older licet gave the calls of processes that were forked the same ids"
+        return
+    if late := outcome.entries - outcome.signed:
+        text = f"{entries(late)} after the last checkpoint: linked, and not signed yet"
+        if outcome.tagged:
+            yield f"{text}; the key next to the ledger shows that its holder wrote them"
+        else:
+            yield f"{text}, so not proven: anybody who can write the file could have written them without the key"
+    if given is None:
+        yield "the key was next to the ledger: only `--key` from elsewhere reveals a ledger that was replaced"
+    if not held:
+        yield "without `--head` from elsewhere an older copy of the whole ledger looks the same"
+
+
+def report_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoReturn:
+    """Print the result of verifying a pack, and exit."""
+    wrong = pack if isinstance(pack, Finding) else None
+    if as_json:
+        document = pack_document(pack) if isinstance(pack, Pack) else {}
+        show_json({"ok": wrong is None, "file": str(path), "key": key, **document, "finding": _finding_document(wrong)})
+    elif isinstance(pack, Finding):
+        show(f"wrong: {pack if pack.number else pack.text}", colour="red")
+        show(f"  {'file':<10}{path}")
+        show(f"  {'key':<10}{key}")
+    else:
+        checkpoint = pack.checkpoint
+        show(f"fine: {entries(len(pack.entries))} as they were written", colour="green")
+        for title, text in (
+            ("file", str(path)),
+            *(("entry", f"{one['number']}: {one['kind']} {one['id']}, {one['verdict']}") for one in pack.entries),
+            ("ledger", checkpoint.ledger),
+            ("size", f"{entries(checkpoint.size)} when its checkpoint was signed, {checkpoint.time}"),
+            ("root", checkpoint.root),
+            ("key", key),
+        ):
+            show(f"  {title:<10}{text}")
+    click.get_current_context().exit(1 if wrong else 0)
+
+
+def pack_document(pack: Pack) -> dict[str, Any]:
+    """A pack as plain data."""
+    return {
+        "key": pack.key,
+        "checkpoint": {name: getattr(pack.checkpoint, name) for name in ("ledger", "size", "root", "time", "key")},
+        "entries": list(pack.entries),
+    }
+
+
+def _finding_document(finding: Finding | None) -> dict[str, Any] | None:
+    if finding is None:
+        return None
+    last = max(finding.number, finding.until)
+    name = finding.id if isinstance(finding.id, str) else ascii(finding.id)[:200]  # SQLite takes any type in any column
+    where = {"entry": finding.number or None, "until": last or None, "receipt": name or None}
+    return {"kind": finding.kind, **where, "text": finding.text, "message": str(finding)}
+
+
+def entries(number: int) -> str:
+    """So many entries: `1 entry`, `1,200 entries`."""
+    return f"{number:,} {'entry' if number == 1 else 'entries'}"
+
+
+MOST_SHOWN = 5  # different uses below one line
+
+
+class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click alone
+    """A date or time, in UTC by default, or how long ago, such as `7d`."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Parse a time."""
+        try:
+            if (ago := duration(value)) is not None:
+                return datetime.now(UTC) - ago
+            moment = datetime.fromisoformat(value)
+        except (ValueError, OverflowError):
+            self.fail(f"`{value}` is no time: expected 2026-01-31, 2026-01-31T12:00, or 30m, 2h, 7d ago", param, ctx)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+class _Rule(click.ParamType):  # type: ignore[type-arg]
+    """A capability as it is written in a manifest."""
+
+    name = "capability"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> CapabilitySet:
+        """Parse a rule to the set that covers exactly this rule."""
+        try:
+            return CapabilitySet([value])
+        except Malformed as wrong:
+            self.fail(str(wrong), param, ctx)
+
+
+class _Pattern(click.ParamType):  # type: ignore[type-arg]
+    """A pattern for the text of a capability."""
+
+    name = "pattern"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check a pattern. An empty one is refused: it is a mistake, such as a variable that is not set."""
+        text = str(value)
+        if not text or not text.isprintable():
+            self.fail("expected a pattern such as `network:*`, or nothing behind the option", param, ctx)
+        return text
+
+
+def search_options(command: Command) -> Command:
+    """Add the filters that every search has: agent, session, tool, time, and checks inside calls."""
+    for option in reversed(
+        (
+            click.option("--agent", metavar="NAME", help="Only calls of this agent."),
+            click.option("--session", metavar="ID", help="Only calls in this session."),
+            click.option("--tool", metavar="NAME", help="Only calls of this tool."),
+            click.option(
+                "--denied-use",
+                metavar="[PATTERN]",
+                type=_Pattern(),
+                is_flag=False,
+                flag_value="*",
+                help="Only calls in which a use was denied, also if the call succeeded: `network:*`, `fs:read:/etc`.",
+            ),
+            click.option(
+                "--capability",
+                metavar="RULE",
+                type=_Rule(),
+                help="Only calls with a check that this rule covers, as in a manifest: `network:*:*.example.com`.",
+            ),
+            click.option(
+                "--since",
+                metavar="TIME",
+                type=_Moment(),
+                help="Only calls since then: 2026-01-31, 2026-01-31T12:00, 2h.",
+            ),
+            click.option("--until", metavar="TIME", type=_Moment(), help="Only calls before then."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+class Wanted(Struct, frozen=True):
+    """The filters of a search."""
+
+    agent: str | None = None
+    session: str | None = None
+    tool: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    denied_use: str | None = None
+    capability: CapabilitySet | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The filters that the columns of a ledger answer."""
+        return {name: getattr(self, name) for name in ("agent", "session", "tool", "since", "until")}
+
+    @property
+    def checks(self) -> Checks | None:
+        """The filters that need the events of a receipt; None if there are none."""
+        if self.denied_use is None and self.capability is None:
+            return None
+        return Checks(self.denied_use is not None, self.denied_use or "*", self.capability)
+
+
+def in_body(checks: Checks) -> Iterator[tuple[str, ...]]:
+    """Texts of which, per tuple, each match has one in its body. SQLite filters by them before bodies are parsed."""
+    yield (f'"{DENIED}"',) if checks.denied else ('"kind":"Capability',)
+    longest = max(checks.pattern.split("*"), key=len)
+    yield canonical_json(longest).decode()[1:-1], UNLISTED
+    if checks.rule is not None:
+        yield *(f'"capability":"{rule.domain}:' for rule in checks.rule.allow), UNLISTED
+
+
+def found_receipts(
+    reader: LedgerReader, wanted: Wanted, checks: Checks, verdict: str | None, limit: int, read: Callable[[Row], Entry]
+) -> Sequence[Entry]:
+    """Return the newest receipts that have a matching check."""
+    rows = map(read, reader.containing(*in_body(checks), **wanted.columns, verdict=verdict))
+    return list(islice((entry for entry in rows if any(checks.of(entry))), limit))
+
+
+def check_lines(entry: Entry, checks: Checks) -> Iterator[str]:
+    """The matching checks of a receipt, one line for each different one."""
+    tally = tallied(entry, checks)
+    found = tally.most()
+    for one in found[:MOST_SHOWN]:
+        yield f"    {check_text(one)}"
+    if more := sum(one["count"] for one in found[MOST_SHOWN:]) + tally.other:
+        yield f"    and {more} more"
+
+
+def checks_document(entry: Entry, checks: Checks | None) -> dict[str, Any]:
+    """The denied uses of a receipt as plain data, and the granted ones if the search includes them."""
+    tally = tallied(entry, checks or Checks())
+    found: dict[str, Any] = {"denied_uses": [one for one in tally.most() if one.pop("kind") == DENIED]}
+    if checks is not None and not checks.denied:
+        found["granted_uses"] = [one for one in tally.most() if one.pop("kind") != DENIED]
+    return {**found, "other_uses": tally.other}
+
+
+def tallied(entry: Entry, checks: Checks) -> Tally:
+    """Count the matching checks of a receipt."""
+    tally = Tally()
+    for event in checks.of(entry):
+        tally.add(event)
+    return tally
+
+
+def check_text(one: dict[str, Any]) -> str:
+    """Describe a use in one line: how often, and why it was denied."""
+    word = "denied" if one["kind"] == DENIED else "granted"
+    times = f"{one['count']}x " if one["count"] > 1 else ""
+    return f"{word} {times}{one['capability']}  {one['reason']}".rstrip()

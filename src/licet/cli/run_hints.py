@@ -1,0 +1,313 @@
+"""Names the walls that a failed command of `licet run` hit, from what the command said, and what would open them.
+
+Only the program learns that the kernel refused it something. So a wall is named only if the last output of the command
+names a path with an error that walls cause, and the policy closes that path. Output to a terminal is not seen. Refused
+connections are known from the proxy. What flags close is opened by a flag, what a policy closes by a line in its file.
+
+Names the programs on PATH that a failed command of `licet run` looked for and could not see, and what shows them.
+
+`licet run` lets the program that it starts read its own files. What that one starts in turn is within the grants:
+`make` does not find a `pytest` of a virtual environment elsewhere. This is said only if the output of the command names
+the program as not found, and no file of that name on PATH can be read.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from licet.assemble.program import HTTPS, Typed
+from licet.cli.output import show
+from licet.core.algebra.rules import InvalidUse, Use, use_of_path
+from licet.core.algebra.scope import inside, is_address, visible
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.decision import CapabilityDenied, address_grounds
+from licet.core.decision.reach import Reach
+from licet.core.policy.addresses import address_kind, private_lists
+from licet.core.values import COMMAND_LINE
+from licet.guard.grant import held_paths
+from licet.policy_files.policy_paths import shown_path
+from licet.sandbox.grant_paths import NEVER
+from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
+
+MOST_SHOWN = 10
+_MOST_LINES, _MOST_LINE = 200, 4096
+_ACROSS = ("cross-device", "exdev", "resource busy", "ebusy")  # what a directory that is kept in place answers
+_READ_ONLY = ("read-only", "erofs", "directory nonexistent")  # the last is said by sh about a directory that is hidden
+_ABSENT = ("no such file", "enoent")  # with a private root, what may not be read is not there
+_REFUSED = re.compile(
+    r"operation not permitted|permission denied|read-only file system|invalid cross-device link|device or resource busy"
+    r"|no such file or directory|directory nonexistent|\b(?:EPERM|EACCES|EROFS|EXDEV|EBUSY|ENOENT)\b",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"""['"`‘“]([^'"`‘’“”]+)['"`’”]""")
+_BEFORE = re.compile(r"(\S+?)['\")]*:\s*(?:\[Errno \d+\]\s*)?$")
+_TEMPORARY = ("/tmp", "/var/tmp", "/run/scratch", *NEVER)  # noqa: S108 - may be scratch, which is the program's own
+
+
+def hints(said: str, reach: Reach | None, workdir: str, held: Iterable[str], *, degraded: bool) -> list[str]:
+    """The walls that the output of a command shows it hit, each with the rule that explains it."""
+    if reach is None:
+        return []
+    found: dict[str, None] = {}
+    for path, error in _named(said):
+        why = _wall(reach, os.path.normpath(os.path.join(workdir, path)), error, tuple(held), degraded=degraded)
+        if why:
+            found[why] = None
+    return list(found)[:MOST_SHOWN]
+
+
+def show_hints(lines: Iterable[str]) -> None:
+    """Print the hints on stderr."""
+    for number, line in enumerate(lines):
+        if not number:
+            show("licet: the command met walls:", err=True)
+        show(f"  - {line}", err=True)
+
+
+def show_warnings(typed: Typed, reach: Reach | None) -> None:
+    """Warn on stderr of flags that allow nothing, and of those that open keys."""
+    if reach is None or not (typed.read or typed.write):
+        return
+    from licet.core.review.sensitive import holds_keys  # runs without such flags do not need its long lists
+
+    for action, paths in (("read", typed.read), ("write", typed.write)):
+        for path in paths:
+            if why := _nothing(reach, use_of_path(action, path)):
+                text = f"allows nothing: {why}"
+            elif holds_keys(path):
+                text = f"opens a place of keys and credentials to the command, which may {action} them"
+            else:
+                continue
+            show(f"licet: --allow-{action} {shown_path(Path(path))} {text}", err=True, colour="yellow")
+
+
+def _nothing(reach: Reach, use: Use) -> str:
+    """Why a flag about a path allows nothing; empty if it does."""
+    if not os.path.lexists(use.target):
+        return "there is no such file or directory"
+    rules = (rule for layer in reach.layers if layer.kind == "protected paths" for rule in layer.denies)
+    return next((rule.key for rule in rules if CapabilitySet([rule.capability]).has(use)), "")
+
+
+def last_lines(said: str) -> list[str]:
+    """The last lines of what a command said, none of them long."""
+    return [line[:_MOST_LINE] for line in said.splitlines()[-_MOST_LINES:]]
+
+
+def _named(said: str) -> Iterator[tuple[str, str]]:
+    """The paths that stand in the output next to an error of a wall, with that error."""
+    for line in last_lines(said):
+        for error in _REFUSED.finditer(line):
+            before = _BEFORE.search(line[: error.start()])
+            words = [*_QUOTED.findall(line), *([before[1].lstrip("'\"`(")] if before else [])]
+            yield from ((word, error[0].lower()) for word in words if word and "\0" not in word)
+
+
+def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], *, degraded: bool) -> str:
+    """The wall at a path, or an empty text if the policy closes nothing there."""
+    granted = held_paths(reach.grant)
+    if inside(path, _TEMPORARY) and not granted.overlaps("read", path) and not granted.overlaps("write", path):
+        return ""
+    try:
+        read, write = use_of_path("read", path), use_of_path("write", path)
+    except InvalidUse:
+        return ""
+    shown = f"`{visible(path)}`"
+    if any(mark in error for mark in _ACROSS):
+        kept = [place for place in held if inside(path, (place,))]
+        return f"a closed file lies in `{visible(kept[0])}`: nothing is moved or linked across it" if kept else ""
+    if not reach.grant.has(read) and os.path.lexists(path) and not inside(path, (*SYSTEM, *MADE_FILES)):
+        return f"{shown} may not be read: {because(reach, read, 'fs_reach.read')}"
+    if any(mark in error for mark in _ABSENT):
+        return ""
+    # What may not be written is mounted read-only; without a private root, Landlock says that it is not permitted.
+    if (degraded or any(mark in error for mark in _READ_ONLY)) and os.path.lexists(os.path.dirname(path)):
+        if reach.effect in (None, "read_only") and not _flags_lack(reach, write):
+            return f"{shown} may not be written: the class of the policy is read_only ({reach.class_origin})"
+        if not reach.grant.has(write):
+            return f"{shown} may not be written: {because(reach, write, 'fs_reach.write')}"
+    if reach.effect in (None, "read_only") or not reach.grant.has(write):
+        return ""
+    if not os.path.lexists(path):
+        return _without_new_names(reach, os.path.dirname(path)) if degraded else ""
+    return _not_deleted(reach, path)
+
+
+def because(reach: Reach, use: Use, key: str) -> str:
+    """The rule that denies a use, or how to allow it."""
+    for layer in reach.layers:
+        for rule in layer.denies:
+            if CapabilitySet([rule.capability]).has(use):
+                return rule.key if layer.kind == "protected paths" else f"`{rule.capability}` is denied ({rule.origin})"
+    line = f"add the path under `{key}` ({reach.manifest.origin})"
+    if not _flags_lack(reach, use):
+        return f"no rule allows it; to allow it, {line}"
+    return f"no flag allows it; add {_flag(use)}{'' if _files_allow(reach, use) else f', and {line}'}"
+
+
+def _flags_lack(reach: Reach, use: Use) -> bool:
+    """Whether the flags of this run leave out a use: they are its policy, or narrow it."""
+    return any(layer.origin.file == COMMAND_LINE and not layer.without_denies.has(use) for layer in reach.layers)
+
+
+def _files_allow(reach: Reach, use: Use) -> bool:
+    """Whether every layer that flags did not write allows a use."""
+    written = (one for one in reach.layers if one.origin.file != COMMAND_LINE and one.kind != "protected paths")
+    return all(layer.without_denies.has(use) for layer in written)
+
+
+def _flag(use: Use) -> str:
+    """The flag that allows a use."""
+    if use.domain == "network":
+        port = "" if use.port == HTTPS else f":{use.port}"
+        return f"`--allow-net {shlex.quote(f'{use.target}{port}')}`"
+    if use.action == "read":
+        return f"`--allow-read {_typed(use.target)}`"
+    return f"`--allow-write {_typed(use.target if os.path.isdir(use.target) else os.path.dirname(use.target))}`"
+
+
+def _typed(path: str) -> str:
+    """A path as it is typed here."""
+    here = os.getcwd()
+    name = os.path.relpath(path, here) if inside(path, (here,)) else path
+    return visible(shlex.quote(f"./{name}" if name[0] in "-~" else name))
+
+
+def refusal_line(event: CapabilityDenied, reach: Reach | None) -> str:
+    """A connection that the proxy refused, why, and the flag or the line that would allow it."""
+    try:
+        use = Use(event.capability)
+    except InvalidUse:
+        use = None
+    about = f"licet: refused {event.capability}: "
+    if use is None or reach is None or use.domain != "network":
+        return about + event.rule
+    alone = reach.manifest.origin.file == COMMAND_LINE
+    if event.reason == "ADDRESS_NOT_ALLOWED":
+        return f"{about}{event.rule}{_open_address(use, reach, alone=alone)}"
+    flag = f"add {_flag(use)}" if _flags_lack(reach, use) else ""
+    if flag and alone:
+        return f"{about}no flag allows it; {flag}"
+    rest = replace(reach, layers=tuple(one for one in reach.layers if one.origin.file != COMMAND_LINE))
+    return f"{about}{event.rule}{_to_allow(flag, *(ground.fix for ground in rest.obstacles_of(use)))}"
+
+
+def _open_address(use: Use, reach: Reach, *, alone: bool) -> str:
+    """How a private address is opened; empty if nothing opens it."""
+    literal = is_address(use.target)
+    if literal and address_kind(use.target.strip("[]")).metadata:
+        return ""
+    if alone and literal:
+        return f"; add {_flag(use)}"
+    if alone:
+        return f"; write the address instead of the name, also as `--allow-net ADDRESS:{use.port}`"
+    if literal:
+        fixes = [ground.fix for ground in address_grounds(use, [use.target.strip("[]")], reach)]
+    else:
+        fixes = [f"list its address under `{one.key}` ({one.origin})" for one in private_lists(reach.manifest, ())]
+    return _to_allow(*fixes)
+
+
+def _to_allow(*fixes: str) -> str:
+    steps = dict.fromkeys(filter(None, fixes))
+    return f"; to allow it, {'; '.join(steps)}" if steps else ""
+
+
+def _not_deleted(reach: Reach, path: str) -> str:
+    """That nothing is renamed or deleted where a file is, if that is so."""
+    if reach.effect == "destructive" or held_paths(reach.free_deletes).covers("delete", path):
+        return ""
+    if reach.effect != "full":
+        why = f"the class is {reach.effect}; it takes full, and `approvals.delete: session` or `manifest`"
+    elif reach.free_deletes:
+        why = "it is not inside `fs_reach.write`, or deletes there are denied"
+    else:
+        why = f"it takes `approvals.delete: session` or `manifest` ({reach.delete_origin})"
+    return f"`{visible(path)}` may be written, and not renamed or deleted: {why}"
+
+
+def _without_new_names(reach: Reach, directory: str) -> str:
+    """That without a private root no name can be made in a directory, if that is so."""
+    if directory not in held_paths(reach.grant).directories_with_closed_names():
+        return ""
+    other = "" if reach.manifest.origin.file == COMMAND_LINE else ", or through a tool with `ctx.fs`"
+    why = "without namespaces, and with closed names in it"
+    return f"no new names can be made directly in `{visible(directory)}`, {why}: write below it{other}"
+
+
+_NAME = r"['\"`‘“]?([\w.+-]+)['\"`’”]?"
+# As sh, bash, zsh, make, env, Python and Node say it.
+_NOT_FOUND = re.compile(
+    rf": {_NAME}: (?:command )?not found\s*$|command not found: {_NAME}\s*$|spawn {_NAME} ENOENT"
+    rf"|: {_NAME}: no such file or directory\s*$|no such file or directory: {_NAME}\s*$",
+    re.IGNORECASE,
+)
+_OTHER_PYTHON = re.compile(r"(?:^|/)(python[\d.]*): No module named ")  # the next one on PATH was started instead
+
+
+def programs_not_found(said: str, reach: Reach | None) -> list[str]:
+    """The programs that the output of a command shows it did not find, each with what would show it."""
+    if reach is None or not reach.grant.has(Use("env:read:PATH")):
+        return []
+    found: dict[str, None] = {}
+    for line in last_lines(said):
+        for match in _NOT_FOUND.finditer(line):
+            name = next(filter(None, match.groups()))
+            places = _on_path(name)
+            if places and not any(_readable(place, reach) for place in places):
+                found |= dict.fromkeys(_walls(name, places[0], reach))
+        for match in _OTHER_PYTHON.finditer(line):
+            places = _on_path(match[1])
+            if places and not _readable(places[0], reach):
+                found |= dict.fromkeys(_walls(match[1], places[0], reach))
+    return list(found)[:MOST_SHOWN]
+
+
+def _on_path(name: str) -> list[str]:
+    """The files of a program on PATH, without those of version managers, which start another program."""
+    folders = dict.fromkeys(filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
+    paths = [os.path.join(os.path.normpath(folder), name) for folder in folders if not folder.endswith("/shims")]
+    return [path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)]
+
+
+def _readable(path: str, reach: Reach) -> bool:
+    granted = held_paths(reach.grant)
+    return all(inside(one, SYSTEM) or granted.covers("read", one) for one in (path, os.path.realpath(path)))
+
+
+def _walls(name: str, path: str, reach: Reach) -> Iterator[str]:
+    for file in _needed(path):
+        if not _readable(file, reach):
+            with suppress(InvalidUse):
+                use = use_of_path("read", _installed_in(file))
+                if reach.grant.has(use):
+                    use = use_of_path("read", file)
+                why = because(reach, use, "fs_reach.read")
+                told = f"`{visible(name)}` is `{visible(path)}` on your PATH"
+                yield f"{told}, and `{visible(use.target)}` may not be read: {why}"
+
+
+def _needed(path: str) -> Iterator[str]:
+    """A program, the interpreter in its first line, and where links from them lead."""
+    from licet.packages.package_store import PackageError
+    from licet.packages.programs import first_line  # reads packages, which takes long to import
+
+    yield path
+    yield os.path.realpath(path)
+    with suppress(PackageError):
+        starter, _ = first_line(path)
+        if os.path.isabs(starter):
+            yield starter
+            yield os.path.realpath(starter)
+
+
+def _installed_in(file: str) -> str:
+    """The directory that a program is installed in, such as a virtual environment; the file itself if that is wide."""
+    above, folder = os.path.split(os.path.dirname(file))
+    is_wide = inside(os.path.expanduser("~"), (above,)) or inside(os.getcwd(), (above,))
+    return above if folder == "bin" and above.count("/") >= 2 and not is_wide else file

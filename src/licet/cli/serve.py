@@ -1,0 +1,38 @@
+"""`licet serve`: the tools of a workspace as an MCP server over stdio."""
+
+from pathlib import Path
+
+import click
+
+from licet.cli.gateway import serve, served_policy, serving_options
+from licet.cli.options import Setting
+from licet.cli.output import fail
+
+
+@click.command(name="serve")
+@serving_options
+def command(
+    manifest: Path | None,
+    session: str | None,
+    state: Path | None,
+    accepted: bool,
+    secrets: Path | None,
+    setting: Setting,
+    as_json: bool,
+) -> None:
+    """Offer the tools that MANIFEST admits as an MCP server, over standard input and output.
+
+    The tools are those of `tools: {NAME: {from: …}}`. Each call is checked, runs behind the walls of its tool, and is
+    recorded, as with `licet call`. Reports go to standard error. One connection is one session. `${workdir}` is the
+    directory of the policy, unless --workdir names another.
+
+    \b
+      licet serve research.yaml
+    """
+    policy, place, setting = served_policy(manifest, state, setting, as_json, accepted=accepted)
+    from licet.assemble.importing import imported_tools
+
+    tools = imported_tools(policy)
+    if not tools:
+        fail(f"{policy.origin.file}: no tool here has a function: name one with `from:` under `tools`", as_json)
+    serve(policy, place, "whole", session, secrets, setting, as_json, tools)

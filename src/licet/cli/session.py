@@ -1,0 +1,180 @@
+"""`licet session`: lists the sessions of a state directory, and ends one."""
+
+import asyncio
+import secrets
+from pathlib import Path
+from typing import Any
+
+import click
+
+from licet.assemble.gate import stored_approvals
+from licet.assemble.review import state_directory
+from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.kv import SqliteKv
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.memory import SystemClock
+from licet.cli.discovery import asked_elsewhere
+from licet.cli.options import FILE, KV, Command, json_option, manifest_option, of_manifest, open_default
+from licet.cli.output import fail, show, show_json
+from licet.core.algebra.scope import visible
+from licet.core.ledger.entry import Row, Unsound, check_row, time_text
+from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.guard.session_end import end_stored_session, is_ended, session_end_entry
+
+_LEDGER = "ledger.sqlite"  # in a state directory
+
+
+def state_option(command: Command) -> Command:
+    """Add `--state` and `--manifest` to a command."""
+    text = "The state directory of the calls.  [default: for this directory, below $XDG_STATE_HOME]"
+    return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
+
+
+@click.group(name="session", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """List the sessions of calls, and end one. Each command takes --json.
+
+    Calls of one agent under one id are a session: they share a budget per session, approvals and storage. It is open
+    until it is ended. `licet call` and `licet run` use the session `main` (once it has ended `main-2`, and so on), one
+    that --session names, or a new one with --new-session.
+
+    \b
+      licet session list
+      licet session end main
+      licet session end s-42 --agent research
+
+    \b
+    Exit codes:
+      0  done
+      1  there is no such session, or it cannot be ended
+      2  bad command line
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_command)
+
+
+@command.command(name="list")
+@click.option("--all", "every", is_flag=True, help="Also list the sessions that have ended.")
+@state_option
+@json_option
+def list_command(every: bool = False, state: Path | None = None, as_json: bool = False) -> None:
+    """List the sessions that are open, the one with the newest call first."""
+    place = state if state is not None else state_directory(Path.cwd())
+    found = [one for one in _sessions(place, as_json) if every or not one["ended"]]
+    if as_json:
+        show_json({"sessions": found})
+        return
+    width = max((len(visible(one["session"])) for one in found), default=0)
+    for one in found:
+        line = f"{visible(one['session']):<{width}}  {'ended' if one['ended'] else 'open':<5}  {visible(one['agent'])}"
+        show(f"{line}, {one['entries']} entries, last {visible(one['last'])}")
+    if not found:
+        show("no session is open", err=True)
+
+
+@command.command(name="end")
+@click.argument("session", metavar="ID")
+@click.option("--agent", metavar="NAME", help="The agent of the session, if several agents have one with this id.")
+@click.option("--purpose", metavar="TEXT", help="Why it is ended; the ledger keeps it.")
+@state_option
+@json_option
+def end_command(session: str, agent: str | None, purpose: str | None, state: Path | None, as_json: bool) -> None:
+    """End a session: its storage is deleted, and its later calls are refused.
+
+    Calls that name no session begin another one: `main-2` after `main`. The end is an entry in the ledger. It gives
+    back nothing: what the session has spent still counts for the day and for the agent. A process that has the session
+    open, such as a gateway, finishes calls that it has begun, and refuses later ones. Programs behind walls cannot
+    reach the state of any session, and so end none.
+    """
+    place = state if state is not None else state_directory(Path.cwd())
+    approvals = stored_approvals(place)
+    known = _policies(place, approvals, session, agent, as_json)
+    if len(known) != 1:
+        names = ", ".join(sorted(map(visible, known)))
+        of = f" of {visible(agent)}" if agent is not None else ""
+        why = f"several agents have a session {visible(session)}: add --agent, one of {names}" if known else ""
+        fail(why or f"there is no session {visible(session)}{of} in {place}", as_json)
+    ((owner, digest),), receipt = known.items(), f"r-{secrets.token_hex(6)}-1"
+    entry = session_end_entry(receipt, owner, session, time_text(SystemClock().now()), digest, purpose)
+
+    async def end() -> tuple[bool, str]:
+        ledger, kv = SqliteLedger(place / _LEDGER), SqliteKv(place / KV)
+        try:
+            if is_new := not await is_ended(kv, owner, session):
+                await end_stored_session(ledger, kv, entry)
+            await approvals.end_session(owner, session)
+            return is_new, await open_default(kv, owner)
+        finally:
+            approvals.close()
+            kv.close()
+            ledger.close()
+
+    try:
+        ended, following = asyncio.run(end())
+    except Unavailable as wrong:
+        fail(str(wrong), as_json)
+    if as_json:
+        show_json({"agent": owner, "session": session, "ended": True, "receipt": receipt if ended else None})
+    elif ended:
+        show(f"ended session {visible(session)} of {visible(owner)}; receipt {receipt}", colour="green")
+    else:
+        show(f"session {visible(session)} of {visible(owner)} had ended already")
+    if not as_json:
+        show(f"calls with `--session {visible(session)}` are refused; those without `--session` are in {following}")
+
+
+def _policies(
+    place: Path, approvals: SqliteApprovals, session: str, agent: str | None, as_json: bool
+) -> dict[str, str]:
+    """By agent: the digest of the policy of the last call in its session with this id.
+
+    A session whose first call still waits for a person is in no ledger, which may not exist yet.
+    """
+    try:
+        asked = [kept.request for kept in asyncio.run(approvals.list())]
+    except Unavailable as wrong:
+        fail(str(wrong), as_json)
+    found = {one.agent: one.manifest for one in asked if one.session == session and agent in (None, one.agent)}
+    if found and not (place / _LEDGER).exists():
+        return found
+    for row in _rows(place, as_json):
+        if row.session == session and agent in (None, row.agent):
+            try:
+                found[row.agent] = check_row(row)["manifest"]
+            except Unsound as wrong:
+                fail(f"the last entry of the session cannot be used: {wrong}; see `licet receipts verify`", as_json)
+    return found
+
+
+def _rows(place: Path, as_json: bool) -> list[Row]:
+    """The last entry of each session; exits if there is no ledger that can be read."""
+    try:
+        with LedgerReader(place / _LEDGER) as reader:
+            return list(reader.sessions())
+    except LedgerUnavailable as wrong:
+        named = click.get_current_context().params.get("state") is not None
+        fail(f"{wrong}{'' if named else asked_elsewhere()}", as_json)
+
+
+def _sessions(place: Path, as_json: bool) -> list[dict[str, Any]]:
+    rows = _rows(place, as_json)
+
+    async def ended() -> list[bool]:
+        if not (place / KV).exists():  # a store that does not exist yet is not made by a look at it
+            return [False] * len(rows)
+        kv = SqliteKv(place / KV)
+        try:
+            return [await is_ended(kv, row.agent, row.session) for row in rows]
+        finally:
+            kv.close()
+
+    try:
+        over = asyncio.run(ended())
+    except Unavailable as wrong:
+        fail(str(wrong), as_json)
+    return [
+        {"agent": row.agent, "session": row.session, "entries": row.sequence, "last": row.time, "ended": end}
+        for row, end in zip(rows, over, strict=True)
+    ]

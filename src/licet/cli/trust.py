@@ -1,0 +1,276 @@
+"""`licet trust`: accept the policy of a directory and its lock, so that commands use them when none is named."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from licet.assemble import Places
+from licet.assemble.acceptance import (
+    PolicyMoved,
+    accept_policy,
+    accepted_before,
+    deletes_to_approve,
+    further_changes,
+    give_standing,
+    lock_before,
+    state_of,
+    with_standing,
+    withdraw_all,
+)
+from licet.assemble.review import state_option
+from licet.cli.diff import show_changes
+from licet.cli.discovery import named_or_found
+from licet.cli.options import FILE, Setting, json_option, read_sound
+from licet.cli.output import counted, fail, shortened, show, show_json, show_lock_changes
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.approval import time_text
+from licet.core.policy.layer import OWN_STORAGE, meet_written_layers
+from licet.core.policy.lock import FORMAT, Lock
+from licet.core.policy.lock_changes import lock_changes
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import MOST_STANDING_DAYS
+from licet.core.review.changes import Changes
+from licet.core.review.diff import diff
+from licet.core.review.surface import surface
+from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.policy_files.policy_paths import LOCK_FILE, NoHome
+from licet.policy_files.trust import TrustListError, accepted, forget, lock_state
+
+
+@click.command(name="trust")
+@click.argument("file", type=FILE, required=False)
+@click.option(
+    "--yes", is_flag=True, help="Do not ask. Needed without a terminal and with --json. Gives no standing approval."
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, MOST_STANDING_DAYS),
+    default=MOST_STANDING_DAYS,
+    show_default=True,
+    help="End a standing approval of deletes after so many days.",
+)
+@click.option(
+    "--workdir",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="What ${workdir} stands for in the paths of a standing approval.  [default: this directory]",
+)
+@click.option("--state", metavar="DIR", type=FILE, help="The state of the calls that a standing approval is for.")
+@click.option("--list", "listing", is_flag=True, help="List what was accepted.")
+@click.option("--remove", is_flag=True, help="Take the policy off the list.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    file: Path | None,
+    yes: bool,
+    days: int,
+    workdir: Path | None,
+    state: Path | None,
+    listing: bool,
+    remove: bool,
+    as_json: bool,
+) -> None:
+    """Accept a policy and its licet.lock, so that commands use them when you name none.
+
+    FILE is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. The command shows everything
+    that it allows, and what its lock says about servers: the packages that are started, and the texts that models
+    read. If you accepted it before, it shows what changed. After any change of its meaning or of the lock, and in any
+    other directory, you are asked again; a change that `licet lock` makes is accepted by running it. The code of its
+    tools is not part of a policy.
+
+    A policy that says `approvals: {delete: manifest}` asks for a standing approval of deletes: you are shown the paths,
+    and asked about that alone. It is given at a terminal only, never by --yes, and ends after 30 days at most.
+    `licet approvals` lists and withdraws it.
+
+    \b
+      licet trust
+      licet trust --days 7
+      licet trust --list
+      licet trust --remove
+
+    \b
+    Exit codes:
+      0  accepted, listed or removed
+      1  not accepted, or not on the list; or the files have errors
+      2  bad command line
+    """
+    if (listing and (remove or yes or file is not None)) or (remove and yes):
+        raise click.UsageError("--list takes no other option or FILE, and --remove takes no --yes", ctx)
+    try:
+        if listing:
+            _list(as_json)
+        elif remove:
+            _remove(ctx, file, as_json)
+        else:
+            _accept(ctx, file, yes, as_json, Standing(days, workdir, state))
+    except (TrustListError, PolicyMoved, NoHome, Unavailable, LedgerUnavailable) as wrong:
+        fail(str(wrong), as_json)
+
+
+def _list(as_json: bool) -> None:
+    entries = sorted(accepted().values(), key=lambda entry: entry.path)
+    if as_json:
+        show_json({"accepted": [asdict(entry) for entry in entries]})
+        return
+    for entry in entries:
+        lock = {None: "not with its lock", "": "without a lock"}.get(entry.lock, f"lock {entry.lock}")
+        show(f"{entry.path}  {entry.digest}  {lock}  {entry.when}")
+    if not entries:
+        show("no policy has been accepted", err=True)
+
+
+def _remove(ctx: click.Context, file: Path | None, as_json: bool) -> None:
+    path = named_or_found(file, "FILE").path
+    found, withdrawn = forget(path), withdraw_all(path)
+    if as_json:
+        more = {"withdrawn": withdrawn} if withdrawn else {}
+        show_json({"file": os.path.realpath(path), "removed": found, **more})
+    else:
+        show(f"{path} {'is no longer accepted' if found else 'was not accepted'}", err=not found)
+        for name in withdrawn:
+            show(f"the standing approval {name} of its deletes is withdrawn")
+    ctx.exit(0 if found else 1)
+
+
+class Standing(Struct, frozen=True):
+    """The options of `licet trust` about a standing approval of deletes."""
+
+    days: int
+    workdir: Path | None
+    state: Path | None
+
+
+def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool, wanted: Standing) -> None:
+    asks = not yes and not as_json and sys.stdin.isatty()
+    if not yes and not asks:  # a script that only wants to read must not accept anything
+        text = "there is no terminal to ask at: add `--yes`, which gives no standing approval of deletes, or use"
+        raise click.UsageError(f"{text} `licet surface` to only look", ctx)
+    path = named_or_found(file, "FILE").path
+    manifest = read_sound(path, Setting(workdir=wanted.workdir, alone=True), as_json)
+    entry = accepted().get(os.path.realpath(path))
+    if entry is not None and (entry.digest, entry.lock) == (manifest.digest, lock_state(manifest)):
+        _report(path, manifest, as_json, f"{path} is already accepted")
+        _stand(path, manifest, wanted, asks=asks, as_json=as_json)
+        return
+    found = review_of(path, manifest)
+    if not as_json:
+        show_review(path, manifest, found)
+    if asks and not click.confirm("accept it?", err=True):
+        show("nothing was accepted", err=True)
+        ctx.exit(1)
+    accept_policy(path, manifest)
+    _report(path, manifest, as_json, f"accepted {path}", found.document())
+    _stand(path, manifest, wanted, asks=asks, as_json=as_json)
+
+
+def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool, as_json: bool) -> None:
+    """Ask for the standing approval that a policy says it has; at a terminal only, and about nothing else."""
+    deletes = deletes_to_approve(manifest)
+    if not deletes or manifest.lock_problem is not None:
+        return
+    state = wanted.state or state_of(path)
+    standing = with_standing(replace(manifest, standing=None, standing_problem=""), path, state).standing
+    if standing is not None:
+        if not as_json:
+            until = time_text(standing.expires)
+            show(f"its deletes are covered until {until} by the standing approval {standing.id}")
+        return
+    if not asks:
+        text = "its deletes still ask, once a session: run `licet trust` at a terminal to give a standing approval"
+        show(text, err=True, colour="yellow")
+        return
+    places, short = Places.here(wanted.workdir), shortened(None)
+    show("")
+    show("its tools of class full, and its servers, may then delete and rename files below these without asking:")
+    for rule in deletes.allow:
+        show(f"  {short(str(rule))}")
+    for rule in deletes.deny:
+        show(f"  except {short(str(rule))}")
+    show(f"this holds for {counted(wanted.days, 'day')}, for this policy as it is now, on this machine")
+    if not click.confirm("give this standing approval?", err=True):
+        show("no standing approval was given: deletes ask once a session", err=True)
+        return
+    kept = give_standing(manifest, places, state, wanted.days)
+    if kept.keys is not None:
+        show(f"{kept.request.id} needs {kept.quorum} of {len(kept.keys)} signatures before it counts; each signs with")
+        show(f"  licet approvals approve {kept.request.id}{state_option(state)} --key FILE")
+    else:
+        show(f"standing approval {kept.request.id}, until {time_text(kept.request.expires)}")
+
+
+class Review(Struct, frozen=True):
+    """What a user is shown before a policy is accepted: what changed since the last time, or all of it."""
+
+    changes: Changes | None  # None: it was not accepted before, so all of it is shown
+    further: tuple[str, ...]
+    prefix: str  # of file names in the accepted policy
+    is_same: bool  # whether the policy itself is as it was accepted
+    lock: tuple[str, ...]  # what the lock says now and did not when it was accepted
+
+    def document(self) -> dict[str, Any]:
+        """The same as JSON data."""
+        changes = None if self.changes is None else {**self.changes.document(), "further": list(self.further)}
+        return {"changes": changes, "lock_changes": list(self.lock)}
+
+
+def review_of(path: Path, manifest: Manifest) -> Review:
+    """What is new about a policy and its lock since they were accepted."""
+    before = accepted_before(path, manifest, Places.here())
+    lock = tuple(lock_changes(lock_before(path), manifest.lock or Lock(format=FORMAT)))
+    if before is None:
+        return Review(None, (), "", False, lock)
+    is_same = before.manifest.digest == manifest.digest
+    further = () if is_same else tuple(further_changes(before.manifest, manifest))
+    return Review(diff(before.manifest, manifest), further, before.prefix, is_same, lock)
+
+
+def show_review(path: Path, manifest: Manifest, found: Review) -> None:
+    """Print what is to be accepted."""
+    short = shortened(None)
+    if found.changes is None:
+        _show_all(manifest, short)
+    elif not found.is_same:
+        show(f"{path}, since it was accepted:")
+        show_changes(found.changes, lambda text: short(text.replace(found.prefix, "before: ")))
+        for line in found.further:
+            show(short(line))
+    else:
+        show(f"{path} is as it was accepted")
+    if found.lock:
+        show("")
+        show(f"{LOCK_FILE} next to it, {'since it was accepted' if found.changes is not None else 'all that it says'}:")
+        show_lock_changes(found.lock)
+    if manifest.lock_problem is not None:
+        show(str(manifest.lock_problem), err=True, colour="yellow")
+
+
+def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
+    """Print what a policy allows to its tools today, and the most that it allows to any tool."""
+    from licet.cli.surface_table import print_surface
+
+    # As it will be once it is accepted: then the file itself may approve writes.
+    print_surface(surface(replace(manifest, pinned="licet trust")), short)
+    ceiling = meet_written_layers(manifest.layers)
+    own = CapabilitySet(OWN_STORAGE)
+    show("")
+    show("the most that it allows, whatever its tools declare:")
+    for rule in ceiling.allow:
+        if rule.domain not in ("tool", "connector") and not own.has(rule):
+            show(f"  {short(str(rule))}")
+    for rule in ceiling.deny:
+        show(f"  except {short(str(rule))}")
+
+
+def _report(path: Path, manifest: Manifest, as_json: bool, text: str, more: dict[str, Any] | None = None) -> None:
+    if as_json:
+        about = {"file": os.path.realpath(path), "digest": manifest.digest, "lock": lock_state(manifest)}
+        show_json({**about, "accepted": True, **(more or {})})
+    else:
+        show(text)

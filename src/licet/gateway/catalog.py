@@ -1,0 +1,423 @@
+"""What one client is shown: definitions under their shown names, in one page if possible, and who is behind a name.
+
+The lists that a client is shown: what its agent may call, read and use, with the locked definitions.
+
+What stands behind a client's connection: `Backend`, and the values that pass between the two.
+
+A backend knows nothing of protocol versions. It decides, asks, records and runs; the connection only translates.
+
+Tools of a workspace as an MCP client sees them, for `licet serve`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from licet.core.algebra.scope import visible
+from licet.core.policy.lock import LockedServer, NamedPlaces, local
+from licet.core.policy.servers import PROMPTS, RESOURCES
+from licet.declare import Tool
+from licet.gateway.running_server import RunningServer
+from licet.guard.registration import RegisteredTools
+from licet.mcp.jsonrpc import INVALID_PARAMS
+from licet.mcp.protocol import ProtocolError, Sender, definition_for
+from licet.mcp.shown_names import Naming, shown_name, shown_names
+from licet.policy_files.server_tools import shape_problem
+
+if TYPE_CHECKING:
+    from licet.gateway.questions import CallerLink
+
+
+class ShownTool(Struct, frozen=True):
+    """A tool that this agent may call."""
+
+    name: str  # `server.tool`
+    definition: dict[str, Any]  # the locked one
+    listed: bool = True  # False while its server does not offer it as it was locked: its calls are refused
+
+
+class Offered(Struct, frozen=True):
+    """A resource, template or prompt that this agent may use."""
+
+    server: str
+    definition: dict[str, Any]  # the locked one
+    listed: bool = True  # as of a tool
+
+
+class Unforwarded(Struct, frozen=True):
+    """Something that was not passed on. Each name is reported once per connection."""
+
+    sender: Sender
+    kind: str  # request, notification, parameter, `_meta` key, result key, tool, answer …
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.sender}: {self.kind} `{self.name}`: {self.reason}"
+
+
+class Refusal(Exception):
+    """A request is refused: a reason code, and one line for the model that starts with it."""
+
+    def __init__(self, reason: str, line: str, code: int = INVALID_PARAMS) -> None:
+        self.reason = reason
+        self.line = line
+        self.code = code  # of the error, for methods whose results cannot say that they are errors
+        super().__init__(line)
+
+
+class Backend(Protocol):
+    """The policy, the ledger and the servers of one connection.
+
+    Each list is the same object until something in it changes, and is in a fixed order. It waits for no server: what
+    one turns out not to offer stays in it, and is not listed any more.
+    """
+
+    def instructions(self) -> str: ...
+
+    def tools(self) -> Sequence[ShownTool]: ...
+
+    def resources(self) -> Sequence[Offered]: ...
+
+    def templates(self) -> Sequence[Offered]: ...
+
+    def prompts(self) -> Sequence[Offered]: ...
+
+    async def call(self, tool: str, arguments: dict[str, Any], client: "CallerLink") -> dict[str, Any]:
+        """The result of a tool call, refusals included. It may be JSON text, which is then not parsed again."""
+
+    def hidden(self) -> Iterable[str]:
+        """The full names of the tools that there are, and that no client is shown."""
+
+    async def unknown(self, name: str, arguments: dict[str, Any], behind: str = "") -> None:
+        """Record a call of something that this client was not shown; `behind` is the hidden tool of that name."""
+
+    async def read(self, server: str, uri: str, client: "CallerLink") -> dict[str, Any]:
+        """The contents of a resource. Raises `Refusal`, or `ProtocolError` for an error of the server."""
+
+    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: "CallerLink") -> dict[str, Any]:
+        """The messages of a prompt. Raises as `read` does."""
+
+    async def complete(
+        self,
+        server: str,
+        ref: dict[str, Any],
+        argument: dict[str, Any],
+        context: dict[str, Any],
+        client: "CallerLink",
+    ) -> dict[str, Any]:
+        """Completions for an argument of a prompt or template. Raises as `read` does."""
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """Want updates of a resource; asked again for each subscription of the client. Raises as `read` does."""
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """Want no more updates of it."""
+
+    def client_is(self, info: dict[str, Any], capabilities: dict[str, Any], version: str) -> None:
+        """Take what the client claims to be, when it starts and whenever it claims something else."""
+
+    def log_level(self, level: str) -> None:
+        """Set the lowest level of log messages outside of calls. Only clients up to 2025-11-25 set one."""
+
+    def roots_changed(self) -> None:
+        """Take note that the client's roots may have changed."""
+
+    def reported(self, event: Unforwarded) -> None:
+        """Record something that was not passed on."""
+
+    async def close(self) -> None: ...
+
+
+def own_definition(tool: Any) -> dict[str, Any]:
+    """The definition of a tool of the workspace. Its annotations come from its declaration."""
+    effect = tool.effect or "destructive"
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": dict(tool.schema) or {"type": "object"},
+        "annotations": {"readOnlyHint": effect == "read_only", "destructiveHint": effect in ("full", "destructive")},
+    }
+
+
+def own_result(value: Any, *, cut: str = "") -> dict[str, Any]:
+    """The result of a tool of the workspace: its value as text, and as it is if it is an object.
+
+    A result that was cut is a piece of text, and says so with the line `cut`.
+    """
+    if cut:
+        return {"content": [{"type": "text", "text": f"{value}"}, {"type": "text", "text": cut}], "isError": True}
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+    return {**result, "structuredContent": value} if isinstance(value, dict) else result
+
+
+_T = TypeVar("_T")
+
+
+class ShownLists:
+    """Makes each list once, and again when the policy or what a server offers has changed. It waits for no server.
+
+    With `all_listed`, resources and prompts are shown also if `servers.NAME` does not list them.
+    """
+
+    def __init__(
+        self,
+        policy: Callable[[], RegisteredTools],
+        locked: Mapping[str, LockedServer],
+        places: NamedPlaces,
+        *,
+        all_listed: bool = False,
+    ) -> None:
+        self._policy, self._locked, self._places, self._all_listed = policy, locked, dict(places), all_listed
+        self.running: Mapping[str, RunningServer] = {}
+        self._lists: dict[str, tuple[object, Sequence[Any]]] = {}
+        self._own_definitions: dict[str, tuple[Tool, dict[str, Any]]] = {}
+        self._definitions: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    def changes(self) -> list[str]:
+        """Make the lists again, and name those that are others now."""
+        before = {kind: _listed(kept[1]) for kind, kept in self._lists.items()}
+        self._lists.clear()
+        shown = {"tools": self.tools, "resources": self.resources, "templates": self.templates, "prompts": self.prompts}
+        changed = [kind for kind, found in before.items() if _listed(shown[kind]()) != found]
+        return list(dict.fromkeys("resources" if kind == "templates" else kind for kind in changed))
+
+    def tools(self) -> Sequence[ShownTool]:
+        """The tools that this agent may call, by name."""
+        return self._kept("tools", self._tools)
+
+    def hidden(self) -> Iterator[str]:
+        """The tools that the policy or a lock knows, and that are not shown."""
+        shown = {tool.name for tool in self.tools()}
+        policy = self._policy()
+        locked = (f"{name}.{tool}" for name, one in self._locked.items() for tool in one.listed("tools"))
+        yield from sorted({*policy.tools, *policy.manifest.admissions, *locked} - shown)
+
+    def resources(self) -> Sequence[Offered]:
+        """The resources that this agent may read."""
+        return self._kept("resources", lambda: self._offered("resources", RESOURCES))
+
+    def templates(self) -> Sequence[Offered]:
+        """The templates of resources that this agent may read."""
+        return self._kept("templates", lambda: self._offered("templates", RESOURCES))
+
+    def prompts(self) -> Sequence[Offered]:
+        """The prompts that this agent may use."""
+        return self._kept("prompts", lambda: self._offered("prompts", PROMPTS))
+
+    def _is_listed(self, server: str, kind: str, name: str) -> bool:
+        one = self.running[server]
+        return one.offers(kind, name) if self._all_listed else one.is_shown(kind, name)
+
+    def is_template(self, server: str, uri: str) -> bool:
+        """Whether the client is shown this template of a server."""
+        return any(one.server == server and one.definition.get("uriTemplate") == uri for one in self.templates())
+
+    def definition(self, server: str, kind: str, name: str) -> dict[str, Any]:
+        """A locked definition, with the directories of this machine."""
+        kept = self._definitions.get((server, kind, name))
+        if kept is None:  # once: each call needs its definition
+            source = self._locked.get(server)
+            found = local(source.listed(kind).get(name, {}), self._places) if source is not None else {}
+            kept = self._definitions[server, kind, name] = {key: found[key] for key in found if key != "_meta"}
+        return kept
+
+    def _own(self, name: str, tool: Tool) -> dict[str, Any]:
+        kept = self._own_definitions.get(name)
+        if kept is None or kept[0] is not tool:
+            kept = self._own_definitions[name] = tool, own_definition(tool)
+        return kept[1]
+
+    def instructions(self) -> str:
+        """What the servers in use tell models, as it was locked, each as the words of its server."""
+        texts = {name: self._locked[name].instructions for name in sorted(self.running) if name in self._locked}
+        told = {name: local(text, self._places) for name, text in texts.items() if text}
+        return "\n\n".join(told_by(name, text) for name, text in told.items())
+
+    def _kept(self, kind: str, make: Callable[[], Sequence[_T]]) -> Sequence[_T]:
+        policy = self._policy()
+        kept = self._lists.get(kind)
+        if kept is None or kept[0] is not policy:
+            kept = self._lists[kind] = policy, make()
+        found: Sequence[_T] = kept[1]
+        return found
+
+    def _tools(self) -> Sequence[ShownTool]:
+        found = []
+        for name, registered in sorted(self._policy().tools.items()):
+            server, _, tool = name.partition(".")
+            if not registered.ready:
+                continue
+            if server not in self.running:
+                found.append(ShownTool(name, self._own(name, registered.tool)))
+            elif tool not in (RESOURCES, PROMPTS):
+                is_listed = self._is_listed(server, "tools", tool)
+                found.append(ShownTool(name, self.definition(server, "tools", tool), is_listed))
+        return found
+
+    def _offered(self, kind: str, tool: str) -> Sequence[Offered]:
+        found = []
+        for name, one in sorted(self.running.items()):
+            registered, source = self._policy().tools.get(f"{name}.{tool}"), self._locked.get(name)
+            if registered is None or not registered.ready or source is None:
+                continue
+            listed = one.server.shows_prompt if kind == "prompts" else one.server.shows_resource
+            for item, definition in source.listed(kind).items():
+                known = before_variables(item) if kind == "templates" else item
+                if f"{kind}/{item}" in source.refused or shape_problem(kind, definition):
+                    continue
+                if self._all_listed or listed(known):
+                    found.append(Offered(name, self.definition(name, kind, item), self._is_listed(name, kind, item)))
+        return found
+
+
+def _listed(items: Sequence[Any]) -> list[int]:
+    """What a client is shown of a list. A definition is the same object as long as its server is locked with it."""
+    return [id(item.definition) for item in items if item.listed]
+
+
+def told_by(server: str, text: str) -> str:
+    """A server's text for models, marked line by line, so that no line looks like one of licet or of another server."""
+    return "\n".join((f"The MCP server `{server}` says:", *(f"> {line}" for line in text.splitlines())))
+
+
+def before_variables(uri: str) -> str:
+    """A URI template up to its first variable."""
+    return uri.partition("{")[0]
+
+
+ListKind = Literal["tools", "resources", "resourceTemplates", "prompts"]
+Items = Sequence[ShownTool] | Sequence[Offered]
+MOST_ITEMS = 5_000  # definitions in one page: the SDKs of clients read the first page alone
+MOST_BYTES = 4 << 20  # of the definitions in one page
+
+
+class Catalog:
+    """The lists of a backend as a client of one protocol version sees them. Raises `Clash` for equal shown names."""
+
+    def __init__(self, backend: Backend, how: Naming, version: str) -> None:
+        self._backend = backend
+        self._how = how
+        self._version = version
+        self._sources: Mapping[ListKind, Callable[[], Items]] = {
+            "tools": backend.tools,
+            "resources": backend.resources,
+            "resourceTemplates": backend.templates,
+            "prompts": backend.prompts,
+        }
+        self._listings: dict[ListKind, _Listing] = {}
+        self._listing("tools")
+        self._listing("prompts")
+
+    def page(self, kind: ListKind, cursor: object) -> dict[str, Any]:
+        """One page of definitions. A cursor is good as long as the list stays as it is."""
+        return self._listing(kind).page(cursor)
+
+    @property
+    def has_resources(self) -> bool:
+        return bool(self._backend.resources() or self._backend.templates())
+
+    @property
+    def has_prompts(self) -> bool:
+        return bool(self._backend.prompts())
+
+    def tool(self, shown: str) -> str | None:
+        """The full name of a tool, or None if none is shown under this name."""
+        return self._listing("tools").behind.get(shown)
+
+    def hidden_tool(self, shown: str) -> str:
+        """The full name of the hidden tool that would be shown under this name; empty unless there is just one."""
+        known = [full for full in self._backend.hidden() if self._how == "whole" or "." in full.strip(".")]
+        found = [full for full in known if shown in (full, shown_name(full, self._how))]
+        return found[0] if len(found) == 1 else ""
+
+    def prompt(self, shown: str) -> tuple[str, str]:
+        """The server of a prompt, and its name there."""
+        full = self._listing("prompts").behind.get(shown)
+        if full is None:
+            raise ProtocolError(INVALID_PARAMS, f"there is no prompt `{visible(shown[:200])}`")
+        server, _, name = full.partition(".")
+        return server, name
+
+    def server_of(self, uri: str) -> str:
+        """The server that a URI or a URI template belongs to.
+
+        It is the one that lists it, else the one with a template that starts like it, else the only one with resources.
+        A URI of two servers is refused: if the first one won, it could answer in the place of the other.
+        """
+        resources, templates = self._backend.resources(), self._backend.templates()
+        everyone = {item.server for item in (*resources, *templates)}
+        written = [(item.server, str(item.definition.get("uriTemplate", ""))) for item in templates]
+        servers = (
+            {item.server for item in resources if item.definition.get("uri") == uri}
+            or {server for server, template in written if template == uri}
+            or {server for server, template in written if uri.startswith(before_variables(template))}
+            or (everyone if len(everyone) == 1 else set())
+        )
+        if len(servers) == 1:
+            return servers.pop()
+        found = f"is offered by {' and by '.join(sorted(servers))}" if servers else "is offered by no server"
+        raise ProtocolError(INVALID_PARAMS, f"resource `{visible(uri[:200])}` {found}")
+
+    def _listing(self, kind: ListKind) -> "_Listing":
+        items, listing = self._sources[kind](), self._listings.get(kind)
+        if listing is None or listing.items is not items:
+            listing = self._listings[kind] = _Listing(kind, items, self._how, self._version, listing)
+        return listing
+
+
+class _Listing:
+    """One list as this client sees it. What is in the list `before` it, too, is not written again."""
+
+    def __init__(self, kind: ListKind, items: Items, how: Naming, version: str, before: "_Listing | None") -> None:
+        self.kind = kind
+        self.items = items
+        self.behind: dict[str, str] = {}  # shown name -> `server.name`, of tools and prompts, also of those not listed
+        if kind in ("tools", "prompts"):
+            self.behind = shown_names(map(_full_name, items), how)
+        written = before.written if before is not None else {}
+        # By the identity of the definition, which stays the same.
+        self.written: dict[int, tuple[ShownTool | Offered, Raw]] = {
+            id(item.definition): written.get(id(item.definition)) or (item, _json(kind, item, how, version))
+            for item in items
+        }
+        self._texts = [self.written[id(item.definition)][1] for item in items if item.listed]
+        starts = _page_starts(self._texts)
+        self._ends = dict(zip(starts, [*starts[1:], len(self._texts)], strict=True))
+        digest = sha256(b"\n".join(self._texts)).hexdigest()[:16] if len(starts) > 1 else ""
+        self._starts = {f"{kind}-{digest}-{start}": start for start in starts[1:]}
+        self._cursors = {start: cursor for cursor, start in self._starts.items()}
+
+    def page(self, cursor: object) -> dict[str, Any]:
+        start = 0 if cursor is None else self._starts.get(cursor) if isinstance(cursor, str) else None
+        if start is None:
+            raise ProtocolError(INVALID_PARAMS, "`cursor` is not of this list, or the list has changed: list again")
+        end = self._ends[start]
+        page: dict[str, Any] = {self.kind: self._texts[start:end]}
+        following = self._cursors.get(end)
+        return {**page, "nextCursor": following} if following else page
+
+
+def _json(kind: ListKind, item: ShownTool | Offered, how: Naming, version: str) -> Raw:
+    definition = definition_for(kind, item.definition, version)
+    if kind in ("tools", "prompts"):
+        definition["name"] = shown_name(_full_name(item), how)
+    return Raw(msgspec.json.encode(definition))
+
+
+def _page_starts(texts: Sequence[Raw]) -> list[int]:
+    starts, size = [0], 0
+    for number, text in enumerate(texts):
+        size += memoryview(text).nbytes
+        if number > starts[-1] and (number - starts[-1] >= MOST_ITEMS or size > MOST_BYTES):
+            starts.append(number)
+            size = memoryview(text).nbytes
+    return starts
+
+
+def _full_name(item: ShownTool | Offered) -> str:
+    return item.name if isinstance(item, ShownTool) else f"{item.server}.{item.definition.get('name', '')}"

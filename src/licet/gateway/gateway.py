@@ -1,0 +1,310 @@
+"""Builds what `licet gateway` runs: the gate, the servers behind it, and the backend of one connection."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from licet.assemble.expected_lock import machine_places
+from licet.assemble.gate import Backends, CommandGate, stored_approvals, workers_of
+from licet.assemble.review import Places
+from licet.assemble.server_process import (
+    ServerError,
+    ServerPlan,
+    check_code,
+    expanded_command,
+    locked_program,
+    placed_secrets,
+    started,
+)
+from licet.backends.http import HttpClient
+from licet.core.algebra.rules import InvalidUse, use_of_path
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.foreseen import is_needed, process_misfits, process_reach
+from licet.core.decision.reach import Reach
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import Server, servers_of
+from licet.core.policy.terms import StandingApproval
+from licet.declare import Tool
+from licet.gateway.governed_servers import GovernedBackend
+from licet.gateway.observation import Observation
+from licet.gateway.questions import ClientApprover
+from licet.gateway.running_server import RunningServer
+from licet.gateway.served_tools import AsksServers, observed_policy, server_tools
+from licet.guard.gate import BareGate
+from licet.guard.observing import Observing
+from licet.guard.session import Session
+from licet.mcp.http_link import remote_link
+from licet.mcp.link import Link, PipeLink
+from licet.packages.locked_tools import is_pinned, pinned_here
+from licet.policy_files.server_tools import is_other_server
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.sandbox.programs.supervisor_client import Supervisor
+from licet.sandbox.programs.walls import ProgramWalls
+
+Report = Callable[[str], None]
+
+
+class InvalidSession(ValueError):
+    """A text that is no session id."""
+
+
+def new_session() -> str:
+    """The id of a session for one connection."""
+    return f"g-{secrets.token_hex(6)}"
+
+
+def gateway_backend(
+    manifest: Manifest,
+    state: Path,
+    *,
+    session: str,
+    report: Report,
+    workdir: Path | None = None,
+    secrets_file: Path | None = None,
+    own_tools: Sequence[Tool] | None = None,
+    observed: Observation | None = None,
+    ready: Supervisor | None = None,
+) -> GovernedBackend:
+    """The backend of one connection: the tools of servers or, if they are given, those of the workspace.
+
+    With `observed`, of the same manifest, the policy is not enforced for a while. `ready` is a supervisor that was
+    started in advance, for the first server. Raises `ServerError`, `RegistrationRefused` or `InvalidSession`.
+    """
+    places = Places.here(workdir)
+    servers = servers_of(manifest.servers) if own_tools is None else {}
+    if observed is None:
+        lacking = not_locked(manifest, servers)
+        for why in lacking.values():
+            report(why)
+        if lacking and len(lacking) == len(servers):
+            raise ServerError("; ".join(lacking.values()))
+        manifest = pinned_here(manifest)
+        servers = {name: server for name, server in servers.items() if name not in lacking}
+    else:
+        manifest, servers = observed.manifest, {name: servers[name] for name in observed.offered}
+    announces = {name: server.client.capabilities for name, server in servers.items()}
+    named = machine_places(places.workdir, places.home) if own_tools is None else {}
+    tools = server_tools(manifest, named) if own_tools is None else own_tools
+    holder: list[GovernedBackend] = []
+    walls = ProgramWalls(HttpClient())
+    asks = AsksServers(workers_of(walls), lambda call, note: holder[0].ask_server(call, note))
+    approver = ClientApprover(stored_approvals(state), lambda tool: _through_client(gate, tool))
+    processes = LocalProcesses(ready=ready)
+    backends = Backends.local(state, secrets_file=secrets_file, sandbox=asks, approver=approver, processes=processes)
+    recording = observed.recording if observed is not None else None
+    observers = [recording] if recording is not None else []
+    gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny", observers=observers)
+    is_admitted = _is_admitted if observed is None else _is_any
+    reaches = {name: _reach(gate, server, places) for name, server in servers.items() if is_admitted(gate, name)}
+    _report_misfits(gate, reaches, servers, report, refuse=observed is None)
+    servers = {name: _with_known_roots(server, reaches.get(name), places) for name, server in servers.items()}
+    locked = manifest.lock.servers if manifest.lock is not None else {}
+    opened = _session(gate, session)
+    if observed is not None:
+        opened.observing = _observing(gate, observed, servers, backends, workdir)
+    backend = GovernedBackend(
+        gate,
+        opened,
+        servers,
+        locked if observed is None else observed.offered,
+        places=named,
+        report=report,
+        may_know_root=lambda server, path: _may_know(servers[server], reaches.get(server), path),
+    )
+    holder.append(backend)
+    is_open = bool(observed and observed.is_open)
+    starts = {
+        name: _Start(gate, server, places)
+        for name, server in servers.items()
+        if (_is_used if observed is None else _is_any)(gate, name)
+    }
+    backend.add(
+        RunningServer(
+            start.server,
+            locked.get(name),
+            _links(gate, start, reaches[name], backends, places, report, is_open=is_open),
+            backend,
+            report,
+            places=named,
+            offers_changed=backend.offers_changed,
+            announces=announces[name],
+            stands=start.stands,
+        )
+        for name, start in starts.items()
+    )
+    return backend
+
+
+class _Start:
+    """What the process of a server holds at its next start, and the standing approval that it runs under."""
+
+    def __init__(self, gate: BareGate, server: Server, places: Places) -> None:
+        self._gate, self._places = gate, places
+        self.server = server
+        self._standing: StandingApproval | None = None
+
+    def reach(self) -> Reach:
+        """What it holds if it is started now."""
+        self._gate.renew_standing()
+        reach = _reach(self._gate, self.server, self._places)
+        self._standing = reach.standing
+        return reach
+
+    def stands(self) -> bool:
+        """Whether what it was started under has neither ended nor been withdrawn."""
+        return self._standing is None or self._gate.stands(self._standing)
+
+
+def _observing(
+    gate: BareGate, observed: Observation, servers: Mapping[str, Server], backends: Backends, workdir: Path | None
+) -> Observing:
+    is_open = observed.is_open
+    instead = observed_policy(gate.manifest, servers, observed.offered, backends, workdir=workdir, is_open=is_open)
+    until = gate.clock.monotonic() + observed.seconds
+    return Observing(instead, until, is_open=is_open, recorder=observed.recording)
+
+
+def _session(gate: BareGate, name: str) -> Session:
+    try:
+        return gate.session(name)
+    except ValueError as wrong:
+        raise InvalidSession(str(wrong)) from None
+
+
+def not_locked(manifest: Manifest, servers: Mapping[str, Server]) -> Mapping[str, str]:
+    """Why servers are not started, as far as that is known before: the lock must pin what the workspace now states."""
+    found: dict[str, str] = {}
+    for name, server in servers.items():
+        locked = manifest.lock.servers.get(name) if manifest.lock is not None else None
+        if locked is None:
+            found[name] = f"the server `{name}` is not in licet.lock: run `licet lock`, review it, and start again"
+        elif is_other_server(server, locked):
+            found[name] = f"the server `{name}` has another command than in licet.lock: `licet lock --update` shows it"
+        elif not server.url and not is_pinned(locked):
+            found[name] = f"the server `{name}` is not in licet.lock for this platform: run `licet lock --update` here"
+    return found
+
+
+def _is_admitted(gate: BareGate, server: str) -> bool:
+    """Whether the manifest admits anything of a server."""
+    tools = gate.policy.tools.items()
+    return any(name.startswith(f"{server}.") and registered.reach is not None for name, registered in tools)
+
+
+def _is_any(gate: BareGate, server: str) -> bool:
+    """For a gateway that observes: every server is used."""
+    return True
+
+
+def _report_misfits(
+    gate: BareGate, reaches: Mapping[str, Reach], servers: Mapping[str, Server], report: Report, *, refuse: bool
+) -> None:
+    """Report the tools that are not shown because they do not fit, and the grants of which a server gets nothing.
+
+    A server that cannot start so raises `ServerError`, unless `refuse` is false.
+    """
+    for name, reach in reaches.items():
+        missing = process_misfits(reach)
+        if refuse and (needed := [one for one in missing if is_needed(one, servers[name])]):
+            raise ServerError(f"the server `{name}` cannot be started: {'; '.join(map(str, needed))}")
+        if missing:
+            report(f"{name}: the manifest allows only a part of its grants: {'; '.join(map(str, missing))}")
+    for misfit in gate.policy.misfits:
+        report(str(misfit))
+    for name, registered in gate.policy.tools.items():
+        if registered.reach is not None and registered.unavailable:
+            report(f"{name}: {registered.unavailable}")
+
+
+def _is_used(gate: BareGate, server: str) -> bool:
+    """Whether this agent may call anything of a server; otherwise it is not started."""
+    tools = gate.policy.tools.items()
+    return any(name.startswith(f"{server}.") and registered.ready for name, registered in tools)
+
+
+def _reach(gate: BareGate, server: Server, places: Places) -> Reach:
+    tools = (one for name, one in gate.policy.tools.items() if name.startswith(f"{server.name}."))
+    reaches = [one.reach for one in tools if one.ready and one.reach is not None]
+    return process_reach(gate.policy.manifest, server, reaches, (places.workdir, places.home))
+
+
+def _through_client(gate: BareGate, tool: str) -> bool:
+    """Whether a yes of the client approves calls of a tool: a bundle of it may say that it does not."""
+    registered = gate.policy.tools.get(tool)
+    if registered is None or registered.reach is None:  # what a server asks of the client
+        return gate.policy.manifest.approvals.through_client
+    return registered.reach.approvals.through_client
+
+
+def _links(
+    gate: BareGate,
+    start: _Start,
+    reach: Reach,
+    ports: Backends,
+    places: Places,
+    report: Report,
+    *,
+    is_open: bool = False,
+) -> Callable[[], AbstractAsyncContextManager[Link]]:
+    server = start.server
+
+    def schema_of(tool: str) -> Mapping[str, Any]:
+        lock = gate.policy.manifest.lock
+        locked = lock.servers.get(server.name) if lock is not None else None
+        schema = locked.listed("tools").get(tool, {}).get("inputSchema") if locked is not None else None
+        return schema if isinstance(schema, dict) else {}
+
+    if server.url:
+        tell = lambda line: report(f"{server.name}: {line}")  # noqa: E731
+        return lambda: remote_link(server, reach, ports, report=tell, schema_of=schema_of)
+
+    @asynccontextmanager
+    async def link() -> AsyncIterator[Link]:
+        manifest = gate.policy.manifest
+        locked = manifest.lock.servers.get(server.name) if manifest.lock is not None else None
+        if locked is None or locked.resolved is None:
+            raise ServerError(f"the server `{server.name}` is not in licet.lock: run `licet lock`")
+        await asyncio.to_thread(check_code, server, locked.code, places.workdir, places.home)
+        program = await locked_program(server, locked.resolved, places.workdir, places.home)
+        command = expanded_command(server, places.workdir, places.home)
+        held = await asyncio.to_thread(start.reach)
+        placed = await placed_secrets(server, held, ports)
+        plan = ServerPlan(replace(server, sandbox="native") if is_open else server, held, program, command)
+        async with started(plan, ports, placed, places.workdir) as running:
+            streams = running.handed()
+            pipes = PipeLink(
+                *streams,
+                redactor=placed.redactor,
+                log=lambda line: report(f"{server.name} wrote: {line}"),
+            )
+            try:
+                yield pipes
+            finally:
+                await pipes.close()
+
+    return link
+
+
+def _with_known_roots(server: Server, reach: Reach | None, places: Places) -> Server:
+    """A server whose `client.roots` are real directories that it may read; none of them if it may read none."""
+    listed = CapabilitySet(f"fs:read:{root}" for root in server.client.roots).expand(places.workdir, places.home)
+    held = (listed & reach.grant).allow if reach is not None else ()
+    return replace(server, client=replace(server.client, roots=tuple(rule.scope for rule in held)))
+
+
+def _may_know(server: Server, reach: Reach | None, path: str) -> bool:
+    """Whether a server may be told of a directory: it is in `client.roots`, and the server may read it."""
+    if reach is None or not path.startswith("/") or os.path.normpath(path) != path:
+        return False
+    if not any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in server.client.roots):
+        return False
+    try:
+        return reach.grant.has(use_of_path("read", path))
+    except InvalidUse:
+        return False

@@ -1,0 +1,275 @@
+"""One server while the gateway runs: started, compared with its lock, restarted when it ends.
+
+What is locked counts as offered until the server has said otherwise, so nothing but a call of this server waits for it.
+A definition that differs from the lock is not shown any more, and its calls are refused; so is all of a server that
+cannot be started. A tool that is not in the lock is reported, and neither shown nor called. Calls that are under way
+when a server ends fail once; the gateway repeats none of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
+
+from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, shortened
+from licet.core.policy.servers import Server
+from licet.mcp.exchange import TimedOut, UpstreamError
+from licet.mcp.link import Gone, Link
+from licet.mcp.listing import BadListing, Definitions, as_locked, claimed_version, definitions
+from licet.mcp.upstream import Opened, Peer, Upstream, era_of
+from licet.policy_files.server_tools import running_version
+
+START_SECONDS = 60.0  # for a server to say what it offers
+PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before each further start
+HEALTHY_SECONDS = 60.0  # after which the pauses begin again
+MOST_TOLD = 500  # characters of a line about a definition, which may quote the server
+LOOK_AGAIN = 5.0  # seconds until a server that did not say what changed is asked again
+STANDING_SECONDS = 5.0  # between two looks at the standing approval that a server was started under
+
+_WITHOUT = "the standing approval of deletes has ended; it is started again without it"
+COMPARED = ("tools", "prompts")  # the definitions that are refused if they differ
+
+Links = Callable[[], AbstractAsyncContextManager[Link]]
+Report = Callable[[str], None]
+
+
+class NotRunning(Exception):
+    """A server cannot be asked now; the text says why."""
+
+
+class RunningServer:
+    """Keeps one server running from `start` to `close`. `links` starts its process, or connects to it.
+
+    It is told of the client capabilities `announces`. `stands` says whether the standing approval of deletes, under
+    which `links` started it last, still counts: once it does not, the server is started again, without it.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        locked: LockedServer | None,
+        links: Links,
+        peer: Peer,
+        report: Report,
+        *,
+        places: NamedPlaces | None = None,
+        offers_changed: Callable[[], None] = lambda: None,
+        announces: Mapping[str, Any] | None = None,
+        stands: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.server = server
+        self._stands = stands
+        self._lapsed = asyncio.Event()  # the approval does not count any more
+        self.locked = locked  # None if nothing is compared
+        self.opened: Opened | None = None
+        self.live: LockedServer | None = None  # what it offers now
+        self.different: Mapping[str, Mapping[str, str]] = {}  # kind -> name -> what changed
+        self._links, self._peer, self._report = links, peer, report
+        self._places = dict(places or {})
+        self._offers_changed = offers_changed
+        self._upstream: Upstream | None = None
+        self._is_up = False  # the process of now, or its last one, was opened and compared
+        self.announces = dict(server.client.capabilities if announces is None else announces)
+        self._problem = "it has not been started"
+        self._failed = False  # it could not be started
+        self._unclear = ""  # why its definitions are not known any more
+        self._subscribed: set[str] = set()  # URIs, also for its next process
+        self._settled = asyncio.Event()  # set: calls need not wait; cleared while changed definitions are compared
+        self._task: asyncio.Task[None] | None = None
+        self._told: set[str] = set()
+
+    def start(self) -> None:
+        """Start it, once. Later calls do nothing."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep(), name=f"licet server {self.server.name}")
+
+    async def settled(self) -> None:
+        """Wait until it has said what it offers, or failed to; if its standing approval has ended, without that."""
+        if self._upstream is not None and not self._stands():
+            self._settled.clear()
+            self._upstream = None  # nothing more is asked of the process that may delete
+            self._lapsed.set()
+        await self._settled.wait()
+
+    def upstream(self) -> Upstream:
+        """The connection to ask it with. Raises `NotRunning`."""
+        if self._upstream is None:
+            raise NotRunning(f"the server `{self.server.name}` is not running: {self._problem}")
+        return self._upstream
+
+    def refusal_of(self, kind: str, name: str) -> str:
+        """Why one of its tools, resources or prompts is not used as it is now; empty if it is."""
+        what = self.different.get(kind, {}).get(name)
+        if self._unclear:
+            return f"the server `{self.server.name}` says that its lists changed, but not how"
+        if what is None:
+            return ""
+        whose = f"`{shortened(name)}` of the server `{self.server.name}`"
+        return f"{whose} {what}, unlike in licet.lock: review it with `licet lock --update`"
+
+    def offers(self, kind: str, name: str) -> bool:
+        """Whether it offers a tool, resource or prompt now; as long as it has not said, whether it could be started."""
+        if self._failed:
+            return False
+        return self.live is None or name in self.live.listed(kind)
+
+    def is_shown(self, kind: str, name: str) -> bool:
+        """Whether a client is shown something of the lock: it is offered, and as it was locked.
+
+        Resources are not compared: their sizes and dates change.
+        """
+        is_same = kind not in COMPARED or not self.refusal_of(kind, name)
+        return is_same and self.offers(kind, name)
+
+    async def subscribe(self, uri: str, *, seconds: float) -> None:
+        """Be told when a resource is updated, also by the processes after this one. Raises as `Upstream` does."""
+        await self.upstream().subscribe(uri, seconds=seconds)
+        self._subscribed.add(uri)
+
+    async def unsubscribe(self, uri: str, *, seconds: float) -> None:
+        """Be told no longer."""
+        self._subscribed.discard(uri)
+        await self.upstream().unsubscribe(uri, seconds=seconds)
+
+    async def close(self) -> None:
+        """End it."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    # Its life ---------------------------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        loop, tries = asyncio.get_running_loop(), 0
+        while True:
+            began, self._is_up = loop.time(), False
+            try:
+                await self._live_once()
+            except Exception as wrong:  # whatever it is, it costs this server alone
+                self._problem = str(wrong)[:MOST_TOLD] or type(wrong).__name__
+            finally:
+                self._upstream = None
+                if not self._lapsed.is_set():
+                    self._settled.set()
+            if self._lapsed.is_set():  # its calls wait until it runs again
+                self._lapsed.clear()
+                self._report(f"{self.server.name}: {self._problem}")
+                continue
+            self._set(failed=not self._is_up)
+            tries = 0 if loop.time() - began > HEALTHY_SECONDS else tries + 1
+            pause = PAUSES[min(tries, len(PAUSES)) - 1] if tries else PAUSES[0]
+            self._report(f"{self.server.name}: {self._problem}; it is started again in {pause:g} s")
+            await asyncio.sleep(pause)
+
+    def _set(self, *, failed: bool = False, unclear: str = "") -> None:
+        before, self._failed, self._unclear = (self._failed, self._unclear), failed, unclear
+        if before != (failed, unclear):
+            self._offers_changed()
+
+    async def _live_once(self) -> None:
+        async with self._links() as link:
+            upstream = Upstream(self.server.name, link, self._peer, self.announces)
+            try:
+                version = self.locked.version if self.locked is not None else ""
+                self.opened = await upstream.open(era_of(version), seconds=START_SECONDS)
+                self._check_claim(self.opened)
+                await self._look(upstream)
+                for uri in self._subscribed:
+                    with suppress(UpstreamError):
+                        await upstream.subscribe(uri, seconds=START_SECONDS)
+                self._upstream, self._problem, self._is_up = upstream, "it has ended", True
+                self._set()
+                self._settled.set()
+                watching = asyncio.create_task(self._watch(upstream))
+                standing = asyncio.create_task(self._until_lapsed())
+                ending = asyncio.create_task(upstream.ended())
+                try:
+                    await asyncio.wait((ending, standing), return_when=asyncio.FIRST_COMPLETED)
+                    self._problem = f"it has ended ({ending.result()})" if ending.done() else _WITHOUT
+                finally:
+                    for task in (watching, standing, ending):
+                        task.cancel()
+            finally:
+                self._upstream = None
+                await upstream.close()
+
+    async def _until_lapsed(self) -> None:
+        """Wait until the standing approval that it was started under has ended, or was withdrawn."""
+        while not self._lapsed.is_set():
+            if not await asyncio.to_thread(self._stands):
+                self._settled.clear()
+                self._lapsed.set()
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._lapsed.wait(), STANDING_SECONDS)
+
+    def _check_claim(self, opened: Opened) -> None:
+        """Refuse a server that claims another version than it did when connector lists were applied to it."""
+        if self.locked is None or not self.server.uses_connectors:
+            return
+        if running_version(self.server, self.locked).source != "claimed":
+            return
+        now, locked = (one or "none" for one in (claimed_version(opened), self.locked.claimed_version))
+        if now != locked:
+            text = f"it claims version {now} of itself, and {locked} in licet.lock"
+            raise BadListing(f"{text}: review it with `licet lock --update`")
+
+    async def _watch(self, upstream: Upstream) -> None:
+        """Compare its definitions again whenever it says that they changed. Its calls wait for that."""
+        while True:
+            await upstream.changed.wait()
+            self._settled.clear()
+            upstream.changed.clear()
+            try:
+                is_clear = await self._is_clear(upstream)
+            finally:
+                self._settled.set()
+            while not is_clear:
+                await asyncio.sleep(LOOK_AGAIN)
+                is_clear = await self._is_clear(upstream)
+
+    async def _is_clear(self, upstream: Upstream) -> bool:
+        """Look at what it offers now. Its tools are refused as long as that is not known."""
+        try:
+            await self._look(upstream)
+        except (UpstreamError, TimedOut, BadListing) as wrong:
+            self._set(unclear=str(wrong)[:MOST_TOLD])
+            self._tell(f"{self.server.name}: its lists changed, and cannot be read: {wrong}")
+            return False
+        except Gone:
+            return True
+        self._set()
+        return True
+
+    async def _look(self, upstream: Upstream) -> None:
+        assert self.opened is not None  # noqa: S101 - it was opened first
+        found = await definitions(upstream, self.opened, seconds=START_SECONDS)
+        live, changes = await asyncio.to_thread(self._compared, found)  # up to megabytes of the server's texts
+        before, self.live = self.live, live
+        self.different = {
+            kind: {name: what for name, what in named.items() if name in live.listed(kind)}
+            for kind, named in changes.items()
+        }
+        for kind, named in changes.items():
+            for name, what in named.items():
+                self._tell(f"{self.server.name}: {kind[:-1]} `{shortened(name)}` {what}, unlike in licet.lock")
+        for key, why in live.refused.items():
+            if self.locked is None or key not in self.locked.refused:
+                self._tell(f"{self.server.name}: {key} is left out: {why}")
+        if before is None or before != live:
+            self._offers_changed()
+
+    def _compared(self, found: Definitions) -> tuple[LockedServer, Mapping[str, Mapping[str, str]]]:
+        """What it offers now, and what of each kind differs from the lock."""
+        live = as_locked(found, self._places)
+        if self.locked is None:
+            return live, {}
+        changes = {kind: changed(self.locked, live, kind) for kind in KINDS}
+        return live, {kind: {name: what[:MOST_TOLD] for name, what in named.items()} for kind, named in changes.items()}
+
+    def _tell(self, text: str) -> None:
+        text = text[:MOST_TOLD]
+        if text not in self._told and len(self._told) < 1000:
+            self._told.add(text)
+            self._report(text)

@@ -1,0 +1,124 @@
+"""How the end of a session, and a changed policy, reach the calls that are under way."""
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from licet.core.algebra.rules import Use
+from licet.core.algebra.scope import visible
+from licet.core.decision.decision import SessionEnded
+from licet.core.ledger.entry import MOST_PURPOSE, Entry, EventFact
+from licet.errors import Refused
+from licet.guard.handles.secrets_and_kv import scope_id
+from licet.guard.limits import was_cancelled
+from licet.guard.ports import ENDED, Kv, Ledger
+
+if TYPE_CHECKING:
+    from licet.guard.call import Call
+
+
+def check_session(call: "Call", use: Use | None = None) -> None:
+    """Refuse if the gate is frozen, or the session has ended or belongs to another agent."""
+    session = call.session
+    if frozen := session.gate.frozen:
+        call.refuse("FROZEN", frozen, "", use)
+    if session.over:
+        if call.grant is not None:
+            call.grant.note_of(SessionEnded)
+        call.refuse("SESSION_ENDED", "this session has ended", "open a session with another id", use)
+    if (now := session.other_agent(call.policy)) and not call.policy.unusable:
+        text = f"this session is of the agent `{session.agent}`, and the manifest that was loaded last is of `{now}`"
+        call.refuse("SESSION_ENDED", text, "open a session again: it is one of the new agent", use)
+    if session.store_error:
+        call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.store_error, use)
+
+
+def check_policy(call: "Call", use: Use | None = None) -> None:
+    """Refuse if the policy was reloaded while an approver was asked: the answer was about the old one."""
+    if call.session.gate.policy is not call.policy:
+        text = "another manifest was loaded while a person was asked: call again"
+        call.refuse("MANIFEST_CHANGED", text, "", use)
+
+
+SESSION_END = "licet session end"  # what the ledger calls it; no tool can have this name, since names have no spaces
+
+
+async def mark_ended(kv: Kv, agent: str, session: str) -> None:
+    """Refuse later calls of a session, and values for its store."""
+    await kv.set(ENDED, ended_key(agent, session), True)
+    await kv.set(ENDED, scope_id("session", "", session, None, agent), True)
+
+
+async def is_ended(kv: Kv, agent: str, session: str) -> bool:
+    """Whether a session was ended, by any process."""
+    return await kv.get(ENDED, ended_key(agent, session)) is not None
+
+
+async def end_stored_session(ledger: Ledger, kv: Kv, entry: Entry) -> None:
+    """End the session of an entry that says so, from outside: record it, then mark it, then delete its storage.
+
+    Budgets stay as they are: what was spent in a day or by an agent counts for its next session too.
+    """
+    await ledger.record(entry)
+    await mark_ended(kv, entry.agent, entry.session)
+    await kv.clear(scope_id("session", "", entry.session, None, entry.agent))
+
+
+def session_end_entry(id: str, agent: str, session: str, time: str, manifest: str, purpose: str | None) -> Entry:  # noqa: A002
+    """The entry of a session that is ended; `manifest` is the digest of the policy of its last call."""
+    return Entry(
+        kind="receipt",
+        id=id,
+        agent=agent,
+        session=session,
+        tool=SESSION_END,
+        time=time,
+        manifest=manifest,
+        purpose=None if purpose is None else visible(purpose)[:MOST_PURPOSE],
+        events=(EventFact(kind=SessionEnded.__name__),),
+        code="ok",
+    )
+
+
+def ended_key(agent: str, session: str) -> str:
+    """The key of a session in the list of ended ones."""
+    return f"{agent}\n{session}"
+
+
+def end_with_session(call: "Call", ending: "asyncio.Task[Any] | None") -> None:
+    """Cancel a call whose session has ended, from any thread. Its handles refuse from now on.
+
+    A call whose tool ends its own session (its task is `ending`) is not cancelled.
+    """
+    if call.grant is not None:
+        call.grant.end()
+    if call.task is not None and call.task is not ending and not call.was_cut:
+        call.was_cut = True
+        with suppress(RuntimeError):  # its loop is closed
+            call.task.get_loop().call_soon_threadsafe(_cut, call)
+
+
+def _cut(call: "Call") -> None:
+    if call.task is not None and call in call.session.gate.running:  # so its task waits inside this call
+        call.cuts += 1
+        call.task.cancel()
+        if call.deadline is not None:
+            call.deadline.when = 0.0  # a tool that swallows the cancel is cancelled again
+
+
+def caller_cancelled(call: "Call") -> bool:
+    """Whether the caller was cancelled. A cancel by the end of the session is taken back: it was for this call."""
+    while call.cuts and call.task is not None:
+        call.cuts -= 1
+        call.task.uncancel()
+    return was_cancelled()
+
+
+def session_end(call: "Call") -> Refused:
+    """The refusal of a call that was cancelled because its session has ended."""
+    try:
+        if call.grant is not None:
+            call.grant.note_of(SessionEnded)
+        call.refuse("SESSION_ENDED", "the session was ended while this call ran")
+    except Refused as refusal:
+        return refusal

@@ -1,0 +1,1 @@
+"""Locking servers: what `licet lock` makes of the tools that a server offers."""

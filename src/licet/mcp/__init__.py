@@ -1,0 +1,1 @@
+"""MCP: messages, links and servers, as the gateway and the lock use them."""

@@ -1,0 +1,404 @@
+"""One conversation in JSON-RPC over a link: matches answers with requests, and bounds whatever the other side sends.
+
+It knows no version of MCP, apart from cancellation and progress, which are the same in all of them. Ids are its own
+integers from 1. An answer that nobody waits for costs one line; a flood costs the conversation.
+
+Refusals of the gate as a model reads them.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from msgspec import UNSET, Struct
+from msgspec.json import encode
+
+from licet.core.algebra.scope import visible
+from licet.errors import Refused
+from licet.guard.result import Result
+from licet.mcp.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    BadMessage,
+    Failure,
+    Id,
+    Message,
+    Notification,
+    Request,
+    Response,
+    read_message,
+    write_message,
+)
+from licet.mcp.link import Flood, Gone, Link, Rate
+
+
+def error_result(line: str) -> dict[str, Any]:
+    """A tool result that says one line to the model, and that the call failed."""
+    return {"content": [{"type": "text", "text": line}], "isError": True}
+
+
+def quoted(text: str, most: int = 300) -> str:
+    """A server's words inside a message of ours: cut, without hidden characters, and unable to end the quotation."""
+    return f"`{visible(text[:most]).replace('`', chr(39))}{'…' if len(text) > most else ''}`"
+
+
+def too_long(limit: int) -> str:
+    """One line for the model about a result with more bytes than its tool may return."""
+    return (
+        f"LIMIT_OUTPUT: the result is longer than the {limit / 1024:,.0f} KiB that this tool may return "
+        "(`limits.output_kb` in the policy), and was cut: ask for less at once"
+    )
+
+
+def refusal_line(result: Result) -> str:
+    """One line for the model. If an approval is missing, it has the command with which a person can give it."""
+    line = result.error or result.reason
+    if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
+        return line
+    try:
+        result.unwrap()
+    except Refused as refused:
+        last = refused.decision.rules[-1]
+        return f"{line}: {last.text}; a person can {last.fix}; then call again" if last.fix else line
+    return line
+
+
+MOST_ANSWER = 1 << 20  # bytes of an answer, unless its request says otherwise, and of a request of the other side
+MOST_NOTIFICATION = 1 << 16  # bytes
+MOST_ASKS = 32  # requests of the other side at once
+MOST_BAD_LINES = 10_000  # in a row
+MOST_TEXT = 2_000  # characters of a message
+MOST_ERROR_DATA = 1 << 16  # bytes
+_NOTIFICATIONS = 1_000  # at once
+_NOTIFICATIONS_A_SECOND = 200
+_CANCEL_SECONDS = 5.0  # to send a cancellation
+
+
+class UpstreamError(Exception):
+    """The other side answered with an error."""
+
+    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(f"{message} ({code})")
+
+
+class TimedOut(Exception):
+    """No answer came in time. The other side was told that nobody waits any more."""
+
+
+class AskRefused(Exception):
+    """A request of the other side is refused, with an error that it is sent."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        self.message = message
+        super().__init__(message)
+
+
+class Answer(Struct, frozen=True):
+    """A result: the JSON that came, and the same parsed."""
+
+    text: bytes
+    data: dict[str, Any]
+
+
+class Handler(Protocol):
+    """What is done with messages that are not answers."""
+
+    async def answer(self, request: Request) -> dict[str, Any]:
+        """The result of a request of the other side. Raises `AskRefused`."""
+
+    def notified(self, notification: Notification) -> None:
+        """A notification came."""
+
+    def reported(self, text: str) -> None:
+        """Something was wrong with what came, and was dropped."""
+
+
+class Waiting:
+    """A request of ours that has no answer yet."""
+
+    def __init__(
+        self, progress: Callable[[dict[str, Any]], None] | None, caller: Id | None, most: int = MOST_ANSWER
+    ) -> None:
+        self.most = most  # bytes of the line with its answer
+        self.answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.progress = progress
+        self.caller = caller
+        self._limit: asyncio.Timeout | None = None
+        self._left: float | None = None  # seconds, while the clock is stopped
+        self._stops = 0
+
+    async def within(self, seconds: float, sending: Coroutine[Any, Any, None]) -> Answer:
+        """Send the request, and wait for its answer. Raises `TimeoutError`."""
+        async with asyncio.timeout(seconds) as self._limit:
+            await sending
+            return await self.answered
+
+    def has_answer(self) -> bool:
+        """Whether an answer came, or the end of the conversation."""
+        if not self.answered.done() or self.answered.cancelled():
+            return False
+        self.answered.exception()  # asyncio reports errors that nobody has looked at
+        return True
+
+    def stop_clock(self) -> None:
+        """Do not count the time from now on: the other side waits for our answer."""
+        self._stops += 1
+        when = self._limit.when() if self._limit is not None else None
+        if self._limit is not None and when is not None and not self._limit.expired():
+            self._left = when - asyncio.get_running_loop().time()
+            self._limit.reschedule(None)
+
+    def start_clock(self) -> None:
+        """Count the time again, if nothing else has stopped the clock."""
+        self._stops -= 1
+        if self._stops == 0 and self._left is not None and self._limit is not None and not self.answered.done():
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._left)
+            self._left = None
+
+
+class Exchange:
+    """Sends requests and notifications over a link, and gives what else comes to a handler."""
+
+    def __init__(self, link: Link, handler: Handler, clock: Callable[[], float] = time.monotonic) -> None:
+        self._link, self._handler = link, handler
+        link.longest = self.longest
+        self._last_id = 0
+        self._waiting: dict[int, Waiting] = {}
+        self._asks: dict[Id, asyncio.Task[None]] = {}  # requests of the other side
+        self._sending: set[asyncio.Task[None]] = set()  # what nobody waits for
+        self._bad_lines = 0
+        self._rate, self._dropped = Rate(_NOTIFICATIONS, _NOTIFICATIONS_A_SECOND, clock), 0
+        self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._reader = asyncio.create_task(self._read())
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """The requests that have no answer yet."""
+        return list(self._waiting.values())
+
+    def longest(self) -> int:
+        """How many bytes a line may have now: no more than somebody waits for is parsed, or searched for secrets."""
+        return max((MOST_ANSWER, *(waiting.most for waiting in self._waiting.values())))
+
+    async def request(
+        self,
+        method: str,
+        params: Callable[[int], dict[str, Any]],
+        *,
+        seconds: float,
+        progress: Callable[[dict[str, Any]], None] | None = None,
+        caller: Id | None = None,
+        may_cancel: bool = True,
+        most: int = MOST_ANSWER,
+    ) -> Answer:
+        """Send a request and wait for its result, of so many bytes at most. `params` makes its parameters from its id.
+
+        Raises `UpstreamError`, `Gone` or `TimedOut`. If the task is cancelled, the other side is told.
+        """
+        if self._end.done():
+            raise Gone(self._end.result())
+        self._last_id += 1
+        number = self._last_id
+        waiting = self._waiting[number] = Waiting(progress, caller, most)
+        try:
+            line = write_message(Request(number, method, params(number)))
+            return await waiting.within(seconds, self._link.send(line))
+        except TimeoutError:
+            raise TimedOut(f"no answer to `{method}` within {seconds:g} s") from None
+        finally:
+            del self._waiting[number]
+            if may_cancel and not waiting.has_answer():
+                self._send_soon(Notification("notifications/cancelled", {"requestId": number}))
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification. Raises `Gone`."""
+        await self._link.send(write_message(Notification(method, params)))
+
+    async def ended(self) -> str:
+        """Wait until the conversation is over, and say why."""
+        return await asyncio.shield(self._end)
+
+    async def close(self) -> None:
+        """End the conversation and close the link. Requests that wait raise `Gone`."""
+        self._finish("it was closed")
+        self._reader.cancel()
+        await asyncio.wait([self._reader, *self._sending, *self._asks.values()])
+        await self._link.close()
+
+    # What comes -------------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        try:
+            while line := await self._link.receive():
+                try:
+                    message = read_message(line)
+                except BadMessage as bad:
+                    self._take_bad(line, bad)
+                else:
+                    self._bad_lines = 0
+                    self._take(message, len(line))
+            self._finish("it closed its output")
+        except Flood as flood:
+            self._finish(f"it sent {flood}")
+        except Exception as wrong:  # of the redactor or a handler
+            self._finish(f"an error in the gateway: {type(wrong).__name__}: {wrong}")
+        await self._link.close()  # requests that are still being sent wait no longer
+
+    def _take(self, message: Message, size: int) -> None:
+        match message:
+            case Response(answer_id, text, data):
+                waiting = self._find(answer_id)
+                if waiting is not None and size > waiting.most:
+                    waiting.answered.set_exception(UpstreamError(INTERNAL_ERROR, f"an answer of {size} bytes"))
+                elif waiting is not None and isinstance(data, dict):
+                    waiting.answered.set_result(Answer(bytes(text), data))
+            case Failure(failed_id, code, text, data):
+                if failed_id is None:
+                    self._handler.reported(f"an error without an id: {text[:MOST_TEXT]}")
+                elif (waiting := self._find(failed_id)) is not None:
+                    waiting.answered.set_exception(_bounded(code, text, data))
+            case Request(method=method) | Notification(method=method) if size > _most(message):
+                self._handler.reported(f"a message of {size} bytes: `{method[:100]}`")
+                if isinstance(message, Request):
+                    self._refuse(message.id, INVALID_REQUEST, f"a request of {size} bytes, more than {MOST_ANSWER}")
+            case Request():
+                self._ask(message)
+            case Notification("notifications/cancelled", params):
+                asked = params.get("requestId")
+                if isinstance(asked, int | str) and asked in self._asks:
+                    self._asks[asked].cancel()
+            case Notification("notifications/progress", params):
+                self._progress(params)
+            case Notification():
+                if self._is_allowed():
+                    self._handler.notified(message)
+
+    def _take_bad(self, line: bytes, bad: BadMessage) -> None:
+        waiting = self._waiting.get(_number(bad.id)) if bad.is_answer else None
+        if waiting is not None and not waiting.answered.done():
+            waiting.answered.set_exception(UpstreamError(INTERNAL_ERROR, f"a malformed answer: {bad.reason}"))
+        elif bad.id is not None and not bad.is_answer:
+            self._refuse(bad.id, bad.code, bad.reason)
+        self._bad_lines += 1
+        if self._bad_lines > MOST_BAD_LINES:
+            raise Flood(f"{MOST_BAD_LINES} lines in a row that are no messages")
+        if self._bad_lines <= 10:
+            self._handler.reported(f"{bad.reason}: {line[:200].decode(errors='replace')}")
+
+    def _find(self, answer_id: Id) -> Waiting | None:
+        """The request that an answer belongs to, if it waits for one."""
+        number = _number(answer_id)
+        waiting = self._waiting.get(number)
+        if waiting is not None and not waiting.answered.done():
+            return waiting
+        known = 0 < number <= self._last_id
+        self._handler.reported(f"{'a late or repeated answer' if known else 'an answer to no request'}: id {answer_id}")
+        return None
+
+    def _progress(self, params: dict[str, Any]) -> None:
+        waiting = self._waiting.get(_number(params.get("progressToken")))
+        if waiting is None or waiting.progress is None or waiting.answered.done():
+            return  # late progress is normal
+        step = {key: params[key] for key in ("progress", "total") if type(params.get(key)) in (int, float)}
+        if "progress" not in step or not self._is_allowed():
+            return
+        if isinstance(text := params.get("message"), str):
+            step["message"] = text[:MOST_TEXT]
+        waiting.progress(step)
+
+    def _is_allowed(self) -> bool:
+        """Whether one more notification is within the rate."""
+        if not self._rate.take():
+            if not self._dropped:
+                self._handler.reported("too many notifications: some are dropped")
+            self._dropped += 1
+            return False
+        self._dropped = 0
+        return True
+
+    # Answers of ours --------------------------------------------------------------------------------------------------
+
+    def _ask(self, request: Request) -> None:
+        if request.id in self._asks or len(self._asks) >= MOST_ASKS:
+            self._handler.reported(f"a repeated id, or too many requests at once: `{request.method[:100]}`")
+            if request.id not in self._asks:
+                self._refuse(request.id, INTERNAL_ERROR, f"more than {MOST_ASKS} requests at once")
+            return
+        task = self._asks[request.id] = asyncio.create_task(self._answer(request))
+        task.add_done_callback(lambda _: self._asks.pop(request.id, None))
+
+    async def _answer(self, request: Request) -> None:
+        answer: Message
+        try:
+            answer = Response(request.id, await self._handler.answer(request))
+        except AskRefused as refusal:
+            answer = Failure(request.id, refusal.code, refusal.message)
+        except Exception:
+            self._handler.reported(f"`{request.method[:100]}` could not be answered")
+            answer = Failure(request.id, INTERNAL_ERROR, "internal error")
+        try:
+            await self._link.send(write_message(answer))
+        except Gone:
+            return
+
+    def _refuse(self, request_id: Id, code: int, text: str) -> None:
+        """Answer a request that is not looked at. A side that does not read its answers gets no more of them."""
+        if len(self._sending) < MOST_ASKS:
+            self._send_soon(Failure(request_id, code, text))
+
+    def _send_soon(self, message: Message) -> None:
+        if self._end.done():
+            return
+        task = asyncio.create_task(self._try_to_send(write_message(message)))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _try_to_send(self, line: bytes) -> None:
+        try:
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                await self._link.send(line)
+        except (Gone, TimeoutError):
+            return
+
+    def _finish(self, reason: str) -> None:
+        if self._end.done():
+            return
+        self._end.set_result(reason)
+        for waiting in self._waiting.values():
+            if not waiting.answered.done():
+                waiting.answered.set_exception(Gone(reason))
+        for task in (*self._asks.values(), *self._sending):
+            task.cancel()
+
+
+def not_found(method: str) -> AskRefused:
+    """The refusal of a method that does not exist here."""
+    return AskRefused(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+
+
+def _bounded(code: int, text: str, data: Any) -> UpstreamError:
+    if data is not UNSET and len(encode(data)) > MOST_ERROR_DATA:
+        data = UNSET
+    error = UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:MOST_TEXT], data)
+    error.args = (f"error {error.code}: {quoted(text)}",)  # in messages of ours
+    return error
+
+
+def _most(message: Message) -> int:
+    """The bytes that a message may have which is no answer."""
+    return MOST_ANSWER if isinstance(message, Request) else MOST_NOTIFICATION
+
+
+def _number(answer_id: object) -> int:
+    """An id as one of our numbers; 0 if it is none. Some servers answer "7" to 7, as SDK 2.x accepts."""
+    if type(answer_id) is int:
+        return answer_id
+    if isinstance(answer_id, str) and answer_id.isascii() and answer_id.isdigit() and answer_id[0] != "0":
+        return int(answer_id) if len(answer_id) < 16 else 0
+    return 0

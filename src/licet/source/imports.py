@@ -1,0 +1,347 @@
+"""Follows the imports of source files by parsing them. Nothing is imported, so no code of a file runs.
+
+A syntax tree takes about a kilobyte per token, so a file with too many tokens is not parsed.
+
+Finds modules of installed packages on the import path. Nothing is imported.
+
+To find `pkg.mod`, Python itself imports `pkg`, and so runs its code. Here each part of the name is looked up in the
+directories of the part before it, in the order that Python uses. Modules that cannot be reviewed from a source file in
+such a directory are refused with the reason: in zip files, behind import hooks, and compiled without source.
+"""
+
+import ast
+import importlib.machinery
+import importlib.util
+import os
+import re
+import stat
+import sys
+import sysconfig
+import zipimport
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from math import inf
+
+from msgspec import Struct
+
+from licet.own_files import read_regular
+from licet.source.finder import ModulePlace
+
+__all__ = ["InstalledModule", "Unusable", "find_installed", "installed_paths", "shadow"]
+
+MOST_TOKENS = 100_000  # of one file: about 9,000 lines of ordinary code, and 90 MB of memory to parse
+MOST_DOTS = 100  # in one dotted name: to parse an import, Python keeps every prefix of it in memory
+
+# Words, signs and line ends. Those in strings and comments count too: an f-string contains code, and only a real
+# tokenizer can find the end of a string.
+_TOKEN = re.compile(r"\w+|[^\w\s]|\n|\r")
+_WORD = r"[\w\u0080-\U0010ffff]++"
+_DOTTED = re.compile(rf"{_WORD}(?:[\s\\]*+\.[\s\\]*+{_WORD})*+")
+_MANY_DOTS = re.compile(rf"(?:\.[\s\\]*+{_WORD}[\s\\]*+){{{MOST_DOTS + 1}}}")
+
+
+def token_count(text: str) -> int:
+    """Count words, signs and line ends. Python never makes more tokens than these."""
+    return sum(1 for _ in _TOKEN.finditer(text))
+
+
+def too_expensive_to_parse(text: str) -> tuple[str, str, str] | None:
+    """Why a text is too expensive to parse: what was found, what was expected, and the fix; None if it is not."""
+    # Counting takes as long as parsing, so what is cheaper to rule out is ruled out first.
+    if len(text) > MOST_TOKENS and (tokens := token_count(text)) > MOST_TOKENS:
+        return f"{tokens} tokens", f"at most {MOST_TOKENS} in one file", "split the module"
+    if not _MANY_DOTS.search(text):
+        return None
+    if (dots := max((name[0].count(".") for name in _DOTTED.finditer(text)), default=0)) > MOST_DOTS:
+        return f"a name with {dots} dots", f"at most {MOST_DOTS}", "shorten it"
+    return None
+
+
+_MOST_MODULES = 2000
+_MOST_BYTES = 512 << 10  # of one source file, as in a review; the imports of a longer one are not followed
+_LONGEST_NAME = 512  # of a module; the names of all its parent packages would otherwise fill the memory
+_LIBRARY_NAMES = ("site-packages", "dist-packages", "lib-dynload")
+
+
+def followed(
+    start: Mapping[str, ModulePlace],
+    locate: Callable[[str], ModulePlace | None],
+    *,
+    most_bytes: float = inf,
+    most_names: float = inf,
+) -> dict[str, ModulePlace]:
+    """The modules in `start`, their packages, and all modules that they import and that `locate` finds.
+
+    After `most_bytes` of source, or `most_names` imported names, imports are not followed further.
+    """
+    found: dict[str, ModulePlace] = {}
+    left = list(start.items())
+    while left and len(found) < _MOST_MODULES:
+        name, place = left.pop()
+        if name in found:
+            continue
+        found[name] = place
+        wanted = [name.rpartition(".")[0]]
+        if place.file is not None and most_bytes >= 0 and most_names >= 0:
+            most_bytes -= _size(place.file)
+            wanted += imported_names(place.file, name, is_package=place.directory is not None)
+        most_names -= len(wanted)
+        unseen = [(other, locate(other)) for other in wanted if other and other not in found]
+        left += [(other, there) for other, there in unseen if there is not None]
+    return found
+
+
+def library_directories() -> tuple[str, ...]:
+    """The real directories of the standard library and of installed packages that this process imports from."""
+    paths = sysconfig.get_paths()
+    found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
+    found += [path for path in sys.path if os.path.basename(path) in _LIBRARY_NAMES]
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))
+
+
+def _size(file: str) -> int:
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return 0
+
+
+def imported_names(file: str, name: str, *, is_package: bool) -> tuple[str, ...]:
+    """The names that a source file imports anywhere, each preceded by its parent packages."""
+    try:
+        return _names(file, name, is_package, os.stat(file).st_mtime_ns)
+    except OSError:
+        return ()
+
+
+@lru_cache(4096)
+def _names(file: str, name: str, is_package: bool, changed: int) -> tuple[str, ...]:
+    if file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
+        return ()
+    try:
+        text = _text(file)
+    except (OSError, ValueError, LookupError, SyntaxError):
+        return ()
+    return imports_of(text, name if is_package else name.rpartition(".")[0])
+
+
+def imports_of(text: str, package: str = "") -> tuple[str, ...]:
+    """The names that a source text imports anywhere, each preceded by its parent packages."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    names = (dotted for dotted in _imports(tree, package) if len(dotted) <= _LONGEST_NAME)
+    return tuple(dict.fromkeys(above for dotted in names for above in with_parents(dotted)))
+
+
+def _text(file: str) -> str:
+    # Without O_NONBLOCK, which Windows does not have, a named pipe in the place of a file would block for ever.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    with open(os.open(file, flags), "rb") as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise ValueError("not a regular file")
+        data = opened.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ValueError("a source file that is too long")
+    text = importlib.util.decode_source(data)  # before counting: in UTF-7 much code can look like one word
+    if too_expensive_to_parse(text):
+        raise ValueError("a source file that takes too much memory to parse")
+    return text
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = _resolved("." * level + (module or ""), package)
+                if base:
+                    yield base
+                    yield from (f"{base}.{alias.name}" for alias in names if alias.name != "*")
+            case ast.Call(
+                func=ast.Name(id=called) | ast.Attribute(attr=called), args=[ast.Constant(str() as text), *_]
+            ):
+                if called in ("import_module", "__import__") and (base := _resolved(text, package)):
+                    yield base
+
+
+def _resolved(name: str, package: str) -> str:
+    try:
+        return importlib.util.resolve_name(name, package)
+    except (ImportError, ValueError):
+        return ""
+
+
+def with_parents(dotted: str) -> Iterator[str]:
+    """The parent packages of a dotted name, outermost first, and then the name."""
+    parts = dotted.split(".")
+    return (".".join(parts[:end]) for end in range(1, len(parts) + 1))
+
+
+_OURS = "licet"
+_MOST_HOOK_BYTES = 1 << 20  # of a file that sets up an import hook
+_LOADERS = (
+    (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+    (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
+    (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
+)
+
+
+class InstalledModule(Struct, frozen=True):
+    """A module with source on the import path."""
+
+    dotted: str
+    file: str
+    entry: str  # the directory of the import path that it was found in
+    packages: tuple[tuple[str, str], ...] = ()  # the packages that it lies in, outermost first: name and file
+
+    @property
+    def loaded(self) -> tuple[tuple[str, str], ...]:
+        """Every module that an import of this one runs first, and this one: name and file."""
+        return (*self.packages, (self.dotted, self.file))
+
+
+class Unusable(Struct, frozen=True):
+    """Why a module that Python might import cannot be reviewed."""
+
+    found: str
+    expected: str
+    hint: str
+
+
+class _Place(Struct, frozen=True):
+    """What one name is: a module with a file, or a namespace package, which has only directories."""
+
+    file: str
+    directories: tuple[tuple[str, str], ...]  # of a package, each with its entry of the import path
+    entry: str = ""
+
+
+def find_installed(dotted: str) -> InstalledModule | Unusable | None:
+    """Find a module on the import path; None if there is none."""
+    top = dotted.partition(".")[0]
+    if top == _OURS or top in sys.stdlib_module_names:
+        return None
+    directories: Sequence[tuple[str, str]] = [(entry, entry) for entry in _entries()]
+    packages: list[tuple[str, str]] = []
+    for name in with_parents(dotted):
+        place = _place(name, directories)
+        if isinstance(place, Unusable):
+            return place
+        if place is None:
+            break
+        if name == dotted:
+            return InstalledModule(dotted, place.file, place.entry, tuple(packages)) if place.file else None
+        if place.file:  # a namespace package has none
+            packages.append((name, place.file))
+        directories = place.directories
+    return _hook(top)
+
+
+def installed_paths(references: Iterable[str]) -> Iterator[str]:
+    """The installed packages and modules that `pkg.mod:function` references name: their directories and files."""
+    for dotted in dict.fromkeys(reference.partition(":")[0] for reference in references):
+        module = find_installed(dotted)
+        for _, file in module.loaded if isinstance(module, InstalledModule) else ():
+            yield os.path.dirname(file) if os.path.basename(file) == "__init__.py" else file
+
+
+def shadow(top: str) -> str:
+    """The file of a top-level module on the import path; empty if there is none, or only a namespace package."""
+    if top == _OURS or top in sys.stdlib_module_names:
+        return ""
+    for entry in _entries():
+        place = _place(top, [(entry, entry)])
+        if isinstance(place, Unusable):
+            return entry
+        if place is not None and place.file:
+            return place.file
+    return ""
+
+
+def _entries() -> Iterator[str]:
+    """The entries of the import path, made absolute. Some may be zip files, or not exist."""
+    stated = (entry for entry in sys.path if isinstance(entry, str))  # Python ignores others
+    return iter(dict.fromkeys(map(os.path.abspath, stated)))
+
+
+def _place(name: str, directories: Iterable[tuple[str, str]]) -> _Place | Unusable | None:
+    portions: list[tuple[str, str]] = []
+    for directory, entry in directories:
+        if not os.path.isdir(directory):
+            if _in_zip(directory, name):
+                found, hint = f"`{name}` in the zip file {directory}", "unpack it, or install it with pip"
+                return Unusable(found, "a module in a directory", hint)
+            continue
+        # A new finder each time: Python's own keeps a list of the files, which may be old.
+        spec = importlib.machinery.FileFinder(directory, *_LOADERS).find_spec(name)
+        if spec is None:
+            continue
+        inside = tuple((path, entry) for path in spec.submodule_search_locations or ())
+        if spec.loader is None:
+            portions += inside
+        elif isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            return _Place(spec.origin or "", inside, entry)
+        else:
+            found, expected = f"`{name}` without source ({spec.origin})", "a module with source"
+            hint = "compiled code cannot be reviewed: wrap it in a tool of your own, or declare `needs:` inline"
+            return Unusable(found, expected, hint)
+    return _Place("", tuple(portions)) if portions else None
+
+
+def _in_zip(entry: str, name: str) -> bool:
+    try:
+        return zipimport.zipimporter(entry).find_spec(name) is not None
+    except (zipimport.ZipImportError, OSError, ValueError):  # it does not exist, or is no zip file
+        return False
+
+
+# Editable installs ----------------------------------------------------------------------------------------------------
+
+
+def _hook(top: str) -> Unusable | None:
+    """Why a module is in no directory of the import path: an editable install provides it.
+
+    It does that with an import hook, or with a `.pth` file. Commands of licet use neither: they lead into projects.
+    """
+    for entry in _entries():
+        for file in _hook_files(entry):
+            if _is_about(file, top):
+                found = f"`{top}`, which an editable install provides ({file})"
+                hint = "install it without `-e`, or put the policy next to its source"
+                return Unusable(found, "a module in a directory of the import path", hint)
+    return None
+
+
+def _hook_files(entry: str) -> Iterator[str]:
+    try:
+        names = sorted(os.listdir(entry))
+    except OSError:
+        return
+    for name in names:
+        if name.endswith((".pth", ".egg-link")) or (name.startswith(("__editable_", "_editable_")) and ".py" in name):
+            yield os.path.join(entry, name)
+
+
+def _is_about(file: str, top: str) -> bool:
+    """Whether a file makes a module importable: by its own name, or by a name in its text."""
+    try:
+        text = read_regular(file, _MOST_HOOK_BYTES).decode(errors="replace")
+    except OSError:
+        return False
+    if file.endswith(".pth") and not any(line.startswith(("import ", "import\t")) for line in text.splitlines()):
+        return any(_leads_to(os.path.join(os.path.dirname(file), line.strip()), top) for line in text.splitlines())
+    words = re.split(r"[^a-z0-9]+", os.path.basename(file).lower())
+    own = "_".join(word for word in words if word)
+    wanted = re.sub(r"_+", "_", top.lower()).strip("_")
+    return f"_{wanted}_" in f"_{own}_" or f"'{top}'" in text or f'"{top}"' in text
+
+
+def _leads_to(directory: str, top: str) -> bool:
+    """Whether a directory, which a `.pth` file names and the import path does not have, has a module."""
+    try:
+        return os.path.isfile(os.path.join(directory, f"{top}.py")) or os.path.isdir(os.path.join(directory, top))
+    except ValueError:  # no path at all
+        return False

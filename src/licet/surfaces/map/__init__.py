@@ -1,1 +1,0 @@
-"""The picture of what an agent can reach, as SVG."""

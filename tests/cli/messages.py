@@ -1,0 +1,5 @@
+"""The messages that these tests expect."""
+
+from messages import messages
+
+message = messages("cli")

@@ -1,1 +1,0 @@
-"""Tests of the surfaces: the command line and the picture."""

@@ -1,5 +1,0 @@
-"""The messages that these tests expect."""
-
-from messages import messages
-
-message = messages("surfaces")
