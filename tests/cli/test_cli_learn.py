@@ -22,9 +22,8 @@ from licet import load_manifest
 from licet.assemble.review import state_directory
 from licet.core.decision.reach import reach_of
 from licet.core.policy.manifest import COMMANDS, with_commands
-from licet.core.review.recording_lines import RecordingStart, Touch, recording_line
+from licet.core.review.recording_lines import RecordingStart, Touch, recording_line, use_of_text
 from licet.core.review.sensitive import Whereabouts, above_each, why_sensitive
-from licet.learn.learn import use_of_text
 from pins import trust
 
 HOME = "/home/somebody"

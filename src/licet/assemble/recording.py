@@ -14,8 +14,7 @@ from typing import Literal
 from licet.assemble.review import Places, state_directory
 from licet.core.decision.decision import CapabilityDenied, CapabilityGranted, Event, SandboxEntered
 from licet.core.policy.manifest import Manifest
-from licet.core.review.recording_lines import BadRecording, RecordingStart, Touch, recording_line
-from licet.learn.learn import use_of_text
+from licet.core.review.recording_lines import BadRecording, RecordingStart, Touch, recording_line, use_of_text
 from licet.policy_files.policy_paths import policy_root
 
 

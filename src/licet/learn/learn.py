@@ -14,11 +14,11 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.rules import Capability, InvalidUse, Use, use_of_path
+from licet.core.algebra.rules import Capability, Use, use_of_path
 from licet.core.algebra.scope import Malformed, inside, path_key, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.layer import EffectClass
-from licet.core.review.recording_lines import BadRecording, Calls, Touch
+from licet.core.review.recording_lines import Calls, Touch, use_of_text
 from licet.core.review.sensitive import (
     GIT,
     GIT_DATA,
@@ -61,16 +61,6 @@ class Recorded:
         known[1].add(touch)
         if touch.made is True and touch.outcome == "used":
             self.made.add(known[0].target)
-
-
-def use_of_text(text: str) -> Use:
-    """Read the use of a line; `BadRecording` if it is none. A file may have a `*` in its name."""
-    domain, _, rest = text.partition(":")
-    action, _, path = rest.partition(":")
-    try:
-        return use_of_path(action, path) if domain == "fs" else Use(text)
-    except InvalidUse as wrong:
-        raise BadRecording(f"`{visible(text)}` is no use: {wrong}") from None
 
 
 class Surroundings(Struct, frozen=True):

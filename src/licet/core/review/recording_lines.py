@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from licet.core.algebra.rules import InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import visible
 
 FORMAT = 1
@@ -112,3 +113,13 @@ class Calls:
 def _short(text: str) -> str:
     seen = visible(text)
     return seen if len(seen) <= _LONGEST else f"{seen[:_LONGEST]}…"
+
+
+def use_of_text(text: str) -> Use:
+    """Read the use of a line; `BadRecording` if it is none. A file may have a `*` in its name."""
+    domain, _, rest = text.partition(":")
+    action, _, path = rest.partition(":")
+    try:
+        return use_of_path(action, path) if domain == "fs" else Use(text)
+    except InvalidUse as wrong:
+        raise BadRecording(f"`{visible(text)}` is no use: {wrong}") from None
