@@ -1,4 +1,4 @@
-"""Reads files whose names come from outside: regular files only, and only up to a limit.
+"""Reads files whose names come from outside: regular files only, and only up to a limit. Finds programs on PATH.
 
 A name may lead to a named pipe, a device, a socket, a directory or a file that never ends. Without this check the
 reader would wait for ever, or run out of memory. Who may read a file is not decided here.
@@ -6,6 +6,7 @@ reader would wait for ever, or run out of memory. Who may read a file is not dec
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ __all__ = [
     "PLACEHOLDER_TIME",
     "FileTooLarge",
     "NotRegular",
+    "find_on_path",
     "is_placeholder",
     "is_there",
     "open_regular",
@@ -118,3 +120,9 @@ def _check(found: os.stat_result, path: str | os.PathLike[str]) -> None:
         kind = next((name for is_kind, name in _KINDS if is_kind(found.st_mode)), "something else")
         number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
         raise NotRegular(number, f"{kind}, not a regular file", os.fspath(path))
+
+
+def find_on_path(name: str) -> str | None:
+    """The absolute path of a program on PATH. Entries that depend on the current directory are not searched."""
+    places = [place for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
+    return shutil.which(name, path=os.pathsep.join(places))

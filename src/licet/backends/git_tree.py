@@ -18,7 +18,7 @@ from typing import IO
 from msgspec import Struct
 
 from licet.core.algebra.scope import visible
-from licet.packages.clients import find_on_path
+from licet.own_files import find_on_path
 
 __all__ = ["GitError", "LeftOut", "Revision", "export_revision", "find_revision"]
 

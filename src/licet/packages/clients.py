@@ -21,7 +21,6 @@ Why a package is not installed, or not started.
 import asyncio
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -39,7 +38,7 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import inside, visible
 from licet.errors import LicetError
-from licet.own_files import open_regular, read_most, read_regular
+from licet.own_files import find_on_path, open_regular, read_most, read_regular
 
 __all__ = [
     "STEP_SECONDS",
@@ -48,7 +47,6 @@ __all__ = [
     "advice",
     "check_time",
     "client_environment",
-    "find_on_path",
     "has_module",
     "in_thread",
     "is_native",
@@ -219,12 +217,6 @@ def _bound_files(pid: int) -> None:
     if hasattr(resource, "prlimit"):
         with suppress(ProcessLookupError, PermissionError):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (_LONGEST_FILE, _LONGEST_FILE))
-
-
-def find_on_path(name: str) -> str | None:
-    """The absolute path of a program on PATH. Entries that depend on the current directory are not searched."""
-    places = [place for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
-    return shutil.which(name, path=os.pathsep.join(places))
 
 
 def native_program(name: str) -> str | None:

@@ -24,8 +24,9 @@ from typing import Any
 from msgspec import Struct
 
 from licet.core.algebra.scope import visible
+from licet.own_files import find_on_path
 from licet.packages.archives import Bounds, unpack_tarball
-from licet.packages.clients import PackageError, advice, client_environment, find_on_path, native_program, run_client
+from licet.packages.clients import PackageError, advice, client_environment, native_program, run_client
 from licet.packages.launchers import Launch, LaunchError, npm_package
 from licet.packages.package_store import (
     Files,

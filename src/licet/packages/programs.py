@@ -21,8 +21,8 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from licet.core.algebra.scope import visible
-from licet.own_files import open_regular, read_most, read_regular
-from licet.packages.clients import find_on_path, is_native, native_program
+from licet.own_files import find_on_path, open_regular, read_most, read_regular
+from licet.packages.clients import is_native, native_program
 from licet.packages.launchers import (
     Launch,
     LaunchError,
