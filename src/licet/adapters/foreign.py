@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.scope import visible
 from licet.core.algebra.set import Rules
-from licet.core.policy.argument_ties import FREE
+from licet.core.policy.argument_ties import FREE, SCOPES
 from licet.core.policy.layer import EffectClass
 from licet.core.policy.tool import ToolSpec, spec_of, summary
 from licet.core.values import Origin, canonical_json
@@ -28,7 +28,6 @@ from licet.declare.arguments import InvalidArguments
 from licet.declare.decorator import with_spec
 from licet.declare.json_schema import NO_FIT, SchemaCheck, check_usable
 from licet.declare.plain_json import plain_json
-from licet.policy_files.checks import SCOPES
 
 # The packages of frameworks, and the adapter that takes their tools.
 _ADAPTERS = {

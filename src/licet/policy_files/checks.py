@@ -12,10 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from licet.core.algebra.domains import DOMAINS
 from licet.core.algebra.rules import Capability
 from licet.core.decision.argument_rules import DESCENDS
-from licet.core.policy.argument_ties import FREE
+from licet.core.policy.argument_ties import FREE, SCOPES
 from licet.core.values import Origin, Problem
 from licet.declare.plain_json import plain_json
 from licet.policy_files.shapes import Located, did_you_mean
@@ -37,13 +36,6 @@ LONGEST_PATTERNS = 1 << 16  # characters of all rules with patterns; compiling t
 LONGEST_SHOWN = 200  # characters of a message about a rule
 _PATTERN = '"pattern": '  # the key as it is written in JSON; inside a JSON string, its quotes would be escaped
 _KNOWN = (*_WORDS, *_ONE, *_SEVERAL, *_NAMED)
-SCOPES = (
-    "network",
-    *(f"fs:{action}" for action in DOMAINS["fs"].actions if action != "*"),
-    "process",
-    "secret",
-    "env",
-)
 
 
 def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]) -> Iterator[Problem]:

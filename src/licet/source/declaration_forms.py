@@ -23,13 +23,12 @@ from msgspec.structs import replace
 
 from licet.core.algebra.domains import nearest
 from licet.core.algebra.scope import Malformed, visible
-from licet.core.policy.argument_ties import FREE
+from licet.core.policy.argument_ties import FREE, SCOPES
 from licet.core.policy.tool import TOUCHES_NOTHING, ToolCapabilities, ToolSpec, spec_of, summary
 from licet.core.values import Origin, Problem
 from licet.declare import Tool
 from licet.declare.wasm import PYTHON, path_of, read_module, wasm_spec
 from licet.own_files import size_text
-from licet.policy_files.checks import SCOPES
 from licet.source.names import GOVERNED, WASM, Function, Names, NotLiteral
 from licet.source.text import SourceText
 

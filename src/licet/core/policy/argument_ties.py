@@ -11,9 +11,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from licet.core.algebra.domains import DOMAINS
+
 FREE = "free"  # `args: {query: free}`: this argument names no file and no URL, so it is not tied
-# Values of `scope` in the rules that are made here; see `core/decision/argument_rules.py`. A text that may be either must be
-# held in both readings: only the code knows which one it takes.
+# Values of `scope` in the rules that are made here. A text that may be either must be held in both readings: only the
+# code knows which one it takes.
 PATH, URL, EITHER = "path", "url", "path or url"
 
 # An argument is tied if its name is one of these, or ends in one after an underscore; `filePath` counts as `file_path`.
@@ -30,6 +32,14 @@ FORMATS: Mapping[str, tuple[str, ...]] = {
     URL: ("uri", "uri-reference", "iri", "iri-reference", "url"),
 }
 ALSO = "x-also-named"  # in a JSON Schema that is made for ties: the other names of a field
+# What `scope` in a rule about an argument can name.
+SCOPES = (
+    "network",
+    *(f"fs:{action}" for action in DOMAINS["fs"].actions if action != "*"),
+    "process",
+    "secret",
+    "env",
+)
 SETTLES = ("scope", "enum", "const", "pattern")  # a rule of the manifest with one of these says what a text may be
 
 _WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[-.\s]+")
