@@ -11,7 +11,6 @@ The page of `licet surface --html`: agents side by side, each with its tools and
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from licet import __version__
-from licet.cli.surface_table import heading, how_it_runs, notes
 from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.review.changes import Change, Changes, Side
 from licet.core.review.diff import Reached, reached_in
@@ -19,6 +18,7 @@ from licet.core.review.risk import NOTHING, RISK_LEVELS, Risk, riskiest
 from licet.core.review.surface import Surface, ToolSurface
 from licet.map.cards import ANY_COMMAND
 from licet.map.draw import element, safe, svg_map
+from licet.map.surface_words import heading, how_it_runs, notes
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _COLOURS = {"critical": "#b42318", "high": "#c2410c", "medium": "#a16207", "low": "#2f7d4f", "none": "#5c6672"}
