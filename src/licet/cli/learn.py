@@ -9,12 +9,14 @@ from pathlib import Path
 import click
 
 from licet.assemble.never_writable import closed_to_grants
-from licet.cli.options import FILE, json_option
+from licet.cli.discovery import find_policy
+from licet.cli.options import FILE, json_option, refuse
 from licet.cli.output import counted, fail, make_folder, shortened, show, show_json, write_file
 from licet.cli.surface_table import print_surface
 from licet.core.algebra.scope import NAME_PATTERN, visible
 from licet.core.review.surface import surface
-from licet.learn.drafted_policy import Draft, draft_policy, policy_text, read_recordings, recordings_of
+from licet.learn.drafted_policy import Draft, NotDrafted, draft_policy, policy_text, read_recordings, recordings_of
+from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
 
 _MOST_SHOWN = 10  # of each list in the report
 
@@ -63,11 +65,18 @@ def command(
     paths = list(recordings) or recordings_of(manifest)
     if not paths:
         fail("there are no recordings of this directory: make one with `licet observe -- CMD`", as_json)
-    found = read_recordings(paths, manifest, as_json)
-    drafts = [draft_policy(one, agent, generalise_hosts, as_json) for one in found]
-    for draft in drafts:
-        if write and draft.text != draft.before:
-            _write(draft, as_json)
+    try:
+        found = read_recordings(paths, manifest, lambda: find_policy() or Path(POLICY_DIRECTORY, WORKSPACE_FILE))
+        for path in (path for one in found for path in one.incomplete):
+            show(f"licet: the last line of {path} is incomplete, and left out", err=True, colour="yellow")
+        drafts = [draft_policy(one, agent, generalise_hosts) for one in found]
+        for draft in drafts:
+            if write and draft.text != draft.before:
+                _write(draft, as_json)
+    except NotDrafted as wrong:
+        if wrong.problems:
+            refuse(wrong.problems, as_json)
+        fail(str(wrong), as_json)
     if as_json:
         show_json({"policies": [draft.document(written=write) for draft in drafts]})
         return
@@ -78,7 +87,7 @@ def command(
 def _write(draft: Draft, as_json: bool) -> None:
     target = Path(os.path.realpath(draft.target))  # the file that a link leads to, not the link
     make_folder(target.parent)
-    if policy_text(target, as_json) != draft.before:
+    if policy_text(target) != draft.before:
         fail(f"{draft.target} was changed meanwhile, and is left as it is: run this again", as_json)
     write_file(target, draft.text, replace=True)
 

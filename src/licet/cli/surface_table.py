@@ -3,7 +3,7 @@
 In a terminal that is too narrow for columns, the same is written below each other.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import click
@@ -20,9 +20,7 @@ from licet.core.review.risk import NOTHING, Risk
 from licet.core.review.surface import Surface, ToolSurface
 from licet.core.review.surface_entries import ReachEntry
 from licet.map.cards import ANY_COMMAND
-from licet.map.surface_words import heading, how_it_runs, notes
-
-Short = Callable[[str], str]
+from licet.map.surface_words import Short, heading, how_it_runs, notes
 
 _STANDING = {"callable": "bold", "undeclared": "yellow", "blocked": "red"}
 _RISK = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "green", "none": "dim"}

@@ -8,7 +8,7 @@ Finds repositories of git for `licet learn`: a draft lets no program write the f
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,6 @@ from msgspec import Struct
 from licet.assemble.never_writable import closed_to_grants
 from licet.assemble.recording import RECORDINGS
 from licet.assemble.review import Places, review, state_directory
-from licet.cli.discovery import find_policy
-from licet.cli.options import refuse
-from licet.cli.output import fail, show
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import NAME_PATTERN, Malformed, inside, visible
 from licet.core.algebra.set import CapabilitySet
@@ -33,18 +30,27 @@ from licet.core.review.recording_lines import BadRecording, RecordingStart, reco
 from licet.core.review.sensitive import Whereabouts, why_path
 from licet.core.review.surface import surface
 from licet.core.review.trusted import TRUSTED
+from licet.core.values import Problem
 from licet.learn.learn import Learned, Line, Recorded, Surroundings, learn
 from licet.learn.learned_policy import SEEN, Unused, denied_by, lacking, unused_rules, with_tools
 from licet.own_files import is_there, open_regular, read_regular, size_text
 from licet.policy_files.checks import is_shared_domain
 from licet.policy_files.draft import Entry, NotKept, class_is_learned, commented_out, new_policy, with_entries
 from licet.policy_files.nodes import MOST_BYTES
-from licet.policy_files.policy_paths import LOCK_FILE, POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
+from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 from licet.sandbox.kernel.namespaces import DEVICES
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
 
 _LONGEST_LINE = 1 << 20
 _STEP = 20_000  # lines between two changes of the progress bar
+
+
+class NotDrafted(Exception):
+    """A policy that cannot be drafted: why, or the problems of its file."""
+
+    def __init__(self, why: str = "", problems: Sequence[Problem] = ()) -> None:
+        super().__init__(why)
+        self.problems = list(problems)
 
 
 class Found(Struct):
@@ -54,6 +60,7 @@ class Found(Struct):
     starts: list[RecordingStart]
     files: list[Path]
     recorded: Recorded
+    incomplete: list[Path] = []  # whose last line is left out
 
     @property
     def is_program(self) -> bool:
@@ -67,23 +74,25 @@ def recordings_of(manifest: Path | None) -> list[Path]:
     return sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
 
 
-def read_recordings(paths: Sequence[Path], manifest: Path | None, as_json: bool) -> list[Found]:
-    """Read recordings and group them by policy; exits with 1 if one cannot be read."""
+def read_recordings(paths: Sequence[Path], manifest: Path | None, here: Callable[[], Path]) -> list[Found]:
+    """Read recordings and group them by policy; `here` finds that of programs. `NotDrafted` if one cannot be read."""
     found: dict[str, Found] = {}
     with _progress(paths) as tell:
         for path in paths:
             try:
                 with open_regular(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
-                    _read_recording(path, iter(partial(file.readline, _LONGEST_LINE + 1), b""), manifest, found, tell)
+                    _read_recording(
+                        path, iter(partial(file.readline, _LONGEST_LINE + 1), b""), manifest or here, found, tell
+                    )
             except OSError as wrong:
-                fail(f"{path} cannot be read: {wrong.strerror}", as_json)
+                raise NotDrafted(f"{path} cannot be read: {wrong.strerror}") from None
             except BadRecording as wrong:
-                fail(str(wrong), as_json)
+                raise NotDrafted(str(wrong)) from None
     return [one for _, one in sorted(found.items())]
 
 
 def _read_recording(
-    path: Path, lines: Iterable[bytes], manifest: Path | None, found: dict[str, Found], tell: Any
+    path: Path, lines: Iterable[bytes], about: Path | Callable[[], Path], found: dict[str, Found], tell: Any
 ) -> None:
     number, size = 0, 0
     for number, line in enumerate(lines, 1):
@@ -92,7 +101,7 @@ def _read_recording(
         try:
             if number == 1:
                 start = recording_start(line)
-                target = manifest or _target(start)
+                target = about if isinstance(about, Path) else _target(start, about)
                 group = found.setdefault(os.path.abspath(target), Found(target, [], [], Recorded()))
                 group.starts.append(start)
                 group.files.append(path)
@@ -101,7 +110,7 @@ def _read_recording(
                 add(touch(line))
         except BadRecording as wrong:
             if number > 1 and not line.endswith(b"\n"):  # what was recording was ended while it wrote
-                show(f"licet: the last line of {path} is incomplete, and left out", err=True, colour="yellow")
+                group.incomplete.append(path)
                 break
             raise BadRecording(f"{visible(str(path))}:{number}: {wrong}") from None
         size += len(line)
@@ -113,14 +122,14 @@ def _read_recording(
         raise BadRecording(f"{visible(str(path))}: it is empty")
 
 
-def _target(start: RecordingStart) -> Path:
+def _target(start: RecordingStart, here: Callable[[], Path]) -> Path:
     """The policy that a recording is about. Only a file that is there is taken from a recording."""
     if start.manifest:
         if not os.path.isfile(start.manifest):
             named = f"its policy is {visible(start.manifest)}, which is not there"
             raise BadRecording(f"{named}: name the policy to write with --manifest")
         return Path(start.manifest)
-    return find_policy() or Path(POLICY_DIRECTORY, WORKSPACE_FILE)
+    return here()
 
 
 @contextmanager
@@ -250,12 +259,12 @@ class Draft(Struct, frozen=True):
         }
 
 
-def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_json: bool) -> Draft:
+def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Draft:
     """Draft the policy that some recordings are about; exits with 1 if that cannot be done."""
-    where = _whereabouts(found, as_json)
-    before = policy_text(found.target, as_json)
+    where = _whereabouts(found)
+    before = policy_text(found.target)
     base = before or new_policy(agent or _agent(found), _ABOUT)
-    policy = _read(found.target, base, where, as_json)
+    policy = _read(found.target, base, where)
     repositories = Repositories()
     around = Surroundings(
         where,
@@ -271,7 +280,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
         repositories=repositories.below(where.workdir) if found.is_program and where.is_project else None,
     )
     learned = with_tools(learn(found.recorded, around), found.recorded, policy, where)
-    _check_places(found, learned, where, as_json)
+    _check_places(found, learned, where)
     added = lacking(learned, policy)
     entries, notes = _entries(found, added, policy, where, base)
     raised = not class_fits(learned.effect, policy.max_effect)
@@ -283,8 +292,8 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool, as_jso
     try:
         text = with_entries(base, entries, learned.effect if raised else "", "what was recorded writes")
     except NotKept as wrong:
-        fail(f"{found.target} is not changed, because {wrong}: {wrong.advice}", as_json)
-    manifest = _read(found.target, text, where, as_json)
+        raise NotDrafted(f"{found.target} is not changed, because {wrong}: {wrong.advice}") from None
+    manifest = _read(found.target, text, where)
     seen = frozenset.intersection(*(SEEN[start.source] for start in found.starts))
     unused = unused_rules(policy, found.recorded, seen, map(str, _commands(found, where))) if before else ()
     refused = _still_refused(learned, manifest, where) if found.is_program else ()
@@ -348,25 +357,25 @@ def _uncreated(learned: Learned, manifest: Manifest) -> list[str]:
     return [use.target for use in gone if places.isdisjoint(use.keys) and "__pycache__" not in use.target.split("/")]
 
 
-def _whereabouts(found: Found, as_json: bool) -> Whereabouts:
+def _whereabouts(found: Found) -> Whereabouts:
     """The directories that `${workdir}` and `~` will be. A recording is believed only about what is so."""
     places = {(start.workdir, start.home) for start in found.starts}
     if len(places) > 1:
         listed = ", ".join(visible(workdir) for workdir, _ in sorted(places))
-        fail(f"the recordings are of different directories, {listed}: name those of one of them", as_json)
+        raise NotDrafted(f"the recordings are of different directories, {listed}: name those of one of them")
     workdir, home = places.pop()
     here, root = Places.here(), Places.here(policy_root(found.target))
     return Whereabouts(workdir if workdir == root.workdir else here.workdir, here.home, home)
 
 
-def _check_places(found: Found, learned: Learned, where: Whereabouts, as_json: bool) -> None:
+def _check_places(found: Found, learned: Learned, where: Whereabouts) -> None:
     """Exit with 1 if lines are about a directory or a home that is another one here."""
     start = found.starts[0]
     paths = [line.rule.key for line in learned.lines if line.rule.domain in ("fs", "process")]
     for name, recorded, now in (("directory", start.workdir, where.workdir), ("home", start.home, where.home)):
         if recorded not in ("", "/", now) and any(inside(path, (recorded,)) for path in paths):
             known = f"was made with the {name} {visible(recorded)}, which is {visible(now) or 'none'} here"
-            fail(f"the recording {known}: run `licet learn` where it was made, as the same user", as_json)
+            raise NotDrafted(f"the recording {known}: run `licet learn` where it was made, as the same user")
 
 
 def _agent(found: Found) -> str:
@@ -375,30 +384,30 @@ def _agent(found: Found) -> str:
     return named if re.fullmatch(NAME_PATTERN, named) else "program"
 
 
-def policy_text(target: Path, as_json: bool) -> str:
-    """The text of a policy file; empty if there is none. Exits with 1 if it cannot be read, or is not named as YAML."""
+def policy_text(target: Path) -> str:
+    """The text of a policy file; empty if there is none. `NotDrafted` if it cannot be read, or is no YAML."""
     if target.suffix == ".json":
-        fail(f"{target} is JSON, which has no comments: `licet learn` writes YAML", as_json)
+        raise NotDrafted(f"{target} is JSON, which has no comments: `licet learn` writes YAML")
     if not all(name.endswith((".yaml", ".yml")) for name in (target.name, os.path.realpath(target))):
-        fail(f"{visible(str(target))} is no policy file: its name must end with .yaml or .yml", as_json)
+        raise NotDrafted(f"{visible(str(target))} is no policy file: its name must end with .yaml or .yml")
     if not is_there(target):
         return ""
     try:
         return read_regular(target, MOST_BYTES).decode()
     except (OSError, ValueError) as wrong:
-        fail(f"{target} cannot be read: {wrong}", as_json)
+        raise NotDrafted(f"{target} cannot be read: {wrong}") from None
 
 
-def _read(target: Path, text: str, where: Whereabouts, as_json: bool) -> Manifest:
+def _read(target: Path, text: str, where: Whereabouts) -> Manifest:
     policy = review(target, places=Places(where.workdir, where.home), draft=text, alone=True)
     errors = [problem for problem in policy.problems if problem.severity == "error"]
     if policy.kind == "workspace" and not errors:
-        fail(f"{target} is a workspace without an agent: name the policy to write with --manifest", as_json)
+        raise NotDrafted(f"{target} is a workspace without an agent: name the policy to write with --manifest")
     # A lock of another version is to be made again after the review; nothing is run here.
     errors = [problem for problem in errors if os.path.basename(problem.origin.file) != LOCK_FILE]
     manifest = policy.manifest or policy.partial
     if errors or manifest is None:
-        refuse(errors, as_json)
+        raise NotDrafted(problems=errors)
     return manifest
 
 

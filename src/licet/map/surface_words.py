@@ -1,11 +1,13 @@
 """The words of a surface: the facts about an agent, how a tool runs, and what a reader must know besides."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from licet.core.review.surface import Surface, ToolSurface, kind_of, withheld_lines
 from licet.core.values import money_text
 from licet.map.cards import ANY_COMMAND, DELETES, bundle_facts, spending
+
+Short = Callable[[str], str]  # makes the paths in a text short
 
 _CLOSED = "no grant writes policy files, code of tools, interpreter, libraries or licet's state: --json lists them"
 _SERVER = {
