@@ -53,7 +53,6 @@ MOST_OF_FILE = {
     "guard/test_long_results.py": 8,
     "guard/test_misfits.py": 35,
     "guard/test_store_waits.py": 2,
-    "guard/test_trio_host.py": 8,
     "source/test_source.py": 63,
     "policy_files/test_yaml_nodes.py": 250,
     "sandbox/bridge/test_subprocess.py": 6,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import trio
 
 from gates import DONE, WAITS, Behind, add, gate_of, note, policy, receipts, remove, signed
 from licet import Gate, Tool, tool
@@ -109,13 +108,6 @@ def blocking_in_a_running_loop(tools: GateTools) -> Outcome:
     return asyncio.run(call())
 
 
-def in_trio(tools: GateTools) -> Outcome:
-    async def call() -> Outcome:
-        return await tools.call("add", {"a": 1})
-
-    return trio.run(call)
-
-
 def in_another_thread(tools: GateTools) -> Outcome:
     found: list[Outcome] = []
     thread = threading.Thread(target=lambda: found.append(tools.call_blocking("add", {"a": 1})))
@@ -124,7 +116,7 @@ def in_another_thread(tools: GateTools) -> Outcome:
     return found[0]
 
 
-WAYS = [in_no_loop, in_a_running_loop, blocking_in_a_running_loop, in_trio, in_another_thread]
+WAYS = [in_no_loop, in_a_running_loop, blocking_in_a_running_loop, in_another_thread]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -135,7 +127,7 @@ def test_a_call_runs_with_and_without_a_loop(way: Callable[[GateTools], Outcome]
 def test_one_adapter_serves_all_ways_in_turn() -> None:
     gate = gate_of()
     tools = tools_of(gate)
-    assert [way(tools).text for way in (*WAYS, *WAYS)] == ["2"] * 10
+    assert [way(tools).text for way in (*WAYS, *WAYS)] == ["2"] * (2 * len(WAYS))
     assert {one.session for one in receipts(gate)} == {"s-42"}
 
 

@@ -24,11 +24,11 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from msgspec import Struct
 
 from licet.adapters.approver import TURN, Pending, Turn, installed_in, pending_question
+from licet.adapters.blocking import wait_for
 from licet.declare.plain_json import plain_json
 from licet.guard.gate import BareGate
 from licet.guard.result import Result
 from licet.guard.session import Session
-from licet.guard.trio_host import anywhere, wait_for
 from licet.mcp.shown_names import LONGEST, fitting
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class GateTools:
         """
         try:
             name, given = self._shown.get(shown, shown), _parsed(arguments)
-            return await anywhere(self._call(name, given, call_id, yes, asks, context))
+            return await self._call(name, given, call_id, yes, asks, context)
         except Exception as error:
             return _failed(shown, error)
 
@@ -150,7 +150,7 @@ class GateTools:
 
     async def question(self, shown: str, arguments: object, call_id: str = "") -> Pending | None:
         """The question that a call would ask a person; None if it asks none. The person counts as asked from now on."""
-        return await anywhere(self._question(self._shown.get(shown, shown), _parsed(arguments), call_id))
+        return await self._question(self._shown.get(shown, shown), _parsed(arguments), call_id)
 
     async def _question(self, name: str, arguments: Any, call_id: str) -> Pending | None:
         pending = await pending_question(self.session, name, arguments, call_id) if self.asks else None
@@ -246,7 +246,7 @@ class PlainTools(Tools[dict[str, Any]]):
 
     async def answer(self, calls: Iterable[Any] | None) -> list[dict[str, Any]]:
         """Run the calls of one reply concurrently, and return their results as messages, in the same order."""
-        return await anywhere(self._answers(list(calls or ())))
+        return await self._answers(list(calls or ()))
 
     def answer_blocking(self, calls: Iterable[Any] | None) -> list[dict[str, Any]]:
         """The same from code without an event loop."""

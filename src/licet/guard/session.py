@@ -36,7 +36,6 @@ from licet.guard.ports import Agreement, Claim, Unavailable
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import NOTHING, Result, ResultParts
 from licet.guard.session_end import check_session, end_with_session, is_ended, mark_ended
-from licet.guard.trio_host import anywhere, under_trio
 
 if TYPE_CHECKING:
     from licet.guard.gate import BareGate
@@ -78,7 +77,7 @@ class Session:
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
 
     async def __aenter__(self) -> "Session":
-        await anywhere(self.check_ended())
+        await self.check_ended()
         return self
 
     async def check_ended(self) -> None:
@@ -87,7 +86,7 @@ class Session:
             asyncio.get_running_loop()
         except RuntimeError:
             raise RuntimeError(
-                "sessions need the loop of asyncio or of trio: under another, use `licet.run` in a thread"
+                "sessions need the loop of asyncio: under another, use `licet.run` in a thread"
             ) from None
         if self.parent is not None:
             await self.parent.check_ended()
@@ -145,12 +144,7 @@ class Session:
         """
         if purpose is not None and not isinstance(purpose, str):
             raise TypeError("expected `purpose` to be text: why this call is made")
-        if under_trio():
-            return self._in_task(tool, arguments, purpose)
         return run_call(self, tool, {} if arguments is None else arguments, purpose)
-
-    async def _in_task(self, tool: str, arguments: Mapping[str, Any] | None, purpose: str | None) -> Result:
-        return (await anywhere(self._many([(tool, arguments)], 1, purpose)))[0]
 
     async def call_many(
         self, calls: Iterable[tuple[str, Mapping[str, Any] | None]], *, at_once: int = CONCURRENT_CALLS
@@ -161,7 +155,7 @@ class Session:
             raise TypeError('expected pairs of a tool\'s name and its arguments: [("read_file", {"path": "a"}), …]')
         if type(at_once) is not int or at_once < 1:
             raise ValueError("expected `at_once` to be 1 or more")
-        return await anywhere(self._many(asked, at_once))
+        return await self._many(asked, at_once)
 
     async def _many(
         self, asked: list[tuple[str, Mapping[str, Any] | None]], at_once: int, purpose: str | None = None
@@ -189,9 +183,6 @@ class Session:
 
     async def available(self) -> list[str]:
         """The tools that are admitted and could run here; budgets and approvals are not considered."""
-        return await anywhere(self._available())
-
-    async def _available(self) -> list[str]:
         policy = self.gate.policy
         found: list[str] = []
         if self.other_agent(policy):  # every call is refused
@@ -214,9 +205,6 @@ class Session:
 
         Calls of other processes are not cancelled. They can store nothing more in the session's storage.
         """
-        await anywhere(self._end())
-
-    async def _end(self) -> None:
         self.gate.ended.add(self._name)
         running, this = self.gate.running, asyncio.current_task()
         calls = [call for call in list(running) if call.session.ended]

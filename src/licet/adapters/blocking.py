@@ -1,14 +1,9 @@
-"""Runs licet under trio: coroutines that need asyncio run in an asyncio loop in a thread of its own.
-
-trio is not imported here: a host that uses it has imported it. A trio task waits for its coroutine in the thread, and
-cancelling the task cancels the coroutine. `wait_for` does the same for code without any event loop.
-"""
+"""Runs coroutines for code without an event loop: in an asyncio loop in a thread of its own."""
 
 import asyncio
 import atexit
 import contextvars
 import os
-import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -16,58 +11,6 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-
-def under_trio() -> bool:
-    """Whether the running task is a trio task, and not a task of an asyncio loop inside of one."""
-    lowlevel: Any = sys.modules.get("trio.lowlevel")
-    if lowlevel is None:
-        return False
-    try:
-        if asyncio.current_task() is not None:
-            return False
-    except RuntimeError:  # no asyncio loop runs here; if one does, trio may be its guest
-        pass
-    return bool(lowlevel.in_trio_task())
-
-
-async def anywhere(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine under asyncio or trio."""
-    return await (_in_asyncio_thread(coroutine) if under_trio() else coroutine)
-
-
-async def _in_asyncio_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    trio: Any = sys.modules["trio"]
-    done, token = trio.Event(), trio.lowlevel.current_trio_token()
-    try:
-        context, loop = _context(), _thread.loop()
-    except BaseException:
-        coroutine.close()
-        raise
-    task: asyncio.Task[T] | None = None
-
-    def begin() -> None:
-        nonlocal task
-        task = loop.create_task(coroutine, context=context)
-        task.add_done_callback(over)
-
-    def over(_: object) -> None:
-        with suppress(trio.RunFinishedError):  # the trio run has ended
-            token.run_sync_soon(done.set)
-
-    loop.call_soon_threadsafe(begin)
-    try:
-        await done.wait()
-    except BaseException:
-        # Wait until the coroutine has ended, so that its receipt is written before the caller continues.
-        loop.call_soon_threadsafe(lambda: task is not None and task.cancel())
-        with trio.CancelScope(shield=True):
-            await done.wait()
-        raise
-    assert task is not None  # noqa: S101 - it has ended
-    if task.cancelled():  # `asyncio.CancelledError` has no meaning under trio
-        raise RuntimeError("the asyncio task of this call was cancelled, and not by its caller")
-    return task.result()
 
 
 def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -86,7 +29,7 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
         task = loop.create_task(coroutine)
         task.add_done_callback(lambda _: ended.set())
 
-    loop.call_soon_threadsafe(begin, context=_context())
+    loop.call_soon_threadsafe(begin, context=contextvars.copy_context())
     try:
         ended.wait()
     except BaseException:
@@ -97,15 +40,6 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
     if task.cancelled():
         raise RuntimeError("the asyncio task of this call was cancelled, and not by its caller")
     return task.result()
-
-
-def _context() -> contextvars.Context:
-    """The context variables of the waiting task, without sniffio's, which names its loop."""
-    context = contextvars.copy_context()
-    sniffio: Any = sys.modules.get("sniffio")
-    if sniffio is not None:
-        context.run(sniffio.current_async_library_cvar.set, None)
-    return context
 
 
 class _Thread:
