@@ -58,7 +58,7 @@ lint: .venv ## formatting, lint rules, tools against their declarations, example
 	@$(BIN)/ruff format --quiet --check --diff .
 	@$(BIN)/ruff check --quiet .
 	@echo "· tools against their declarations"
-	@report=$$($(BIN)/licet lint --no-packages examples src/licet/tools 2>&1) || { echo "$$report"; exit 1; }
+	@report=$$($(BIN)/licet lint examples src/licet/tools 2>&1) || { echo "$$report"; exit 1; }
 	@echo "· examples of policies"
 	@report=$$($(BIN)/licet test examples/coding examples/payments examples/research examples/weather 2>&1) || { echo "$$report"; exit 1; }
 	@echo "· types"

@@ -3,7 +3,6 @@
 import ast
 import importlib.metadata
 import json
-import os
 import tomllib
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from click.testing import CliRunner, Result
 from licet.cli.app import licet
 from licet.lint.flake8 import Checker
 from licet.lint.judge import RULES
-from licet.lint.packages import Packages
-from licet.source.project import read_tools
 
 ROOT = Path(__file__).parents[2]
 TOOLS = """from helpers import load
@@ -88,7 +85,6 @@ def test_github_gets_annotations_with_escaped_text() -> None:
     ("words", "said"),
     [
         (["--json", "--sarif"], "--json, --sarif and --github exclude each other"),
-        (["--write"], "--write goes with --fix"),
         (["none.py"], "there is no none.py"),
     ],
 )
@@ -126,155 +122,12 @@ def test_check_reports_undeclared_uses() -> None:
     assert plain.stdout.startswith("::error file=helpers.py,line=2,col=10,title=licet LIC101::found `open`")
 
 
-# Proposals -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_proposal_is_printed_and_written_only_on_request() -> None:
-    printed = lint("--fix").stdout
-    assert Path("tools.py").read_text() == TOOLS
-    assert '{"network": {"allowed_hosts": ["b.example.com"]}, "fs_reach": {"read": ["${workdir}/notes"]}}' in printed
-    assert lint("--fix", "--write").exit_code == 0
-    [spec] = read_tools("tools.py").specs
-    assert [str(rule) for rule in spec.needs] == ["fs:read:${workdir}/notes", "network:*:b.example.com"]
-    assert [line[-7:-1] for line in lint().stdout.splitlines()] == ["LIC201"]  # the raw use stays
-    assert "every declaration fits its source" in lint("--fix").stderr
-
-
-FIXES = {
-    "rules": (
-        'needs=["env:read:LANG"], effect="read_only"',
-        "os.remove('/a')",
-        'needs=["fs:delete:/a"], effect="full"',
-    ),
-    "nothing so far": (
-        'capabilities={}, effect="read_only"',
-        "open(x, 'w')",
-        'capabilities={"fs_reach": {"write": "from-personality"}}, effect="write_limited"',
-    ),
-    "a secret": (
-        "capabilities={}",
-        "os.environ['API_KEY']",
-        'capabilities={"secrets": ["API_KEY"]}',
-    ),
-    "a program": (
-        "capabilities={}",
-        "os.system('ls')",
-        'capabilities={"process": {"allowed_binaries": ["/bin/sh"]}}',
-    ),
-    "a wider class": (
-        'capabilities={"fs_reach": {"write": ["/a"]}}, effect="read_only"',
-        "open('/a', 'w')",
-        'capabilities={"fs_reach": {"write": ["/a"]}}, effect="write_limited"',
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FIXES)
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
-def test_what_is_proposed(name: str, ends: str) -> None:
-    before, line, after = FIXES[name]
-    text = f"import os\nfrom licet import tool\n# é\n@tool({{}})\ndef t(x: str) -> None:\n    {line}\n".replace(
-        "\n", ends
-    )
-    Path("tools.py").write_bytes(text.format(before).encode())
-    assert lint("--fix", "--write", "--no-packages", "tools.py").exit_code == 0
-    assert Path("tools.py").read_bytes().decode() == text.format(after)
-    ast.parse(text.format(after))
-
-
-@pytest.mark.parametrize(
-    ("declared", "why"),
-    [("capabilities={\n    # why\n}", "a comment would be lost"), ("capabilities=NONE", "not written as a literal")],
-)
-def test_what_has_to_be_changed_by_hand(declared: str, why: str) -> None:
-    text = f"from licet import tool\nNONE = {{}}\n@tool({declared})\ndef t() -> None:\n    open('/a')\n"
-    Path("tools.py").write_text(text)
-    result = lint("--fix", "--write", "tools.py")
-    assert (Path("tools.py").read_text(), why in result.stderr) == (text, True)
-    assert "add `fs:read:/a`" in result.stderr
-
-
-# Packages ------------------------------------------------------------------------------------------------------------
-
-
-def installed(name: str, text: str, version: str = "1.2") -> Path:
-    """A virtual environment with one package."""
-    site = Path(".venv/lib/python3.11/site-packages")
-    (site / name).mkdir(parents=True, exist_ok=True)
-    (site / name / "__init__.py").write_text(text)
-    info = site / f"{name}-{version}.dist-info"
-    info.mkdir(exist_ok=True)
-    (info / "RECORD").write_text(f"{name}/__init__.py,,\n")
-    Path(".venv/pyvenv.cfg").write_text("")
-    return site / name / "__init__.py"
-
-
-USING = """import useful
-from licet import tool
-@tool(needs=[], effect='read_only', sandbox='LEVEL')
-def t() -> None: ...
-"""
-
-
-@pytest.mark.parametrize(
-    ("level", "severity", "hint"),
-    [
-        ("restricted", "note", "the walls stop"),
-        ("isolated", "note", "the walls keep it within"),
-        ("native", "warning", "nothing keeps it within"),
-    ],
-)
-def test_a_package_that_touches_something(level: str, severity: str, hint: str) -> None:
-    installed("useful", "raise SystemExit\nimport socket\ndef f():\n    open('x')\n")
-    Path("tools.py").write_text(USING.replace("LEVEL", level))
-    [line] = lint("tools.py").stdout.splitlines()
-    assert (
-        f"tools.py:1:1: {severity}: found the package `useful` 1.2, which uses files and the network by itself" in line
-    )
-    assert hint in line
-    assert lint("--no-packages", "tools.py").stdout == ""
-
-
-def test_a_package_that_only_computes_is_silent() -> None:
-    installed("useful", "import json, re\ndef f(x):\n    return json.loads(x)\n")
-    Path("tools.py").write_text(USING.replace("LEVEL", "native"))
-    result = lint("--json", "tools.py")
-    assert json.loads(result.stdout)["findings"] == []
-    assert json.loads(result.stdout)["packages"] == [
-        {"name": "useful", "version": "1.2", "touches": {}, "compiled": False}
-    ]
-
-
-def test_a_package_is_read_once_per_version(tmp_path: Path) -> None:
-    cache = tmp_path / "cache" / "licet"
-    source = installed("useful", "open('x')\n")
-    site = str(source.parents[1])
-    first = Packages([site], cache=str(cache)).scanned("useful")
-    assert first is not None
-    assert first.touches.keys() == {"fs"}
-    source.write_text("")
-    assert Packages([site], cache=str(cache)).scanned("useful") == first
-    [kept] = (cache / "lint").iterdir()
-    assert [oct(os.stat(path).st_mode & 0o777) for path in (cache, cache / "lint", kept)] == ["0o700", "0o700", "0o600"]
-    kept.write_text('{"name": 1')
-    again = Packages([site], cache=str(cache)).scanned("useful")
-    assert again is not None
-    assert again.touches == {}
-
-
 def test_all_lists_what_code_without_tools_does() -> None:
     Path("server.py").write_text("import os\ndef f():\n    os.remove('/x')\n")
     assert lint("server.py").stdout == ""
     result = lint("--all", "server.py")
     assert (result.exit_code, "server.py:3:5: note: found `os.remove`" in result.stdout) == (0, True)
     assert "[LIC701]" in result.stdout
-
-
-def test_packages_next_to_a_named_one_are_packages_and_not_the_project() -> None:
-    server = installed("server", "import useful\nuseful.f()\n")
-    installed("useful", "def f():\n    open('x')\n")
-    found = json.loads(lint("--all", "--json", str(server)).stdout)["findings"]
-    assert [(one["code"], one["file"].rpartition("/")[2]) for one in found] == [("LIC501", "__init__.py")]
 
 
 # Elsewhere -----------------------------------------------------------------------------------------------------------

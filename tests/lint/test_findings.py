@@ -9,7 +9,6 @@ import yaml
 
 from licet.lint.judge import RULES
 from licet.lint.linter import Lint, Project, Report, python_files
-from licet.lint.packages import Packages
 
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text("utf-8"))
 IMPORTS = "from licet import Context, tool\n"
@@ -31,8 +30,8 @@ def write(files: dict[str, str], level: str | None = None) -> None:
         path.write_text((IMPORTS if "@tool" in text else "") + text.replace("LEVEL", stated))
 
 
-def linted(*paths: str, packages: Packages | None = None) -> Report:
-    lint = Lint(Project(), packages or Packages(cache=""))
+def linted(*paths: str) -> Report:
+    lint = Lint(Project())
     for path in python_files(paths or (".",)):
         lint.add_file(path)
     return lint.report()
@@ -77,7 +76,7 @@ def test_the_cases_have_every_rule_that_a_project_can_break() -> None:
         for each in case.get("levels", {"": case.get("findings")}).values()
         for line in each
     }
-    assert set(RULES) - known == {"LIC501", "LIC701"}  # of packages and of `--all`: tested apart
+    assert set(RULES) - known == {"LIC701"}  # of `--all`: tested apart
 
 
 def test_a_module_is_read_from_its_text_and_never_run() -> None:

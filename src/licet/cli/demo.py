@@ -70,7 +70,7 @@ STORY = (
     ),
     Step(
         "And it was found before it ran: `licet lint` compares the source of tools with what they declare.",
-        ("licet", "lint", "--no-packages", "tools.py"),
+        ("licet", "lint", "tools.py"),
         "LIC103",
         1,
         12,

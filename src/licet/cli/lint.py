@@ -1,7 +1,7 @@
 """`licet lint`: what the source of tools and their helpers touches, compared with what the tools declare."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,10 @@ from licet.cli.output import (
     show_annotations,
     show_json,
     show_problems,
-    write_file,
 )
 from licet.core.values import Problem
 from licet.lint.judge import Finding
 from licet.lint.linter import Lint, Project, Report, python_files, tools_by_file
-from licet.lint.packages import Packages, environments
 
 _POLICIES = (".yaml", ".yml", ".json")
 
@@ -31,9 +29,6 @@ _POLICIES = (".yaml", ".yml", ".json")
 @click.argument("paths", metavar="[PATH]...", type=FILE, nargs=-1)
 @setting_options
 @click.option("--all", "everything", is_flag=True, help="Also list what code does that belongs to no tool.")
-@click.option("--no-packages", is_flag=True, help="Do not read installed packages.")
-@click.option("--fix", is_flag=True, help="Print, as a diff, declarations that fit the source.")
-@click.option("--write", is_flag=True, help="With --fix: change the files.")
 @report_options
 @click.pass_context
 def command(
@@ -41,9 +36,6 @@ def command(
     paths: tuple[Path, ...],
     setting: Setting,
     everything: bool,
-    no_packages: bool,
-    fix: bool,
-    write: bool,
     as_json: bool,
     sarif: bool,
     github: bool,
@@ -60,12 +52,7 @@ def command(
       1  at least one error, or a file that cannot be read
       2  bad command line
     """
-    if write and not fix:
-        raise click.UsageError("--write goes with --fix")
-    report = _report(paths or (Path(),), setting, everything=everything, with_packages=not no_packages, as_json=as_json)
-    if fix:
-        _fix(report, write, as_json)
-        return
+    report = _report(paths or (Path(),), setting, everything=everything, as_json=as_json)
     first, rest = first_problems(report.findings)
     if as_json:
         show_json(_document(report, first))
@@ -84,55 +71,19 @@ def command(
     ctx.exit(1 if report.count("error") else 0)
 
 
-def _report(
-    paths: tuple[Path, ...], setting: Setting, *, everything: bool, with_packages: bool, as_json: bool
-) -> Report:
+def _report(paths: tuple[Path, ...], setting: Setting, *, everything: bool, as_json: bool) -> Report:
     for path in paths:
         if not path.exists():
             raise click.UsageError(f"there is no {path}")
     policies = [path for path in paths if path.suffix in _POLICIES]
     sources = [str(path) for path in paths if path not in policies]
-    places = [os.getcwd(), *(path if os.path.isdir(path) else os.path.dirname(path) for path in map(str, paths))]
-    places = list(dict.fromkeys(map(os.path.abspath, places)))
-    packages = Packages([*environments(places), *_libraries(places)]) if with_packages else None
-    lint = Lint(Project([os.getcwd(), os.path.join(os.getcwd(), "src")]), packages)
+    lint = Lint(Project([os.getcwd(), os.path.join(os.getcwd(), "src")]))
     for path in policies:
         for file, tools in tools_by_file(read_sound(path, setting, as_json)).items():
             lint.add_tools(file, tools)
     for file in python_files(sources):
         lint.add_file(file, everything=everything)
     return lint.report()
-
-
-def _libraries(places: list[str]) -> Iterator[str]:
-    """The library directories that named files are in: their packages are searched there."""
-    for place in places:
-        parts = Path(place).parts
-        for number, part in enumerate(parts):
-            if part in ("site-packages", "dist-packages"):
-                yield str(Path(*parts[: number + 1]))
-
-
-def _fix(report: Report, write: bool, as_json: bool) -> None:
-    from licet.lint.fix import proposals
-
-    found = list(proposals(report))
-    if as_json:
-        show_json(
-            {"written": write, "files": [{"file": one.file, "diff": one.diff, "left": one.left} for one in found]}
-        )
-    for one in found:
-        if not as_json:
-            for line in one.diff.splitlines():
-                show(line, colour={"+": "green", "-": "red"}.get(line[:1]))
-            for reason in one.left:
-                show(reason, err=True)
-        if write and one.diff:
-            path = Path(one.path)
-            text = one.text.replace("\n", "\r\n") if b"\r\n" in path.read_bytes() else one.text
-            write_file(path, text, replace=True)
-    if not found and not as_json:
-        show("every declaration fits its source", err=True)
 
 
 def _summary(report: Report) -> str:
@@ -165,13 +116,4 @@ def _document(report: Report, first: Sequence[Problem]) -> dict[str, Any]:
             if isinstance(finding, Finding)
         ],
         "findings_left_out": len(report.findings) - len(first),
-        "packages": [
-            {
-                "name": one.name,
-                "version": one.version or None,
-                "touches": dict(one.touches),
-                "compiled": one.has_compiled,
-            }
-            for one in report.packages
-        ],
     }

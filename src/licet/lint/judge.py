@@ -73,8 +73,6 @@ RULES = {
             "LIC305", "direct-import", "At `native`, a module is imported that does nothing but input and output."
         ),
         LintRule("LIC401", "unused-declaration", "Something is declared that no line seems to use."),
-        LintRule("LIC501", "package-touches", "An imported package touches something by itself."),
-        LintRule("LIC502", "package-unknown", "An imported package could not be read."),
         LintRule("LIC601", "unreadable-file", "A file could not be read or parsed."),
         LintRule("LIC602", "unreadable-declaration", "A declaration could not be read, so nothing was compared."),
         LintRule("LIC701", "use-without-tool", "With `--all`: something is used in code that belongs to no tool."),

@@ -18,7 +18,6 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
 from licet.lint.judge import CODE, DOES, Finding, Severity, Suppressing, judge, merged, place, unused
-from licet.lint.packages import Packages, Scanned
 from licet.own_files import read_regular
 from licet.policy_files.policy_paths import shown_path
 from licet.source.declarations import module_in
@@ -26,7 +25,7 @@ from licet.source.imports import token_count
 from licet.source.meaning import Finder, SourceFile
 from licet.source.scopes import FUNCTION, Function
 from licet.source.text import parse, read_bytes
-from licet.source.touches import Follower, FoundImport, Reached
+from licet.source.touches import Follower, Reached
 
 MOST_TOKENS = 500_000  # of all files that are parsed in one run, which takes about 450 MB: some 45,000 lines
 _MOST_SEARCHED = 1 << 20  # of one file; a longer one is not parsed
@@ -162,17 +161,6 @@ def python_files(paths: Iterable[str]) -> Iterator[str]:
             yield from (os.path.join(folder, name) for name in sorted(files) if name.endswith(".py"))
 
 
-_DOMAIN_WORDS = {
-    "fs": "files",
-    "network": "the network",
-    "process": "programs",
-    "env": "the environment",
-    "import": "computed imports",
-    "eval": "text as code",
-    "foreign": "foreign code",
-}
-
-
 class LintedTool(Struct, frozen=True):
     """A tool that was compared, with its file and everything that its code does."""
 
@@ -189,7 +177,6 @@ class Report(Struct, frozen=True):
     files: int  # files with tools, and their helpers
     tools: tuple[LintedTool, ...]
     findings: tuple[Finding, ...]
-    packages: tuple[Scanned, ...]
     suppressed: int
 
     def count(self, severity: Severity) -> int:
@@ -199,8 +186,8 @@ class Report(Struct, frozen=True):
 class Lint:
     """One run. Files are added first; `report` then judges everything."""
 
-    def __init__(self, project: Project, packages: Packages | None = None) -> None:
-        self._project, self._packages = project, packages
+    def __init__(self, project: Project) -> None:
+        self._project = project
         self._follower = Follower()
         self._tools: list[LintedTool] = []
         self._findings: list[Finding] = []
@@ -243,30 +230,23 @@ class Lint:
     def report(self) -> Report:
         """Judge all tools that were added."""
         found: list[Finding] = list(self._findings)
-        packages: dict[str, Scanned] = {}
         for tool in self._tools:
             found += judge(tool.spec, tool.level, tool.reached)
-            touched: frozenset[str] = frozenset()
-            if self._packages is not None:
-                found += _package_findings(tool.reached.imports(), tool.level, tool.spec.name, self._packages, packages)
-                touched = _touched(tool, self._packages)
-            elif any(tool.reached.imports()):
-                touched = frozenset("*")
+            # What a package does by itself is not read. At `restricted` the walls stop everything but handles.
+            unknown = tool.level != "restricted" and any(tool.reached.imports())
+            touched = frozenset("*" if unknown else "")
             origin = tool.spec.origin or Origin(tool.file.text.file, tool.function.lineno, 1)
             ends = tool.function.decorator_list[0].end_lineno if tool.function.decorator_list else 0
             found += (replace(one, end_line=ends or 0) for one in unused(tool.spec, origin, tool.reached, touched))
         for file, reached in self._modules:
             found += _uses_without_tool(file, reached)
-            if self._packages is not None:
-                own = (one for one in reached.imports() if one.file is file)
-                found += _package_findings(own, None, "", self._packages, packages)
         found += [_problem(problem) for problem in self._project.problems()]
         texts = [file.text for file in self._project.files]
         suppressing = Suppressing(texts)
         kept, suppressed = suppressing.kept(merged(found))
         kept += suppressing.problems(self._read_lines())
         kept.sort(key=lambda one: (place(one.origin), one.code, one.found))
-        return Report(len(texts), tuple(self._tools), tuple(kept), tuple(packages.values()), suppressed)
+        return Report(len(texts), tuple(self._tools), tuple(kept), suppressed)
 
     def _read_lines(self) -> Iterator[tuple[str, int, int]]:
         """The lines that were read for a tool: its functions, and what is outside of functions."""
@@ -321,63 +301,6 @@ def _uses_without_tool(file: SourceFile, reached: Reached) -> Iterator[Finding]:
             rule=use.rule,
             end_line=use.end_line,
         )
-
-
-def _package_findings(
-    imports: Iterable[FoundImport], level: Level | None, tool: str, packages: Packages, seen: dict[str, Scanned]
-) -> Iterator[Finding]:
-    done: set[str] = set()
-    for one in imports:
-        name = one.imported.package
-        if name in done:
-            continue
-        done.add(name)
-        origin = one.file.text.place_at(one.imported.line, one.imported.offset)
-        tools = (tool,) if tool else ()
-        scanned = packages.scanned(name)
-        if scanned is None:
-            hint = "install it where licet runs, or in the `.venv` of the project"
-            found, expected = f"the package `{name}`, which is not installed here", "a package that can be read"
-            yield Finding(origin, found, expected, hint, "note", code="LIC502", tools=tools)
-            continue
-        seen[name] = scanned
-        if not scanned.touches:
-            continue
-        yield _package_finding(origin, scanned, level, tools)
-
-
-def _package_finding(origin: Origin, scanned: Scanned, level: Level | None, tools: tuple[str, ...]) -> Finding:
-    words = [_DOMAIN_WORDS[kind] for kind in _DOMAIN_WORDS if kind in scanned.touches]
-    listed = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
-    first = next(scanned.touches[kind] for kind in _DOMAIN_WORDS if kind in scanned.touches)
-    version = f" {scanned.version}" if scanned.version else ""
-    found = f"the package `{scanned.name}`{version}, which uses {listed} by itself, such as {first}"
-    hints = {
-        "restricted": "the walls stop what it does outside of its scratch",
-        "isolated": "the walls keep it within what the tool declares and the manifest allows",
-        "native": "at `native` nothing keeps it within the declaration, and no receipt shows what it does",
-    }
-    hint = hints.get(level or "", "walls limit it at `restricted` and `isolated`, nothing does at `native`")
-    severity: Severity = "warning" if level == "native" else "note"
-    return Finding(origin, found, "a package that only computes", hint, severity, code="LIC501", tools=tools)
-
-
-def _touched(tool: LintedTool, packages: Packages) -> frozenset[str]:
-    """The domains that imported packages may use by themselves; `*` if that is not known."""
-    if tool.level == "restricted":
-        return frozenset()  # the walls stop everything but handles
-    found: set[str] = set()
-    for one in tool.reached.imports():
-        scanned = packages.scanned(one.imported.package)
-        if (
-            scanned is None
-            or scanned.has_compiled
-            or scanned.is_partial
-            or scanned.touches.keys() & {"foreign", "eval"}
-        ):
-            return frozenset("*")
-        found |= scanned.touches.keys()
-    return frozenset(found | ({"secret"} if "env" in found else set()))
 
 
 _READY_MADE = "licet/tools/"
