@@ -193,9 +193,6 @@ env@0           licet.env.get
 process@0       licet.process.spawn
 storage         licet.kv.get licet.kv.list licet.kv.set licet.kv.delete
 """
-NOT_USES = frozenset(
-    f"licet.Context.{name}" for name in ("session_id", "agent", "workdir", "charge")
-)  # facts about the call
 
 # Functions that call another: the argument in which it is, and how many arguments of its own come before those of the
 # called function.

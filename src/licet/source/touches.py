@@ -45,7 +45,6 @@ class Step(Struct, frozen=True, eq=False):
 
     to: Code | Class | SourceFile
     line: int
-    is_call: bool
 
 
 class Imported(Struct, frozen=True):
@@ -130,11 +129,11 @@ class _Reader:
         for keyword in node.keywords:
             found = meaning(keyword.value, scope, self._file) if keyword.arg == "metaclass" else None
             if isinstance(found, Class | Code):
-                self.steps.append(Step(found, node.lineno, True))
+                self.steps.append(Step(found, node.lineno))
 
     def _decorator(self, mark: ast.expr, found: Meaning) -> None:
         if isinstance(found, Code | Class):
-            self.steps.append(Step(found, mark.lineno, True))
+            self.steps.append(Step(found, mark.lineno))
 
     def _subscript(self, node: ast.Subscript, scope: Scope, at_module: bool, accounted: set[ast.AST]) -> None:
         file = self._file
@@ -175,11 +174,11 @@ class _Reader:
             case Value(kind) if kind.startswith("licet."):
                 self.escaped.add(kind.removeprefix("licet."))
             case Code() | Class() if not at_module:  # a list of functions at module level calls none of them
-                self.steps.append(Step(found, node.lineno, False))
+                self.steps.append(Step(found, node.lineno))
             case Held() if not at_module:
                 self._held(found, node.lineno)
             case Package(file):
-                self.steps.append(Step(file, node.lineno, False))
+                self.steps.append(Step(file, node.lineno))
 
     def _named_value(self, name: str, node: ast.expr, scope: Scope) -> None:
         """A full name that stands as a value: whoever gets it may call it with anything."""
@@ -199,7 +198,7 @@ class _Reader:
 
     def _held(self, held: Held, line: int) -> None:
         """A table of functions is used: any of them may be called."""
-        self.steps += (Step(one, line, False) for one in held_by(held))
+        self.steps += (Step(one, line) for one in held_by(held))
 
     def _call(self, call: ast.Call, found: Meaning, scope: Scope, at_module: bool, accounted: set[ast.AST]) -> None:
         match found:
@@ -214,11 +213,11 @@ class _Reader:
             case Value(kind) if kind in callables.handles():
                 self._use(kind, callables.handles()[kind], call, scope, call.args)
             case Code() | Class():
-                self.steps.append(Step(found, call.lineno, True))
+                self.steps.append(Step(found, call.lineno))
                 if isinstance(found, Code):
                     self._pass_handles(call, found, scope, accounted)
             case Instance(of):
-                self.steps.append(Step(of, call.lineno, True))
+                self.steps.append(Step(of, call.lineno))
 
     def _looks_up(self, call: ast.Call, scope: Scope, at_module: bool, accounted: set[ast.AST]) -> None:
         """A call such as `getattr(os, "remove")`, whose result is something that a text names."""
@@ -273,7 +272,7 @@ class _Reader:
                 accounted.add(func)
                 self._use(kind, callables.handles()[kind], call, scope, given)
             case Code() as code:
-                self.steps.append(Step(code, call.lineno, True))
+                self.steps.append(Step(code, call.lineno))
                 self._arguments(given, [], code, scope, accounted)
 
     def _pass_handles(self, call: ast.Call, code: Code, scope: Scope, accounted: set[ast.AST]) -> None:
@@ -327,7 +326,7 @@ class _Reader:
             if (inner := self._file.project.find(".".join(parts[:end]))) is not None:
                 found = True
                 if inner is not self._file:
-                    self.steps.append(Step(inner, line, True))
+                    self.steps.append(Step(inner, line))
         return found
 
     def _use(

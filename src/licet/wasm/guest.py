@@ -162,7 +162,6 @@ _OPERATIONS: Mapping[str, Callable[[Any, Json], Json]] = {
     "process.spawn": _spawn,
     "charge": _done(lambda ctx, given: ctx.charge(given["amount"])),
 }
-OPERATIONS = tuple(_OPERATIONS)
 
 
 INITIALIZE = "_initialize"

@@ -2,8 +2,6 @@
 
 The order of the checks is fixed: the tool itself, its uses, budgets, approvals. An error in a check is a denial.
 
-`tied` and `use_of` find the uses that are known before a call runs, from arguments that the manifest gives a `scope`.
-
 How the writes and deletes of a tool are approved: when a person is asked, where that is written, what changes it.
 
 `approvals.write` and `approvals.delete` share one approval. A call that asks about both asks once, and the approval of
