@@ -300,8 +300,7 @@ def test_wasmtime_is_imported_only_by_what_runs_in_the_workers_of_wasm_tools() -
     found = {path for path in MODULES if any(line.endswith(" wasmtime") for line in problems(third_parties, [path]))}
     assert {path.parent for path in found} == {SOURCE / "wasm"}
     imported = {f"licet.wasm.{path.stem}" for path in found}
-    allowed = {*found, SOURCE / "sandbox" / "workers" / "worker.py"}  # the worker loads a guest when it has one
-    for path in set(MODULES) - allowed:
+    for path in set(MODULES) - found:
         assert not imported & set(own_imports(TEXTS[path])), path
 
 

@@ -44,7 +44,7 @@ from licet.policy_files.load import load_own_manifest
 from licet.policy_files.organisation import read_organisation_file
 from licet.sandbox.native import InProcess
 from licet.sandbox.programs.memory import MemoryProcesses, NoWalls, ProgramFunction, memory_programs
-from licet.sandbox.workers.engine import Workers
+from licet.wasm.guest_workers import WasmWorkers
 
 __all__ = [
     "Answer",
@@ -195,7 +195,7 @@ class InThisProcess:
 
     def __init__(self) -> None:
         self._native = InProcess()
-        self._guests = Workers(self._native)
+        self._guests = WasmWorkers(self._native)
 
     def layers(self, level: Level) -> tuple[str, ...]:
         """The same at every level, so that no receipt claims walls that were not there."""

@@ -20,7 +20,6 @@ from licet.sandbox import probe
 from licet.sandbox.workers.errand import run_errand
 from licet.sandbox.workers.pool import close_workers
 from licet.wasm.cache import compiled, locked, note_of
-from licet.wasm.compiled import walls_in_spec
 from sandbox.levels import call, gate, local_backends, needs_walls
 from wasm import modules
 from wasm_files import wasm
@@ -395,7 +394,7 @@ def test_waiting_for_a_process_that_compiles_the_same_module_has_the_deadline_of
 
 def _compiled_file(module: WasmModule) -> Path:
     """Where the compiled form of a module is kept: compiled elsewhere, to see its name."""
-    made = Path(compiled(module, walls_in_spec(probe.support(), ())).file)
+    made = Path(compiled(module, probe.support().walls_in_spec()).file)
     made.unlink()
     note_of(made).unlink()
     return made

@@ -14,7 +14,6 @@ from wasmtime import component
 
 from licet.sandbox import probe
 from licet.wasm.cache import compiled
-from licet.wasm.compiled import walls_in_spec
 from licet.wasm.compiler import new_engine, new_store
 from licet.wasm.python.build import runner
 
@@ -166,7 +165,7 @@ class Runner:
         if missing:
             pytest.skip(f"nothing is compiled without walls here: {missing[0]}")
         self._engine = new_engine()
-        made = compiled(runner().module, walls_in_spec(support))
+        made = compiled(runner().module, support.walls_in_spec())
         self._component = component.Component.deserialize_file(self._engine, made.file)
 
     def __call__(

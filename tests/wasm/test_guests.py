@@ -14,6 +14,7 @@ from licet.sandbox.native import InProcess
 from licet.sandbox.workers.engine import Workers
 from licet.sandbox.workers.pool import pool
 from licet.wasm.guest import answer_text
+from licet.wasm.guest_workers import WasmWorkers
 from loopback import serving
 from sandbox.levels import call, gate, local_backends, needs_walls
 from wasm import modules
@@ -323,7 +324,9 @@ def degraded(
     ledger: MemoryLedger | None = None,
 ) -> Result:
     tool = declare(folder, modules.WILD, function="add", sandbox=level)
-    backends = Backends.memory(sandbox=Workers(InProcess(), support=lambda: support), ledger=ledger or MemoryLedger())
+    backends = Backends.memory(
+        sandbox=WasmWorkers(InProcess(), support=lambda: support), ledger=ledger or MemoryLedger()
+    )
     more: dict[str, Any] = {"sandbox": {"allow_degraded": allowed}}
     return call(gate(folder, level, tool, backends=backends, limits=LIMITS, **more), "guest", {"a": 1, "b": 2})
 
@@ -345,6 +348,13 @@ def test_without_walls_of_the_kernel_a_tool_is_refused_unless_the_manifest_permi
     assert [layer.partition("-")[0] for layer in allowed.layers] == ["handles", "process", "wasmtime"]
     [receipt] = ledger.receipts
     assert receipt.sandbox.missing == ("landlock", "seccomp", "hardening")
+
+
+def test_an_engine_of_python_functions_alone_runs_no_module(tmp_path: Path) -> None:
+    backends = Backends.memory(sandbox=Workers(InProcess()))
+    tool = declare(tmp_path, modules.WILD, function="add")
+    result = call(gate(tmp_path, "restricted", tool, backends=backends), "guest", {"a": 1, "b": 2})
+    assert (result.reason, result.value) == ("SANDBOX_UNAVAILABLE", None)
 
 
 def test_isolated_needs_the_walls_of_the_kernel(tmp_path: Path) -> None:

@@ -340,9 +340,9 @@ class Backends(Ports, frozen=True, kw_only=True):
 
 def workers_of(programs: Any = None) -> Sandbox:  # `ProgramWalls`, or `NoWalls` around functions
     from licet.sandbox.native import InProcess
-    from licet.sandbox.workers.engine import Workers
+    from licet.wasm.guest_workers import WasmWorkers
 
-    return Workers(InProcess(), programs)
+    return WasmWorkers(InProcess(), programs)
 
 
 class Gate(BareGate):

@@ -17,8 +17,7 @@ from licet.core.policy.layer import LEVELS, Level
 from licet.errors import ManifestError
 from licet.guard.execution import SandboxUnavailable
 from licet.policy_files.organisation import machine_file, machine_organisation
-from licet.sandbox.probe import SOCKETS, WALLS, Support, look
-from licet.wasm.compiled import WALLS as WASM_WALLS
+from licet.sandbox.probe import SOCKETS, WALLS, WORKER_WALLS, Support, look
 from licet.wasm.compiled import on_linux, wasmtime_version
 from licet.wasm.python.build import BuildFailed, kept_runner
 
@@ -136,7 +135,7 @@ def _wasm(found: Support) -> dict[str, Any]:
         version = wasmtime_version()
     except SandboxUnavailable as wrong:
         return {"kept": "no", "wasmtime": None, "missing": [], "python": None, "notes": [str(wrong)]}
-    missing = [wall for wall in WASM_WALLS if not found.wall_holds(wall)]
+    missing = [wall for wall in WORKER_WALLS if not found.wall_holds(wall)]
     notes = [f"wasmtime {version}, in a process of its own"]
     if missing:
         notes += [f"around it is missing: {', '.join(missing)}; wasmtime alone then keeps `restricted`"]

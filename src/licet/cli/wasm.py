@@ -27,7 +27,7 @@ from licet.declare.wasm import WasmModule, read_module
 from licet.guard.execution import SandboxUnavailable
 from licet.sandbox.probe import look
 from licet.wasm.cache import OWN, InvalidModule, compiled
-from licet.wasm.compiled import Compiled, Described, walls_in_spec, wasm_layers
+from licet.wasm.compiled import Compiled, Described, wasm_layers
 from licet.wasm.python.build import BuildFailed, Report, Runner, kept_runner, runner
 from licet.wasm.ready_modules import Asked, asked_for, shown_name
 
@@ -236,7 +236,7 @@ def _compiled(module: WasmModule, allow_degraded: bool) -> Compiled:
     support = look()
     layers = wasm_layers(support, "restricted", allow_degraded=allow_degraded)
     with _busy("compiling"):
-        return compiled(module, walls_in_spec(support, layers.missing))
+        return compiled(module, support.walls_in_spec(layers.missing))
 
 
 def _document(
@@ -376,7 +376,7 @@ def _compile_runner(built: Runner) -> str:
     """Compile the component, as its first call would. licet has made it itself, so missing walls do not matter."""
     support = look()
     layers = wasm_layers(support, "restricted", allow_degraded=True)
-    return compiled(built.module, walls_in_spec(support, layers.missing), OWN).file
+    return compiled(built.module, support.walls_in_spec(layers.missing), OWN).file
 
 
 def build_if_missing(*, quiet: bool) -> None:

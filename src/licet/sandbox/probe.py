@@ -162,15 +162,12 @@ def causes(machine: Machine, outcomes: Iterable[str]) -> tuple[str, ...]:
 
 _SECONDS = 60
 _HOLDS, _ALREADY = "holds", "holds already"  # `holds already`: another sandbox around this process stops it
+WORKER_WALLS: Final = ("landlock", "seccomp", "hardening")
 # The walls of a level; all of them must hold. Programs also get namespaces if the machine has them.
-_OF_LEVEL: Final[dict["Level", tuple[str, ...]]] = {
-    "restricted": ("landlock", "seccomp", "hardening"),
-    "isolated": ("landlock", "seccomp", "hardening"),
-    "native": (),
-}
+_OF_LEVEL: Final[dict["Level", tuple[str, ...]]] = {"restricted": WORKER_WALLS, "isolated": WORKER_WALLS, "native": ()}
 NAMESPACES: Final = ("namespaces", "private root")
 SOCKETS: Final = "unix sockets"  # where this does not hold, programs have none
-WALLS: Final = ("landlock", "seccomp", "hardening", *NAMESPACES, SOCKETS)
+WALLS: Final = (*WORKER_WALLS, *NAMESPACES, SOCKETS)
 
 
 class Attempted(Struct, frozen=True):
@@ -207,9 +204,14 @@ class Support(Struct, frozen=True):
         """Whether all walls of a level hold."""
         return all(map(self.wall_holds, _OF_LEVEL[level]))
 
-    def layers(self, level: "Level") -> tuple[str, ...]:
+    def layers(self, level: "Level", without: tuple[str, ...] = ()) -> tuple[str, ...]:
         """The walls of a level as a receipt names them."""
-        return tuple(f"landlock-{self.landlock}" if wall == "landlock" else wall for wall in _OF_LEVEL[level])
+        walls = (wall for wall in _OF_LEVEL[level] if wall not in without)
+        return tuple(f"landlock-{self.landlock}" if wall == "landlock" else wall for wall in walls)
+
+    def walls_in_spec(self, without: tuple[str, ...] = ()) -> dict[str, object]:
+        """The part of a worker's specification that says which walls it builds."""
+        return {"landlock": self.landlock, "walls": [wall for wall in WORKER_WALLS if wall not in without]}
 
     def missing(self, level: "Level") -> tuple[str, ...]:
         """Why a level is not supported, one line each."""

@@ -10,8 +10,6 @@ Which walls stand around a WASM tool: wasmtime in a process of its own always, a
 At `restricted`, wasmtime alone keeps the guarantee: a guest has no files, network or processes. The walls of the kernel
 are a second layer. On Linux they are required, unless the manifest has `sandbox: {allow_degraded: true}`; on other
 systems there are none. At `isolated` the kernel enforces the denies inside a grant, so all walls are required.
-
-The specification of a WASM tool for its worker: compiled file, limits, and preopened directories of WASI.
 """
 
 import errno
@@ -26,16 +24,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from licet.core.algebra.scope import inside
 from licet.core.policy.layer import Level
-from licet.declare import Tool
-from licet.declare.wasm import PYTHON, WasmTool, parameters_of
 from licet.guard.execution import Layers, SandboxUnavailable
-from licet.guard.grant import Grant
 from licet.own_files import open_regular
-from licet.sandbox.bridge.wire import RESULT_BYTES
-from licet.sandbox.grant_paths import kernel_paths
-from licet.sandbox.probe import Support
+from licet.sandbox.probe import WORKER_WALLS, Support
 
 _CHUNK = 1 << 20
 _NOEXEC_SEAL = 8  # MFD_NOEXEC_SEAL
@@ -118,7 +110,6 @@ def wasmtime_version() -> str:
         raise SandboxUnavailable(f"WASM tools need wasmtime, which is not installed: {EXTRA}") from None
 
 
-WALLS = ("landlock", "seccomp", "hardening")
 _DEGRADED = (
     "or let WASM tools run without them, behind wasmtime alone: `sandbox: {allow_degraded: true}` in the manifest"
 )
@@ -131,69 +122,13 @@ def wasm_layers(support: Support, level: Level, *, allow_degraded: bool) -> Laye
     version = wasmtime_version()
     if level == "isolated":
         support.require(level)
-    missing = tuple(wall for wall in WALLS if not support.wall_holds(wall))
+    missing = tuple(wall for wall in WORKER_WALLS if not support.wall_holds(wall))
     if missing and on_linux() and not allow_degraded:
         text = "; ".join((*support.missing(level), *support.advice(level), _DEGRADED))
         raise SandboxUnavailable(f"`{level}` cannot be kept here: {text}")
-    held = [f"landlock-{support.landlock}" if wall == "landlock" else wall for wall in WALLS if wall not in missing]
-    return Layers(("handles", "process", f"wasmtime-{version}", *held), missing)
+    return Layers(("handles", "process", f"wasmtime-{version}", *support.layers(level, missing)), missing)
 
 
 def on_linux() -> bool:
     """Whether this system has the walls of the kernel at all."""
     return sys.platform == "linux"
-
-
-def walls_in_spec(support: Support, missing: tuple[str, ...] = ()) -> dict[str, object]:
-    """The part of a worker's specification that says which walls it builds."""
-    return {"landlock": support.landlock, "walls": [wall for wall in WALLS if wall not in missing]}
-
-
-_OWN_MEMORY = 256 << 20  # bytes that the interpreter and wasmtime may use besides the memory of the guest
-
-
-Preopen = tuple[str, str, bool]  # a directory, its name for the guest, and whether it is writable
-
-
-def guest_spec(tool: Tool, compiled: Compiled, limits: Mapping[str, int], workdir: str) -> dict[str, Any]:
-    """The parts of a worker's specification that differ for a WASM tool. Preopens are added for each worker."""
-    assert isinstance(tool, WasmTool)  # noqa: S101
-    return {
-        "wasm": {
-            "name": tool.name,
-            "kind": compiled.module.kind,
-            "compiled": compiled.file,
-            "function": tool.module.function,
-            "python": tool.module.file == PYTHON,
-            "workdir": workdir,
-            "parameters": list(parameters_of(tool.schema)),
-            "fuel": limits["fuel"],
-            "cpu_seconds": limits["cpu_seconds"],
-            "memory_bytes": limits["memory_mb"] << 20,
-            "output_bytes": RESULT_BYTES,
-            "preopens": [],
-        },
-        "limits": {
-            "cpu_seconds": limits["cpu_seconds"] * 2,
-            "memory_bytes": (limits["memory_mb"] << 20) + _OWN_MEMORY,
-            "open_files": limits["open_files"],
-            "file_bytes": max(limits["file_mb"] << 20, RESULT_BYTES),
-            "address_bytes": 0,  # wasmtime reserves more addresses than it uses
-        },
-    }
-
-
-def preopens(grant: Grant, workdir: str) -> list[Preopen]:
-    """The granted directories that exist now, for WASI to open ahead.
-
-    WASI opens directories, so a grant of a single file is reached through the host function alone. Landlock enforces
-    the denies inside.
-    """
-    paths = kernel_paths(grant, private_root=False)
-    found: list[Preopen] = []
-    for path in dict.fromkeys((*paths.read, *paths.write)):
-        if os.path.isdir(path):
-            found.append((path, path, path in paths.write))
-            if inside(path, (workdir,)):
-                found.append((path, os.path.relpath(path, workdir), path in paths.write))  # for relative paths
-    return found

@@ -18,6 +18,7 @@ import wasmtime
 import wasmtime.component
 
 from licet.wasm import component_values
+from licet.wasm.limits import MOST_PARTS, STACK_BYTES, TABLE_ELEMENTS
 
 _HEADER = 8  # bytes
 _MEMORY_SECTION = 5
@@ -85,11 +86,6 @@ def _number(data: memoryview, at: int) -> tuple[int, int]:
         shift += 7
 
 
-STACK_BYTES = 2 << 20  # of one guest, the most that wasmtime gives without more: deeper recursion traps
-TABLE_ELEMENTS = 200_000  # of each table: large programs have some ten thousand functions
-_MOST_PARTS = 100  # instances, tables and memories of one component, each; a core module has one memory
-
-
 def new_engine() -> wasmtime.Engine:
     """An engine that counts fuel and can be interrupted. Threads and shared memory stay off: a guest has one thread."""
     config = wasmtime.Config()
@@ -111,9 +107,9 @@ def new_store(engine: wasmtime.Engine, *, fuel: int, memory_bytes: int) -> wasmt
     store.set_limits(
         memory_size=memory_bytes,
         table_elements=TABLE_ELEMENTS,
-        instances=_MOST_PARTS,
-        tables=_MOST_PARTS,
-        memories=_MOST_PARTS,
+        instances=MOST_PARTS,
+        tables=MOST_PARTS,
+        memories=MOST_PARTS,
     )
     return store
 

@@ -26,7 +26,8 @@ from licet.errors import Refused
 from licet.sandbox.bridge.wire import Closed
 from licet.sandbox.bridge.worker_context import HostClient, RemoteContext, SyncHandle
 from licet.wasm import component_values
-from licet.wasm.compiler import STACK_BYTES, TABLE_ELEMENTS, new_engine, new_store
+from licet.wasm.compiler import new_engine, new_store
+from licet.wasm.limits import STACK_BYTES, TABLE_ELEMENTS, TICK
 
 Json = Mapping[str, Any]
 _NOBODY = {"session_id": "", "agent": "", "workdir": ""}  # a guest is not told who calls
@@ -167,7 +168,6 @@ _OPERATIONS: Mapping[str, Callable[[Any, Json], Json]] = {
 INITIALIZE = "_initialize"
 START, RUN = "_start", "run"  # what a command exports: a core module, and the interface `wasi:cli/run` of a component
 _RUN_INTERFACE = "wasi:cli/run@0.2."
-_TICK = 0.02  # seconds between two looks at the CPU time of a call
 _REST = 1.0  # seconds without a call after which the thread that looks sleeps
 _NEARLY = 7 / 8  # of the memory limit: a guest that fails with so much in use needed more
 _NO_MEMORY = ("exceeds memory limits", "Cannot allocate memory")  # in the cause of an error
@@ -192,9 +192,12 @@ class Trap(Exception):
 
 
 class Guest:
-    """A compiled module, and the calls of it that this worker serves, one after another."""
+    """A compiled module, and the calls of it that this worker serves, one after another.
 
-    def __init__(self, spec: Mapping[str, Any], compiled: str, host: HostClient) -> None:
+    Its code is the open file, if there is one.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], files: Sequence[int], host: HostClient) -> None:
         self._spec, self._host = spec, host
         self._is_command = spec["function"] is None and not spec["python"]
         self.environment: Mapping[str, str] = {}  # of the next call
@@ -203,6 +206,7 @@ class Guest:
         self._calls = HostCalls(host)
         self._answer = b""  # of the last host call of a core module, until it is taken
         self._memory: Any = None  # of the running core module
+        compiled = f"/proc/self/fd/{files[0]}" if files else spec["compiled"]
         load = self._load_component if spec["kind"] == "component" else self._load_module
         self._instance: Callable[[wasmtime.Store, dict[str, Any]], Any] = load(compiled)
 
@@ -452,11 +456,11 @@ class _CpuClock:
     def _watch(self) -> None:
         unused = 0.0
         while True:
-            time.sleep(_TICK)
+            time.sleep(TICK)
             until = self._until
             if until is not None and time.process_time() > until:
                 self._engine.increment_epoch()
-            unused = unused + _TICK if until is None else 0.0
+            unused = unused + TICK if until is None else 0.0
             if unused > _REST:
                 self._sleeping = True
                 if self._until is None:  # no call began meanwhile, and the next one sees that this thread sleeps

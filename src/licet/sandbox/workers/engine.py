@@ -17,11 +17,9 @@ from typing import Any
 from weakref import ref
 
 from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.request import Reason
 from licet.core.policy.layer import Level
 from licet.core.values import Origin
 from licet.declare import Tool
-from licet.declare.wasm import WasmTool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
 from licet.guard.gate import BareGate
@@ -30,37 +28,26 @@ from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
 from licet.sandbox.bridge.wire import BrokenWire, Closed, FrameTooLarge, Overrun
 from licet.sandbox.programs.walls import ProgramWalls
-from licet.sandbox.workers.pool import GuestFiles, Prepared, close_workers, pool, prepare, start_of
+from licet.sandbox.workers.pool import GuestParts, Prepared, close_workers, pool, prepare, start_of
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.workers.zygote_client import WorkerProcess, Zygote
-from licet.wasm.cache import InvalidModule
-from licet.wasm.compiled import walls_in_spec, wasm_layers
-from licet.wasm.ready_modules import modules
 
 _MOST_LINES = 10_000_000  # of a Python file: a larger line number is not believed
-# The limits of a WASM tool that its worker reports itself: wasmtime enforces them there.
-_GUEST_LIMITS: Mapping[str, Reason] = {
-    "LIMIT_FUEL": "LIMIT_FUEL",
-    "LIMIT_STACK": "LIMIT_STACK",
-    "LIMIT_CPU": "LIMIT_CPU",
-    "LIMIT_MEMORY": "LIMIT_MEMORY",
-    "LIMIT_OUTPUT": "LIMIT_OUTPUT",
-}
 _EXIT_SECONDS = 10.0  # seconds to learn how a worker ended: needed only on a very busy machine
 
 
 def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
     """The value that the tool returned. Raises what the tool raised."""
-    limits = prepared.limits
+    limits, guest = prepared.limits, prepared.guest
     if outcome.refusal is not None:
         raise outcome.refusal
     kind, text = outcome.head.get("error"), outcome.head.get("text")
     if kind is None:
         return JsonText(outcome.blob)  # its size is checked where the call ends, before it is parsed
     kind, text = str(kind), str(text)
-    reason = _GUEST_LIMITS.get(str(outcome.head.get("reason")))
-    if kind == "GuestStopped" and reason is not None and isinstance(prepared.tool, WasmTool):
-        raise Stopped(reason, text)
+    for reason in guest.reports if guest is not None and kind == "GuestStopped" else ():
+        if reason == outcome.head.get("reason"):
+            raise Stopped(reason, text)
     number = outcome.head.get("errno")
     if kind == "MemoryError":
         raise Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
@@ -76,7 +63,7 @@ def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
     known = line if type(line) is int and 0 < line <= _MOST_LINES else 0
     loading = outcome.head.get("loading")
     if loading is None:
-        printed = outcome.head.get("printed") if isinstance(prepared.tool, WasmTool) else ""
+        printed = outcome.head.get("printed") if guest is not None else ""
         raise Raised(kind, text, known, number in (errno.EPERM, errno.EACCES), printed=str(printed or ""))
     file, _ = prepared.fixed["modules"].get(str(loading), (None, None))  # a file that the host named, and no other
     raise Raised(kind, text, origin=Origin(file, known, 1) if file and known else None, loading=True)
@@ -127,7 +114,10 @@ atexit.register(close_workers)
 
 
 class Workers:
-    """Runs tools behind walls, and hands those at `native` to an inner engine."""
+    """Runs Python functions behind walls, and hands those at `native` to an inner engine.
+
+    A subclass says what workers of other tools get: their `guest`.
+    """
 
     def __init__(
         self,
@@ -136,7 +126,7 @@ class Workers:
         support: Callable[[], probe.Support] | None = None,
     ) -> None:
         self._native = native
-        self._support = support or (lambda: probe.support())
+        self.support = support or (lambda: probe.support())
         self._programs = programs
         self._prepared: dict[_Key, Prepared] = {}
         self._preparing = free_after_fork(threading.Lock())  # `forget` and a new entry exclude each other
@@ -150,15 +140,17 @@ class Workers:
         """The layers in force at a level. Raises `SandboxUnavailable` if the walls do not hold on this machine."""
         if level == "native":
             return self._native.layers(level)
-        support = self._support()
+        support = self.support()
         support.require(level)
         return ("handles", "process", *support.layers(level))
 
     def tool_layers(self, tool: Tool, level: Level, *, allow_degraded: bool) -> Layers:
-        """The layers around one tool: those of its level, or those of a WASM tool."""
-        if isinstance(tool, WasmTool):
-            return wasm_layers(self._support(), level, allow_degraded=allow_degraded)
+        """The layers around one tool: those of its level."""
         return Layers(self.layers(level))
+
+    async def guest(self, level: Level, call: ToolCall, context: BoundContext) -> GuestParts | None:
+        """What the workers of a tool get that is no Python function; None for a function."""
+        return None
 
     def walls(self, held: Any) -> Walls:
         """The walls of a program."""
@@ -184,7 +176,7 @@ class Workers:
             broker = Broker(worker.end, context, worker.calls, call.tool.name, direct=isolated, meter=meter)
             outcome = await broker.serve(start)
             # A guest that failed may have left its memory behind, which the next call would lack.
-            failed = isinstance(call.tool, WasmTool) and "error" in outcome.head
+            failed = prepared.guest is not None and "error" in outcome.head
             kept = call.tool.reuse and not failed and broker.clean and _reusable(worker, prepared)
         except (BrokenWire, Closed) as wrong:
             raise await stopped(zygote, worker, wrong, prepared.limits) from None
@@ -221,27 +213,15 @@ class Workers:
         if found is None or not found.in_force():
             if len(self._prepared) >= _KNOWN:
                 self.forget()
-            guest = await self._guest_files(level, call, context) if isinstance(call.tool, WasmTool) else None
+            guest = await self.guest(level, call, context)
             with self._preparing:
                 other = self._prepared.get(key)  # of a call that was prepared while this one waited
                 found = other if other is not None and other.in_force() else None
             if found is None:
-                found = prepare(level, call, context, self._support(), guest)
+                found = prepare(level, call, context, self.support(), guest)
                 with self._preparing:
                     self._prepared[key] = found
         return found
-
-    async def _guest_files(self, level: Level, call: ToolCall, context: BoundContext) -> GuestFiles:
-        """The compiled module of a WASM tool."""
-        tool, support = call.tool, self._support()
-        assert isinstance(tool, WasmTool)  # noqa: S101
-        degraded = context._grant.reach.manifest.allow_degraded
-        missing = wasm_layers(support, level, allow_degraded=degraded).missing
-        try:
-            made = await modules.compiled(tool.module, walls_in_spec(support, missing), call.seconds, call.deadline)
-        except InvalidModule as wrong:
-            raise Stopped("TOOL_FAILED", str(wrong), ran=False) from None
-        return GuestFiles(made, missing)
 
 
 def _reusable(worker: WorkerProcess, prepared: Prepared) -> bool:

@@ -57,7 +57,7 @@ def run_errand(
         "modules": {},
         "path": import_path(),
         "cell": None,
-        "wasm": None,
+        "guest": None,
         "files": 0,
         "bytecode": True,
         "async": False,

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 from weakref import ref
 
 from msgspec import Struct, field, to_builtins
@@ -17,12 +17,11 @@ from msgspec import Struct, field, to_builtins
 from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import TOP
 from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.request import Approval
+from licet.core.decision.request import Approval, Reason
 from licet.core.policy.layer import Level, meet_written_layers
 from licet.declare import Tool
 from licet.declare.arguments import ValidatedArguments, is_plain
 from licet.declare.plain_json import plain_json
-from licet.declare.wasm import WasmTool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import SandboxUnavailable, ToolCall
 from licet.guard.grant import Access, Grant
@@ -33,7 +32,6 @@ from licet.sandbox.grant_paths import REACHED, Rules, base_rules, denied_among, 
 from licet.sandbox.kernel import landlock
 from licet.sandbox.workers.tool_source import ToolSource, import_path, source_of, zygote_path
 from licet.sandbox.workers.zygote_client import Watched, WorkerProcess, Zygote
-from licet.wasm.compiled import Compiled, Preopen, SealedCode, guest_spec, preopens, walls_in_spec
 
 # Where the manifest states no limit.
 DEFAULTS: Mapping[str, int] = {
@@ -43,8 +41,24 @@ DEFAULTS: Mapping[str, int] = {
     "processes": 32,
     "file_mb": 64,
     "scratch_mb": 256,
-    "fuel": 100_000_000_000,  # of a WASM tool: about a minute of a processor
 }
+
+
+class OpenFile(Protocol):
+    """A file that is open as long as there is a reference to it."""
+
+    fd: int
+
+
+class GuestParts(Struct, frozen=True):
+    """What the workers of a tool get that is no Python function, from the package that knows such tools."""
+
+    fixed: Mapping[str, Any]  # what differs in their specification: `limits`, and `guest` with the name of its loader
+    reports: Collection[Reason]  # the limits that they enforce and report themselves
+    missing: tuple[str, ...] = ()  # walls
+    code: OpenFile | None = None
+    readable: tuple[str, ...] = ()  # files besides the libraries
+    preopens: Callable[[Grant, str], Sequence[Any]] | None = None  # what is open to them of a grant and its workdir
 
 
 class Prepared(Struct, eq=False, dict=True):
@@ -57,8 +71,8 @@ class Prepared(Struct, eq=False, dict=True):
     own: Rules  # that each worker of the tool has
     describe: Callable[[Rules], Access]  # the text of the rules for a receipt
     in_force: Callable[[], bool]  # False once the gate was reloaded, frozen or deleted: no such call can come
-    code: SealedCode | None = None  # of a WASM tool
-    preopens: Callable[[], Sequence[Preopen]] | None = None  # of a WASM tool at `isolated`
+    guest: GuestParts | None = None
+    preopens: Callable[[], Sequence[Any]] | None = None
     forgotten: bool = False  # no worker is parked for it any more
     access: Access | None = None  # the rules around the last worker
     _granted: Rules = field(default_factory=list)
@@ -70,7 +84,7 @@ class Prepared(Struct, eq=False, dict=True):
             self._granted, self.access = granted, self.describe(granted)
         fixed = self.fixed
         if self.preopens is not None:  # now, as the rules are: a directory may have been made since the last worker
-            fixed = {**fixed, "wasm": {**fixed["wasm"], "preopens": self.preopens()}}
+            fixed = {**fixed, "guest": {**fixed["guest"], "preopens": self.preopens()}}
         return packed({**fixed, "rules": [*self.own, *granted], "scratch": scratch})
 
     @cached_property
@@ -88,15 +102,8 @@ class Prepared(Struct, eq=False, dict=True):
         return Watched(self.limits["scratch_mb"] << 20, self.limits["processes"])
 
 
-class GuestFiles(Struct, frozen=True):
-    """The compiled module of a WASM tool, and the walls that are missing around it."""
-
-    compiled: Compiled
-    missing: tuple[str, ...] = ()
-
-
 def prepare(
-    level: Level, call: ToolCall, context: BoundContext, support: probe.Support, guest: GuestFiles | None = None
+    level: Level, call: ToolCall, context: BoundContext, support: probe.Support, guest: GuestParts | None = None
 ) -> Prepared:
     """Prepare workers for such calls. Raises `SandboxUnavailable` if there can be none."""
     tool, reach = call.tool, context._grant.reach
@@ -105,8 +112,8 @@ def prepare(
     source = source_of(tool) if guest is None else ToolSource("", "", {})
     limits = {**DEFAULTS, **call.limits}
     base = base_rules(source)
-    if guest is not None and guest.compiled.code is None:
-        base.append((guest.compiled.file, landlock.READ_FILE, None))
+    if guest is not None:
+        base += [(file, landlock.READ_FILE, None) for file in guest.readable]
     if inside := denied_among(base, reach.grant):
         raise SandboxUnavailable(f"{inside} may not be read, but lies among the libraries that every worker reads")
 
@@ -125,7 +132,7 @@ def prepare(
 
     direct = level == "isolated" and guest is None
     fixed = {
-        **walls_in_spec(support, guest.missing if guest is not None else ()),
+        **support.walls_in_spec(guest.missing if guest is not None else ()),
         "module": source.module,
         "qualname": source.qualname,
         "modules": {name: (place.file, place.directory) for name, place in source.modules.items()},
@@ -141,8 +148,8 @@ def prepare(
         "programs": variables(reach.grant) if direct else None,
         "directory": context.workdir if level == "isolated" else "",
         "result_bytes": RESULT_BYTES,
-        "wasm": None,
-        "files": 0 if guest is None or guest.compiled.code is None else 1,
+        "guest": None,
+        "files": 0 if guest is None or guest.code is None else 1,
         "limits": {
             # A reused worker retires after the CPU time of one call, and is killed after twice that.
             "cpu_seconds": limits["cpu_seconds"] * (2 if tool.reuse else 1),
@@ -154,13 +161,12 @@ def prepare(
     describe = partial(worker_access, level, reach, base, variables(reach.grant) if guest is not None else ())
     if guest is None:
         return Prepared(tool, limits, fixed, rules, base, describe, in_force)
-    fixed |= guest_spec(tool, guest.compiled, limits, context.workdir)
-    opened = partial(preopens, grant, context.workdir) if level == "isolated" else None
-    return Prepared(tool, limits, fixed, rules, base, describe, in_force, guest.compiled.code, opened)
+    opened = partial(guest.preopens, grant, context.workdir) if guest.preopens is not None else None
+    return Prepared(tool, limits, {**fixed, **guest.fixed}, rules, base, describe, in_force, guest, opened)
 
 
 def variables(grant: CapabilitySet) -> list[str]:
-    """The environment variables that programs of a tool, or a WASM tool, may get."""
+    """The environment variables that programs of a tool, or a guest, may get."""
     named = {rule.key for rule in grant.allow if rule.domain == "env" and rule.key != TOP}
     return sorted(name for name in named if grant.has(Use(f"env:read:{name}")))
 
@@ -178,7 +184,7 @@ def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: 
     plain = is_plain(given)
     sent = call.arguments.sent if not plain and isinstance(call.arguments, ValidatedArguments) else plain_json(given)
     head: dict[str, Any] = {"call": number, "plain": plain}
-    if isinstance(call.tool, WasmTool):
+    if prepared.guest is not None:
         environ = context._ports.environ or {}
         names = variables(context._grant.reach.grant)
         head["environment"] = {name: value for name in names if (value := environ.get(name)) is not None}
@@ -316,7 +322,8 @@ class _Pool:
 
 def _spawned(zygote: Zygote, prepared: Prepared) -> WorkerProcess:
     """Start a worker; the caller holds the lock of the pool."""
-    worker = zygote.spawn(prepared.spec, prepared.watched, () if prepared.code is None else (prepared.code.fd,))
+    code = prepared.guest.code if prepared.guest is not None else None
+    worker = zygote.spawn(prepared.spec, prepared.watched, () if code is None else (code.fd,))
     worker.access = prepared.access
     return worker
 

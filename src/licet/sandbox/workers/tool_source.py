@@ -62,6 +62,8 @@ class ToolSource(Struct, frozen=True):
 
 def source_of(tool: Tool) -> ToolSource:
     """The code of a tool. Raises `SandboxUnavailable` if another process could not load it."""
+    if isinstance(tool, WasmTool):
+        raise SandboxUnavailable(f"`{tool.name}` is a WASM module, and this sandbox runs Python functions alone")
     fn: Any = tool.fn
     file, qualname, name = fn.__code__.co_filename, fn.__qualname__, fn.__module__
     if tool.cell is not None:

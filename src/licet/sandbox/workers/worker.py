@@ -71,10 +71,9 @@ def load(spec: Mapping[str, Any]) -> Any:
 
 
 def load_guest(spec: Mapping[str, Any], files: Sequence[int], host: HostClient) -> Any:
-    """Load the compiled module of a WASM tool; wasmtime is imported in the workers of such tools alone."""
-    from licet.wasm.guest import Guest
-
-    return Guest(spec, f"/proc/self/fd/{files[0]}" if files else spec["compiled"], host)
+    """Load a tool that is no Python function. What runs it is imported in the workers of such tools alone."""
+    module, name = spec["loader"]
+    return getattr(importlib.import_module(module), name)(spec, files, host)
 
 
 def run_cell(cell: Mapping[str, Any], name: str) -> ModuleType:
@@ -172,7 +171,7 @@ def _print_to(pipe: int) -> None:
 def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
     """Give up everything that the specification does not name, for good.
 
-    Only a WASM tool may lack walls, where the manifest permits it: wasmtime confines it too.
+    Only a guest may lack walls, where the manifest permits it: what runs it confines it too.
     """
     os.setsid()
     scratch = spec["scratch"]
@@ -236,7 +235,7 @@ class _Worker:
         spec = self._spec
         self._reporter.close()
         try:
-            self._fn = load(spec) if spec["wasm"] is None else load_guest(spec["wasm"], self._files, self._host)
+            self._fn = load(spec) if spec["guest"] is None else load_guest(spec["guest"], self._files, self._host)
             if spec["async"]:
                 self._runner = asyncio.Runner()
                 self._runner.get_loop()
@@ -307,7 +306,7 @@ class _Worker:
             arguments = self._validate(arguments)
         loop = self._runner.get_loop() if self._runner is not None else None
         self._host.begin(frame.head["call"], loop)
-        if self._spec["wasm"] is not None:
+        if self._spec["guest"] is not None:
             self._fn.environment = frame.head["environment"]  # type: ignore[union-attr]
         if self._context is not None:
             context = RemoteContext(self._host, frame.head)
