@@ -91,7 +91,7 @@ class Scene:
 
     def request(self, method: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         result = self._runner.run(self.client.request(method, params))
-        return result, self.workspace.receipts()[-1]
+        return result, next(reversed(self.workspace.receipts()), None)
 
     def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Any]:
         return self.request("tools/call", {"name": name, "arguments": dict(arguments or {})})
@@ -266,7 +266,7 @@ def test_when_the_time_is_over_calls_are_refused_and_servers_are_ended(tmp_path:
                 await asyncio.sleep(0.01)
             await asyncio.wait([backend._ending])
             assert all(one._upstream is None for one in backend.running.values())
-            return text_of(await client.call("echo")), list(closing_lines(backend._session.observing))
+            return text_of(await client.call("echo")), list(closing_lines(backend._observing))
 
     said, lines = asyncio.run(steps())
     assert said.startswith("SESSION_ENDED: this gateway only observed")

@@ -32,12 +32,11 @@ from licet.core.policy.servers import Server, servers_of
 from licet.core.policy.terms import StandingApproval
 from licet.declare import Tool
 from licet.gateway.governed_servers import GovernedBackend
-from licet.gateway.observation import Observation
+from licet.gateway.observation import Observation, Observing
 from licet.gateway.questions import ClientApprover
 from licet.gateway.running_server import RunningServer
 from licet.gateway.served_tools import AsksServers, observed_policy, server_tools
 from licet.guard.gate import BareGate
-from licet.guard.observing import Observing
 from licet.guard.session import Session
 from licet.mcp.http_link import remote_link
 from licet.mcp.link import Link, PipeLink
@@ -105,17 +104,16 @@ def gateway_backend(
     _report_misfits(gate, reaches, servers, report, refuse=observed is None)
     servers = {name: _with_known_roots(server, reaches.get(name), places) for name, server in servers.items()}
     locked = manifest.lock.servers if manifest.lock is not None else {}
-    opened = _session(gate, session)
-    if observed is not None:
-        opened.observing = _observing(gate, observed, servers, backends, workdir)
+    observing = _observing(gate, observed, servers, backends, workdir) if observed is not None else None
     backend = GovernedBackend(
         gate,
-        opened,
+        _session(gate, session, observing),
         servers,
         locked if observed is None else observed.offered,
         places=named,
         report=report,
         may_know_root=lambda server, path: _may_know(servers[server], reaches.get(server), path),
+        observing=observing,
     )
     holder.append(backend)
     is_open = bool(observed and observed.is_open)
@@ -170,9 +168,9 @@ def _observing(
     return Observing(instead, until, is_open=is_open, recorder=observed.recording)
 
 
-def _session(gate: BareGate, name: str) -> Session:
+def _session(gate: BareGate, name: str, observing: Observing | None) -> Session:
     try:
-        return gate.session(name)
+        return gate.session(name) if observing is None else Session(gate, name, admission=observing)
     except ValueError as wrong:
         raise InvalidSession(str(wrong)) from None
 

@@ -27,14 +27,13 @@ from licet.declare.check_cost import patiently
 from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck
 from licet.declare.plain_json import is_heavy, json_core
 from licet.gateway.catalog import Offered, Refusal, ShownLists, ShownTool, Unforwarded, before_variables, own_result
-from licet.gateway.observation import closing_lines
+from licet.gateway.observation import OBSERVED, Observing, closing_lines
 from licet.gateway.questions import CALLER, CallerLink, CannotAsk
 from licet.gateway.running_server import NotRunning, RunningServer
 from licet.gateway.served_tools import CallNotes, ServerTool
 from licet.gateway.server_asks import RunningCall, RunningCalls, ServerAsks
 from licet.guard.execution import FailedText, JsonText, Raised, Stopped, ToolCall
 from licet.guard.gate import BareGate
-from licet.guard.observing import OBSERVED, Observing
 from licet.guard.registration import OUTPUT_KB, RegisteredTools
 from licet.guard.result import Result
 from licet.guard.session import Session, refuse_call
@@ -199,15 +198,16 @@ class GovernedBackend:
         places: NamedPlaces,
         report: Callable[[str], None],
         may_know_root: Callable[[str, str], bool],
+        observing: Observing | None = None,
     ) -> None:
-        self._gate, self._session = gate, session
+        self._gate, self._session, self._observing = gate, session, observing
         self._servers, self._report = servers, report
         self._calls = RunningCalls()
         self._reports = {name: Rate(_REPORTS, _REPORTS_A_SECOND) for name in servers}
         self._asks = ServerAsks(gate, session, servers, self._calls, may_know_root, report)
         self.running: dict[str, RunningServer] = {}
         self.front: Any = Front()
-        self._lists = ShownLists(self._shown_policy, locked, places, all_listed=session.observing is not None)
+        self._lists = ShownLists(self._shown_policy, locked, places, all_listed=observing is not None)
         self._ready: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None  # of observing
         self._tasks: set[asyncio.Task[None]] = set()
@@ -219,8 +219,7 @@ class GovernedBackend:
         self._asks.with_roots = {name for name, one in self.running.items() if "roots" in one.announces}
 
     def _shown_policy(self) -> RegisteredTools:
-        observing = self._session.observing
-        return self._gate.policy if observing is None else observing.instead
+        return self._gate.policy if self._observing is None else self._observing.instead
 
     # Lists ------------------------------------------------------------------------------------------------------------
 
@@ -318,7 +317,7 @@ class GovernedBackend:
         self, server: str, tool: str, arguments: dict[str, Any], client: CallerLink | None, wanted: Wanted
     ) -> dict[str, Any]:
         method = wanted[0] if wanted is not None else ""
-        if (why := self._unlisted(server, tool, arguments, method)) and self._session.observing is None:
+        if (why := self._unlisted(server, tool, arguments, method)) and self._observing is None:
             await refuse_call(self._session, f"{server}.{tool}", arguments, Ground("ARGUMENT_NOT_ALLOWED", why))
             raise Refusal("ARGUMENT_NOT_ALLOWED", f"ARGUMENT_NOT_ALLOWED: {why}")
         result = await self._governed(f"{server}.{tool}", arguments, client, wanted)
@@ -424,8 +423,8 @@ class GovernedBackend:
             one.start()
         if self._ready is None:
             self._ready = asyncio.get_running_loop().create_task(self._get_ready())
-        if self._session.observing is not None and self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self._end_observing(self._session.observing))
+        if self._observing is not None and self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._end_observing(self._observing))
 
     async def _get_ready(self) -> None:
         """Load what the first call needs, and record once which tools are named by the policy and not shown."""
@@ -434,7 +433,7 @@ class GovernedBackend:
         for name in [one for one in policy.manifest.admissions if tool_parts(one, policy.manifest.servers)]:
             registered = policy.tools.get(name)
             is_shown = registered is not None and registered.ready
-            if not is_shown and self._session.observing is None and not call_denials(policy.manifest, name):
+            if not is_shown and self._observing is None and not call_denials(policy.manifest, name):
                 await self._session.call(name, {})  # refused, with the reason
 
     def log_level(self, level: str) -> None:
@@ -481,8 +480,8 @@ class GovernedBackend:
         """End every server."""
         for task in (*self._tasks, *filter(None, [self._ending, self._ready])):
             task.cancel()
-        if self._session.observing is not None:
-            for line in closing_lines(self._session.observing):
+        if self._observing is not None:
+            for line in closing_lines(self._observing):
                 self._report(line)
         await asyncio.gather(*(one.close() for one in self.running.values()), return_exceptions=True)
 

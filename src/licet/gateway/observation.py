@@ -3,7 +3,9 @@
 It is a flag of one command line. Nothing in a policy file or in the environment switches it on.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,17 +14,39 @@ from msgspec.structs import replace
 from licet.assemble.expected_lock import existing_lock, lock_backends, lock_place, machine_places
 from licet.assemble.recording import CallRecording
 from licet.assemble.review import Places
+from licet.core.algebra.scope import visible
+from licet.core.decision.decision import Ask, CapabilityGranted, Deny
+from licet.core.decision.request import UNUSED, Ground, Reason
+from licet.core.ledger.entry import ObservedFact
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, LockedServer
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.manifest_fields import DECIDED_BY_CALL, Organisation
 from licet.core.policy.servers import Server, servers_of
-from licet.guard.observing import Observing
+from licet.errors import Refused
+from licet.guard.approvals_and_budgets import settle
+from licet.guard.call import Call, CallAdmission
+from licet.guard.grant import Grant, Observer
+from licet.guard.registration import Registered, RegisteredTools
+from licet.guard.result import NOTHING
 from licet.mcp.server_definitions import NotTaken, Setup, take
 from licet.mcp.shown_names import without_clashes
 from licet.policy_files.server_tools import is_other_server, with_server_tools
 
 _MOST_LINES = 30  # of a summary
+# The reasons with which a policy refuses before the tool runs. A frozen gate, a missing backend, a ledger that cannot
+# be written, an error while deciding: all of these still refuse. `ask_server` of the gateway lifts three more: changed
+# definitions, resources and prompts that are not listed, and structured content that does not fit.
+LIFTED: frozenset[Reason] = frozenset(
+    {
+        *("UNKNOWN_TOOL", "TOOL_NOT_IN_BUNDLE", "TOOL_NOT_AVAILABLE", "INPUT_INVALID", "ARGUMENT_NOT_ALLOWED"),
+        *("SIDE_EFFECT_EXCEEDED", "CONNECTOR_NOT_ALLOWED", "SANDBOX_NOT_DECLARED", "NATIVE_NOT_ALLOWED"),
+        *("APPROVAL_REQUIRED", "BUDGET_EXCEEDED", "HOST_NOT_ALLOWED", "ADDRESS_NOT_ALLOWED", "PATH_NOT_REACHABLE"),
+        *("SECRET_NOT_DECLARED", "BINARY_NOT_ALLOWED", "ENV_NOT_ALLOWED", "STORAGE_NOT_DECLARED"),
+    }
+)
+_MOST_RULES = 20  # in one receipt
+_LONGEST = 1000  # characters of one rule
 
 Report = Callable[[str], None]
 
@@ -131,6 +155,105 @@ def _with_others(locked: LockedServer, found: LockedServer) -> LockedServer:
         **{kind: (*getattr(locked, kind), *more[kind]) for kind in kinds},
         refused={**found.refused, **locked.refused},
     )
+
+
+class Observed:
+    """What the policy would have said about one call. The receipts of the call have it."""
+
+    def __init__(self, observing: "Observing", call: Call) -> None:
+        self._observing, self._call = observing, call
+        self._fact = call.observed = ObservedFact(verdict="allow", walls=not observing.is_open)
+        observing.calls += 1
+
+    def note(self, reason: Reason, *rules: str, asked: bool = False) -> None:
+        """Note a refusal, or a question to a person if `asked`."""
+        before = self._fact
+        if not before.reasons:
+            self._observing.refused += 1
+        if reason not in before.reasons:
+            self._observing.by_reason[reason, self._call.tool] += 1
+        more = [visible(rule)[:_LONGEST] for rule in rules][: _MOST_RULES - len(before.rules)]
+        self._fact = self._call.observed = replace(
+            before,
+            verdict="ask" if asked and before.verdict in ("ask", "allow") else "deny",
+            reasons=tuple(dict.fromkeys((*before.reasons, reason))),
+            rules=(*before.rules, *more),
+        )
+
+
+# The call that the current task observes.
+OBSERVED: ContextVar[Observed | None] = ContextVar("licet_observed", default=None)
+
+
+class Observing(CallAdmission):
+    """Observes the calls of one session until a time of the gate's monotonic clock.
+
+    The policy is asked first, by the same steps as always. If it refuses, the call starts again under `instead`, which
+    admits the tools that may be observed and holds nothing: their effects are those of a server's process, behind its
+    own walls. Receipts of such a session all say that it observed.
+    """
+
+    def __init__(
+        self, instead: RegisteredTools, until: float, *, is_open: bool, recorder: Observer | None = None
+    ) -> None:
+        self.instead, self.until = instead, until
+        self.recorder = recorder  # gets what was refused and let through, as granted
+        self.is_open = is_open  # servers run without walls
+        self.calls = 0
+        self.refused = 0  # calls that the policy would have refused or asked about
+        self.by_reason: Counter[tuple[str, str]] = Counter()  # by reason and tool
+
+    async def admit(self, call: Call, arguments: object) -> tuple[Registered, Grant]:
+        """Admit a call by the steps that ask the policy of it; a refusal is noted."""
+        if call.clock.monotonic() >= self.until:
+            fix = "start it again: without `--observe`, or with `--observe --for` for another while"
+            call.refuse("SESSION_ENDED", "this gateway only observed, and the time for that is over", fix)
+        observed = Observed(self, call)
+        OBSERVED.set(observed)  # of this task alone: each call has one
+        session, reported_open = call.session, call.session.reported_open
+        try:
+            registered, grant = await super().admit(call, arguments)
+        except Refused as refusal:
+            observed.note(refusal.code, *map(str, refusal.decision.rules), asked=refusal.code == "APPROVAL_REQUIRED")
+            if refusal.code not in LIFTED or call.tool not in self.instead.tools:
+                raise
+            session.reported_open = reported_open  # by a grant that is dropped
+            await self._start_again(call)
+            admitted = await super().admit(call, arguments)
+            if self.recorder is not None and refusal.decision.use is not None:
+                event = CapabilityGranted(str(refusal.decision.use), call.tool, "", "observed")
+                self.recorder(call.identity.stamped(event, call.clock.monotonic()))
+            return admitted
+        if self.is_open:
+            registered = call.registered = _without_walls(registered, self.instead.tools[call.tool])
+        return registered, grant
+
+    async def check_runnable(self, call: Call, registered: Registered, grant: Grant) -> None:
+        """Check that a call can run. Without walls, it needs no sandbox."""
+        await super().check_runnable(call, replace(registered, unavailable="") if self.is_open else registered, grant)
+
+    async def refuse_or_ask(self, call: Call, grant: Grant, decision: Ask | Deny) -> None:
+        """Raise the refusal: nobody is asked about what runs anyway."""
+        raise Refused(decision)
+
+    def note_unrun(self, call: Call, why: tuple[Ground, ...]) -> None:
+        """Note a call that runs no tool."""
+        observed = Observed(self, call)
+        if why:
+            observed.note(why[0].reason, *map(str, why))
+
+    async def _start_again(self, call: Call) -> None:
+        """Put a call back to its start, under the policy that admits it."""
+        if call.reservation is not None or call.bundle_reservations:
+            await settle(call, NOTHING)  # a bundle had room and another budget had not
+        call.policy, call.registered, call.grant = self.instead, None, None
+        call.reservation, call.bundle_reservations = None, {}
+        call.request, call.usage, call.approvals = call.session.request(call.tool), UNUSED, ()
+
+
+def _without_walls(registered: Registered, instead: Registered) -> Registered:
+    """A tool with its own limits and cost, and without its walls: its server has none, and its receipt says so."""
+    return replace(registered, reach=instead.reach, layers=instead.layers, walls=instead.walls, unavailable="")
 
 
 def opening_lines(policy: str, duration: str, *, is_open: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The path of one call, read top to bottom: declare, validate, decide, ask, reserve, record, bind, run, close.
+"""The path of one call: declare, validate, decide, can it run, ask, reserve, record, bind, run, close.
 
 There is no middleware to reorder, and no shared object stores anything about a call. An error before the tool runs
 refuses the call. An error inside the tool ends only that call.
@@ -22,6 +22,7 @@ from time import monotonic
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from licet.core.algebra.rules import Use, use_of_path
@@ -52,6 +53,7 @@ from licet.core.decision.decision import (
 from licet.core.decision.fixes import call_denials
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason
+from licet.core.ledger.entry import ObservedFact
 from licet.core.policy.servers import tool_parts
 from licet.core.values import data_digest
 from licet.declare.arguments import InvalidArguments, exact, received
@@ -72,7 +74,6 @@ from licet.guard.result import Result, interrupted
 from licet.guard.session_end import caller_cancelled, check_policy, check_session, session_end
 
 if TYPE_CHECKING:
-    from licet.guard.observing import Observed
     from licet.guard.session import Session
 
 _traceback: Any = BaseException.__dict__["__traceback__"]
@@ -243,7 +244,7 @@ class Call:
         self.usage = UNUSED
         self.digest = ""  # of the arguments, once they are validated
         self.approvals: tuple[Agreement, ...] = ()  # with who agreed
-        self.observed: Observed | None = None  # what the policy would have said, if the session only observes
+        self.observed: ObservedFact | UnsetType = UNSET  # for its receipts, if nothing was enforced
         self.registered: Registered | None = None
         self.grant: Grant | None = None
         self.reservation: Reservation | None = None
@@ -316,9 +317,7 @@ async def run_call(session: "Session", tool: str, arguments: object, purpose: st
 async def _run_call(call: Call, arguments: object) -> Result:
     try:
         check_session(call)
-        observing = call.session.observing
-        steps = admit(call, arguments) if observing is None else observing.admit(call, arguments, admit)
-        registered, grant = await steps
+        registered, grant = await call.session.admission.admit(call, arguments)
         grant.begin()
         await record(call)
         context = bind(call, registered, grant)  # the fail-closed guard
@@ -344,27 +343,58 @@ async def _run_call(call: Call, arguments: object) -> Result:
     return await close(call, result)
 
 
-async def admit(call: Call, arguments: object) -> tuple[Registered, Grant]:
-    """Declare, validate, decide, check that it can run, ask and reserve: every step before anything happens."""
-    registered = call.registered = declare(call)
-    call.stores.until = monotonic() + registered.seconds
-    if registered.misfits:
-        await deny_misfit(call, registered, arguments)
-    call.arguments = await validate(call, registered, arguments)
-    call.digest = arguments_digest(call.arguments)  # before the tool runs: it could change its arguments
-    if registered.needs_approval:
-        await look_up_usage(call, registered)
-    grant = make_grant(call, registered)
-    objection = resolve(call)  # call-time resolution
-    if isinstance(objection, Deny):
-        grant.deny(objection)
-    await check_runnable(call, registered, grant)  # nobody is asked about a call that cannot run
-    while objection is not None:
-        await refuse_or_ask(call, grant, objection)
-        objection = resolve(call)
-    if registered.budgeted:
-        await reserve(call, registered, grant)
-    return registered, grant
+class CallAdmission:
+    """The steps of a call before anything happens. A session may be given others."""
+
+    async def admit(self, call: Call, arguments: object) -> tuple[Registered, Grant]:
+        """Declare, validate, decide, check that it can run, ask and reserve. Each step can only refuse."""
+        registered = call.registered = declare(call)
+        call.stores.until = monotonic() + registered.seconds
+        if registered.misfits:
+            await deny_misfit(call, registered, arguments)
+        call.arguments = await validate(call, registered, arguments)
+        call.digest = arguments_digest(call.arguments)  # before the tool runs: it could change its arguments
+        if registered.needs_approval:
+            await look_up_usage(call, registered)
+        grant = make_grant(call, registered)
+        objection = resolve(call)  # call-time resolution
+        if isinstance(objection, Deny):
+            grant.deny(objection)
+        await self.check_runnable(call, registered, grant)  # nobody is asked about a call that cannot run
+        while objection is not None:
+            await self.refuse_or_ask(call, grant, objection)
+            objection = resolve(call)
+        if registered.budgeted:
+            await reserve(call, registered, grant)
+        return registered, grant
+
+    async def check_runnable(self, call: Call, registered: Registered, grant: Grant) -> None:
+        """Refuse a call without its backends or its sandbox, or if the tool's own availability check fails."""
+        check_backends(call, registered)
+        if registered.tool.available is None:
+            return
+        try:
+            with Deadline(registered.seconds):
+                fine = await is_available(call.session, registered, grant)
+        except TimeoutError:
+            call.refuse(
+                "LIMIT_TIME", f"the availability check of {call.tool} took longer than {registered.seconds:g} seconds"
+            )
+        if not fine:
+            call.refuse("TOOL_NOT_AVAILABLE", f"the availability check of {call.tool} failed: the tool cannot run here")
+
+    async def refuse_or_ask(self, call: Call, grant: Grant, decision: Ask | Deny) -> None:
+        """Raise the refusal of a denied call; otherwise ask the approver."""
+        if isinstance(decision, Deny):
+            grant.deny(decision)
+        check_program(call, grant)
+        agreed = await ask_approver(call, decision)
+        check_session(call)  # it may have ended while the approver was asked
+        check_policy(call)
+        call.usage = replace(call.usage, approved=call.usage.approved | {*agreed})
+
+    def note_unrun(self, call: Call, why: tuple[Ground, ...]) -> None:
+        """Note a call that runs no tool, before its receipt is written; `why` is empty if it was not refused."""
 
 
 def declare(call: Call) -> Registered:
@@ -466,19 +496,6 @@ def resolve(call: Call) -> Ask | Deny | None:
     return None if isinstance(decision, Allow) else decision
 
 
-async def refuse_or_ask(call: Call, grant: Grant, decision: Ask | Deny) -> None:
-    """Raise the refusal of a denied call; otherwise ask the approver."""
-    if isinstance(decision, Deny):
-        grant.deny(decision)
-    if call.observed is not None:  # nobody is asked about what runs anyway
-        raise Refused(decision)
-    check_program(call, grant)
-    agreed = await ask_approver(call, decision)
-    check_session(call)  # it may have ended while the approver was asked
-    check_policy(call)
-    call.usage = replace(call.usage, approved=call.usage.approved | {*agreed})
-
-
 def check_program(call: Call, grant: Grant) -> None:
     """Refuse a command whose program is not allowed or not there: nobody is asked about what cannot run."""
     registered = call.registered
@@ -496,22 +513,6 @@ async def record(call: Call) -> None:
     except Exception as error:
         fix = str(error) if isinstance(error, LedgerUnavailable | Unavailable) else ""
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)
-
-
-async def check_runnable(call: Call, registered: Registered, grant: Grant) -> None:
-    """Refuse a call without its backends or its sandbox, or if the tool's own availability check fails."""
-    check_backends(call, registered)
-    if registered.tool.available is None:
-        return
-    try:
-        with Deadline(registered.seconds):
-            fine = await is_available(call.session, registered, grant)
-    except TimeoutError:
-        call.refuse(
-            "LIMIT_TIME", f"the availability check of {call.tool} took longer than {registered.seconds:g} seconds"
-        )
-    if not fine:
-        call.refuse("TOOL_NOT_AVAILABLE", f"the availability check of {call.tool} failed: the tool cannot run here")
 
 
 def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | None:
@@ -532,8 +533,7 @@ def check_backends(call: Call, registered: Registered) -> None:
         parts = ", ".join(f"{port}=…" for port in registered.missing.values())
         text = f"Tool {call.tool} needs a backend that is not configured: {missing}"
         call.refuse("BACKEND_MISSING", text, f"pass `backends=Backends.local()`, or `backends=Backends({parts})`")
-    observing = call.session.observing
-    if registered.unavailable and not (observing is not None and observing.is_open):  # then it runs without walls
+    if registered.unavailable:
         call.refuse("SANDBOX_UNAVAILABLE", registered.unavailable)
 
 

@@ -67,7 +67,7 @@ def decision_of(call: "Call") -> Entry:
         budget=_budget(call, cost, spent=True),
         cost_usd=money_text(cost),
         events=_events(call.grant.events if call.grant is not None else ()),
-        observed=call.observed.fact if call.observed is not None else UNSET,
+        observed=call.observed,
         rules=_admission_rules(call),
         sandbox=_sandbox(call),
     )
@@ -93,7 +93,7 @@ def receipt_of(call: "Call", parts: ResultParts) -> Entry:
         duration_ms=milliseconds(parts.duration_ms),
         error=visible(parts.error) if refusal is not None and not _hides_error(parts, full) else None,
         events=_events(_happened(call, refusal)),
-        observed=call.observed.fact if call.observed is not None else UNSET,
+        observed=call.observed,
         reason=parts.reason,
         result=data_digest(result) if returned or withheld else None,
         rules=_rules(call, parts, full),

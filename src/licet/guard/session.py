@@ -26,12 +26,20 @@ from licet.declare.check_cost import patiently
 from licet.declare.plain_json import plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.bind import is_available
-from licet.guard.call import Call, arguments_digest, declare, deny_misfit, make_grant, resolve, run_call
+from licet.guard.call import (
+    Call,
+    CallAdmission,
+    arguments_digest,
+    declare,
+    deny_misfit,
+    make_grant,
+    resolve,
+    run_call,
+)
 from licet.guard.close import close, outcome
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
 from licet.guard.limits import Deadline
-from licet.guard.observing import Observed
 from licet.guard.ports import Agreement, Claim, Unavailable
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import NOTHING, Result, ResultParts
@@ -39,8 +47,8 @@ from licet.guard.session_end import check_session, end_with_session, is_ended, m
 
 if TYPE_CHECKING:
     from licet.guard.gate import BareGate
-    from licet.guard.observing import Observing
 
+_ADMISSION = CallAdmission()
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 CONCURRENT_CALLS = 64
 _END_SECONDS, _END_PAUSE = 5.0, 0.005  # how long `end` waits for calls that it has cancelled, and between two looks
@@ -56,7 +64,14 @@ class Session:
     See docs/calls.md.
     """
 
-    def __init__(self, gate: "BareGate", id: str, parent: "Session | None" = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        gate: "BareGate",
+        id: str,  # noqa: A002
+        parent: "Session | None" = None,
+        *,
+        admission: CallAdmission = _ADMISSION,
+    ) -> None:
         _check_name("a session id", id)
         self.gate = gate
         self.id = id
@@ -69,7 +84,7 @@ class Session:
         self._closed = False
         self.reported_open = False  # whether observers have seen `SessionOpened`
         self.caller: Caller | None = None  # who calls, as a gateway reports it; a claim that decides nothing
-        self.observing: Observing | None = None  # set by `licet gateway --observe` alone
+        self.admission = admission
         self._requests: dict[str, Request] = {}
         self._claims: dict[str, tuple[Registered, int, Claim, dict[str, Claim]]] = {}
 
@@ -298,10 +313,6 @@ async def record_question(
 
 
 async def _closed(call: Call, parts: ResultParts) -> Result:
-    """Write the receipt. While a gateway only observes, it says so, like all its receipts."""
-    if (observing := call.session.observing) is not None:
-        observing.calls += 1
-        call.observed = Observed(observing, call.tool)
-        if parts._refusal is not None:
-            call.observed.note(parts.reason, *map(str, parts._refusal.rules))
+    """Write the receipt."""
+    call.session.admission.note_unrun(call, parts._refusal.rules if parts._refusal is not None else ())
     return await close(call, parts)
