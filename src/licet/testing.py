@@ -34,7 +34,7 @@ from licet.core.ledger.entry import Entry
 from licet.core.policy.layer import CLASSES, Level
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
-from licet.declare.wasm import WasmTool
+from licet.declare.decorator import WasmTool
 from licet.guard import ports
 from licet.guard.execution import Command, Finished, ToolCall, Walls
 from licet.guard.ports import Answered, Exchange, Question

@@ -18,7 +18,7 @@ from licet.assemble.importing import differing_tools, imported_tools
 from licet.assemble.never_writable import never_writable
 from licet.assemble.review import Places, review
 from licet.cli.app import licet
-from licet.declare.wasm import WasmTool
+from licet.declare.decorator import WasmTool
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.tools import python as licet_python
 from wasm_files import EMPTY

@@ -18,7 +18,8 @@ import pytest
 import licet
 from licet import CapabilitySet, Malformed, Tool, ToolCapabilities
 from licet.declare.arguments import InvalidArguments
-from licet.declare.wasm import MOST_BYTES, WasmModule, WasmTool
+from licet.declare.decorator import WasmTool
+from licet.declare.wasm import MOST_BYTES, WasmModule
 from wasm_files import EMPTY, wasm
 
 WORDS: dict[str, Any] = {

@@ -45,7 +45,8 @@ from licet.core.decision.approval import approval_lines
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import tool_parts
 from licet.core.values import Origin, Problem
-from licet.declare.wasm import PYTHON, WasmTool
+from licet.declare.decorator import WasmTool
+from licet.declare.wasm import PYTHON
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.ports import Question
 from licet.guard.result import Result

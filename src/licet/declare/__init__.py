@@ -2,7 +2,7 @@
 
 from licet.core.policy.tool import ToolCapabilities
 from licet.declare.context import Context, SyncContext
-from licet.declare.decorator import Tool, tool
-from licet.declare.wasm import WasmModule, WasmTool
+from licet.declare.decorator import Tool, WasmTool, tool
+from licet.declare.wasm import WasmModule
 
 __all__ = ["Context", "SyncContext", "Tool", "ToolCapabilities", "WasmModule", "WasmTool", "tool"]

@@ -1,10 +1,10 @@
 """Protocols of the `ctx` that a tool gets, and of its handles. `guard` implements and enforces them.
 
-Protocols of the `ctx` of a sync tool: the handles of `context` with blocking methods.
+Protocols of the `ctx` of a sync tool: the handles of `context` with blocking methods. What an availability check gets.
 """
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Literal, Protocol, TypeAlias, overload
@@ -447,3 +447,29 @@ class SyncContext(CallFacts, Protocol):
     @property
     def process(self) -> SyncPrograms:
         """Programs that this call holds."""
+
+
+class Surroundings(Protocol):
+    """The argument of an availability check: the declared variables, programs and secrets."""
+
+    def env(self, name: str) -> str | None:
+        """The value of a declared environment variable, or None if it is not set."""
+
+    def program(self, name: str) -> str | None:
+        """The path of a declared program, or None if it is not installed."""
+
+    async def secret(self, reference: str) -> bool:
+        """Whether a declared secret exists here. Its value is not given.
+
+        A check that is no coroutine returns what this returns: `available=lambda here: here.secret("API_KEY")`.
+        """
+
+
+# Called before a tool is offered or called. It sees only what the tool declares of variables, programs and secrets.
+Available = Callable[[Surroundings], bool | Awaitable[bool]]
+
+
+def check_available(available: object) -> None:
+    """Refuse an availability check that cannot be called."""
+    if available is not None and not callable(available):
+        raise TypeError("`available` must be a function that takes the surroundings and returns True or False")

@@ -1,4 +1,4 @@
-"""`@tool` turns a function into a `Tool`: the function with its declaration.
+"""`@tool` turns a function into a `Tool`: the function with its declaration; `Tool.wasm` does so for a module.
 
 Nothing is enforced here: calling a `Tool` directly calls its function.
 
@@ -19,7 +19,7 @@ import linecache
 import os
 import symtable
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property
 from types import FunctionType, ModuleType
@@ -46,27 +46,12 @@ from licet.core.policy.layer import EffectClass, Level
 from licet.core.policy.tool import NEITHER, ToolCapabilities, ToolSpec, spec_of, summary
 from licet.core.values import Origin
 from licet.declare.arguments import ArgumentSchema, context_parameter, validator
+from licet.declare.context import Available, check_available
+from licet.declare.json_schema import schema_validator
+from licet.declare.wasm import WasmModule, declared_module, parameters_of
 
-# Called before a tool is offered or called. It sees only what the tool declares of variables, programs and secrets.
-Available = Callable[["Surroundings"], bool | Awaitable[bool]]
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Surroundings(Protocol):
-    """The argument of an availability check: the declared variables, programs and secrets."""
-
-    def env(self, name: str) -> str | None:
-        """The value of a declared environment variable, or None if it is not set."""
-
-    def program(self, name: str) -> str | None:
-        """The path of a declared program, or None if it is not installed."""
-
-    async def secret(self, reference: str) -> bool:
-        """Whether a declared secret exists here. Its value is not given.
-
-        A check that is no coroutine returns what this returns: `available=lambda here: here.secret("API_KEY")`.
-        """
 
 
 class Tool:
@@ -78,12 +63,11 @@ class Tool:
         ""  # the argument that is a command: its program is checked before anyone is asked
     )
     uses_handles: ClassVar[bool] = True  # whether its function may delete through `ctx.fs`
-    _declare_wasm: ClassVar["Callable[..., WasmTool]"]  # set by `declare/wasm.py`, which imports this module
 
     spec: ToolSpec
     is_async: bool
     context_parameter: str | None
-    available: "Available | None"
+    available: Available | None
     reuse: bool
     cell: "CellSource | None" = None  # its text, if it was defined in a notebook cell and registered with a gate
     __name__: str
@@ -91,7 +75,7 @@ class Tool:
     __wrapped__: Callable[..., Any]
 
     def __init__(
-        self, fn: Callable[..., Any], spec: ToolSpec, available: "Available | None" = None, reuse: bool = False
+        self, fn: Callable[..., Any], spec: ToolSpec, available: Available | None = None, reuse: bool = False
     ) -> None:
         own = {
             "available": available,
@@ -117,7 +101,7 @@ class Tool:
         sandbox: Literal["restricted", "isolated"] | None = None,
         connector: str | None = None,
         cost_usd: Decimal | str | float | None = None,
-        available: "Available | None" = None,
+        available: Available | None = None,
     ) -> "WasmTool":
         """Declare a WebAssembly module as a tool, with what it touches, as `tool` does for a function.
 
@@ -128,8 +112,9 @@ class Tool:
         gets the arguments as JSON on stdin, and its stdout is the result. `sandbox` is `restricted` if it is left out.
         See docs/wasm.md.
         """
-        return Tool._declare_wasm(
-            sys._getframe(1),
+        caller = sys._getframe(1)
+        spec, module = declared_module(
+            caller,
             file,
             name=name,
             description=description,
@@ -144,6 +129,7 @@ class Tool:
             cost_usd=cost_usd,
             available=available,
         )
+        return WasmTool(spec, module, available, str(caller.f_globals.get("__name__", "")))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function directly, without any check."""
@@ -226,17 +212,62 @@ class Tool:
         raise AttributeError(f"a Tool cannot be changed: {name}")
 
 
+class WasmTool(Tool):
+    """A WebAssembly module and its declaration. Its arguments are checked against a JSON Schema."""
+
+    module: WasmModule
+
+    def __init__(
+        self, spec: ToolSpec, module: WasmModule, available: Available | None = None, declared_in: str = ""
+    ) -> None:
+        fn = _RunsInAGate(spec.name, declared_in)
+        own = {
+            "__doc__": spec.description,
+            "__module__": declared_in,
+            "__name__": spec.name,
+            "__qualname__": spec.name,
+            "__wrapped__": fn,
+            "available": available,
+            "context_parameter": None,
+            "fn": fn,
+            "is_async": False,
+            "module": module,
+            "reuse": True,  # a worker serves many calls: each has an instance of its own, so nothing is left for others
+            "spec": spec,
+        }
+        vars(self).update(own)
+
+    def validator(self) -> Callable[[object], dict[str, Any]]:
+        """A function that checks the arguments of a call by the JSON Schema."""
+        return schema_validator(self.schema)
+
+    def parameter_names(self) -> dict[str, str | None]:
+        """The names of the arguments; a module gets each under the name that was sent."""
+        return {name: name for name in parameters_of(self.schema)}
+
+    def __reduce__(self) -> str:
+        # By the name that its module gives it. Without one, pickle says that there is no such name.
+        names = vars(sys.modules.get(vars(self)["__module__"], self))
+        return next((name for name, value in [*names.items()] if value is self), self.name)
+
+
+class _RunsInAGate:
+    """The function of a WASM tool, which cannot be called."""
+
+    def __init__(self, name: str, module: str) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = module
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        text = f"`{self.__name__}` cannot be called directly: a WASM module runs only through a gate"
+        raise RuntimeError(f"{text}; call it with `session.call({self.__name__!r}, …)`")
+
+
 def with_spec(tool: Tool, spec: ToolSpec) -> Tool:
     """The same tool with another declaration."""
     made = object.__new__(type(tool))
     vars(made).update({key: value for key, value in vars(tool).items() if key != "digest"}, spec=spec)
     return made
-
-
-def check_available(available: object) -> None:
-    """Refuse an availability check that cannot be called."""
-    if available is not None and not callable(available):
-        raise TypeError("`available` must be a function that takes the surroundings and returns True or False")
 
 
 def _like(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -246,8 +277,6 @@ def _like(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    from licet.declare.wasm import WasmTool
-
     # For type checkers a decorated function keeps its signature, and `Tool` alone stays a complete type.
     class Typed(Tool, Generic[P, R]):
         """A tool made of a function with these parameters and this result."""

@@ -1,4 +1,4 @@
-"""`Tool.wasm` declares a WebAssembly module as a tool. The module is read and hashed here, and never run or compiled.
+"""The declaration of a WebAssembly module as a tool. The module is read and hashed here, and never run or compiled.
 
 A gate runs it in a worker: with a fresh instance for each call, and with no more than the grant of the call.
 
@@ -8,11 +8,10 @@ The description and the JSON Schema of tools that run Python written by a model.
 import hashlib
 import json
 import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,8 +21,8 @@ from licet.core.algebra.scope import name as checked_name
 from licet.core.policy.tool import ToolCapabilities, ToolSpec, spec_of
 from licet.core.values import Origin, canonical_json
 from licet.declare.arguments import SchemaText
-from licet.declare.decorator import Available, Tool, check_available
-from licet.declare.json_schema import UnusableSchema, check_usable, schema_validator
+from licet.declare.context import check_available
+from licet.declare.json_schema import UnusableSchema, check_usable
 from licet.own_files import FileTooLarge, NotRegular, read_regular, size_text
 
 # The names are those that the guest loads: a test compares them.
@@ -93,57 +92,6 @@ class WasmModule(Struct, frozen=True):
     file: str  # absolute, or `PYTHON`
     sha256: str  # hexadecimal; empty for `PYTHON`
     function: str | None = None  # None for a WASI command
-
-
-class WasmTool(Tool):
-    """A WebAssembly module and its declaration. Its arguments are checked against a JSON Schema."""
-
-    module: WasmModule
-
-    def __init__(
-        self, spec: ToolSpec, module: WasmModule, available: Available | None = None, declared_in: str = ""
-    ) -> None:
-        fn = _RunsInAGate(spec.name, declared_in)
-        own = {
-            "__doc__": spec.description,
-            "__module__": declared_in,
-            "__name__": spec.name,
-            "__qualname__": spec.name,
-            "__wrapped__": fn,
-            "available": available,
-            "context_parameter": None,
-            "fn": fn,
-            "is_async": False,
-            "module": module,
-            "reuse": True,  # a worker serves many calls: each has an instance of its own, so nothing is left for others
-            "spec": spec,
-        }
-        vars(self).update(own)
-
-    def validator(self) -> Callable[[object], dict[str, Any]]:
-        """A function that checks the arguments of a call by the JSON Schema."""
-        return schema_validator(self.schema)
-
-    def parameter_names(self) -> dict[str, str | None]:
-        """The names of the arguments; a module gets each under the name that was sent."""
-        return {name: name for name in parameters_of(self.schema)}
-
-    def __reduce__(self) -> str:
-        # By the name that its module gives it. Without one, pickle says that there is no such name.
-        names = vars(sys.modules.get(vars(self)["__module__"], self))
-        return next((name for name, value in [*names.items()] if value is self), self.name)
-
-
-class _RunsInAGate:
-    """The function of a WASM tool, which cannot be called."""
-
-    def __init__(self, name: str, module: str) -> None:
-        self.__name__ = self.__qualname__ = name
-        self.__module__ = module
-
-    def __call__(self, *_: object, **__: object) -> NoReturn:
-        text = f"`{self.__name__}` cannot be called directly: a WASM module runs only through a gate"
-        raise RuntimeError(f"{text}; call it with `session.call({self.__name__!r}, …)`")
 
 
 def read_module(file: str, directory: str, function: str | None = None) -> WasmModule:
@@ -290,16 +238,16 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _declared(
+def declared_module(
     caller: FrameType,
     file: object,
     *,
     function: str | None = None,
     capabilities: ToolCapabilities | Mapping[str, Any] | None = None,
-    available: Available | None = None,
+    available: object = None,
     **declared: Any,
-) -> WasmTool:
-    """Declare a module for the code that calls `Tool.wasm`."""
+) -> tuple[ToolSpec, WasmModule]:
+    """Check the declaration of a module by the code that calls `Tool.wasm`, and read its file."""
     if isinstance(capabilities, ToolCapabilities):
         capabilities = capabilities.as_mapping()
     code = caller.f_code.co_filename
@@ -314,7 +262,4 @@ def _declared(
         raise
     if module.file != PYTHON:  # like all of licet, that is not part of the digest of a tool
         spec = replace(spec, source=f"sha256:{module.sha256}{spec.source}")
-    return WasmTool(spec, module, available, str(caller.f_globals.get("__name__", "")))
-
-
-Tool._declare_wasm = _declared
+    return spec, module

@@ -10,7 +10,8 @@ from typing import Any
 from licet.core.algebra.scope import inside
 from licet.core.policy.layer import Level
 from licet.declare import Tool
-from licet.declare.wasm import PYTHON, WasmTool, parameters_of
+from licet.declare.decorator import WasmTool
+from licet.declare.wasm import PYTHON, parameters_of
 from licet.guard.bind import BoundContext
 from licet.guard.execution import Layers, Stopped, ToolCall
 from licet.guard.grant import Grant
