@@ -66,6 +66,20 @@ def test_an_edit_looks_as_a_person_would_write_it() -> None:
     assert edited(before, ["files", "db"]) == after
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[a]]\n[mcp_servers.files]\n[[a]]\n[mcp_servers.db]\n[[ 'a' ]]\n",  # an array of tables in three places
+        "[mcp_servers.db.env]\n[o]\n[mcp_servers.files]\n[mcp_servers.db]\nx = 1\n[o.p]\n[mcp_servers]\n",
+        "x = [\n[1],\n  [2],\n[3]\n]\n[mcp_servers.files]\n[mcp_servers.db]\n[ o . 'p' ]\n",
+    ],
+)
+def test_tables_stay_in_their_order(text: str) -> None:
+    new = '[mcp_servers.licet]\ncommand = "licet"\nargs = ["gateway", "/m.yaml"]\n'
+    assert edited(text, ["files"]) == text.replace("[mcp_servers.files]\n", new)
+    assert edited(text.replace("files", "''"), [""]) == text.replace("[mcp_servers.files]\n", new)  # without a name
+
+
 def test_an_entry_goes_back_into_a_file_that_was_written_anew() -> None:
     text = '[mcp_servers]\nfiles = {command = "npx"}\n'
     originals = FORM.originals(text, TABLE, ["files"])
@@ -81,6 +95,7 @@ def test_an_entry_goes_back_into_a_file_that_was_written_anew() -> None:
             'mcp_servers = {a = {command = "x"}}\n',
             "`mcp_servers` is written as one value: write a table for each server",
         ),
+        ("[mcp_servers.a]\n" + "#\n" * (128 << 10), "it is larger than 256 KiB: edit it by hand"),
         ("a = [\n", "it is no TOML: Invalid value"),
         ("[[mcp_servers]]\n", "`mcp_servers` is no table of servers"),
         ("[mcp_servers.a]\n[mcp_servers.a]\n", "it is no TOML: Cannot declare"),

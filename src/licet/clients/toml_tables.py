@@ -1,26 +1,26 @@
 """TOML: reads it, and edits single tables of servers.
 
-The text is cut into statements (headers, and keys with their values); an entry is every statement about it. `tomllib`
-reads the file before and after each edit, so the cutting need not refuse anything by itself.
+`tomlkit` says where each statement (a header, or a key with its value) is; an entry is every statement about it. It
+gets one section of the file after the other, since it puts tables of a whole file in another order. `tomllib` reads the
+file before and after each edit.
 """
 
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from licet.clients.jsonc import BadConfig, KeyPath, Original, Span, newline_of, table_of
 
-_STRING = r"\"\"\"(?:\\.|[^\\])*?\"\"\"\"{0,2}|'''.*?''''{0,2}|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'"
-_KEY = re.compile(r"[ \t]*(?P<part>[A-Za-z0-9_-]+|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*')[ \t]*(?P<dot>\.?)", re.DOTALL)
-_VALUE = re.compile(
-    rf"(?P<string>{_STRING})|#[^\n]*|(?P<open>[\[{{])|(?P<close>[\]}}])|(?P<end>\n)|[^\n\"'#\[\]{{}}]+", re.DOTALL
-)
+if TYPE_CHECKING:
+    from tomlkit.items import Item, Key
+
+_MOST = 256 << 10  # characters of a file that is edited: what `tomlkit` needs grows faster than the file
+_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)  # or a line inside of a value
+_MARKED = re.compile("\0[^\1]*\1\r?\n?")  # no TOML has these two characters
 _BLANK = re.compile(r"(?:[ \t]*\r?\n)+")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class _Statement(Struct, frozen=True):
@@ -42,61 +42,64 @@ class _Run(Struct, frozen=True):
 
 
 def _statements(text: str) -> Iterator[_Statement]:
-    at, header = int(text.startswith("\ufeff")), KeyPath()
+    from tomlkit.exceptions import TOMLKitError  # not needed before an edit
+
+    if len(text) > _MOST:
+        raise BadConfig(f"it is larger than {_MOST >> 10} KiB: edit it by hand")
+    at = int(text.startswith("\ufeff"))
+    ends = [*(one.start() for one in _HEADER.finditer(text, at + 1)), len(text)]
+    done, count = 0, 1
     while at < len(text):
-        here = at
-        while text[here : here + 1] in (" ", "\t"):
-            here += 1
-        if text[here : here + 1] in ("", "#", "\n", "\r"):
-            at = _line_end(text, here)
-        elif text[here] == "[":
-            header, end = _keys(text, here + (2 if text[here : here + 2] == "[[" else 1))
-            end = _line_end(text, end)
-            yield _Statement(at, end, header, None)
-            at = end
+        end = ends[min(done + count, len(ends)) - 1]
+        try:
+            yield from list(_in_section(text[at:end], at))
+        except (TOMLKitError, RecursionError):
+            if end == len(text):
+                raise BadConfig("it cannot be edited: edit it by hand") from None
+            count *= 2  # it ends inside of a value
         else:
-            keys, end = _keys(text, here)
-            end = _value_end(text, end)
-            yield _Statement(at, end, (*header, *keys), header)
-            at = end
+            at, done, count = end, done + count, 1
 
 
-def _keys(text: str, at: int) -> tuple[KeyPath, int]:
-    """The keys of a dotted key, and where it ends."""
-    keys: list[str] = []
-    while found := _KEY.match(text, at):
-        part = found["part"]
-        keys.append(tomllib.loads(f"k = {part}")["k"] if part[0] in "\"'" else part)
-        at = found.end()
-        if not found["dot"]:
-            return tuple(keys), at
-    raise BadConfig("a key could not be read")
+def _in_section(text: str, start: int) -> Iterator[_Statement]:
+    """The statements of a part of a file, found by having it written again with a mark at both ends of each."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    found = list(_mark(document.body, (), ()))
+    marked = document.as_string()
+    if marked.replace("\0", "").replace("\1", "") != text:
+        raise BadConfig("it cannot be edited without a change elsewhere: edit it by hand")
+    for (path, header), place in zip(found, _MARKED.finditer(marked), strict=True):
+        yield _Statement(start + place.start(), start + place.end() - 2, path, header)
+        start -= 2  # the marks
 
 
-def _value_end(text: str, at: int) -> int:
-    """The end of the line on which a value ends."""
-    depth = 0
-    while found := _VALUE.match(text, at):
-        at = found.end()
-        depth += bool(found["open"]) - bool(found["close"])
-        if found["end"] and depth <= 0:
-            return at
-    if at < len(text):
-        raise BadConfig("a value could not be read")
-    return at
+def _mark(
+    body: Iterable[tuple["Key | None", "Item"]], path: KeyPath, header: KeyPath
+) -> Iterator[tuple[KeyPath, KeyPath | None]]:
+    """Mark the statements of a table, in the order of the file: the path of each, and of the header it stands under."""
+    from tomlkit.items import AoT, Table
 
-
-def _line_end(text: str, at: int) -> int:
-    found = text.find("\n", at)
-    return len(text) if found < 0 else found + 1
+    for key, item in body:
+        if isinstance(item, AoT):
+            yield from _mark([(key, one) for one in item.body], path, header)
+        elif key is not None:  # neither a comment nor blanks
+            here, table = (*path, key.key), item if isinstance(item, Table) else None
+            if table is None or not (table.is_super_table() or key.is_dotted()):  # those have no line of their own
+                item.trivia.indent = "\0" + item.trivia.indent
+                item.trivia.trail = "\1" + item.trivia.trail
+                yield here, header if table is None else None
+            if table is not None:
+                yield from _mark(table.value.body, here, header if key.is_dotted() else here)
 
 
 def _runs(text: str, table: KeyPath, names: Iterable[str]) -> list[_Run]:
     """The runs of statements about the named entries, in the order of the file."""
-    wanted, before = set(names), ""
+    wanted, before = set(names), None
     runs: list[_Run] = []
     for one in _statements(text):
-        about = one.path[len(table)] if len(one.path) > len(table) and one.path[: len(table)] == table else ""
+        about = one.path[len(table)] if len(one.path) > len(table) and one.path[: len(table)] == table else None
         if one.path == table and one.header is not None:
             raise BadConfig(f"`{'.'.join(table)}` is written as one value: write a table for each server")
         if about in wanted and about == before:
@@ -176,29 +179,13 @@ def _with_blank_lines(text: str, run: _Run) -> Span:
 
 def _entry_text(table: KeyPath, header: KeyPath | None, name: str, data: Mapping[str, Any], newline: str) -> str:
     """An entry as a table of its own, or as one line inside the table of `header`."""
+    import tomlkit
+
+    path = (*table, name)
     if header is not None:
-        key = ".".join(map(_key, (*table, name)[len(header) :]))
-        return f"{key} = {_value(data)}{newline}"
-    lines = [f"[{'.'.join(map(_key, (*table, name)))}]", *(f"{_key(key)} = {_value(one)}" for key, one in data.items())]
-    return newline.join(lines) + newline
-
-
-def _key(text: str) -> str:
-    return text if _BARE.fullmatch(text) else _value(text)
-
-
-def _value(value: Any) -> str:
-    """A value on one line."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():  # the escapes of JSON are those of TOML, apart from DEL, which TOML wants escaped too
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case int() | float():
-            return str(value)
-        case list() | tuple():
-            return f"[{', '.join(map(_value, value))}]"
-        case Mapping():
-            return f"{{ {', '.join(f'{_key(key)} = {_value(one)}' for key, one in value.items())} }}"
-        case _:
-            return str(value.isoformat())
+        inline = tomlkit.inline_table()
+        inline.update(data)
+        return f"{tomlkit.key(path[len(header) :]).as_string()} = {inline.as_string()}{newline}"
+    for key in reversed(path):
+        data = {key: data}
+    return tomlkit.dumps(data).replace("\n", newline)
