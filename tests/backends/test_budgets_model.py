@@ -1,9 +1,7 @@
 """Budgets in every order of reserving, settling, refunding, crashing and restarting, compared with a naive sum."""
 
 import asyncio
-import sqlite3
 import tempfile
-from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -13,10 +11,9 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from msgspec.structs import astuple
 
 from effort import LONG
-from licet.backends.budgets import MemoryBudgets, SqliteBudgets, this_process
+from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.core.decision.request import Usage
 from licet.core.policy.terms import Budget
 from licet.guard.ports import Budgets, Claim, Reservation
@@ -30,7 +27,6 @@ LIMITS = st.builds(
     st.sampled_from((None, Decimal("0.4"), Decimal(1))),
     st.sampled_from((None, 4, 7)),
 )
-GONE = "/".join((*this_process().split("/")[:2], "4194305", "1"))  # a number that no process can have
 
 
 @dataclass
@@ -42,7 +38,6 @@ class Modelled:
     counts: Fraction
     calls: int = 1
     open: bool = True
-    lost: bool = False
 
 
 class MemoryModel(RuleBasedStateMachine):
@@ -128,14 +123,14 @@ class MemoryModel(RuleBasedStateMachine):
         refund=st.booleans(),
     )
     def end(self, data: st.DataObject, store: int, part: Fraction, refund: bool) -> None:
-        """Settle or refund any call, in any process, also one that has ended or is marked as lost."""
+        """Settle or refund any call, in any process, also one that has ended."""
         one = data.draw(st.sampled_from(self.made))
         reserved = one.reservation.claim.cost_usd
         cost = min(reserved, (reserved * part.numerator / part.denominator).quantize(Decimal("1e-15")))
         used = self.stores[store]
         asyncio.run(used.refund(one.reservation) if refund else used.settle(one.reservation, cost))
         if one.open:
-            one.open, one.lost = False, False
+            one.open = False
             one.counts, one.calls = (Fraction(0), 0) if refund else (Fraction(cost), 1)
 
     # What always holds
@@ -189,31 +184,11 @@ class SqliteModel(MemoryModel):
             store.close()
         self.folder.cleanup()
 
-    @rule(store=st.integers(0, 1), killed=st.booleans())
-    def restart(self, store: int, killed: bool) -> None:
-        """Start again; unsettled calls of a killed process count at their maximum, and are marked as lost."""
+    @rule(store=st.integers(0, 1))
+    def restart(self, store: int) -> None:
+        """Start again; what was not settled counts at its maximum."""
         self.stores[store].close()
         self.stores[store] = SqliteBudgets(self.path)
-        if not killed:
-            return
-        left = [one for one in self.made if one.open and one.store == store]
-        names = [(GONE, one.reservation.id) for one in left]
-        if names:
-            db = sqlite3.connect(self.path)
-            with db:
-                db.executemany("UPDATE held SET process = ? WHERE id = ?", names)
-            db.close()
-        for one in left:
-            one.lost = True
-
-    @invariant()
-    def what_was_never_settled_is_shown(self) -> None:
-        shown = Counter(
-            (one.agent, one.session, one.tool, one.day, one.cost_usd, one.lost is not None)
-            for one in asyncio.run(self.stores[1].unsettled())
-        )
-        claims = [(one.reservation.claim, one.lost) for one in self.made if one.open]
-        assert shown == Counter((*astuple(claim)[:5], lost) for claim, lost in claims)
 
 
 MemoryModel.TestCase.settings = settings(

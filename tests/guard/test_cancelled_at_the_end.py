@@ -11,6 +11,7 @@ from licet import Backends, Context, Refused, tool
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.memory import MemoryLedger
 from licet.guard.ports import Budgets, Reservation
+from reservations import held_in
 
 kept: list[Context] = []
 
@@ -72,10 +73,10 @@ def test_a_reservation_in_a_file_is_settled_although_the_caller_was_cancelled(tm
                 calling.cancel()
                 await asyncio.wait([calling])
         for _ in range(1000):
-            if not await file.unsettled():
+            if not held_in(tmp_path / "budgets.sqlite"):
                 break
             await asyncio.sleep(0.01)
-        return len(await file.unsettled())
+        return len(held_in(tmp_path / "budgets.sqlite"))
 
     file = SqliteBudgets(tmp_path / "budgets.sqlite")
     assert asyncio.run(run(file)) == 0

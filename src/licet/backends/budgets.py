@@ -2,10 +2,7 @@
 
 Checking a limit and reserving is one transaction. A reservation counts as spent at once, and survives a power cut
 before the call has any effect. So a process that dies between reserving and settling needs no repair: its calls count
-at their maximum, and are listed as never settled.
-
-A reservation names the process that made it, so that those of dead processes can be marked. A process id alone would
-not do, because the system reuses it. No limit depends on this mark.
+at their maximum.
 """
 
 import asyncio
@@ -17,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -28,64 +25,6 @@ from licet.backends.sqlite.file import Format, SqliteFile
 from licet.core.decision.request import NOTHING, Spent, Usage, overspent, plus, settlement
 from licet.core.values import money_text
 from licet.guard.ports import Claim, Reservation, free_after_fork
-
-_UNKNOWN = "-"
-
-
-def this_process() -> str:
-    """Name this process: boot id, pid namespace, pid and start time. No later process gets the same name."""
-    return _named(os.getpid())
-
-
-def is_gone(name: str) -> bool:
-    """Whether a process has surely ended; False if that cannot be seen from here."""
-    parts = name.split("/")
-    if len(parts) != 4:
-        return False
-    (boot, numbering, number, started), here = parts, _boot()
-    if boot != here:
-        return _UNKNOWN not in (boot, here)
-    if numbering != _numbering():  # a process of another container, or of the host around this one
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        pass
-    now = _started(int(number))
-    return _UNKNOWN not in (started, now) and started != now
-
-
-@lru_cache(maxsize=4)  # by pid, so that a forked child gets a name of its own
-def _named(number: int) -> str:
-    return f"{_boot()}/{_numbering()}/{number}/{_started(number)}"
-
-
-@lru_cache(maxsize=1)
-def _boot() -> str:
-    return _read("/proc/sys/kernel/random/boot_id").strip() or _UNKNOWN
-
-
-def _numbering() -> str:
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return _UNKNOWN
-
-
-def _started(number: int) -> str:
-    fields = _read(f"/proc/{number}/stat").rpartition(")")[2].split()  # the program name before it may contain anything
-    return fields[19] if len(fields) > 19 else _UNKNOWN
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
 
 # Money is text: SQLite has only floats, and integers that are too small for 15 decimals.
 _SCHEMA = """
@@ -123,24 +62,10 @@ _OF_DAY = "SELECT calls, cost_usd FROM days WHERE agent = ? AND day = ?"
 _SET_SESSION = "INSERT OR REPLACE INTO sessions (agent, session, calls, cost_usd) VALUES (?, ?, ?, ?)"
 _SET_TOOL = "INSERT OR REPLACE INTO tools (agent, session, tool, calls, cost_usd) VALUES (?, ?, ?, ?, ?)"
 _SET_DAY = "INSERT OR REPLACE INTO days (agent, day, calls, cost_usd) VALUES (?, ?, ?, ?)"
-_HOLD = "INSERT INTO held (id, agent, session, tool, day, cost_usd, since, process) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+# Nobody reads `process` and `lost` any more.
+_HOLD = "INSERT INTO held (id, agent, session, tool, day, cost_usd, since, process) VALUES (?, ?, ?, ?, ?, ?, ?, '')"
 _HELD = "SELECT agent, session, tool, day, cost_usd FROM held WHERE id = ?"
 _RELEASE = "DELETE FROM held WHERE id = ?"
-_PROCESSES = "SELECT DISTINCT process FROM held WHERE lost IS NULL"
-_LOSE = "UPDATE held SET lost = ? WHERE process = ? AND lost IS NULL"
-_UNSETTLED = "SELECT agent, session, tool, day, cost_usd, since, lost FROM held ORDER BY since, id"
-
-
-class Unsettled(Struct, frozen=True):
-    """A call that was reserved and never settled. It counts at its maximum."""
-
-    agent: str
-    session: str
-    tool: str
-    day: str
-    cost_usd: Decimal
-    since: str
-    lost: str | None  # when its process was found to have ended; None while the call may still run
 
 
 class _Account(Struct, frozen=True):
@@ -172,7 +97,6 @@ class SqliteBudgets:
         self._quick = SqliteFile(path, _FORMAT, checkpoints=flushed_by is None)
         self._durable = SqliteFile(path, _FORMAT, "FULL")
         self._batches = SqliteBatches(self._durable, self._quick) if flushed_by is None else None
-        self._searched_lost = 0  # the process that has already searched for reservations of dead processes
         self._refunds: set[asyncio.Task[None]] = set()
         self._unflushed = False
         if flushed_by is not None:
@@ -221,19 +145,6 @@ class SqliteBudgets:
         busy = self._quick.write(settle) if self._batches is None else self._batches.write(settle, durable=False)
         await asyncio.shield(asyncio.ensure_future(busy))
 
-    async def unsettled(self) -> list[Unsettled]:
-        """Return every call that was never settled, the oldest first; `lost` is set if its process has ended."""
-
-        def read(db: sqlite3.Connection) -> list[Unsettled]:
-            _find_lost(db)
-            rows = db.execute(_UNSETTLED).fetchall()
-            return [
-                Unsettled(agent, session, tool, day, Decimal(cost_usd), since, lost)
-                for agent, session, tool, day, cost_usd, since, lost in rows
-            ]
-
-        return await self._quick.write(read)
-
     def close(self) -> None:
         self._durable.close()
         self._quick.close()
@@ -252,17 +163,14 @@ class SqliteBudgets:
                 raise
 
     def _take(self, name: str, claim: Claim, db: sqlite3.Connection) -> Reservation | None:
-        if self._searched_lost != os.getpid():
-            _find_lost(db)
-            self._searched_lost = os.getpid()
         account = _Account(claim.agent, claim.session, claim.tool, claim.day)
         (calls, cost), (calls_of_tool, cost_of_tool), (calls_today, today) = sums = _sums(db, account)
         before = Spent(calls, calls_of_tool, cost, today, cost_of_tool, calls_today)
         if overspent(before, claim.cost_usd, claim.budget, claim.max_calls, claim.max_cost_usd) is not None:
             return None
         _spend(db, account, sums, 1, claim.cost_usd)
-        held = (name, *astuple(account), money_text(claim.cost_usd), _now(), this_process())
-        db.execute(_HOLD, held)
+        since = datetime.now(UTC).isoformat()
+        db.execute(_HOLD, (name, *astuple(account), money_text(claim.cost_usd), since))
         return Reservation(name, claim, before)
 
     def _give_back(self, taking: "asyncio.Future[Reservation | None]") -> None:
@@ -271,13 +179,6 @@ class SqliteBudgets:
         task = taking.get_loop().create_task(self.refund(taken))
         self._refunds.add(task)
         task.add_done_callback(self._refunds.discard)
-
-
-def _find_lost(db: sqlite3.Connection) -> None:
-    """Mark the reservations of processes that have ended. They are counted already; the mark is for `unsettled`."""
-    for (process,) in db.execute(_PROCESSES).fetchall():
-        if is_gone(process):
-            db.execute(_LOSE, (_now(), process))
 
 
 def _settle(name: str, cost_usd: Decimal | None, db: sqlite3.Connection) -> None:
@@ -327,10 +228,6 @@ def _of_day(db: sqlite3.Connection, agent: str, day: str) -> tuple[int, Decimal]
 
 def _sum(found: Sequence[Any] | None) -> tuple[int, Decimal]:
     return (found[0], Decimal(found[1])) if found else (0, NOTHING)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()
 
 
 class _Sum:
