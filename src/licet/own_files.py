@@ -1,33 +1,49 @@
-"""Reads files whose names come from outside: regular files only, and only up to a limit. Finds programs on PATH.
+"""Writes the files that licet owns, and reads files whose names come from outside. Finds programs on PATH.
 
-A name may lead to a named pipe, a device, a socket, a directory or a file that never ends. Without this check the
-reader would wait for ever, or run out of memory. Who may read a file is not decided here.
+Each file is written in one way: to a draft beside it, which is on the disk before it gets the name. A crash or a full
+disk leaves the old text or the new one. No link is followed. A placeholder, which stands for a closed name while a
+program runs, is not written over.
+
+Only regular files are read, and only up to a limit. A name may lead to a named pipe, a device, a socket, a directory
+or a file that never ends. Without this check the reader would wait for ever, or run out of memory. Who may read a file
+is not decided here.
 """
 
 import errno
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 __all__ = [
     "PLACEHOLDER_TIME",
     "FileTooLarge",
+    "InUse",
     "NotRegular",
+    "append",
+    "create_file",
     "find_on_path",
     "is_placeholder",
     "is_there",
+    "locked_directory",
+    "make_way",
+    "open_new",
     "open_regular",
     "read_most",
     "read_regular",
+    "remove_placeholder",
+    "replace_file",
     "size_text",
 ]
 
 PLACEHOLDER_TIME = 1_000_000_001  # ns since 1970: no file is that old
 PLACEHOLDER_SIZE = 2  # bytes at most: most are empty
 
+_ATTEMPTS = 100
 _CHUNK = 1 << 20
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_NONBLOCK", 0)  # do not wait for a named pipe without a writer, or for a file with a lease
@@ -46,6 +62,10 @@ _KINDS = (
 
 class NotRegular(OSError):
     """A name that leads to something other than a regular file."""
+
+
+class InUse(OSError):
+    """A placeholder that a running program needs."""
 
 
 class FileTooLarge(OSError):
@@ -96,6 +116,128 @@ def is_there(path: str | os.PathLike[str]) -> bool:
         return not is_placeholder(os.lstat(path))
     except (OSError, ValueError):
         return False
+
+
+@contextmanager
+def locked_directory(directory: str) -> Iterator[None]:
+    """Lock a directory for a moment. A program may hold such a lock for ever, so this gives up with an `OSError`."""
+    import fcntl  # not available on every system
+
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for attempt in range(_ATTEMPTS):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(0.005)
+        yield
+    finally:
+        os.close(fd)
+
+
+def remove_placeholder(path: str, fd: int) -> None:
+    """Remove a placeholder that is open as `fd`; `BlockingIOError` if a program needs it."""
+    import fcntl  # not available on every system
+
+    with locked_directory(os.path.dirname(path)):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        mine, there = os.fstat(fd), os.lstat(path)
+        if is_placeholder(mine) and os.path.samestat(mine, there):
+            (os.rmdir if stat.S_ISDIR(mine.st_mode) else os.unlink)(path)
+
+
+def make_way(path: str | os.PathLike[str]) -> None:
+    """Remove a placeholder that a killed host has left, for a file that is to be written there.
+
+    Raises `InUse` if a program needs it: a mount ends with the file below it, so what replaces that would be open.
+    """
+    with suppress(FileNotFoundError):
+        if not is_placeholder(os.lstat(path)):
+            return
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            remove_placeholder(os.path.abspath(path), fd)
+        except BlockingIOError:
+            text = "a program is running behind walls here, to which this name is closed: try again when it has ended"
+            raise InUse(errno.EBUSY, text, os.fspath(path)) from None
+        finally:
+            os.close(fd)
+
+
+def create_file(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -> None:
+    """Write a new file; `FileExistsError` if there is anything by that name. The umask applies to the mode."""
+    with _draft(path, data, mode) as draft:
+        try:
+            os.link(draft, path)  # unlike a rename, a link fails if the path exists
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links: an empty file holds the name
+            os.close(os.open(path, _NEW, mode))
+            os.replace(draft, path)
+
+
+def replace_file(path: str | os.PathLike[str], data: bytes, mode: int = 0o600, *, keep_mode: bool = False) -> None:
+    """Write a file, new or not. A link is replaced, not its target. The umask applies to the mode.
+
+    With `keep_mode`, a regular file that is there gives its mode to the new one.
+    """
+    with _draft(path, data, mode, keep_mode=keep_mode) as draft:
+        os.replace(draft, path)
+
+
+@contextmanager
+def _draft(path: str | os.PathLike[str], data: bytes, mode: int, *, keep_mode: bool = False) -> Iterator[str]:
+    """A file with the data, on the disk, which the caller gives its name."""
+    make_way(path)
+    folder = os.path.dirname(path)
+    there = os.lstat(path).st_mode if keep_mode and os.path.lexists(path) else 0
+    kept = there & 0o777 if stat.S_ISREG(there) else None
+    draft = os.path.join(folder, f".licet-{os.urandom(8).hex()}")
+    fd = os.open(draft, _NEW, mode if kept is None else kept)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            if kept is not None and hasattr(os, "fchmod"):
+                os.fchmod(fd, kept)  # what the umask took away
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        yield draft
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+    _sync_directory(folder or ".")
+
+
+def _sync_directory(directory: str) -> None:
+    try:
+        fd = os.open(directory, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:  # Windows opens no directory, and nobody one without `r`; some file systems sync none
+        if error.errno not in (errno.EACCES, errno.EINVAL):
+            raise
+
+
+def open_new(path: str | os.PathLike[str]) -> int:
+    """Open a new file that only its owner can read, to `append` to it."""
+    return os.open(path, _NEW | os.O_APPEND, 0o600)
+
+
+def append(fd: int, data: bytes) -> None:
+    """Append all of the data, or nothing and raise `OSError`. It is on the disk when the system puts it there."""
+    begin = os.fstat(fd).st_size
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(fd, begin)  # no half line
+        raise
 
 
 def read_most(fd: int, most: int) -> bytes:

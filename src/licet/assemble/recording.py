@@ -15,6 +15,7 @@ from licet.assemble.review import Places, state_directory
 from licet.core.decision.decision import CapabilityDenied, CapabilityGranted, Event, SandboxEntered
 from licet.core.policy.manifest import Manifest
 from licet.core.review.recording_lines import BadRecording, RecordingStart, Touch, recording_line, use_of_text
+from licet.own_files import append, open_new
 from licet.policy_files.policy_paths import policy_root
 
 
@@ -29,8 +30,7 @@ class CallRecording:
         self.failed = ""
         self.lines = 0
         self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-        self._file: int | None = os.open(self.path, flags, 0o600)
+        self._file: int | None = open_new(self.path)
         self._write(recording_line(start))
 
     def __call__(self, event: Event) -> None:
@@ -62,7 +62,7 @@ class CallRecording:
         if self._file is None:
             return
         try:
-            os.write(self._file, line)
+            append(self._file, line)
         except OSError as wrong:
             self.failed = wrong.strerror or str(wrong)
             self.close()

@@ -17,7 +17,6 @@ import binascii
 import hmac
 import os
 import re
-import secrets
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING
 from licet.core.values import key_bytes, key_text
 from licet.guard.handles.secrets_and_kv import getter
 from licet.guard.ports import LedgerUnavailable, Secrets, SecretsFunction, Unavailable
-from licet.own_files import NotRegular, open_regular, read_most
+from licet.own_files import NotRegular, create_file, open_regular, read_most
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -240,23 +239,8 @@ def create_key(path: str, key: SigningKey | None = None) -> SigningKey:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     key = generated_key() if key is None else key
-    create_file(path, key._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
+    create_file(path, key._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return key
-
-
-def create_file(path: str, data: bytes, mode: int) -> None:
-    """Create a file atomically, with its data on the disk; never replaces a file."""
-    spare = f"{path}.{secrets.token_hex(8)}"
-    number = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(number)
-        os.link(spare, path)  # fails if the path exists
-        _sync_folder(os.path.dirname(os.path.abspath(path)))
-    finally:
-        os.unlink(spare)
 
 
 def read_key(path: str, mend: str, *, links: bool) -> SigningKey:
@@ -321,14 +305,6 @@ def verifies(key: bytes, signature: bytes, message: bytes) -> bool:
     except (InvalidSignature, TypeError, ValueError):
         return False
     return True
-
-
-def _sync_folder(folder: str) -> None:
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def make_key(path: Path) -> SigningKey:

@@ -21,7 +21,6 @@ from licet.cli.options import refuse
 from licet.cli.output import (
     is_output,
     is_special,
-    make_way_for,
     problem_document,
     show,
     show_json,
@@ -33,7 +32,7 @@ from licet.core.algebra.scope import inside
 from licet.core.review.trusted import TRUSTED
 from licet.core.values import Origin, Problem
 from licet.errors import LicetError
-from licet.own_files import is_there, read_regular
+from licet.own_files import is_there, make_way, read_regular
 from licet.policy_files.draft import SCHEMA_LINE
 from licet.policy_files.load import load_own_manifest
 from licet.policy_files.nodes import MOST_BYTES
@@ -68,7 +67,7 @@ def _file_obstacles(target: Path, force: bool) -> list[Problem]:
     if is_special(target):  # the schema would be written to /dev as well
         return [Problem(origin, "something that is not a file", "a new file", "-o - only prints")]
     try:
-        make_way_for(target)
+        make_way(target)
     except OSError as wrong:
         return [Problem(origin, "a placeholder for a closed name", "a new file", wrong.strerror or "")]
     if target.exists() and not force:

@@ -19,7 +19,7 @@ from licet.core.algebra.scope import visible
 from licet.core.decision.validate import Misfit
 from licet.core.policy.manifest_fields import Organisation
 from licet.core.values import Origin, Problem, milliseconds
-from licet.own_files import is_there
+from licet.own_files import create_file, replace_file
 
 if TYPE_CHECKING:
     from licet.guard.result import Result
@@ -268,54 +268,17 @@ def write_file(path: Path, text: str, *, replace: bool) -> None:
     The new file gets the mode of the old one. A link is replaced, not its target. A device or pipe, such as /dev/null,
     is written to.
     """
-    if is_special(path):
-        _write_into(path, text)
-        return
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        make_way_for(path)
-        with draft.open("x", encoding="utf-8") as file:  # not through a link that somebody made there
-            try:
-                if os.path.lexists(path) and stat.S_ISREG(mode := path.lstat().st_mode):
-                    draft.chmod(mode & 0o777)
-                file.write(text)
-                file.flush()
-                if replace:
-                    draft.replace(path)
-                else:
-                    _link_into_place(draft, path)
-            finally:
-                draft.unlink(missing_ok=True)
+        if is_special(path):
+            number = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+            with os.fdopen(number, "w", encoding="utf-8") as stream:
+                stream.write(text)
+        elif replace:
+            replace_file(path, text.encode(), 0o666, keep_mode=True)
+        else:
+            create_file(path, text.encode(), 0o666)
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
-
-
-def make_way_for(path: Path) -> None:
-    """Remove a placeholder that a killed program's host has left; an `OSError` if a program needs it."""
-    if os.path.lexists(path) and not is_there(path):
-        from licet.sandbox.programs.program_files import make_way  # only Linux has walls
-
-        make_way(path)
-
-
-def _write_into(path: Path, text: str) -> None:
-    try:
-        number = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
-        with os.fdopen(number, "w", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
-
-
-def _link_into_place(draft: Path, path: Path) -> None:
-    try:
-        os.link(draft, path)  # unlike a rename, a link fails if the path exists
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        if path.exists():
-            raise
-        draft.replace(path)
 
 
 def make_folder(path: Path) -> None:

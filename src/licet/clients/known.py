@@ -7,7 +7,6 @@ Reads and replaces files of this user: no links, nothing of other users, and nev
 
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
@@ -18,7 +17,7 @@ from msgspec import Struct
 from licet.clients.jsonc import ConfigFormat, Jsonc, KeyPath
 from licet.clients.toml_tables import Toml
 from licet.errors import LicetError
-from licet.own_files import NotRegular, open_regular, read_most
+from licet.own_files import NotRegular, open_regular, read_most, replace_file
 
 System = Literal["linux", "darwin", "windows"]
 Scope = Literal["user", "project"]
@@ -190,26 +189,13 @@ def replace_own(seen: Seen, data: bytes, base: Path) -> None:
     now = read_own(seen.path, base)
     if now is None or now.data != seen.data:
         raise Unusable(f"{seen.path} changed meanwhile: close its client, and try again")
-    write_own(seen.path, data, now.mode)
+    write_own(seen.path, data, keep_mode=True)
 
 
-def write_own(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file atomically, with this mode from its first byte on."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+def write_own(path: Path, data: bytes, *, keep_mode: bool = False) -> None:
+    """Write a file that only this user can read, or with `keep_mode` those who could read the one that is there."""
     try:
-        number = os.open(draft, flags, 0o600)
-        try:
-            with os.fdopen(number, "wb") as file:
-                if hasattr(os, "fchmod"):
-                    os.fchmod(number, mode)
-                file.write(data)
-                file.flush()
-                os.fsync(number)
-            os.replace(draft, path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+        replace_file(path, data, keep_mode=keep_mode)
     except OSError as wrong:
         raise Unusable(f"{path} cannot be written: {wrong.strerror}") from None
 

@@ -14,7 +14,6 @@ Finds and reads `licet.lock` next to a policy. `core/policy/lock.py` has its con
 import hashlib
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from licet.core.policy.lock import BadLock, Lock, lock_digest, read_lock
 from licet.core.policy.manifest import Manifest
 from licet.core.values import Origin, Problem, canonical_json
 from licet.errors import LicetError
-from licet.own_files import is_there, open_regular, read_most
+from licet.own_files import is_there, open_regular, read_most, replace_file
 from licet.policy_files.policy_paths import LOCK_FILE, NoHome, state_root
 
 _FORMAT = 2  # 1 had no digests of locks
@@ -84,7 +83,7 @@ def accept(
         # The copy is written first, since an entry without a copy could not be compared.
         copy = {"format": _FORMAT, "path": entry.path, "digest": digest, "files": dict(files), "lock": lock_text}
         (folder := _root() / _COPIES).mkdir(mode=0o700, exist_ok=True)
-        _write(folder / _copy_name(entry.path), copy)
+        replace_file(folder / _copy_name(entry.path), canonical_json(copy))
         entries[entry.path] = entry
     return entry
 
@@ -140,7 +139,7 @@ def _locked_list() -> Iterator[dict[str, Accepted]]:
                 | ({} if entry.lock is None else {"lock": entry.lock})
                 for entry in entries.values()
             }
-            _write(folder / _LIST, {"format": _FORMAT, "accepted": content})
+            replace_file(folder / _LIST, canonical_json({"format": _FORMAT, "accepted": content}))
         finally:
             os.close(number)
     except OSError as error:
@@ -191,21 +190,6 @@ def _json(path: Path) -> dict[str, Any]:
         fix = "move it away, and accept policies again with `licet trust`"
         raise TrustListError(f"{path} is damaged: {fix}")
     return found
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a file atomically, so that no reader sees a half-written one."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(canonical_json(content))
-            file.flush()
-            os.fsync(number)
-        os.replace(draft, path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
 
 
 def _root() -> Path:

@@ -26,7 +26,7 @@ from msgspec import Struct
 from licet.core.values import digest
 from licet.declare.wasm import MOST_BYTES, WasmModule
 from licet.guard.execution import SandboxUnavailable
-from licet.own_files import open_regular, read_most, read_regular
+from licet.own_files import open_regular, read_most, read_regular, replace_file
 from licet.policy_files.policy_paths import data_root
 from licet.sandbox.workers.errand import ErrandFailed, run_errand
 from licet.wasm.compiled import Changed, Compiled, Described, sealed, wasmtime_version
@@ -139,7 +139,7 @@ def keep(made: str | Path, target: Path, note_for: Callable[[str, int], N]) -> N
     Whoever made it may still change it, so the bytes are hashed as they are copied. Raises `OSError`.
     """
     with unfinished(target) as directory:
-        copy, written = directory / "file", directory / "note"
+        copy = directory / "file"
         with open_regular(made, links=False) as source, copy.open("xb") as file:
             running, size = hashlib.sha256(), 0
             while data := os.read(source, _CHUNK):
@@ -149,11 +149,9 @@ def keep(made: str | Path, target: Path, note_for: Callable[[str, int], N]) -> N
             file.flush()
             os.fsync(file.fileno())
         note = note_for(running.hexdigest(), size)
-        written.write_bytes(msgspec.json.encode(note))
         copy.chmod(0o400)
-        written.chmod(0o600)
         copy.replace(target)  # without its note, a file is not used
-        written.replace(note_of(target))
+        replace_file(note_of(target), msgspec.json.encode(note))
     return note
 
 

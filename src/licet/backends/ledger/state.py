@@ -15,7 +15,6 @@ import secrets
 import shlex
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -27,7 +26,7 @@ from licet.core.ledger.merkle import Frontier
 from licet.core.ledger.verify import checkpoint_line, read_checkpoint_lines
 from licet.core.values import canonical_json
 from licet.guard.ports import LedgerUnavailable
-from licet.own_files import read_regular
+from licet.own_files import read_regular, replace_file
 
 # Only the body of an entry is signed. The other columns are indexes, or save the writer a search: `chains` has the end
 # of each session, `ledger` what the next entry links to. Receipts are searched by one column and the time.
@@ -184,19 +183,8 @@ def trusted_last(path: str, key: str) -> LastCheckpoint | None:
 
 def write_last(path: str, checkpoint: Checkpoint, frontier: Frontier) -> None:
     """Replace the last checkpoint atomically."""
-    spare = f"{path}.{secrets.token_hex(8)}"
     try:
-        number = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                file.write(f"{checkpoint_line(checkpoint)}\n{bytes(frontier).hex()}\n")
-                file.flush()
-                os.fsync(number)
-            os.replace(spare, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(spare)
-            raise
+        replace_file(path, f"{checkpoint_line(checkpoint)}\n{bytes(frontier).hex()}\n".encode())
     except OSError as error:
         raise LedgerUnavailable(f"{path} cannot be written: {error.strerror}") from None
 

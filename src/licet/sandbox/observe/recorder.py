@@ -24,6 +24,7 @@ from licet.core.decision.decision import CapabilityDenied, CapabilityGranted, Ev
 from licet.core.review.recording_lines import RecordingStart, Touch, recording_line
 from licet.guard.grant import Grant
 from licet.guard.ports import Http
+from licet.own_files import append, open_new, replace_file
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.kernel.namespaces import DEVICES
 from licet.sandbox.observe.acts import Act
@@ -101,8 +102,8 @@ class Recorder:
         self._notes: dict[str, dict[str, None]] = {}
         self._seen: set[int] = set()
         self.unreadable = 0
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        self._write(recording_line(start))
+        self._file = open_new(path)
+        append(self._file, recording_line(start))
 
     # While the command runs ------------------------------------------------------------------------------------------
 
@@ -172,34 +173,17 @@ class Recorder:
         if self._new:
             lines = b"".join(recording_line(self._touch(entry)) for entry in self._new)
             self._new.clear()
-            self._write(lines)
-
-    def _write(self, data: bytes) -> None:
-        begin = os.lseek(self._file, 0, os.SEEK_CUR)
-        try:
-            while data:
-                data = data[os.write(self._file, data) :]
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(self._file, begin)  # no half line
-            raise
+            append(self._file, lines)
 
     # At the end ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> Summary:
         """Write the file again with all counts, close it, and sum up."""
-        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         kept = [entry for entry in self._entries.values() if entry.count > 0]
+        lines = (recording_line(self._touch(entry)) for entry in kept)
         try:
-            file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            os.close(self._file)
-            self._file = file
-            self._write(recording_line(self._start))
-            for start in range(0, len(kept), 1000):
-                self._write(b"".join(recording_line(self._touch(entry)) for entry in kept[start : start + 1000]))
-            draft.replace(self.path)
+            replace_file(self.path, b"".join((recording_line(self._start), *lines)))
         finally:
-            draft.unlink(missing_ok=True)
             self.close()
         return self._summary(kept)
 

@@ -17,10 +17,8 @@ import errno
 import fcntl
 import os
 import re
-import stat
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 
 from msgspec import Struct
@@ -31,7 +29,7 @@ from licet.core.decision.reach import Reach
 from licet.guard.execution import Command, SandboxUnavailable
 from licet.guard.grant import held_paths
 from licet.guard.import_path import FoundProgram, changeable
-from licet.own_files import PLACEHOLDER_TIME, is_placeholder
+from licet.own_files import PLACEHOLDER_TIME, is_placeholder, locked_directory, remove_placeholder
 from licet.sandbox.grant_paths import NEVER, Identity, identity
 
 # No personal data or secrets are in these; of /etc/ssl only the certificates, not the keys.
@@ -151,7 +149,6 @@ def _names() -> tuple[tuple[int, str], tuple[int, str]]:
     return (user, names[0]), (group, names[1])
 
 
-_ATTEMPTS = 100
 # Names that programs expect to be files. They read an empty file without an error; git does not list empty directories.
 # Only licet reads its own names, and for it a directory there is no policy.
 _OF_FILES = re.compile(
@@ -162,10 +159,6 @@ _OF_FILES = re.compile(
     re.IGNORECASE,
 )
 _TEXTS = {"commondir": b".\n"}  # of git, which stops at an empty one: its common directory is its own
-
-
-class InUse(OSError):
-    """A placeholder that a running program needs."""
 
 
 class _Held(Struct, frozen=True):
@@ -203,7 +196,7 @@ class Placeholders:
         """Remove the placeholders that nobody else holds and nobody has written to."""
         for held in reversed(self._held):
             with suppress(OSError):  # another program needs it, or it is gone
-                _remove(held)
+                remove_placeholder(held.path, held.fd)
             os.close(held.fd)
         for path in reversed(self._directories):
             with suppress(OSError):  # something is in it
@@ -223,7 +216,7 @@ class Placeholders:
 
     def _hold(self, path: str) -> bool:
         # A program can lock what it can open, for ever. So only making a name needs the lock of its directory.
-        with suppress(BlockingIOError), _locked(os.path.dirname(path)):
+        with suppress(BlockingIOError), locked_directory(os.path.dirname(path)):
             if not os.path.lexists(path):
                 _make(path)
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -250,42 +243,6 @@ def _may_go(path: str) -> bool:
         return True
 
 
-def make_way(path: str | os.PathLike[str]) -> None:
-    """Remove a placeholder that a killed host has left, for a file that is to be written there.
-
-    Raises `InUse` if a program needs it: a mount ends with the file below it, so what replaces that would be open.
-    """
-    with suppress(FileNotFoundError):
-        if not is_placeholder(os.lstat(path)):
-            return
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            _remove(_Held(os.path.abspath(path), fd))
-        except BlockingIOError:
-            text = "a program is running behind walls here, to which this name is closed: try again when it has ended"
-            raise InUse(errno.EBUSY, text, os.fspath(path)) from None
-        finally:
-            os.close(fd)
-
-
-@contextmanager
-def _locked(directory: str) -> Iterator[None]:
-    """Lock a directory for a moment. A program may hold such a lock for ever, so this gives up with an `OSError`."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        for attempt in range(_ATTEMPTS):
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                time.sleep(0.005)
-        yield
-    finally:
-        os.close(fd)
-
-
 def _make(path: str) -> None:
     if _OF_FILES.fullmatch(os.path.basename(path)):
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -294,11 +251,3 @@ def _make(path: str) -> None:
     else:
         os.mkdir(path, 0o700)
     os.utime(path, ns=(PLACEHOLDER_TIME, PLACEHOLDER_TIME), follow_symlinks=False)
-
-
-def _remove(held: _Held) -> None:
-    with _locked(os.path.dirname(held.path)):
-        fcntl.flock(held.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        mine, there = os.fstat(held.fd), os.lstat(held.path)
-        if is_placeholder(mine) and os.path.samestat(mine, there):
-            (os.rmdir if stat.S_ISDIR(mine.st_mode) else os.unlink)(held.path)
