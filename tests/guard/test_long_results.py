@@ -169,6 +169,6 @@ def test_the_last_words_of_a_module_have_no_half_of_a_secret(before: int) -> Non
     ended: Any = SimpleNamespace(
         running=True, redactor=redactor, registered=None, request=Request("guest"), tool="guest"
     )
-    denied = close.failed(ended, wrong)._refusal
+    denied = close.failed(ended, wrong).refusal
     assert denied is not None
     assert str(Refused(denied)) == "TOOL_FAILED: Trap: it ended with exit code 1: last [redacted token]"

@@ -343,11 +343,11 @@ def _cost(call: "Call", registered: Registered) -> Decimal:
 
 def _notify_observers(call: "Call", parts: ResultParts) -> None:
     """Pass the events of a call that was refused before it had a grant."""
-    if parts._refusal is None:
+    if parts.refusal is None:
         return
     for observer in call.session.gate.observers:
         try:
-            for event in all_events(parts._refusal):
+            for event in all_events(parts.refusal):
                 observer(call.identity.stamped(event, call.clock.monotonic()))
         except Exception as error:
             text = f"an observer failed: {type(error).__name__}"

@@ -75,7 +75,7 @@ def decision_of(call: "Call") -> Entry:
 
 def receipt_of(call: "Call", parts: ResultParts) -> Entry:
     """The facts of a call that has ended, however it ended."""
-    refusal, full = parts._refusal, call.policy.manifest.record == "full"
+    refusal, full = parts.refusal, call.policy.manifest.record == "full"
     failed = parts.reason == "TOOL_FAILED"
     # A tool's error text is a result: it is kept with `record: full` alone, and otherwise as a digest.
     withheld = failed and not full
@@ -141,9 +141,9 @@ def _purpose(call: "Call") -> str | None:
 
 
 def _verdict(parts: ResultParts) -> Literal["allow", "ask", "deny"]:
-    if parts._refusal is None or parts.reason in _FAILURES:
+    if parts.refusal is None or parts.reason in _FAILURES:
         return "allow"
-    return "ask" if isinstance(parts._refusal, Ask) else "deny"
+    return "ask" if isinstance(parts.refusal, Ask) else "deny"
 
 
 def _admission_rules(call: "Call") -> Texts:
@@ -152,19 +152,19 @@ def _admission_rules(call: "Call") -> Texts:
 
 def _hides_error(parts: ResultParts, full: bool) -> bool:
     """Whether the error is text of the tool, which a receipt keeps only with `record: full`."""
-    if parts._refusal is None or full:
+    if parts.refusal is None or full:
         return False
-    return parts.reason == "TOOL_FAILED" and parts._refusal.rules[0].text not in _OWN_TEXTS
+    return parts.reason == "TOOL_FAILED" and parts.refusal.rules[0].text not in _OWN_TEXTS
 
 
 def _rules(call: "Call", parts: ResultParts, full: bool) -> Texts:
     """The rules that decided how a call ended."""
-    if parts._refusal is None:
+    if parts.refusal is None:
         return _admission_rules(call)
     if _hides_error(parts, full):
-        origin = parts._refusal.rules[0].origin
+        origin = parts.refusal.rules[0].origin
         return (f"the tool raised an error ({visible(str(origin))})" if origin else "the tool raised an error",)
-    return tuple(visible(str(rule)) for rule in parts._refusal.rules)
+    return tuple(visible(str(rule)) for rule in parts.refusal.rules)
 
 
 def _approvals(call: "Call") -> tuple[ApprovalFact, ...]:
@@ -298,5 +298,5 @@ def _bodies(call: "Call", parts: ResultParts) -> BodiesFact:
         text = plain_json(call.arguments)
         given = data_again(text if call.redactor is None else call.redactor.json(text))
         arguments = data_json(given).decode()
-    returned = parts._refusal is None or parts.value is not None
+    returned = parts.refusal is None or parts.value is not None
     return BodiesFact(arguments=arguments, result=data_json(parts.value).decode() if returned else None)

@@ -66,17 +66,18 @@ class ResultParts:
         self.programs: Layers | None = None
         self.access: Access | None = None
         self.program_access: ProgramAccess = NO_PROGRAMS
-        self._refusal: Deny | Ask | None = None
+        self.refusal: Deny | Ask | None = None
 
     def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
         """Turn it into the result of a refusal."""
         self.ok, self.value = False, None
-        self.code, self.reason, self.error, self._refusal = code, refusal.code, str(refusal), refusal.decision
+        self.code, self.reason, self.error, self.refusal = code, refusal.code, str(refusal), refusal.decision
         return self
 
     def sealed(self, grant: Grant | None, identity: CallIdentity | None = None) -> "Result":
         """The finished result."""
-        return Result(**vars(self), _grant=grant, _identity=identity)
+        given = {**vars(self)}
+        return Result(_refusal=given.pop("refusal"), **given, _grant=grant, _identity=identity)
 
 
 def interrupted(request: Request, running: bool) -> ResultParts:

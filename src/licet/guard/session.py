@@ -314,5 +314,5 @@ async def record_question(
 
 async def _closed(call: Call, parts: ResultParts) -> Result:
     """Write the receipt."""
-    call.session.admission.note_unrun(call, parts._refusal.rules if parts._refusal is not None else ())
+    call.session.admission.note_unrun(call, parts.refusal.rules if parts.refusal is not None else ())
     return await close(call, parts)
