@@ -203,6 +203,8 @@ WITHIN = {
         "plain",
         "money_text",
         "milliseconds",
+        "nearest",
+        "near_hint",
         "KEY",
         "_PRIME",
         "_EIGHTH",

@@ -13,7 +13,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.core.values import canonical_json, data_digest, data_json, digest, money_text, plain
+from licet.core.values import canonical_json, data_digest, data_json, digest, money_text, near_hint, nearest, plain
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 whole = st.integers(-(2**53) + 1, 2**53 - 1)
@@ -165,3 +165,10 @@ MONEY = {"5": "5", "5.0": "5", "0.250": "0.25", "100": "100", "1E+2": "100", "0"
 @pytest.mark.parametrize("amount", MONEY)
 def test_money_is_written_without_exponent_and_trailing_zeros(amount: str) -> None:
     assert money_text(Decimal(amount)) == MONEY[amount]
+
+
+@pytest.mark.parametrize(("word", "near"), [("reed", "seed"), ("Read", "read"), ("xyz", ""), ("", "")])
+def test_only_the_most_similar_word_is_named(word: str, near: str) -> None:
+    known = ("read", "seed", "reads", "delete")
+    assert nearest(word, known) == near
+    assert near_hint(word, iter(known)) == (f"did you mean `{near}`?" if near else "")

@@ -100,10 +100,9 @@ class Licet(click.Group):
             click.echo(ctx.get_help())
             ctx.exit()
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            import difflib
+            from licet.core.values import near_hint
 
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"expected one of {', '.join(COMMANDS)}"
+            hint = near_hint(args[0], COMMANDS) or f"expected one of {', '.join(COMMANDS)}"
             ctx.fail(f"there is no command `{args[0]}`; {hint}")
         if args[0] not in _WITHOUT_ORGANISATION and not ctx.resilient_parsing and not _asks_for_help(args):
             _require_organisation(ctx)

@@ -3,7 +3,6 @@
 Arguments are typed as `key=value` or `key:=json`, or come from a file with a JSON object.
 """
 
-import difflib
 import json
 import re
 import sys
@@ -44,7 +43,7 @@ from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.approval import approval_lines
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import tool_parts
-from licet.core.values import Origin, Problem
+from licet.core.values import Origin, Problem, nearest
 from licet.declare.decorator import WasmTool
 from licet.declare.wasm import PYTHON
 from licet.errors import ManifestError, Refused, RegistrationRefused
@@ -347,8 +346,8 @@ def _readable(text: str) -> str:
 def _ways_out(result: Result, policy: Manifest) -> Iterator[str]:
     """Advice that only applies at the command line."""
     known = policy.admissions.keys()
-    if result.tool not in known and (near := difflib.get_close_matches(result.tool, known, 1)):
-        yield f"  did you mean  {near[0]}"
+    if result.tool not in known and (near := nearest(result.tool, known)):
+        yield f"  did you mean  {near}"
     if result.reason == "LEDGER_UNAVAILABLE":
         yield "  or            keep receipts elsewhere with `--state DIR`"
     if (missing := _UNKNOWN_SECRET.fullmatch(result.error)) and (names := variables_of(missing[1])):

@@ -3,7 +3,6 @@
 A use is typed as in a rule, as a URL with or without its method, or as a path with or without its action.
 """
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterator
@@ -38,6 +37,7 @@ from licet.core.policy.manifest import COMMANDS, PROGRAM, Manifest, asked_tool, 
 from licet.core.review.allowing import growth_if_allowed
 from licet.core.review.changes import Change
 from licet.core.review.examples import asked_use, has_verb
+from licet.core.values import nearest
 from licet.errors import Refused
 from licet.policy_files.load import read_policy
 
@@ -207,8 +207,8 @@ def _show(decision: Decision, manifest: Manifest, more: tuple[Change, ...] | Non
         lines = [f"{'✗' if line.startswith('because ') else ' '} {line}" for line in lines]
         lines[refused:refused] = [f"✓ {line}" for line in _passed(decision.use, reach_of(manifest, tool))]
     known = manifest.admissions.keys() | manifest.tools.keys()
-    if tool not in known and (near := difflib.get_close_matches(tool, known, 1)):
-        lines.append(f"did you mean  {near[0]}")
+    if tool not in known and (near := nearest(tool, known)):
+        lines.append(f"did you mean  {near}")
     elif tool not in known and (choices := _choices(manifest, named)):
         lines.append(f"known here    {choices.removeprefix(': expected ')}")
     lines += (f"  {line}" for line in _growth(more))

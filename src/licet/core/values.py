@@ -12,10 +12,13 @@ b'{"a":null,"b":[1,true]}'
 A place in a policy file (`Origin`) and an error or warning about it (`Problem`). Reads no file.
 
 Values with fields that equality leaves out, such as the place in a file where a rule is written.
+
+The known word that a misspelled one is nearest to.
 """
 
 import base64
 import json
+from collections.abc import Iterable
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any, ClassVar, Literal
@@ -109,6 +112,18 @@ def money_text(amount: Decimal) -> str:
 def milliseconds(duration_ms: float) -> str:
     """A duration as JSON and receipts write it, with three decimals: `12.345`. No hashed entry may have a float."""
     return f"{duration_ms:.3f}"
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """The most similar of these words; empty if none is similar."""
+    import difflib  # only needed for a misspelled word
+
+    return "".join(difflib.get_close_matches(word, list(words), 1))
+
+
+def near_hint(word: str, words: Iterable[str]) -> str:
+    """A hint with the most similar of these words; empty if none is similar."""
+    return f"did you mean `{near}`?" if (near := nearest(word, words)) else ""
 
 
 KEY = "ed25519:"

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.policy.tool import LARGEST_AMOUNT, amount
-from licet.core.values import Origin, Problem
+from licet.core.values import Origin, Problem, nearest
 from licet.policy_files.nodes import (
     LARGEST_INT,
     REFUSED,
@@ -156,11 +156,9 @@ def meant_by(word: str, words: Collection[str], problems: Problems) -> str:
     """The known word that is most similar, or an empty text."""
     if len(problems) > _ENOUGH or (len(problems) + 1) * len(words) > _MOST_COMPARED:
         return ""
-    import difflib
-
     plain = {_folded(known): known for known in words}
-    close = difflib.get_close_matches(_folded(word[:64]), plain, n=1)
-    return plain[close[0]] if close else ""
+    near = nearest(_folded(word[:64]), plain)
+    return plain[near] if near else ""
 
 
 def _folded(word: str) -> str:

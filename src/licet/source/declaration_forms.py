@@ -21,11 +21,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.domains import nearest
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.policy.argument_ties import FREE, SCOPES
 from licet.core.policy.tool import TOUCHES_NOTHING, ToolCapabilities, ToolSpec, spec_of, summary
-from licet.core.values import Origin, Problem
+from licet.core.values import Origin, Problem, near_hint
 from licet.declare import Tool
 from licet.declare.wasm import PYTHON, path_of, read_module, wasm_spec
 from licet.own_files import size_text
@@ -109,7 +108,7 @@ def _read_argument(
     if key not in form.arguments:
         listed = ", ".join(f"`{name}`" for name in form.arguments)
         found = f"`{key}=` in {form.label} of `{function}`"
-        return Problem(text.place(keyword), found, listed, nearest(key[:64], form.arguments))
+        return Problem(text.place(keyword), found, listed, near_hint(key[:64].lower(), form.arguments))
     if key in given.written:
         return Problem(text.place(keyword), f"`{key}=` twice in {form.label} of `{function}`", "it once")
     given.written[key] = keyword.value

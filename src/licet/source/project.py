@@ -21,10 +21,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.domains import nearest
 from licet.core.algebra.scope import visible
 from licet.core.policy.tool import ToolSpec
-from licet.core.values import Origin, Problem
+from licet.core.values import Origin, Problem, near_hint
 from licet.own_files import size_text
 from licet.source.declaration_forms import WasmFiles
 from licet.source.declarations import DeclaredTool, Module, module_of, wasm_files
@@ -201,7 +200,7 @@ def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSp
     way_out = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
     if meaning is None:
         few = module.declared[:_MOST_COMPARED]  # comparing is slow, and a file may have thousands
-        if meant := nearest(function, tuple(one.function for one in few)):
+        if meant := near_hint(function.lower(), (one.function for one in few)):
             return Problem(origin, f"no `{function}` in {file}", "a function of that name", meant)
         stars = "; names behind `import *` are not followed" if "*" in module.names else ""
         where = origin.file if origin.file.endswith((".yaml", ".yml", ".json")) else "licet.yaml"

@@ -47,6 +47,7 @@ from licet.core.algebra.scope import (
     secrets_below,
     variable,
 )
+from licet.core.values import near_hint, nearest
 
 EFFECTS = {
     "read": ("get", "head", "options"),
@@ -179,10 +180,8 @@ def _method_atoms(method: str, scope: str) -> int:
         return atoms
     if ":" in method or "/" in method:
         raise Malformed(scope, "a method before `@`", "user names and passwords in addresses are never used")
-    import difflib  # only needed for a misspelled method
-
-    near = difflib.get_close_matches(method.lower(), METHODS, 1)
-    hint = f"did you mean `{near[0]}@`?" if near else "`other` means every method without a name of its own"
+    near = nearest(method.lower(), METHODS)
+    hint = f"did you mean `{near}@`?" if near else "`other` means every method without a name of its own"
     raise Malformed(method, f"one of {', '.join(METHODS)}", hint)
 
 
@@ -219,14 +218,6 @@ class Domain(Struct, frozen=True):
     # with `begins_below(key)`.
     begins_below: Callable[[str], str] = nothing_below
     sorted_as: Callable[[str], str] = str
-
-
-def nearest(word: str, words: tuple[str, ...]) -> str:
-    """A hint with the most similar valid word; empty if none is similar."""
-    import difflib  # only needed for a misspelled word
-
-    near = difflib.get_close_matches(word.lower(), words, 1, 0.6)
-    return f"did you mean `{near[0]}`?" if near else ""
 
 
 def _named(
@@ -268,7 +259,7 @@ def _storage() -> Domain:
 
     def kind_of(text: str) -> str:
         if text not in STORAGE_KINDS:
-            raise Malformed(text, f"one of {', '.join(STORAGE_KINDS)}", nearest(text, STORAGE_KINDS))
+            raise Malformed(text, f"one of {', '.join(STORAGE_KINDS)}", near_hint(text.lower(), STORAGE_KINDS))
         return text
 
     def parse(action: str, scope: str) -> tuple[int, str, int | None]:
@@ -325,10 +316,10 @@ def split_text(text: str) -> tuple[Domain, str, str]:
         return domain, parts[1], parts[2]
     if len(parts) != 3 or domain is None:
         if domain is None and len(parts) == 3:
-            raise Malformed(parts[0], f"one of the domains {', '.join(DOMAINS)}", nearest(parts[0], tuple(DOMAINS)))
+            raise Malformed(parts[0], f"one of the domains {', '.join(DOMAINS)}", near_hint(parts[0].lower(), DOMAINS))
         raise Malformed(text, "`domain:action:scope`, such as `fs:read:/srv/data`")
     words = tuple(domain.actions)
-    raise Malformed(parts[1], f"one of {', '.join(words)} after `{domain.name}:`", nearest(parts[1], words))
+    raise Malformed(parts[1], f"one of {', '.join(words)} after `{domain.name}:`", near_hint(parts[1].lower(), words))
 
 
 def parse_rule(text: str) -> tuple[str, int, str, int | None]:

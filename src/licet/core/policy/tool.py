@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from licet.core.algebra.domains import STORAGE_KINDS, nearest
+from licet.core.algebra.domains import STORAGE_KINDS
 from licet.core.algebra.rules import Capability, destination_rule
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.scope import name as checked_name
 from licet.core.algebra.set import CapabilitySet, Rules
 from licet.core.policy.connector import ConnectorRef, Installed
 from licet.core.policy.layer import CLASSES, LEVELS, EffectClass, Level
-from licet.core.values import Compared, Origin, digest, money_text
+from licet.core.values import Compared, Origin, digest, money_text, near_hint
 
 
 class ToolSpec(Compared, frozen=True, dict=True):
@@ -327,7 +327,7 @@ def _word(value: Any, words: tuple[_Word, ...], where: str, expected: str = "") 
 
 
 def _near(word: Any, words: tuple[str, ...]) -> str:
-    return nearest(word[:64], words) if isinstance(word, str) else ""
+    return near_hint(word[:64].lower(), words) if isinstance(word, str) else ""
 
 
 def _shown(value: Any) -> str:

@@ -4,7 +4,6 @@ Examples are the `match:` and `no_match:` entries of a manifest, and the cases o
 would decide it, from files alone. `exercised_rules` finds the written rules that an example depended on.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +28,7 @@ from licet.core.decision.foreseen import foreseen, unfit_grounds
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Request
 from licet.core.policy.manifest import COMMANDS, Manifest, asked_tool, check_command_use, connection_of_command
-from licet.core.values import Origin, Problem
+from licet.core.values import Origin, Problem, near_hint
 
 MATCH, NO_MATCH = ("allow", "ask"), ("deny",)  # the verdicts that `match:` and `no_match:` accept
 _WORKDIR = "${workdir}"
@@ -237,8 +236,7 @@ def _tool_problem(case: Case, manifest: Manifest) -> Problem | None:
         return None
     known = manifest.admissions.keys() | manifest.tools.keys() | manifest.bundles_by_tool.keys()
     if case.tool not in known:
-        near = difflib.get_close_matches(case.tool, known)
-        hint = f"did you mean `{near[0]}`?" if near else "no case about it can fail"
+        hint = near_hint(case.tool, known) or "no case about it can fail"
         return Problem(case.origin, f"the tool `{case.tool}`", "a tool that the policy knows", hint)
     if case.tool in manifest.admissions:
         hint = "declare it under `tools:` in the workspace; what a server offers is taken by `licet lock`"
@@ -255,10 +253,8 @@ def _argument_problem(case: Case, manifest: Manifest) -> Problem | None:
     if taken is None and spec.schema is not None:
         taken = tuple(spec.schema.get("properties", ()))
     if taken is not None and (strange := [name for name in case.args if name not in taken]):
-        near = difflib.get_close_matches(strange[0], taken)
-        hint = f"did you mean `{near[0]}`?" if near else ""
         expected = f"one of {', '.join(taken)}" if taken else "none, since the tool takes no arguments"
-        return Problem(case.origin, f"the argument `{strange[0]}`", expected, hint)
+        return Problem(case.origin, f"the argument `{strange[0]}`", expected, near_hint(strange[0], taken))
     ruled = [name for admission in manifest.admissions.get(case.tool, ()) for name in admission.argument_rules]
     if spec.schema is None and (missing := [name for name in ruled if name not in case.args]):
         hint = "its default is in the code of the tool, which is not run"
