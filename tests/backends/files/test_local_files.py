@@ -4,6 +4,7 @@ import os
 import random
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -256,10 +257,19 @@ def test_a_deny_holds_under_the_other_name_of_its_place(files: LocalFiles, root:
 # Special files -------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def open_directory(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def test_special_files_are_refused_without_blocking(files: LocalFiles, root: Path) -> None:
     os.mkfifo(root / "fifo")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(f"/proc/self/cwd/{os.path.relpath(root / 'socket')}")
+    with socket.socket(socket.AF_UNIX) as server, open_directory(root) as fd:
+        server.bind(f"/proc/self/fd/{fd}/socket")  # a path of a socket is short
         for name in ("fifo", "socket"):
             path, grant = str(root / name), held(root)
             for mode in ("rb", "wb", "ab", "r+b"):
