@@ -7,7 +7,7 @@ import pytest
 from licet.core.algebra.domains import EVERYTHING, HTTP, HTTPS, TCP
 from licet.core.algebra.rules import Capability, InvalidUse, Use
 from licet.core.algebra.scope import Malformed
-from licet.core.algebra.set import CapabilitySet, Piece
+from licet.core.algebra.set import MOST_BOXES, CapabilitySet, Piece, TooManyPairs
 
 Spec = tuple[list[str], list[str]]
 
@@ -439,3 +439,10 @@ def test_atoms_at_are_those_allowed_at_the_target_of_a_use(
 def test_a_deny_elsewhere_does_not_change_atoms_at() -> None:
     use, allowed = Use("fs:read:/srv/a"), CapabilitySet(["fs:read:/"])
     assert CapabilitySet(["fs:read:/"], ["fs:read:/x"]).atoms_at(use) == allowed.atoms_at(use) != (0, 0)
+
+
+def test_a_meet_of_more_pairs_than_the_limit_is_refused() -> None:
+    ports = range(1, int(MOST_BOXES**0.5) + 20)
+    many = CapabilitySet([f"network:*:a.example:{port}" for port in ports])
+    with pytest.raises(TooManyPairs):
+        many & (many | CapabilitySet(["network:*:b.example"]))
