@@ -51,11 +51,11 @@ _NOT_PLAIN = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 class NotWritten(LicetError):
-    """An existing policy that the servers cannot be added to without changing what is there."""
+    """A policy file to which servers cannot be added, because its own lines would change."""
 
 
 class DraftedServer(Struct, frozen=True):
-    """A server for the policy, and the values that its secrets stand for."""
+    """A server to add to the policy, and the values of its secrets, which stay out of the policy."""
 
     name: str
     data: Mapping[str, Any]  # as it is written under `servers.NAME`

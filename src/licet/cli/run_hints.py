@@ -100,7 +100,7 @@ def last_lines(said: str) -> list[str]:
 
 
 def _named(said: str) -> Iterator[tuple[str, str]]:
-    """The paths that stand in the output next to an error of a wall, with that error."""
+    """The paths in the output of a program whose line also has an error that a wall causes, each with that error."""
     for line in last_lines(said):
         for error in _REFUSED.finditer(line):
             before = _BEFORE.search(line[: error.start()])

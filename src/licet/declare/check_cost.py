@@ -60,7 +60,7 @@ def leave_loop() -> None:
 
 
 def may_wait() -> None:
-    """As `leave_loop`, for a check that has to wait for a process. No event loop may wait, whoever began this."""
+    """Leave the event loop before a check that waits for a process: waiting would block every other task."""
     if asyncio._get_running_loop() is not None:
         raise Unfinished
 

@@ -7,8 +7,8 @@ Serves one client over the standard input and output of this process.
 
 What a client wants to be told about: changed lists and updated resources.
 
-A client of 2025 subscribes to URIs, and is told of every changed list. A client of 2026 opens streams, and each stream
-is told what it asked for.
+A client of 2025 subscribes to URIs, and gets a notification for every changed list. A client of 2026 opens streams;
+each stream gets the notifications that it asked for.
 """
 
 import asyncio

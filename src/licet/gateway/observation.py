@@ -257,14 +257,14 @@ def _without_walls(registered: Registered, instead: Registered) -> Registered:
 
 
 def opening_lines(policy: str, duration: str, *, is_open: bool) -> Iterator[str]:
-    """What the operator is told at the start."""
+    """The lines that the gateway prints for the operator when it starts."""
     yield f"OBSERVING for {duration}: what {policy} refuses is let through and noted; only the walls are enforced"
     if is_open:
         yield "OPEN: servers run without walls, as ordinary programs of this user"
 
 
 def closing_lines(observing: Observing) -> Iterator[str]:
-    """What the operator is told at the end."""
+    """The lines that the gateway prints for the operator when it ends."""
     yield f"observed {_calls(observing.calls)}: the policy would have refused {observing.refused}"
     counted = sorted(observing.by_reason.items(), key=lambda one: (-one[1], one[0]))
     for (reason, tool), number in counted[:_MOST_LINES]:

@@ -443,7 +443,7 @@ _LOCKS: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def free_after_fork(lock: _Lock) -> _Lock:
-    """Return the lock. A forked child finds it free, whoever held it in the parent."""
+    """Return the lock. In a forked child it is free, also if a thread of the parent held it."""
     _LOCKS.add(lock)
     return lock
 

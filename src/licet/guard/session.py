@@ -2,7 +2,8 @@
 
 Receipts about calls that run no tool: one that a surface does not pass on, and a question of a server on its own.
 
-The client of a gateway is told of a hidden tool only that there is none. The receipt has its name, and why.
+If a client calls a tool that is hidden from it, the answer says that there is no such tool. The receipt has the name of
+the tool and the reason.
 """
 
 import asyncio
