@@ -1,7 +1,7 @@
 """Once more as an ordinary user, if root runs the tests: whatever depends on who runs it.
 
 One run of pytest as that user. It has every test with the mark `who`, the commands of the README among them, and the
-attacks on walls that this user built: one of some files by default, all of all files with LICET_LONG=1.
+attacks on walls that this user built: one of some themes by default, all of them with LICET_LONG=1.
 """
 
 import ast
@@ -17,8 +17,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from attacks.behind_walls import ATTACKS as ATTACKS_ON_WALLS
+from attacks.behind_walls import NO_WALLS
+from attacks.test_walls import HARMFUL
 from effort import LONG
 from ordinary_user import NOBODY, interpreter, opened
+from sandbox.levels import WALLED
 
 HERE = Path(__file__).resolve()
 PROJECT = HERE.parents[1]
@@ -27,11 +31,9 @@ ASKS = re.compile(r"os\.gete?uid\(\)")
 WHO = re.compile("^@pytest[.]mark[.]who\n", re.MULTILINE)
 OF_ROOT = re.compile("root|superuser|ordinary")
 ROOT_ALONE = re.compile(r"skipif\(\s*os\.gete?uid\(\) != 0")
-OF_EACH_FILE = 1
-ON_TOOLS = sorted(
-    path.stem for path in ATTACKS.glob("test_wall_*.py") if not path.name.startswith("test_wall_program_")
-)
-ON_TOOLS_TRIED = ON_TOOLS if LONG else ON_TOOLS[::6]
+WALLS = "test_walls"  # the file with the attacks of tools
+ON_TOOLS = sorted(path.stem for path in (ATTACKS / "walls").glob("[a-z]*.py"))
+ON_TOOLS_TRIED = ON_TOOLS if LONG else ON_TOOLS[::2]
 ON_PROGRAMS = (
     "attacks/test_wall_program_limits.py::test_a_fork_bomb",
     "attacks/test_wall_program_limits.py::test_memory",
@@ -124,13 +126,14 @@ def test_whatever_asks_who_runs_it_is_run_as_both() -> None:
     assert len(marked()) > 10
 
 
-def chosen(name: str) -> list[str]:
-    """The tests of one file that are run: those spread evenly over the file, or the whole file."""
-    file = f"tests/attacks/{name}.py"
+def chosen() -> list[str]:
+    """The attacks of tools that are run: one of each theme that is tried, at each level, or all of them."""
+    file = f"tests/attacks/{WALLS}.py"
     if LONG:
         return [file]
-    found = [test for test, _ in functions(PROJECT / file, re.compile(""))]
-    return [f"{file}::{test}" for test in found[:: -(-len(found) // OF_EACH_FILE)]]
+    harmless = sorted(ATTACKS_ON_WALLS.keys() - HARMFUL)
+    tried = [next(name for name in harmless if name.startswith(f"{theme}.")) for theme in ON_TOOLS_TRIED]
+    return [f"{file}::test_the_walls_stop_it[{level}-{name}]" for name in tried for level in (NO_WALLS, *WALLED)]
 
 
 def run_as_user(python: str, project: Path, home: Path) -> dict[str, list[tuple[str, str, str]]]:
@@ -140,7 +143,7 @@ def run_as_user(python: str, project: Path, home: Path) -> dict[str, list[tuple[
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     tests = [
-        *(test for name in ON_TOOLS_TRIED for test in chosen(name)),
+        *chosen(),
         *(f"tests/{one}" for one in ON_PROGRAMS_TRIED),
         *(f"{file}::{name}" for file, name in marked()),
     ]
@@ -182,8 +185,8 @@ def test_the_walls_hold_for_an_ordinary_user(
         f"{name}\n{said[-3000:]}" for tests in outcomes.values() for name, outcome, said in tests if outcome == "failed"
     ]
     assert not failed, "\n\n".join(failed)
-    for file in (*ON_TOOLS_TRIED, *FILES_ON_PROGRAMS):
-        tests = outcomes.get(file, [])
+    on_tools = {theme: [one for one in outcomes.get(WALLS, []) if f"-{theme}." in one[0]] for theme in ON_TOOLS_TRIED}
+    for file, tests in (on_tools | {file: outcomes.get(file, []) for file in FILES_ON_PROGRAMS}).items():
         elsewhere = tests and all(outcome == "skipped" and OTHER_MACHINE in said for _, outcome, said in tests)
         # Without walls, what the system lets only root do is skipped. Behind walls nothing is.
         assert elsewhere or any(outcome == "passed" for _, outcome, _ in tests), (file, tests)

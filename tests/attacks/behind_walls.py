@@ -1,7 +1,8 @@
 """Attacks that are written once and tried three times: without walls, where each must work, and behind both levels.
 
-An attack is a plain function. It names what it wants as parameters (see `Outside`), raises when something stops it, and
-returns what it got. Its module is loaded behind the walls too, so nothing heavy is imported here before it is needed.
+An attack is a plain function marked with `@attack`, in a module of `attacks.walls`, one for each theme. It names what
+it wants as parameters (see `Outside`), raises when something stops it, and returns what it got. Its module is loaded
+behind the walls too, so nothing heavy is imported here before it is needed.
 """
 
 import ctypes
@@ -18,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from licet.sandbox.kernel import system_calls
 
@@ -95,12 +96,103 @@ def machine_code(code: bytes) -> Callable[..., int]:
     return function
 
 
+# What is said of an attack: whether it worked, told from the value that it returned and from the world around it.
+Seen = Callable[[Any, "Outside"], object]
+
+
+class Attack(NamedTuple):
+    """An attack, and what its test has to know."""
+
+    act: Callable[..., Any]
+    seen: Seen
+    before: "Callable[[Outside], Mapping[str, Any] | None] | None"
+    harmful: bool
+    needs: Sequence[str]
+    how: Mapping[str, Any]
+
+
+ATTACKS: dict[str, Attack] = {}
+
+
+def something(value: Any, outside: "Outside") -> object:
+    """The attack brought something that is not empty."""
+    return value
+
+
+def holds(text: str) -> Seen:
+    """The attack brought something in which there is this text."""
+    return lambda value, _: value and text in value
+
+
+def exactly(wanted: object) -> Seen:
+    """The attack brought this."""
+    return lambda value, _: value == wanted
+
+
+def not_negative(value: int | None, outside: "Outside") -> bool:
+    """A call of the kernel gave a number that is no error."""
+    return value is not None and value >= 0
+
+
+def changed(value: Any, outside: "Outside") -> bool:
+    """The target is no longer what it was."""
+    return outside.changed
+
+
+def ended(value: Any, outside: "Outside") -> bool:
+    """The other process was ended."""
+    return outside.ended
+
+
+def arrived(at: str) -> Seen:
+    """Something came to a socket that the world around the attack has under this name."""
+    return lambda _, outside: outside.arrived(getattr(outside, at))
+
+
+def has_the_canary(value: Any, outside: "Outside") -> bool:
+    """The secret is in what the attack brought."""
+    return CANARY in str(value)
+
+
+def attack(
+    seen: Seen = has_the_canary,
+    *,
+    before: "Callable[[Outside], Mapping[str, Any] | None] | None" = None,
+    harmful: bool = False,
+    needs: Sequence[str] = (),
+    **how: Any,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Note an attack for the tests; what else can be said of it, `Outside.shows` explains.
+
+    `before` prepares the world around it, and gives arguments. `needs` may name parts of that world in braces. A
+    `harmful` one is tried behind walls only: without them it would end the test.
+    """
+
+    def note(act: Callable[..., Any]) -> Callable[..., Any]:
+        name = f"{act.__module__.rpartition('.')[2]}.{act.__name__}"
+        ATTACKS[name] = Attack(act, seen, before, harmful, needs, how)
+        return act
+
+    return note
+
+
+def secret_in_the_environment(outside: "Outside") -> None:
+    """Put the canary into the environment of the host, and let workers start anew."""
+    from licet.sandbox.workers.pool import close_workers
+
+    outside.set_variable("LICET_TEST_SECRET", CANARY)
+    close_workers()
+
+
 class Outside:
     """What there is on the other side of the walls, made when an attack asks for it, and whether it was reached."""
 
+    server: socket.socket  # one that was prepared for a single attack
+
     def __init__(self, walls: str, place: Path, landlock: int | None = None) -> None:
         self.walls, self._place, self._landlock = walls, place, landlock
-        self._kept = ExitStack()
+        self.kept = ExitStack()
+        self.given: Mapping[str, Any] = {}
         for name in ("out", "granted", "state", "scratch"):
             (place / name).mkdir()
         self._file("granted/file", "granted")
@@ -108,7 +200,7 @@ class Outside:
 
     def close(self) -> None:
         """End what was started."""
-        self._kept.close()
+        self.kept.close()
 
     # What an attack can ask for ---------------------------------------------------------------------------------------
 
@@ -131,6 +223,11 @@ class Outside:
     def target(self) -> str:
         """A file that somebody could want to change."""
         return self._file("out/target", BEFORE)
+
+    @cached_property
+    def readable(self) -> str:
+        """A file that may be read."""
+        return self._file("readable", BEFORE)
 
     @cached_property
     def state(self) -> str:
@@ -184,30 +281,30 @@ class Outside:
         command = [sys.executable, "-I", "-S", "-c", _VICTIM, self.secret]
         environment = {**os.environ, "LICET_TEST_SECRET": CANARY}
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        process = self._kept.enter_context(subprocess.Popen(command, env=environment, start_new_session=True, **pipes))
-        self._kept.callback(process.kill)
+        process = self.kept.enter_context(subprocess.Popen(command, env=environment, start_new_session=True, **pipes))
+        self.kept.callback(process.kill)
         assert process.stdout is not None
         return process, int(process.stdout.readline())
 
     @cached_property
     def listener(self) -> socket.socket:
         """A server on a loopback address."""
-        return self._kept.enter_context(socket.create_server(("127.0.0.1", 0)))
+        return self.kept.enter_context(socket.create_server(("127.0.0.1", 0)))
 
     @cached_property
     def datagrams(self) -> socket.socket:
         """A server for datagrams on a loopback address."""
-        server = self._kept.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        server = self.kept.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         server.bind(("127.0.0.1", 0))
         return server
 
     @cached_property
     def unix(self) -> socket.socket:
         """A server that has a name in the file system; a short one, for names of sockets are."""
-        server = self._kept.enter_context(socket.socket(socket.AF_UNIX))
+        server = self.kept.enter_context(socket.socket(socket.AF_UNIX))
         name = f"/tmp/licet-{os.getpid()}-{id(self):x}"
         server.bind(name)
-        self._kept.callback(os.unlink, name)
+        self.kept.callback(os.unlink, name)
         server.listen()
         return server
 
@@ -239,7 +336,22 @@ class Outside:
         """Whether something came to a socket."""
         return bool(select.select([at], [], [], _PATIENCE if self.walls == NO_WALLS else 0)[0])
 
+    def set_variable(self, name: str, value: str) -> None:
+        """Set a variable of the host, as long as the attack takes."""
+        import pytest
+
+        patch = pytest.MonkeyPatch()
+        self.kept.callback(patch.undo)
+        patch.setenv(name, value)
+
     # The attack itself ------------------------------------------------------------------------------------------------
+
+    def stops(self, name: str) -> None:
+        """Check one of the attacks that were noted."""
+        one = ATTACKS[name]
+        self.given = (one.before(self) if one.before else None) or {}
+        needs = [need.format(outside=self) for need in one.needs]
+        self.shows(one.act, lambda value: one.seen(value, self), needs=needs, **one.how, **self.given)
 
     def shows(
         self,
@@ -266,7 +378,7 @@ class Outside:
 
         if only_on and system_calls.machine() != only_on:
             pytest.skip(f"made of numbers that {only_on} has")
-        worked = seen or (lambda value: CANARY in str(value))
+        worked = seen or (lambda value: has_the_canary(value, self))
         made_of: dict[str, Any] = {"needs": [f"fs:*:{self.granted}", *needs], "reuse": reuse}
         arguments = self._arguments(attack, given)
         if self.walls == NO_WALLS:

@@ -9,16 +9,17 @@ import pytest
 from attacks.behind_walls import NO_WALLS, Outside
 from sandbox.levels import WALLED, needs_walls
 
-# How many attacks of each file are tried at each level, unless all are.
-TRIED = {NO_WALLS: 2, "restricted": 3, "isolated": 2}
+# How many attacks of each theme are tried at each level, unless all are.
+TRIED = {NO_WALLS: 4, "restricted": 6, "isolated": 4}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sample by file, so that each kind of attack is tried at each level."""
+    """Sample by theme, so that each kind of attack is tried at each level."""
     for item in items:
-        level = getattr(item, "callspec", None) and item.callspec.params.get("outside")  # type: ignore[attr-defined]
-        if level is not None:
-            item.add_marker(pytest.mark.sampled(TRIED[level], of=f"{item.path.name}, {level}"))
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        if "outside" in given:
+            level, theme = given["outside"], str(given.get("attack", item.path.stem)).partition(".")[0]
+            item.add_marker(pytest.mark.sampled(TRIED[level], of=f"attacks, {theme}, {level}"))
 
 
 @pytest.fixture(params=(NO_WALLS, *WALLED))

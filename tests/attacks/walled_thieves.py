@@ -1,10 +1,7 @@
-"""Tools that try to get at the host, or at another tool, from behind walls; each says what it got."""
+"""Tools that speak to the host behind the back of their context, or look around in the process that they run in."""
 
-import _socket
-import ctypes
 import gc
 import os
-import signal
 import socket
 import struct
 import sys
@@ -12,92 +9,6 @@ import time
 from typing import Any
 
 from licet import SyncContext, tool
-
-PTRACE_ATTACH, PTRACE_SEIZE = 16, 0x4206
-SYSCALLS = {
-    "x86_64": {"ptrace": 101, "process_vm_readv": 310, "pidfd_open": 434, "pidfd_getfd": 438, "kcmp": 312},
-    "aarch64": {"ptrace": 117, "process_vm_readv": 270, "pidfd_open": 434, "pidfd_getfd": 438, "kcmp": 272},
-}
-
-
-def raw(name: str, *arguments: int) -> int:
-    """A system call that Python would not make; its error is an OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    result: int = libc.syscall(ctypes.c_long(SYSCALLS[os.uname().machine][name]), *map(ctypes.c_long, arguments))
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return result
-
-
-def got(act: Any) -> str:
-    """What an attack brought, or which error it ran into."""
-    try:
-        value = act()
-    except OSError as error:
-        return f"no: {type(error).__name__}"
-    return f"got: {value!r}"
-
-
-def read(path: str) -> bytes:
-    """The start of a file."""
-    with open(path, "rb") as file:
-        return file.read(100_000)
-
-
-@tool(needs=[], effect="read_only")
-def steal(what: str, pid: int, path: str) -> str:
-    """Try one way to reach the host, whose process and a file of which are known."""
-    match what:
-        case "environment":
-            return f"got: {dict(os.environ)!r}"
-        case "environment of the host":
-            return got(lambda: read(f"/proc/{pid}/environ"))
-        case "environment of its own start":
-            return got(lambda: read("/proc/self/environ"))
-        case "memory of the host":
-            return got(lambda: read(f"/proc/{pid}/maps"))
-        case "command line of the host":
-            return got(lambda: read(f"/proc/{pid}/cmdline"))
-        case "files of the host":
-            return got(lambda: os.listdir(f"/proc/{pid}/fd"))
-        case "root of the host":
-            return got(lambda: read(f"/proc/{pid}/root{path}"))
-        case "processes":
-            return got(lambda: os.listdir("/proc"))
-        case "attach":
-            return got(lambda: raw("ptrace", PTRACE_ATTACH, pid, 0, 0))
-        case "seize":
-            return got(lambda: raw("ptrace", PTRACE_SEIZE, pid, 0, 0))
-        case "read memory":
-            return got(lambda: raw("process_vm_readv", pid, 0, 0, 0, 0, 0))
-        case "take a file":
-            return got(lambda: raw("pidfd_getfd", raw("pidfd_open", pid, 0), 0, 0))
-        case "signal":
-            return got(lambda: os.kill(pid, 0))
-        case "kill":
-            return got(lambda: os.kill(pid, signal.SIGUSR1))
-        case "read a file":
-            return got(lambda: read(path))
-        case "write a file":
-            return got(lambda: open(path, "a").close())
-        case "link a file":
-            return got(lambda: os.link(path, f"{os.environ['TMPDIR']}/link"))
-        case "follow a link to a file":
-            os.symlink(path, f"{os.environ['TMPDIR']}/link")
-            return got(lambda: read(f"{os.environ['TMPDIR']}/link"))
-        case "list its directory":
-            return got(lambda: os.listdir(os.path.dirname(path)))
-        case "change its mode":
-            return got(lambda: os.chmod(path, 0o777))
-        case "scratch of others":
-            return got(lambda: os.listdir(os.path.dirname(os.environ["TMPDIR"])))
-        case "a socket":
-            return got(lambda: _socket.socket().close())  # of the kernel: Python's own is one that the host connects
-        case "shared memory":
-            return got(lambda: read("/dev/shm/licet-test"))
-        case _:
-            raise ValueError(what)
 
 
 @tool(needs=[], effect="read_only")
@@ -186,3 +97,15 @@ def push_files(ctx: SyncContext, many: int) -> str | None:
 def lengths(head: int, blob: int) -> bytes:
     """The start of a frame."""
     return struct.pack("<II", head, blob)
+
+
+@tool(needs=["env:read:A"], effect="read_only")
+def flood(ctx: SyncContext, many: int) -> str | None:
+    """Ask thousands of questions and take no answer."""
+    from licet.sandbox.bridge.wire import packed
+
+    inside: Any = ctx
+    for number in range(many):
+        question = packed({"op": "env.get", "name": "A", "id": 900 + number, "call": 1})
+        inside._target._host.wire.socket.sendall(question)
+    return None if many else ctx.env.get("A")

@@ -5,36 +5,36 @@ import ctypes
 import os
 import socket
 import struct
-from pathlib import Path
 from typing import Any
 
-from attacks.behind_walls import Outside, raw
+from attacks.behind_walls import Outside, arrived, attack, exactly, raw, something
 from licet import SyncContext
 
+ON = struct.pack("ii", 1, 600)
+GET_LINK, DUMP = 18, 0x301
 
+
+def abstract_door(outside: Outside) -> dict[str, str]:
+    outside.server = outside.kept.enter_context(socket.socket(socket.AF_UNIX))
+    name = f"licet-test-{os.getpid()}-{id(outside)}"
+    outside.server.bind(f"\0{name}")
+    outside.server.listen()
+    return {"name": name}
+
+
+@attack(arrived("server"), before=abstract_door)
 def abstract_unix_socket(name: str) -> None:
     """A tool talks to a service whose unix socket has no file, and so no permissions."""
     socket.socket(socket.AF_UNIX).connect(f"\0{name}")
 
 
-def test_abstract_unix_socket(outside: Outside) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        name = f"licet-test-{os.getpid()}-{id(server)}"
-        server.bind(f"\0{name}")
-        server.listen()
-        outside.shows(abstract_unix_socket, lambda _: outside.arrived(server), name=name)
-
-
+@attack(arrived("listener"), needs=["network:tcp:127.0.0.1:9"])
 def another_port(port: int) -> None:
     """A tool that may connect to one port asks the host for another."""
     socket.create_connection(("127.0.0.1", port), 10).close()
 
 
-def test_another_port(outside: Outside) -> None:
-    other = "network:tcp:127.0.0.1:9"
-    outside.shows(another_port, lambda _: outside.arrived(outside.listener), needs=[other])
-
-
+@attack(arrived("datagrams"), needs=["network:tcp:example.org:443"])
 def ask_a_name_server(udp_port: int) -> None:
     """A tool carries data out in names that it asks a name server for."""
     name = b"".join(bytes([len(part)]) + part for part in (b"stolen", b"evil", b"test")) + b"\0"
@@ -42,35 +42,25 @@ def ask_a_name_server(udp_port: int) -> None:
     socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_UDP).sendto(question, ("127.0.0.1", udp_port))
 
 
-def test_ask_a_name_server(outside: Outside) -> None:
-    outside.shows(
-        ask_a_name_server, lambda _: outside.arrived(outside.datagrams), needs=["network:tcp:example.org:443"]
-    )
+def door_for_datagrams(outside: Outside) -> dict[str, str]:
+    outside.server = outside.kept.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+    door = f"/tmp/licet-{os.getpid()}-{id(outside):x}.d"
+    outside.server.bind(door)
+    outside.kept.callback(os.unlink, door)
+    return {"door": door}
 
 
+@attack(arrived("server"), before=door_for_datagrams)
 def datagram_pair(door: str) -> None:
     """A tool makes a pair of datagram sockets, which is no connection, and sends from one of them to a unix socket."""
     one, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     one.sendto(b"out", door)
 
 
-def test_datagram_pair(outside: Outside) -> None:
-    door = Path(f"/tmp/licet-{os.getpid()}-{id(outside):x}.d")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
-        server.bind(str(door))
-        try:
-            outside.shows(datagram_pair, lambda _: outside.arrived(server), door=str(door))
-        finally:
-            door.unlink()
-
-
+@attack(arrived("datagrams"))
 def datagrams(udp_port: int) -> None:
     """A tool sends a datagram, which Landlock does not see."""
     socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"out", ("127.0.0.1", udp_port))
-
-
-def test_datagrams(outside: Outside) -> None:
-    outside.shows(datagrams, lambda _: outside.arrived(outside.datagrams))
 
 
 def forged_connection(ctx: SyncContext, port: int) -> None:
@@ -84,16 +74,7 @@ def forged_connection(ctx: SyncContext, port: int) -> None:
     host.ask_now("connect", host="127.0.0.1", port=port)
 
 
-def test_forged_connection(outside: Outside) -> None:
-    port = 9 if outside.walls == "isolated" else outside.port
-    refused = "SIDE_EFFECT_EXCEEDED|HOST_NOT_ALLOWED|RuntimeError|TOOL_CRASHED"
-    needs = [f"network:tcp:127.0.0.1:{port}"]
-    outside.shows(forged_connection, lambda _: outside.arrived(outside.listener), refused=refused, needs=needs)
-
-
-ON = struct.pack("ii", 1, 600)
-
-
+@attack(exactly(list(ON)), needs=["network:tcp:127.0.0.1:{outside.port}"])
 def hold_up_the_host(port: int) -> Any:
     """A tool makes closing a connection wait, and sends it to the host: whoever closes it last is held up."""
     end = socket.create_connection(("127.0.0.1", port), 10)
@@ -101,24 +82,14 @@ def hold_up_the_host(port: int) -> Any:
     return list(end.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, len(ON)))
 
 
-def test_hold_up_the_host(outside: Outside) -> None:
-    here = f"network:tcp:127.0.0.1:{outside.port}"
-    outside.shows(hold_up_the_host, lambda found: found == list(ON), needs=[here])
-
-
+@attack(something)
 def listen_for_connections() -> int:
     """A tool opens a port, and waits for whoever comes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
 
-def test_listen_for_connections(outside: Outside) -> None:
-    outside.shows(listen_for_connections, lambda port: port)
-
-
-GET_LINK, DUMP = 18, 0x301
-
-
+@attack(lambda told, _: told and told > 32, rare=True)
 def netlink() -> int:
     """A tool asks the kernel for the network of the machine: interfaces, addresses, routes."""
     asking = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
@@ -126,10 +97,7 @@ def netlink() -> int:
     return len(asking.recv(65536))
 
 
-def test_netlink(outside: Outside) -> None:
-    outside.shows(netlink, lambda told: told and told > 32, rare=True)
-
-
+@attack(something)
 def other_families() -> list[int]:
     """A tool tries every family of sockets that the kernel may have, besides those of TCP."""
     made, refused = [], OSError()
@@ -147,38 +115,25 @@ def other_families() -> list[int]:
     return made
 
 
-def test_other_families(outside: Outside) -> None:
-    outside.shows(other_families, lambda made: made)
-
-
+@attack(something, rare=True)
 def ping() -> int:
     """A tool sends data out in pings, which need neither TCP nor UDP nor root."""
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP)
     return made.sendto(b"\x08\x00\xf7\xff\x00\x00\x00\x00", ("127.0.0.1", 0))
 
 
-def test_ping(outside: Outside) -> None:
-    outside.shows(ping, lambda sent: sent, rare=True)
-
-
+@attack(something, root=True, rare=True)
 def raw_packets() -> int:
     """A tool of root makes packets itself, with any sender, here a ping."""
     made = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
     return made.sendto(b"\x08\x00\xf7\xff\x00\x00\x00\x00", ("127.0.0.1", 0))
 
 
-def test_raw_packets(outside: Outside) -> None:
-    outside.shows(raw_packets, lambda sent: sent, root=True, rare=True)
-
-
+@attack(exactly("listening"), root=True, rare=True)
 def every_packet() -> str:
     """A tool of root listens to every packet of the machine."""
     socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)).close()
     return "listening"
-
-
-def test_every_packet(outside: Outside) -> None:
-    outside.shows(every_packet, lambda said: said == "listening", root=True, rare=True)
 
 
 def redirect_a_connection(port: int, allowed: int) -> None:
@@ -190,15 +145,7 @@ def redirect_a_connection(port: int, allowed: int) -> None:
     raw("connect", made.fileno(), elsewhere, 16)
 
 
-def test_redirect_a_connection(outside: Outside) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as allowed:
-        port = int(allowed.getsockname()[1])
-        needs = [f"network:tcp:127.0.0.1:{port}"]
-        outside.shows(redirect_a_connection, lambda _: outside.arrived(outside.listener), needs=needs, allowed=port)
-        if outside.walls == "isolated":
-            assert outside.arrived(allowed)  # so far it came
-
-
+@attack(exactly("resolved"), refused="no address", rare=True)
 def resolve_a_name() -> str:
     """A tool has the libraries of the system resolve a name, which asks files and servers of the machine."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -209,48 +156,32 @@ def resolve_a_name() -> str:
     return "resolved"
 
 
-def test_resolve_a_name(outside: Outside) -> None:
-    outside.shows(resolve_a_name, lambda said: said == "resolved", refused="no address", rare=True)
-
-
+@attack(arrived("listener"), needs=["network:tcp:127.0.0.1:9"])
 def tcp_past_the_shim(port: int) -> None:
     """A tool that may connect to one port takes the sockets of the kernel, past those that the host connects."""
     _socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0).connect(("127.0.0.1", port))
 
 
-def test_tcp_past_the_shim(outside: Outside) -> None:
-    other = "network:tcp:127.0.0.1:9"
-    outside.shows(tcp_past_the_shim, lambda _: outside.arrived(outside.listener), needs=[other])
-
-
+@attack(arrived("listener"))
 def tcp_to_a_service(port: int) -> None:
     """A tool connects to a service of the machine, which takes it for a friend."""
     socket.create_connection(("127.0.0.1", port), 10).close()
 
 
-def test_tcp_to_a_service(outside: Outside) -> None:
-    outside.shows(tcp_to_a_service, lambda _: outside.arrived(outside.listener))
-
-
+@attack(exactly("made"), rare=True)
 def to_the_hypervisor() -> str:
     """A tool in a virtual machine talks to whoever runs the machine (`AF_VSOCK`)."""
     socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).close()
     return "made"
 
 
-def test_to_the_hypervisor(outside: Outside) -> None:
-    outside.shows(to_the_hypervisor, lambda said: said == "made", rare=True)
-
-
+@attack(arrived("unix"))
 def unix_socket(door: str) -> None:
     """A tool talks to a service of the machine by its unix socket, as to Docker's or a database's."""
     socket.socket(socket.AF_UNIX).connect(door)
 
 
-def test_unix_socket(outside: Outside) -> None:
-    outside.shows(unix_socket, lambda _: outside.arrived(outside.unix))
-
-
+@attack(exactly("made"), rare=True)
 def ciphers_of_the_kernel() -> str:
     """A tool uses ciphers of the kernel by a socket (`AF_ALG`), a part of it with a history of holes."""
     made = socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET, 0)
@@ -258,5 +189,8 @@ def ciphers_of_the_kernel() -> str:
     return "made"
 
 
-def test_ciphers_of_the_kernel(outside: Outside) -> None:
-    outside.shows(ciphers_of_the_kernel, lambda said: said == "made", rare=True)
+@attack(something)
+def socket_of_the_kernel() -> str:
+    """A tool makes a socket past Python's own, which is one that the host connects."""
+    _socket.socket().close()
+    return "made"

@@ -4,12 +4,25 @@ import ctypes
 import os
 import resource
 import struct
-from contextlib import ExitStack
 from pathlib import Path
 
-from attacks.behind_walls import BEFORE, CANARY, Outside, raw
+from attacks.behind_walls import (
+    BEFORE,
+    CANARY,
+    Outside,
+    attack,
+    exactly,
+    not_negative,
+    raw,
+    secret_in_the_environment,
+    something,
+)
+
+CREATE, REMOVE, GET_VALUE, SET_VALUE, NO_WAIT = 0o1600, 0, 12, 16, 0o4000
+USER_ONLY = 1
 
 
+@attack(rare=True)
 def read_memory(pid: int, address: int) -> str:
     """A tool reads the memory of another process (`process_vm_readv`)."""
     mine = ctypes.create_string_buffer(len(CANARY))
@@ -18,10 +31,7 @@ def read_memory(pid: int, address: int) -> str:
     return mine.raw.decode()
 
 
-def test_read_memory(outside: Outside) -> None:
-    outside.shows(read_memory, rare=True)
-
-
+@attack(lambda _, outside: outside.remembered != CANARY, rare=True)
 def write_memory(pid: int, address: int) -> None:
     """A tool writes to the memory of another process (`process_vm_writev`)."""
     mine = ctypes.create_string_buffer(b"changed")
@@ -29,10 +39,7 @@ def write_memory(pid: int, address: int) -> None:
     raw("process_vm_writev", pid, struct.pack("=QQ", ctypes.addressof(mine), 8), 1, there, 1, 0)
 
 
-def test_write_memory(outside: Outside) -> None:
-    outside.shows(write_memory, lambda _: outside.remembered != CANARY, rare=True)
-
-
+@attack(rare=True)
 def memory_as_a_file(pid: int, address: int) -> str:
     """A tool reads the memory of another process as a file."""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
@@ -40,49 +47,35 @@ def memory_as_a_file(pid: int, address: int) -> str:
         return memory.read(100).decode("latin-1")
 
 
-def test_memory_as_a_file(outside: Outside) -> None:
-    outside.shows(memory_as_a_file, rare=True)
-
-
+@attack(not_negative, rare=True)
 def memory_of_others_moved(pid: int, address: int) -> int:
     """A tool moves the memory of another process about, and learns where it is (`move_pages`)."""
     told = ctypes.create_string_buffer(4)
     return raw("move_pages", pid, 1, struct.pack("=Q", address), None, told, 0)
 
 
-def test_memory_of_others_moved(outside: Outside) -> None:
-    outside.shows(memory_of_others_moved, lambda done: done is not None and done >= 0, rare=True)
-
-
+@attack(something, rare=True)
 def memory_that_nobody_sees() -> int:
     """A tool keeps something in memory that not even root can look at (`memfd_secret`)."""
     return raw("memfd_secret", 0)
 
 
-def test_memory_that_nobody_sees(outside: Outside) -> None:
-    outside.shows(memory_that_nobody_sees, lambda file: file, rare=True)
-
-
-def memory_with_a_name(path: str) -> None:
-    """A tool writes to memory that other processes share under a name, for the next tool or for itself."""
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("after")
-
-
-def test_memory_with_a_name(outside: Outside) -> None:
+def shared_under_a_name(outside: Outside) -> dict[str, str]:
     import pytest
 
     shared = Path(f"/dev/shm/licet-{os.getpid()}-{id(outside):x}")
     if not os.access(shared.parent, os.W_OK):
         pytest.skip("this machine has no shared memory with names")
     shared.write_text(BEFORE)
-    try:
-        outside.shows(memory_with_a_name, lambda _: shared.read_text() != BEFORE, path=str(shared))
-    finally:
-        shared.unlink()
+    outside.kept.callback(shared.unlink)
+    return {"path": str(shared)}
 
 
-CREATE, REMOVE = 0o1600, 0
+@attack(lambda _, outside: Path(outside.given["path"]).read_text() != BEFORE, before=shared_under_a_name)
+def memory_with_a_name(path: str) -> None:
+    """A tool writes to memory that other processes share under a name, for the next tool or for itself."""
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("after")
 
 
 def libc() -> ctypes.CDLL:
@@ -91,6 +84,14 @@ def libc() -> ctypes.CDLL:
     return found
 
 
+def shared_under_a_number(outside: Outside) -> dict[str, int]:
+    number = libc().shmget(0, 4096, CREATE)
+    outside.kept.callback(libc().shmctl, number, REMOVE, None)
+    ctypes.memmove(libc().shmat(number, None, 0), CANARY.encode(), len(CANARY))
+    return {"number": number}
+
+
+@attack(before=shared_under_a_number)
 def shared_memory(number: int) -> str:
     """A tool reads memory that another process shares under a number (System V)."""
     place = libc().shmat(number, None, 0o10000)
@@ -99,60 +100,40 @@ def shared_memory(number: int) -> str:
     return ctypes.string_at(place, len(CANARY)).decode()
 
 
-def test_shared_memory(outside: Outside) -> None:
-    number = libc().shmget(0, 4096, CREATE)
-    with ExitStack() as kept:
-        kept.callback(libc().shmctl, number, REMOVE, None)
-        place = libc().shmat(number, None, 0)
-        ctypes.memmove(place, CANARY.encode(), len(CANARY))
-        outside.shows(shared_memory, number=number)
+def semaphores_of_another(outside: Outside) -> dict[str, int]:
+    numbers = libc().semget(0, 1, CREATE)
+    outside.kept.callback(libc().semctl, numbers, 0, REMOVE)
+    return {"numbers": numbers}
 
 
-SEMAPHORES_CREATE, SEMAPHORES_REMOVE, GET_VALUE, SET_VALUE = 0o1600, 0, 12, 16
-
-
+@attack(lambda _, outside: libc().semctl(outside.given["numbers"], 0, GET_VALUE) == 7, before=semaphores_of_another)
 def semaphores(numbers: int) -> None:
     """A tool sets semaphores of another, who then waits forever (System V)."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.semctl(numbers, 0, SET_VALUE, 7) < 0:
+    if libc().semctl(numbers, 0, SET_VALUE, 7) < 0:
         raise OSError(ctypes.get_errno(), "semctl")
-
-
-def test_semaphores(outside: Outside) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    numbers = libc.semget(0, 1, SEMAPHORES_CREATE)
-    try:
-        outside.shows(semaphores, lambda _: libc.semctl(numbers, 0, GET_VALUE) == 7, numbers=numbers)
-    finally:
-        libc.semctl(numbers, 0, SEMAPHORES_REMOVE)
-
-
-MESSAGE_QUEUE_CREATE, MESSAGE_QUEUE_REMOVE, NO_WAIT = 0o1600, 0, 0o4000
 
 
 class Message(ctypes.Structure):
     _fields_ = (("kind", ctypes.c_long), ("text", ctypes.c_char * 64))
 
 
+def queue_of_another(outside: Outside) -> dict[str, int]:
+    queue = libc().msgget(0, CREATE)
+    outside.kept.callback(libc().msgctl, queue, REMOVE, None)
+    libc().msgsnd(queue, ctypes.byref(Message(1, CANARY.encode())), ctypes.c_size_t(64), 0)
+    return {"queue": queue}
+
+
+@attack(before=queue_of_another)
 def message_queue(queue: int) -> str:
     """A tool takes messages out of another's queue (System V)."""
     message = Message()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.msgrcv(queue, ctypes.byref(message), ctypes.c_size_t(64), ctypes.c_long(0), NO_WAIT) < 0:
+    if libc().msgrcv(queue, ctypes.byref(message), ctypes.c_size_t(64), ctypes.c_long(0), NO_WAIT) < 0:
         raise OSError(ctypes.get_errno(), "msgrcv")
     return str(message.text.decode())
 
 
-def test_message_queue(outside: Outside) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    queue = libc.msgget(0, MESSAGE_QUEUE_CREATE)
-    try:
-        libc.msgsnd(queue, ctypes.byref(Message(1, CANARY.encode())), ctypes.c_size_t(64), 0)
-        outside.shows(message_queue, queue=queue)
-    finally:
-        libc.msgctl(queue, MESSAGE_QUEUE_REMOVE, None)
-
-
+@attack(exactly("opened"), rare=True)
 def posix_message_queue() -> str:
     """A tool opens a queue that has a name (POSIX), which no wall for files sees."""
     name = f"licet-{os.getpid()}"
@@ -161,10 +142,7 @@ def posix_message_queue() -> str:
     return "opened"
 
 
-def test_posix_message_queue(outside: Outside) -> None:
-    outside.shows(posix_message_queue, lambda said: said == "opened", rare=True)
-
-
+@attack(before=secret_in_the_environment, refused=None, at_start=True)
 def words_on_the_stack() -> str:
     """A tool searches the start of its own stack: words and variables of its first program lie there."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -178,34 +156,14 @@ def words_on_the_stack() -> str:
     return found.replace(b"\0", b" ").decode("latin-1")
 
 
-def test_words_on_the_stack(outside: Outside) -> None:
-    import pytest
-
-    from licet.sandbox.workers.pool import close_workers
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LICET_TEST_SECRET", CANARY)
-        close_workers()
-        outside.shows(words_on_the_stack, refused=None, at_start=True)
-
-
+@attack(something, refused="ValueError: not allowed to raise", rare=True)
 def core_of_itself() -> int:
     """A tool has its memory written to a file when it crashes, for whoever comes by."""
     resource.setrlimit(resource.RLIMIT_CORE, (1 << 20, 1 << 20))
     return resource.getrlimit(resource.RLIMIT_CORE)[0]
 
 
-def test_core_of_itself(outside: Outside) -> None:
-    outside.shows(core_of_itself, lambda size: size, refused="ValueError: not allowed to raise", rare=True)
-
-
-USER_ONLY = 1
-
-
+@attack(something, rare=True)
 def faults_by_hand() -> int:
     """A tool makes the kernel wait in the middle of its work for a page of memory (`userfaultfd`)."""
     return raw("userfaultfd", USER_ONLY)
-
-
-def test_faults_by_hand(outside: Outside) -> None:
-    outside.shows(faults_by_hand, lambda file: file, rare=True)
