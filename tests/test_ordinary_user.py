@@ -35,16 +35,16 @@ WALLS = "test_walls"  # the file with the attacks of tools
 ON_TOOLS = sorted(path.stem for path in (ATTACKS / "walls").glob("[a-z]*.py"))
 ON_TOOLS_TRIED = ON_TOOLS if LONG else ON_TOOLS[::2]
 ON_PROGRAMS = (
-    "attacks/test_wall_program_limits.py::test_a_fork_bomb",
-    "attacks/test_wall_program_limits.py::test_memory",
+    "attacks/test_wall_program_processes.py::test_a_fork_bomb",
+    "attacks/test_wall_program_processes.py::test_memory",
     "attacks/test_wall_program_files.py::test_what_is_denied_inside_a_granted_tree",
     "attacks/test_wall_program_files.py::test_a_denied_name_that_is_not_there_yet_cannot_be_made",
     "attacks/test_wall_program_network.py::test_unix_sockets_of_the_host",
     "attacks/test_wall_program_processes.py::test_ending_another_process",
-    "attacks/test_wall_program_kernel.py::test_privileges_do_not_come_back",
+    "attacks/test_wall_program_processes.py::test_privileges_do_not_come_back",
     "sandbox/programs/test_launcher.py::test_a_program_ends_by_its_own_signal",
     "sandbox/programs/test_launcher.py::test_one_http_request_of_a_program",
-    "attacks/test_wall_program_unix_sockets.py::test_ways_to_a_socket_outside",
+    "attacks/test_wall_program_network.py::test_ways_to_a_socket_outside",
     "sandbox/programs/test_own_network.py::test_processes_of_one_run_talk_over_unix_sockets",
     "sandbox/programs/test_own_network.py::test_libraries_that_use_unix_sockets",
 )

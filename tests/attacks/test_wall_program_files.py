@@ -1,11 +1,26 @@
-"""A program reaches for files that its call does not hold: to read, to write, to change, to delete."""
+"""Programs reach for files that their call does not hold: to read, to write, to delete, to leave behind."""
 
 import os
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from attacks.walled_programs import CANARY, Programs, both_kinds, open_programs, place
+from attacks.walled_programs import (
+    CANARY,
+    PYTHON,
+    Programs,
+    both_kinds,
+    needs_namespaces,
+    needs_walls,
+    open_programs,
+    place,
+)
+
+# A program reaches for files that its call does not hold: to read, to write, to change, to delete ---------------------
+
 
 READS = {
     "cat": ("cat", "{out}/secret"),
@@ -175,3 +190,194 @@ def test_the_private_keys_of_the_system(kind: str) -> None:
     if open_programs().run(*words).exit_code:
         pytest.skip("this system keeps no keys there")
     assert Programs(kind).run(*words).exit_code != 0
+
+
+# Programs that may remove and rename files, because `approvals.delete` says so, try it where they may not -------------
+
+
+DELETES = {
+    "a rename out of the tree": "mv {in}/file {out}/stolen",
+    "a rename into the tree": "mv {out}/secret {in}/stolen",
+    "a delete beside the tree": "rm -f {out}/secret",
+    "a delete through a link": "rm -f {in}/link/secret",
+    "a rename through a link": "mv {in}/link/secret {in}/stolen",
+    "a delete through dots": "rm -f {in}/../out/secret",
+    "a delete of the tree itself": "rm -rf {in}/sub/.. ; mv {in} {in}-away",
+    "a rename over a policy file": "echo planted > {in}/sub/new && mv -f {in}/sub/new {in}/.licet/licet.yaml",
+    "a rename over the policy directory": "mkdir {in}/f && mv -T {in}/.licet {in}/w && mv -T {in}/f {in}/.licet",
+    "a delete of a policy file": "rm -f {in}/.licet/licet.yaml",
+    "a delete of a denied file": "rm -f {in}/keep/denied",
+    "a rename of a denied file": "mv {in}/keep/denied {in}/keep/moved",
+    "a rename of a directory on the way to a denied file": "mv {in}/keep {in}/gone",
+    "an exchange with a denied file": "echo planted > {in}/keep/x && mv --exchange {in}/keep/x {in}/keep/denied"
+    " || mv -f {in}/keep/x {in}/keep/denied",
+    "a hard link that is then renamed": "ln {out}/secret {in}/hard && mv {in}/hard {in}/stolen",
+    "a link in the place of a directory": "rm -rf {in}/sub && ln -s {out} {in}/sub && rm -f {in}/sub/secret",
+}
+
+
+def world(where: Path) -> dict[str, Path]:
+    """A tree in `fs_reach.write` with policy and a denied file, one that only `grants` allow, and one outside."""
+    places = {"in": where / "in", "out": where / "out", "granted": where / "granted"}
+    for name in ("in/sub", "in/keep", "in/.licet", "out", "granted"):
+        (where / name).mkdir(parents=True)
+    for name in ("in/file", "in/keep/denied", "in/.licet/licet.yaml", "granted/file"):
+        (where / name).write_text("kept")
+    (where / "out" / "secret").write_text(CANARY)
+    (where / "in" / "link").symlink_to(where / "out")
+    return places
+
+
+def programs(walls: str, places: dict[str, Path], deletes: str) -> Programs:
+    """The programs of a `full` call whose manifest allows `in` by `fs_reach.write`, and `granted` by `grants`."""
+    own, other = places["in"], places["granted"]
+    closed = (f"{own}/.licet", f"{own}/keep/denied")
+    deny = [f"fs:{action}:{path}" for path in closed for action in ("write", "delete")]
+    rules = [*(f"fs:{action}:{own}" for action in ("read", "write", "delete")), f"fs:*:{other}"]
+    return Programs(walls, rules, deny=deny, effect="full", deletes=deletes)
+
+
+def kept_state(where: Path) -> dict[str, str]:
+    """What must stay: everything that is closed, denied, or outside."""
+    kept = ("in/.licet/licet.yaml", "in/keep/denied", "out/secret")
+    found = {name: (where / name).read_text() if (where / name).is_file() else "gone" for name in kept}
+    found["out"] = " ".join(sorted(os.listdir(where / "out")))
+    found["in"] = str((where / "in").is_dir())
+    stolen = where / "in" / "stolen"
+    found["stolen"] = stolen.read_text() if stolen.is_file() else ""
+    return found
+
+
+@both_kinds
+@pytest.mark.parametrize("deletes", ["session", "manifest"])
+@pytest.mark.parametrize("attack", DELETES)
+@pytest.mark.sampled(9)
+def test_deletes_and_renames_stay_inside(kind: str, attack: str, deletes: str, tmp_path: Path) -> None:
+    for walls in ("open", kind):
+        where = tmp_path.resolve() / walls
+        places = world(where)
+        before = kept_state(where)
+        line = DELETES[attack].format(**places)
+        programs(walls, places, deletes).run("sh", "-c", line, cwd=str(places["in"]))
+        assert (kept_state(where) == before) is (walls == kind), f"{walls}: {attack}"
+
+
+WORK = "cd {at} && echo a > x && mv x y && echo b > z && mv -f z y && mkdir d && rmdir d && cat y"
+
+
+@both_kinds
+@pytest.mark.parametrize(("deletes", "works"), [("call", False), ("session", True), ("manifest", True)])
+@pytest.mark.parametrize("by", ["fs_reach", "grants"])
+def test_inside_a_program_removes_and_renames_if_that_was_approved(
+    kind: str, deletes: str, works: bool, by: str, tmp_path: Path
+) -> None:
+    places = world(tmp_path.resolve() / "here")
+    at = {"fs_reach": places["in"] / "sub", "grants": places["granted"]}[by]
+    ended = programs(kind, places, deletes).run("sh", "-c", WORK.format(at=at))
+    assert (ended.stdout_bytes == b"b\n") is works
+    assert (b"ermission denied" in ended.stderr_bytes) is not works
+
+
+@needs_namespaces
+def test_a_rename_across_a_mount_does_not_leave_the_tree(tmp_path: Path) -> None:
+    where = tmp_path.resolve() / "here"
+    places = world(where)
+    (where / "scratch").mkdir()
+    # Without walls a directory on the same disk; behind them the scratch of the program, which is a mount of its own.
+    for walls, target, said in (("open", f"'{where}/scratch'", "moved"), ("namespaces", "os.environ['TMPDIR']", "OSE")):
+        (places["in"] / "file").write_text("kept")
+        code = f"os.rename('{places['in']}/file', {target} + '/file'); print('moved')"
+        assert programs(walls, places, "manifest").python(code).startswith(said)
+    assert (places["in"] / "file").read_text() == "kept"
+
+
+# A program without a private root fills its scratch with what is hard to remove; nothing may stay on the host ---------
+
+
+TREES = {
+    "deeper than the stack of Python": "for _ in range(1500): os.mkdir('d'); os.chdir('d')",
+    "longer than the longest path": "for _ in range(60): os.mkdir('n' * 250); os.chdir('n' * 250)",
+    "deep, with files at each level": "for _ in range(1200): open('f', 'w').close(); os.mkdir('d'); os.chdir('d')",
+    "directories that nobody may enter": "os.makedirs('a/b/c'); os.umask(0o777); os.mkdir('a/b/c/d'); os.mkdir('x')",
+    "names that are no text": "os.makedirs(b'\\xff\\xfe/\\x80'); open(b'\\xff\\xfe/\\xc3', 'w').close()",
+    "names of line ends and dashes": "os.makedirs('-rf\\n/ /*'); open('-rf\\n/\\t', 'w').close()",
+    "links to what is outside": "os.symlink('/', 'root'); os.makedirs('d'); os.symlink('..', 'd/up')",
+    "names that whoever removes could use": (
+        "for n in range(1, 40): os.makedirs(f'.{sys.argv[1]}.{n}/kept')\n"
+        "for n in range(1, 40): os.makedirs(f'a{n}/b/c')"
+    ),
+}
+
+
+@needs_walls
+@pytest.mark.parametrize("tree", TREES.values(), ids=TREES.keys())
+@pytest.mark.sampled(2)
+def test_whatever_a_program_leaves_in_its_scratch_is_removed(
+    tree: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # what `tempfile` remembers of the variable
+    code = f"print(os.environ['TMPDIR'])\nos.chdir(os.environ['TMPDIR'])\n{tree}\nprint('made')"
+    scratch, said = Programs("no-namespaces").python(code, str(os.getpid())).splitlines()
+    assert said == "made"
+    assert tmp_path in Path(scratch).parents
+    assert [str(path) for path in tmp_path.rglob("*") if path.is_file() or path == Path(scratch)] == []
+
+
+# A granted program is talked into running another: that one is behind the same walls, so nothing is gained ------------
+
+
+STEAL = "cat {out}/secret > {in}/loot"
+LAUNCHERS = {
+    "env": ("env", "X=1", "sh", "-c", STEAL),
+    "sh": ("sh", "-c", STEAL),
+    "find": ("find", "{in}/file", "-exec", "sh", "-c", STEAL, ";"),
+    "xargs": ("xargs", "sh", "-c", STEAL),
+    "tar": ("tar", "--to-command", STEAL, "-xf", "{in}/a.tar"),
+    "tar checkpoint": ("tar", "-cf", "{in}/b.tar", "--checkpoint=1", f"--checkpoint-action=exec={STEAL}", "{in}/a.tar"),
+    "git alias": ("git", "-C", "{in}/repo", "-c", f"alias.x=!{STEAL}", "x"),
+    "git fsmonitor": ("git", "-C", "{in}/repo", "-c", f"core.fsmonitor={STEAL};true", "status"),
+    "git ssh": ("git", "-C", "{in}/repo", "-c", f"core.sshCommand=sh -c '{STEAL}' #", "ls-remote", "ssh://h/x"),
+    "git hook": ("git", "-C", "{in}/repo", "-c", "core.hooksPath={in}/hooks", "commit", "--allow-empty", "-m", "x"),
+    "python": (PYTHON, "-I", "-c", f"import os; os.system('{STEAL}')"),
+    "sed": ("sed", "-n", f"1e {STEAL}", "{in}/file"),
+    "awk": ("awk", f'BEGIN {{ system("{STEAL}") }}'),
+    "the loader": ("/lib64/ld-linux-x86-64.so.2", "/bin/sh", "-c", STEAL),
+    "timeout": ("timeout", "5", "sh", "-c", STEAL),
+    "nohup": ("nohup", "sh", "-c", STEAL),
+    "setsid": ("setsid", "-w", "sh", "-c", STEAL),
+}
+
+
+def furnished(where: Path) -> None:
+    """What some of the launchers need: an archive, a repository, a hook."""
+    inside = where / "in"
+    subprocess.run(["tar", "-C", inside, "-cf", inside / "a.tar", "file"], check=True)
+    if shutil.which("git"):
+        git = ["git", "-C", str(inside / "repo")]
+        subprocess.run(["git", "init", "-q", inside / "repo"], check=True)
+        for key, value in (("user.name", "n"), ("user.email", "e@x"), ("safe.directory", "*")):
+            subprocess.run([*git, "config", key, value], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    (inside / "hooks").mkdir()
+    hook = inside / "hooks" / "pre-commit"
+    hook.write_text("#!/bin/sh\n" + filled((STEAL,), where)[0] + "\n")
+    hook.chmod(0o755)
+
+
+@both_kinds
+@pytest.mark.parametrize("words", LAUNCHERS.values(), ids=LAUNCHERS.keys())
+@pytest.mark.sampled(3)
+def test_a_launcher_gains_nothing(kind: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"there is no {words[0]} here")
+    where = place(tmp_path)
+    furnished(where)
+    loot = where / "in" / "loot"
+    rules = (f"fs:read:{where}/in", f"fs:write:{where}/in")
+    command = filled(words, where)
+    open_programs(*rules).run(*command)
+    assert loot.read_text() == CANARY
+    loot.unlink()
+    Programs(kind, rules).run(*command)
+    assert not loot.exists() or loot.read_text() == ""

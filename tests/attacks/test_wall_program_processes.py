@@ -1,6 +1,7 @@
-"""A program turns against other processes: it signals, traces, reads and outlives them."""
+"""Programs turn against other processes and the kernel, and use up what there is."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from attacks.programs import alive, until
-from attacks.walled_programs import CANARY, Programs, both_kinds, open_programs
+from attacks.walled_programs import CANARY, Programs, both_kinds, needs_namespaces, open_programs, place
+
+# A program turns against other processes: it signals, traces, reads and outlives them ---------------------------------
 
 
 @pytest.fixture
@@ -168,3 +171,181 @@ def test_nothing_is_left_of_a_program(kind: str) -> None:
 
 def _children() -> list[int]:
     return [int(one) for one in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+
+
+# A program uses up what there is: processes, memory, time, files, output, scratch -------------------------------------
+
+
+FORKS = """
+import time
+made = 0
+for _ in range(120):
+    try:
+        if os.fork() == 0:
+            time.sleep(20); os._exit(0)
+    except OSError as e:
+        break
+    made += 1
+time.sleep(float(sys.argv[1]))
+print('made', made, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.who
+@both_kinds
+def test_a_fork_bomb(kind: str) -> None:
+    if os.getuid() == 0:
+        pytest.skip("the kernel does not hold root to a number of processes; see below, and the run as another user")
+    assert "made 120" in open_programs().python(FORKS, "0")
+    made = int(Programs(kind, limits={"processes": 30}).python(FORKS, "0").split()[1])
+    assert 10 < made <= 40  # the kernel counts all tasks of the user: whichever of them end meanwhile leave room
+
+
+@needs_namespaces
+@pytest.mark.skipif(os.getuid() != 0, reason="the kernel holds everybody else to a number of processes; see above")
+def test_a_fork_bomb_of_root_is_ended() -> None:
+    walled = Programs("namespaces", limits={"processes": 30})
+    assert "made 120" in open_programs().python(FORKS, "0")
+    assert "made" not in walled.python(FORKS, "20")  # it is ended before it says so, however late somebody counts
+    assert "made 20" in walled.python(FORKS.replace("120", "20"), "1")
+
+
+@both_kinds
+@pytest.mark.sampled(1)
+def test_memory(kind: str) -> None:
+    code = "x = bytearray(600 << 20); print('GOT', len(x))"
+    assert "GOT" in open_programs().python(code)
+    assert "MemoryError" in Programs(kind, limits={"memory_mb": 200}).python(code)
+
+
+@both_kinds
+@pytest.mark.sampled(1)
+def test_time_of_the_processor(kind: str) -> None:
+    ended = Programs(kind, limits={"cpu_seconds": 1}, seconds=20.0).run("sh", "-c", "while :; do :; done")
+    assert (ended.exit_code, ended.timed_out) in ((-24, False), (-9, False))
+
+
+@both_kinds
+@pytest.mark.sampled(1)
+def test_open_files(kind: str) -> None:
+    code = "x = []\nwhile True: x.append(os.dup(0))" if resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 64 else "1/0"
+    assert "Too many open files" in Programs(kind, limits={"open_files": 32}).python(code)
+
+
+@both_kinds
+@pytest.mark.sampled(1)
+def test_the_size_of_a_file(kind: str) -> None:
+    code = "with open(os.environ['TMPDIR'] + '/x', 'wb') as f: f.write(bytes(8 << 20))\nprint('ALL')"
+    assert "ALL" in Programs(kind, limits={"file_mb": 16}).python(code)
+    assert "ALL" not in Programs(kind, limits={"file_mb": 4}).python(code)
+
+
+@needs_namespaces
+def test_scratch_is_full_at_some_point() -> None:
+    code = "for i in range(8): open(os.environ['TMPDIR'] + f'/{i}', 'wb').write(bytes(1 << 20))\nprint('ALL')"
+    assert "No space left" in Programs("namespaces", limits={"scratch_mb": 4}).python(code)
+    assert "ALL" in Programs("namespaces", limits={"scratch_mb": 16}).python(code)
+
+
+@both_kinds
+@pytest.mark.sampled(1)
+def test_a_flood_of_output(kind: str) -> None:
+    for seconds in (0.3, 2.0, 8.0, 32.0):  # longer where the machine has no time to start it before
+        ended = Programs(kind, output_bytes=1000, seconds=seconds).run("yes")
+        if ended.stdout_bytes:
+            break
+    assert (len(ended.stdout_bytes), ended.truncated, ended.timed_out) == (1000, True, True)
+
+
+@both_kinds
+def test_scratch_is_not_shared_and_does_not_stay(kind: str) -> None:
+    leave = "open(os.environ['TMPDIR'] + '/left', 'w').write('x'); print(os.listdir(os.environ['TMPDIR']))"
+    walled = Programs(kind)
+    assert walled.python(leave) == "['left']\n"
+    assert walled.python("print(os.listdir(os.environ['TMPDIR']))") == "[]\n"
+
+
+# A program asks the kernel for ways around its walls ------------------------------------------------------------------
+
+
+CALL = "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\n"
+IF_DONE = "print('DO' + 'NE' if {} else os.strerror(ctypes.get_errno()))"
+ATTEMPTS = {
+    "a user namespace": CALL + IF_DONE.format("libc.unshare(0x10000000) == 0"),
+    "a child in a namespace": CALL + IF_DONE.format("libc.syscall(56, 0x10000011, 0, 0, 0, 0) >= 0"),
+    "io_uring": CALL + IF_DONE.format("libc.syscall(425, 8, ctypes.create_string_buffer(120)) >= 0"),
+    "keys of the kernel": CALL + IF_DONE.format("libc.syscall(248, b'user', b'licet-x', b'y', 1, -2) > 0"),
+    "shared memory": CALL + IF_DONE.format("libc.shmget(0x4c696365, 4096, 0o1600) >= 0"),
+    "BPF": CALL + IF_DONE.format("libc.syscall(321, 0, ctypes.create_string_buffer(120), 120) >= -0"),
+    "a name for a file handle": CALL
+    + "b = (ctypes.c_uint * 40)(128)\n"
+    + IF_DONE.format("libc.name_to_handle_at(-100, b'/usr', b, ctypes.byref(ctypes.c_int()), 0) == 0"),
+    "the time of the host": CALL + IF_DONE.format("libc.adjtimex(ctypes.create_string_buffer(208)) >= 0"),
+    "dumps of its parent": CALL + IF_DONE.format("libc.syscall(312, os.getpid(), os.getppid(), 2, 0, 0) >= 0"),
+    "a file that signals somebody": "import fcntl; r, w = os.pipe(); fcntl.fcntl(r, 8, 1); print('DO' + 'NE')",
+}
+# Not given to tests either on most machines.
+_RARE = ("BPF", "keys of the kernel", "io_uring", "a user namespace", "a child in a namespace")
+
+
+@pytest.mark.who
+@both_kinds
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are those of x86_64")
+@pytest.mark.parametrize("name", ATTEMPTS)
+@pytest.mark.sampled(6)
+def test_calls_that_lead_around_walls(kind: str, name: str) -> None:
+    code = ATTEMPTS[name]
+    if "DONE" not in open_programs().python(code):
+        assert name in _RARE or os.getuid(), name
+        pytest.skip("this machine refuses it to everybody")
+    assert "DONE" not in Programs(kind).python(code)
+
+
+@both_kinds
+def test_what_the_host_has_open_is_not_inherited(kind: str, tmp_path: Path) -> None:
+    where = place(tmp_path)
+    held = os.open(where / "out" / "secret", os.O_RDONLY)
+    os.set_inheritable(held, True)
+    code = """
+for number in range(3, 200):
+    try:
+        print(number, os.pread(number, 100, 0) if os.fstat(number) else '')
+    except OSError as e:
+        if e.errno != 9: print(number, e)
+"""
+    try:
+        assert CANARY not in Programs(kind).python(code)
+        assert Programs(kind).python(code) == ""
+    finally:
+        os.close(held)
+
+
+@both_kinds
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "LD_AUDIT"])
+@pytest.mark.sampled(4)
+def test_variables_do_not_reach_what_builds_the_walls(kind: str, name: str, tmp_path: Path) -> None:
+    # Code that ran before the walls stood would be outside of them.
+    (tmp_path / "json.py").write_text("print('DONE')")
+    (tmp_path / "socket.py").write_text("print('DONE')")
+    value = str(tmp_path / "none.so") if name in ("LD_PRELOAD", "LD_AUDIT") else str(tmp_path)
+    rules = (f"env:read:{name}", f"fs:read:{tmp_path}")
+    seen = [Programs(walls, rules).run("sh", "-c", f"echo ${name}", env={name: value}) for walls in ("open", kind)]
+    assert [one.stdout_bytes.decode().strip() for one in seen] == [value, value]
+    # The loader complains once for each program that it starts with the variable: the launcher is not one of them.
+    assert seen[1].stderr_bytes.count(b"none.so") == seen[0].stderr_bytes.count(b"none.so")
+
+
+@pytest.mark.who
+@both_kinds
+def test_privileges_do_not_come_back(kind: str) -> None:
+    status = Programs(kind, ("fs:read:*",)).python("""
+import ctypes
+names = {1: 'dumpable', 39: 'no_new_privs', 21: 'seccomp'}
+print(ctypes.CDLL(None).prctl(39, 0, 0, 0, 0), ctypes.CDLL(None).prctl(21, 0, 0, 0, 0))
+print([ctypes.CDLL(None).prctl(23, number, 0, 0, 0) for number in range(41)])
+""")
+    first, bounding = status.splitlines()
+    assert first == "1 2"
+    if os.getuid() == 0 or kind == "namespaces":
+        assert "1" not in bounding.replace("-1", "")
