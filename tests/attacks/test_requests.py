@@ -30,32 +30,15 @@ GOOD, EVIL = "good.test", "evil.test"
 
 # Read by a check that looks for the good host somewhere in the text, all of these are fine.
 URLS = [
-    "http://good.test@evil.test/",
-    "http://good.test:80@evil.test/",
-    "http://good.test%40evil.test/",
-    "http://good.test\\@evil.test/",
-    "http://evil.test\\@good.test/",
-    "http://evil.test\\.good.test/",
-    "http://evil.test#@good.test/",
-    "http://evil.test?@good.test/",
-    "http://evil.test/@good.test/",
-    "http://good.test@evil.test:80/",
-    "http://evil.test\t@good.test/",
-    "http://evil.test\n@good.test/",
-    "http://good.test\r\nHost: evil.test/",
-    "\thttp://evil.test/good.test",
-    "http://evil.test\0.good.test/",
-    "http://good.test\u3002evil.test/",
-    "http:\\\\evil.test\\good.test",
-    "http:///evil.test/good.test",
-    "http:evil.test/good.test",
-    "//evil.test/good.test",
-    "http://[good.test]@evil.test/",
-    "http://good.test.evil.test/",
-    "http://good.tes\u00adt.evil.test/",
-    "http://evil.test：80@good.test/",
-    "http://good.test@\uff45vil.test/",
-]
+    "http://good.test@evil.test/", "http://good.test:80@evil.test/", "http://good.test%40evil.test/",
+    "http://good.test\\@evil.test/", "http://evil.test\\@good.test/", "http://evil.test\\.good.test/",
+    "http://evil.test#@good.test/", "http://evil.test?@good.test/", "http://evil.test/@good.test/",
+    "http://good.test@evil.test:80/", "http://evil.test\t@good.test/", "http://evil.test\n@good.test/",
+    "http://good.test\r\nHost: evil.test/", "\thttp://evil.test/good.test", "http://evil.test\0.good.test/",
+    "http://good.test\u3002evil.test/", "http:\\\\evil.test\\good.test", "http:///evil.test/good.test",
+    "http:evil.test/good.test", "//evil.test/good.test", "http://[good.test]@evil.test/", "http://good.test.evil.test/",
+    "http://good.tes\u00adt.evil.test/", "http://evil.test：80@good.test/", "http://good.test@\uff45vil.test/",
+]  # fmt: skip
 
 
 def test_the_host_behind_an_at_sign_is_the_one_that_is_reached() -> None:

@@ -142,14 +142,5 @@ def verified(entries: Iterable[Row], signed: Iterable[Checkpoint], kept: Iterabl
 
 
 __all__ = [
-    "KEY",
-    "LEDGER",
-    "OTHER_KEY",
-    "check",
-    "checkpoints",
-    "plain_entry",
-    "rows",
-    "sample_entry",
-    "sign",
-    "verified",
-]
+    "KEY", "LEDGER", "OTHER_KEY", "check", "checkpoints", "plain_entry", "rows", "sample_entry", "sign", "verified",
+]  # fmt: skip

@@ -15,6 +15,7 @@ from core.liars import Broken, Liar
 from core.manifests import HERE, NAMES, admission, layer, manifest, manifests, tool
 from core.naive import DOMAINS
 from core.strategies import PlainSet, domains, rules_of, sets_of
+from core.tables import grouped
 from effort import LONG
 from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.set import CapabilitySet
@@ -282,49 +283,21 @@ def spent(**parts: Any) -> Any:
 
 
 BROKEN_REQUESTS: list[Any] = [
-    None,
-    Failing(),
-    "t",
-    asked(None),
-    asked(["t"]),
-    asked(Broken()),
-    asked(5),
-    asked("t", None),
-    asked("t", 5),
-    asked("t", ("env:read:B",)),
-    asked("t", ("env:read:*",)),
-    asked("t", (None,)),
-    asked("t", (Failing(),)),
+    None, Failing(), "t", asked(None), asked(["t"]), asked(Broken()), asked(5), asked("t", None), asked("t", 5),
+    asked("t", ("env:read:B",)), asked("t", ("env:read:*",)), asked("t", (None,)), asked("t", (Failing(),)),
     asked("t", (Use("env:read:A"), None)),
-]
+]  # fmt: skip
 BROKEN_MANIFESTS: list[Any] = [
-    None,
-    Failing(),
-    good_but(tools={"t": None}),
-    good_but(tools={"t": Failing()}),
-    good_but(admissions={"t": (None,)}),
-    good_but(admissions={"t": None}),
-    good_but(admissions=None),
-    good_but(layers=None),
-    good_but(layers=(None,)),
-    good_but(budget=Failing()),
-    good_but(connectors=None),
-    good_but(max_effects=(None,)),
-    good_but(tools={"t": good_tool_but(effect="mighty")}),
-    good_but(tools={"t": good_tool_but(sandbox="none")}),
-]
+    None, Failing(), good_but(tools={"t": None}), good_but(tools={"t": Failing()}), good_but(admissions={"t": (None,)}),
+    good_but(admissions={"t": None}), good_but(admissions=None), good_but(layers=None), good_but(layers=(None,)),
+    good_but(budget=Failing()), good_but(connectors=None), good_but(max_effects=(None,)),
+    good_but(tools={"t": good_tool_but(effect="mighty")}), good_but(tools={"t": good_tool_but(sandbox="none")}),
+]  # fmt: skip
 BROKEN_USAGES: list[Any] = [
-    None,
-    Failing(),
-    spent(calls="many"),
-    spent(calls=None),
-    spent(calls_of_tool=None),
-    spent(cost_usd=None),
-    spent(cost_usd=Decimal("NaN")),
-    spent(cost_usd_today=Decimal("sNaN")),
-    spent(cost_usd_of_tool=None),
+    None, Failing(), spent(calls="many"), spent(calls=None), spent(calls_of_tool=None), spent(cost_usd=None),
+    spent(cost_usd=Decimal("NaN")), spent(cost_usd_today=Decimal("sNaN")), spent(cost_usd_of_tool=None),
     spent(calls_today="many"),
-]
+]  # fmt: skip
 
 
 def assert_denial_can_be_explained(decision: Decision) -> None:
@@ -519,24 +492,18 @@ PRICED = manifest(
     admissions={"t": (admission(max_calls=4, max_cost_usd=Decimal(1)),)},
     budget=Budget(10, Decimal(2), Decimal(3), 20),
 )
-SPENT: list[tuple[Usage, str]] = [
+SPENT: list[tuple[Usage, str]] = grouped({
     # what was spent, and what one more call would exceed
-    (Usage(), ""),
-    (Usage(calls=9), ""),
-    (Usage(calls=10), "11 would exceed max_calls_per_session 10"),
-    (Usage(calls_of_tool={"t": 3}), ""),
-    (Usage(calls_of_tool={"t": 4}), "5 would exceed max_calls 4 of `t`"),
-    (Usage(calls_of_tool={"u": 400}), ""),
-    (Usage(cost_usd=Decimal("1.5")), ""),
-    (Usage(cost_usd=Decimal("1.51")), "2.01 would exceed max_cost_usd 2"),
-    (Usage(cost_usd_today=Decimal("2.5")), ""),
-    (Usage(cost_usd_today=Decimal("2.6")), "3.1 would exceed max_cost_usd_per_day 3"),
-    (Usage(calls_today=19), ""),
-    (Usage(calls_today=20), "21 would exceed max_calls_per_day 20"),
-    (Usage(cost_usd_of_tool={"t": Decimal("0.5")}), ""),
-    (Usage(cost_usd_of_tool={"t": Decimal("0.51")}), "1.01 would exceed max_cost_usd 1 of `t`"),
-    (Usage(cost_usd_of_tool={"u": Decimal(400)}), ""),
-]
+    "": [Usage(), Usage(calls=9), Usage(calls_of_tool={"t": 3}), Usage(calls_of_tool={"u": 400}),
+        Usage(cost_usd=Decimal("1.5")), Usage(cost_usd_today=Decimal("2.5")), Usage(calls_today=19),
+        Usage(cost_usd_of_tool={"t": Decimal("0.5")}), Usage(cost_usd_of_tool={"u": Decimal(400)})],
+    "11 would exceed max_calls_per_session 10": [Usage(calls=10)],
+    "5 would exceed max_calls 4 of `t`": [Usage(calls_of_tool={"t": 4})],
+    "2.01 would exceed max_cost_usd 2": [Usage(cost_usd=Decimal("1.51"))],
+    "3.1 would exceed max_cost_usd_per_day 3": [Usage(cost_usd_today=Decimal("2.6"))],
+    "21 would exceed max_calls_per_day 20": [Usage(calls_today=20)],
+    "1.01 would exceed max_cost_usd 1 of `t`": [Usage(cost_usd_of_tool={"t": Decimal("0.51")})],
+})  # fmt: skip
 
 
 @pytest.mark.parametrize(("usage", "expected"), SPENT)

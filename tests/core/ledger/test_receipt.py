@@ -49,17 +49,9 @@ from tampered import changed
 
 # Two sessions of one agent and one of another, interleaved; checkpoints after 4 and 8 of 10 entries.
 NAMES = [
+    ("s", "a"), ("s", "a"), ("z", "a"), ("s", "b"), ("s", "a"), ("z", "a"), ("s", "b"), ("s", "a"), ("z", "a"),
     ("s", "a"),
-    ("s", "a"),
-    ("z", "a"),
-    ("s", "b"),
-    ("s", "a"),
-    ("z", "a"),
-    ("s", "b"),
-    ("s", "a"),
-    ("z", "a"),
-    ("s", "a"),
-]
+]  # fmt: skip
 ENTRIES = [sample_entry(number, session, agent) for number, (session, agent) in enumerate(NAMES, 1)]
 ROWS = rows(ENTRIES)
 KEYS = set(LinkedEntry.__struct_fields__)

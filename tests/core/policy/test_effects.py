@@ -6,6 +6,7 @@ import pytest
 
 from core.naive import DOMAINS
 from core.oracle import all_uses, class_permits, effect_of
+from core.tables import grouped
 from licet.core.algebra.rules import Use
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.layer import (
@@ -23,29 +24,16 @@ USES = tuple(use for domain in DOMAINS for use in all_uses(domain))
 NAMED = CapabilitySet(["network:tcp:a.b:80", "network:tcp:*.b"])
 
 # One line of the design each: the weakest class that permits a use.
-WEAKEST = [
-    ("fs:read:/srv/x", "read_only"),
-    ("network:https:get@a.example", "read_only"),
-    ("network:http:head@a.example", "read_only"),
-    ("network:https:options@a.example", "read_only"),
-    ("process:exec:git", "read_only"),
-    ("env:read:PATH", "read_only"),
-    ("secret:read:KEY", "read_only"),
-    ("storage:write:tool-private", "read_only"),
-    ("storage:write:session", "read_only"),
-    ("storage:read:personality", "read_only"),
-    ("tool:call:other", "read_only"),
-    ("connector:use:github", "read_only"),
-    ("fs:write:/srv/x", "write_limited"),
-    ("network:https:post@a.example", "write_limited"),
-    ("network:https:put@a.example", "write_limited"),
-    ("network:https:patch@a.example", "write_limited"),
-    ("storage:write:personality", "write_limited"),
-    ("fs:delete:/srv/x", "full"),
-    ("network:https:delete@a.example", "full"),
-    ("network:https:propfind@a.example", "full"),
-    ("network:tcp:a.example:22", "full"),
-]
+WEAKEST = grouped({
+    "read_only": ["fs:read:/srv/x", "network:https:get@a.example", "network:http:head@a.example",
+        "network:https:options@a.example", "process:exec:git", "env:read:PATH", "secret:read:KEY",
+        "storage:write:tool-private", "storage:write:session", "storage:read:personality", "tool:call:other",
+        "connector:use:github"],
+    "write_limited": ["fs:write:/srv/x", "network:https:post@a.example", "network:https:put@a.example",
+        "network:https:patch@a.example", "storage:write:personality"],
+    "full": ["fs:delete:/srv/x", "network:https:delete@a.example", "network:https:propfind@a.example",
+        "network:tcp:a.example:22"],
+})  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), WEAKEST)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from core.tables import grouped
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.servers import (
     ClientTerms,
@@ -67,14 +68,11 @@ def test_variables_and_secrets_count_as_grants() -> None:
     ]
 
 
-ANNOTATIONS: list[tuple[dict[str, Any], str]] = [
-    ({}, "read_only"),
-    ({"readOnlyHint": True}, "read_only"),
-    ({"readOnlyHint": False}, "write_limited"),
-    ({"destructiveHint": True}, "full"),
-    ({"readOnlyHint": True, "destructiveHint": True}, "full"),
-    ({"destructiveHint": "true", "readOnlyHint": 0}, "read_only"),
-]
+ANNOTATIONS: list[tuple[dict[str, Any], str]] = grouped({
+    "read_only": [{}, {"readOnlyHint": True}, {"destructiveHint": "true", "readOnlyHint": 0}],
+    "write_limited": [{"readOnlyHint": False}],
+    "full": [{"destructiveHint": True}, {"readOnlyHint": True, "destructiveHint": True}],
+})  # fmt: skip
 
 
 @pytest.mark.parametrize(("annotations", "least"), ANNOTATIONS)
