@@ -38,13 +38,9 @@ async def put(ctx: Context, path: str, text: str) -> str:
 AGENT: dict[str, Any] = {
     "agent": "a",
     "tools": {"put": {"from": "acme.tools:put"}},
-    "capabilities": {
-        "tools": ["put"],
-        "max_side_effect_class": "write_limited",
-        "approvals": {"write": "manifest"},
-        "fs_reach": {"write": ["${workdir}", "SITE/acme"]},
-    },
-}
+    "capabilities": {"tools": ["put"], "max_side_effect_class": "write_limited", "approvals": {"write": "manifest"},
+        "fs_reach": {"write": ["${workdir}", "SITE/acme"]}},
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -50,12 +50,9 @@ async def ask(ctx: Context) -> int:
 MANIFEST: dict[str, Any] = {
     "agent": "clerk",
     "version": "1.0",
-    "capabilities": {
-        "tools": {"add": {}, "ask": {}},
-        "process": {"allowed_binaries": ["true"]},
-        "fs_reach": {"write": ["${workdir}"]},
-    },
-}
+    "capabilities": {"tools": {"add": {}, "ask": {}}, "process": {"allowed_binaries": ["true"]},
+        "fs_reach": {"write": ["${workdir}"]}},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -35,13 +35,10 @@ MANIFEST: dict[str, Any] = {
     "agent": "desk",
     "version": "1.0",
     "tools": {"write_file": {"from": "licet.tools:write_file"}, "total": {"from": "sums:total"}},
-    "capabilities": {
-        "tools": {"write_file": {"sandbox": "restricted"}, "total": {}},
-        "max_side_effect_class": "write_limited",
-        "approvals": {"write": "manifest"},
-        "fs_reach": {"read": ["${workdir}"], "write": ["${workdir}"]},
-    },
-}
+    "capabilities": {"tools": {"write_file": {"sandbox": "restricted"}, "total": {}},
+        "max_side_effect_class": "write_limited", "approvals": {"write": "manifest"},
+        "fs_reach": {"read": ["${workdir}"], "write": ["${workdir}"]}},
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -96,16 +93,11 @@ print(run(gate, "http_get", {"url": "http://127.0.0.1:9/"}).reason)
 CLERK: dict[str, Any] = {
     "agent": "clerk",
     "version": "1.0",
-    "capabilities": {
-        "tools": {"write_file": {"sandbox": "native"}, "http_get": {"sandbox": "native"}},
-        "native": ["write_file", "http_get"],
-        "max_side_effect_class": "write_limited",
-        "approvals": {"write": "manifest"},
-        "fs_reach": {"write": ["${workdir}"]},
-        "destinations": {"allow": ["127.0.0.1"]},
-        "private": ["127.0.0.0/8"],
-    },
-}
+    "capabilities": {"tools": {"write_file": {"sandbox": "native"}, "http_get": {"sandbox": "native"}},
+        "native": ["write_file", "http_get"], "max_side_effect_class": "write_limited",
+        "approvals": {"write": "manifest"}, "fs_reach": {"write": ["${workdir}"]},
+        "destinations": {"allow": ["127.0.0.1"]}, "private": ["127.0.0.0/8"]},
+}  # fmt: skip
 
 
 @pytest.fixture

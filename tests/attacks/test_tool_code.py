@@ -30,14 +30,10 @@ async def clerk(ctx: Context, path: str) -> str:
 MANIFEST = {
     "agent": "clerk",
     "tools": {"clerk": {"from": "desk_tools.clerks:clerk"}},
-    "capabilities": {
-        "tools": {"clerk": {"sandbox": "native"}},
-        "native": ["clerk"],
-        "max_side_effect_class": "write_limited",
-        "approvals": {"write": "manifest"},
-        "fs_reach": {"write": ["${workdir}"]},
-    },
-}
+    "capabilities": {"tools": {"clerk": {"sandbox": "native"}}, "native": ["clerk"],
+        "max_side_effect_class": "write_limited", "approvals": {"write": "manifest"},
+        "fs_reach": {"write": ["${workdir}"]}},
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -46,17 +46,13 @@ ABUSES = {
     "a result that is no JSON": ([packed({"op": "result", "call": 1}, b"{")], "TOOL_CRASHED"),
     "a path that is no text": ([packed({"op": "fs.read", "path": 5, "id": 900, "call": 1})], "TOOL_CRASHED"),
     "a stream that is none": ([packed({"op": "stream.next", "stream": [], "id": 900, "call": 1})], "TOOL_CRASHED"),
-    "a program of its own, where there are none": (
-        [packed({"op": "process.start", "name": "sh", "args": [], "id": 900, "call": 1})],
-        "TOOL_CRASHED",
-    ),
-    "a signal, where there are no programs": (
-        [packed({"op": "process.signal", "program": 1, "signal": 9, "id": 900, "call": 1})],
-        "TOOL_CRASHED",
-    ),
+    "a program of its own, where there are none": ([packed({"op": "process.start", "name": "sh", "args": [], "id": 900,
+        "call": 1})], "TOOL_CRASHED"),
+    "a signal, where there are no programs": ([packed({"op": "process.signal", "program": 1, "signal": 9, "id": 900,
+        "call": 1})], "TOOL_CRASHED"),
     "digits without end": ([thieves.lengths(100_016, 0), b'{"op":"x","id":' + b"9" * 100_000 + b"}"], "TOOL_CRASHED"),
     "half a frame": ([thieves.lengths(100, 0)], "LIMIT_TIME"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("abuse", ABUSES)

@@ -112,15 +112,12 @@ USES = {
     "processors": ("python", "print(len(os.sched_getaffinity(0)) >= 1, os.cpu_count() >= 1)", "True True"),
     "memory": ("python", "print('MemTotal' in open('/proc/meminfo').read())", "True"),
     "load": ("python", "print(len(os.getloadavg()))", "3"),
-    "its own files": (
-        "python",
-        "print(os.path.exists('/proc/self/fd/0'), len(os.listdir('/proc/self/task')))",
-        "True 1",
-    ),
+    "its own files": ("python", "print(os.path.exists('/proc/self/fd/0'), len(os.listdir('/proc/self/task')))",
+        "True 1"),
     "node": ("node", "console.log(require('os').cpus().length >= 1, require('os').totalmem() > 0)", "true true"),
     "git": ("git", "--version", "git version"),
     "ps": ("ps", "ax", "PID"),
-}
+}  # fmt: skip
 
 
 @needs_namespaces

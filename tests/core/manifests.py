@@ -175,37 +175,18 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "private": st.lists(_ranges, max_size=2).map(tuple),
     "natives": st.frozensets(st.sampled_from(NAMES), max_size=2).map(lambda names: (Natives(names, HERE),)),
     "connectors": st.builds(Connectors, _lines, _often_none(_lines), profiles=st.tuples(_lines)),
-    "approvals": st.builds(
-        Approvals,
-        st.sampled_from(WRITE_APPROVALS),
-        st.sampled_from((300, 600)),
-        st.integers(1, 2),
-        st.sampled_from((None, (), ("k1",), ("k1", "k2"))),
-        st.sampled_from(WRITE_APPROVALS),
-        st.booleans(),
-    ),
-    "budget": st.builds(
-        Budget,
-        _often_none(st.integers(0, 3)),
+    "approvals": st.builds(Approvals, st.sampled_from(WRITE_APPROVALS), st.sampled_from((300, 600)), st.integers(1, 2),
+        st.sampled_from((None, (), ("k1",), ("k1", "k2"))), st.sampled_from(WRITE_APPROVALS), st.booleans()),
+    "budget": st.builds(Budget, _often_none(st.integers(0, 3)),
         _often_none(st.sampled_from((Decimal("0.5"), Decimal(5)))),
-        _often_none(st.sampled_from((Decimal("0.5"), Decimal(5)))),
-        _often_none(st.integers(0, 3)),
-    ),
+        _often_none(st.sampled_from((Decimal("0.5"), Decimal(5)))), _often_none(st.integers(0, 3))),
     "limits": _limits,
     "allow_degraded": st.booleans(),
     "record": st.sampled_from(("digests", "full")),
-    "servers": st.dictionaries(
-        st.just("files"),
-        st.fixed_dictionaries(
-            {
-                "command": st.sampled_from((["a"], ["b"])),
-                "grants": _texts.map(list),
-                "env": st.sampled_from(([], ["HOME"])),
-            }
-        ),
-        max_size=1,
-    ),
-}
+    "servers": st.dictionaries(st.just("files"),
+        st.fixed_dictionaries({"command": st.sampled_from((["a"], ["b"])), "grants": _texts.map(list),
+        "env": st.sampled_from(([], ["HOME"]))}), max_size=1),
+}  # fmt: skip
 
 
 @st.composite

@@ -122,31 +122,26 @@ def list_the_stranger(at: Scene) -> None:
 FORGERIES: dict[str, Forge] = {
     "nothing": lambda at: None,
     "the same key again": lambda at: at.approve(at.one),
-    "the same key, spelled otherwise": lambda at: at.answer(
-        other_spelling(at.one.public), at.one.sign(at.request.statement())
-    ),
+    "the same key, spelled otherwise": lambda at: at.answer(other_spelling(at.one.public),
+        at.one.sign(at.request.statement())),
     "no signature": lambda at: at.answer(at.two.public, b""),
     "no bytes of a signature": lambda at: at.answer(at.two.public, b"\0" * 64),
-    "the signature of the first, under the name of the second": lambda at: at.answer(
-        at.two.public, at.one.sign(at.request.statement())
-    ),
-    "a key that the manifest does not list": lambda at: at.answer(
-        at.stranger.public, at.stranger.sign(at.request.statement())
-    ),
+    "the signature of the first, under the name of the second": lambda at: at.answer(at.two.public,
+        at.one.sign(at.request.statement())),
+    "a key that the manifest does not list": lambda at: at.answer(at.stranger.public,
+        at.stranger.sign(at.request.statement())),
     "a mere yes": lambda at: at.answer("command", b""),
     "a yes in the words of a person": lambda at: at.answer("the boss", b""),
     "no key": lambda at: at.answer("ed25519:", at.two.sign(at.request.statement())),
     "a signature of the request alone": lambda at: at.answer(at.two.public, at.two.sign(at.request.text().encode())),
-    "a signature of less, given for all": lambda at: at.answer(
-        at.two.public, at.two.sign(at.request.statement(only_these_arguments=True))
-    ),
-    "a signature of another answer": lambda at: at.answer(
-        at.two.public, at.two.sign(at.request.statement().replace(b"approved", b"denied"))
-    ),
+    "a signature of less, given for all": lambda at: at.answer(at.two.public,
+        at.two.sign(at.request.statement(only_these_arguments=True))),
+    "a signature of another answer": lambda at: at.answer(at.two.public,
+        at.two.sign(at.request.statement().replace(b"approved", b"denied"))),
     "a smaller quorum in the file": lambda at: at.write("UPDATE requests SET quorum = 1"),
     "no keys in the file": lambda at: at.write("UPDATE requests SET quorum = 1, keys = NULL"),
     "another key in the file": list_the_stranger,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)

@@ -91,62 +91,29 @@ def test_a_capability_must_be_covered_completely(allow: list[str], deny: list[st
 
 # Two sets, what they have in common, and what they say together.
 COMBINED = [
-    (
-        (["network:*:api.github.com", "network:*:api.stripe.com"], []),
-        (["network:*:*.github.com"], []),
-        (["network:*:api.github.com"], []),
-        (["network:*:*.github.com", "network:*:api.stripe.com"], []),
-    ),
-    (
-        (["network:*:github.com"], []),
-        (["network:*:*.github.com"], []),
-        ([], []),
-        (["network:*:*.github.com", "network:*:github.com"], []),
-    ),
-    (
-        (["fs:read:*"], ["fs:read:/etc"]),
-        (["fs:read:/srv", "fs:read:/etc/x"], ["fs:read:/srv/.env"]),
+    ((["network:*:api.github.com", "network:*:api.stripe.com"], []), (["network:*:*.github.com"], []),
+        (["network:*:api.github.com"], []), (["network:*:*.github.com", "network:*:api.stripe.com"], [])),
+    ((["network:*:github.com"], []), (["network:*:*.github.com"], []), ([], []),
+        (["network:*:*.github.com", "network:*:github.com"], [])),
+    ((["fs:read:*"], ["fs:read:/etc"]), (["fs:read:/srv", "fs:read:/etc/x"], ["fs:read:/srv/.env"]),
         (["fs:read:/srv"], ["fs:read:/etc", "fs:read:/srv/.env"]),
-        (["fs:read:*"], ["fs:read:/etc", "fs:read:/srv/.env"]),
-    ),
-    (
-        (["fs:*:/a"], []),
-        (["fs:read:/a/b", "fs:write:*"], []),
-        (["fs:read:/a/b", "fs:write:/a"], []),
-        (["fs:delete:/a", "fs:read:/a", "fs:write:*"], []),
-    ),
-    (
-        (["network:https:*"], []),
-        (["network:read:*:80", "network:*:x"], []),
+        (["fs:read:*"], ["fs:read:/etc", "fs:read:/srv/.env"])),
+    ((["fs:*:/a"], []), (["fs:read:/a/b", "fs:write:*"], []), (["fs:read:/a/b", "fs:write:/a"], []),
+        (["fs:delete:/a", "fs:read:/a", "fs:write:*"], [])),
+    ((["network:https:*"], []), (["network:read:*:80", "network:*:x"], []),
         (["network:https:x", "network:read:https://*:80"], []),
-        (["network:http:x", "network:https:*", "network:read:http://*:80", "network:tcp:x"], []),
-    ),
-    (
-        (["network:*:*:80"], []),
-        (["network:*:*:443"], []),
-        ([], []),
-        (["network:*:*:443", "network:*:*:80"], []),
-    ),
-    (
-        (["network:*:*:80", "network:*:x"], []),
-        (["network:*:*.y", "network:*:x:80", "network:*:x:81"], []),
+        (["network:http:x", "network:https:*", "network:read:http://*:80", "network:tcp:x"], [])),
+    ((["network:*:*:80"], []), (["network:*:*:443"], []), ([], []), (["network:*:*:443", "network:*:*:80"], [])),
+    ((["network:*:*:80", "network:*:x"], []), (["network:*:*.y", "network:*:x:80", "network:*:x:81"], []),
         (["network:*:*.y:80", "network:*:x:80", "network:*:x:81"], []),
-        (["network:*:*.y", "network:*:*:80", "network:*:x"], []),
-    ),
-    (
-        (["storage:*:session", "storage:read:*"], []),
-        (["storage:write:*"], ["storage:read:personality"]),
+        (["network:*:*.y", "network:*:*:80", "network:*:x"], [])),
+    ((["storage:*:session", "storage:read:*"], []), (["storage:write:*"], ["storage:read:personality"]),
         (["storage:write:session"], ["storage:read:personality"]),
-        (["storage:*:session", "storage:*:tool-private", "storage:write:*"], ["storage:read:personality"]),
-    ),
-    (
-        (["env:read:A", "tool:call:*"], []),
-        (["env:read:*", "connector:use:x"], []),
-        (["env:read:A"], []),
-        (["connector:use:x", "env:read:*", "tool:call:*"], []),
-    ),
+        (["storage:*:session", "storage:*:tool-private", "storage:write:*"], ["storage:read:personality"])),
+    ((["env:read:A", "tool:call:*"], []), (["env:read:*", "connector:use:x"], []), (["env:read:A"], []),
+        (["connector:use:x", "env:read:*", "tool:call:*"], [])),
     (([], ["fs:read:*"]), (["fs:read:/a"], []), ([], ["fs:read:*"]), ([], ["fs:read:*"])),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("one", "two", "both", "either"), COMBINED)
@@ -180,23 +147,14 @@ DIFFERENCES: list[tuple[Spec, Spec, list[str]]] = [
     ((["network:*:x"], []), (["network:https:x"], []), ["network:http:x", "network:tcp:x"]),
     ((["network:*:x"], ["network:tcp:x"]), (["network:http:*", "network:https:*"], []), []),
     ((["network:read:x"], []), (["network:https:*"], []), ["network:read:http://x"]),
-    (
-        (["network:https:*"], []),
-        (["network:https:*.a", "network:https:b"], []),
-        ["network:https:* except network:https:*.a, network:https:b"],
-    ),
-    (
-        (["storage:*:*"], []),
-        (["storage:*:session", "storage:read:*"], []),
-        [
-            "storage:write:personality",
-            "storage:write:tool-private",
-        ],
-    ),
+    ((["network:https:*"], []), (["network:https:*.a", "network:https:b"], []),
+        ["network:https:* except network:https:*.a, network:https:b"]),
+    ((["storage:*:*"], []), (["storage:*:session", "storage:read:*"], []),
+        ["storage:write:personality", "storage:write:tool-private"]),
     ((["tool:call:*"], []), (["tool:call:a"], []), ["tool:call:* except tool:call:a"]),
     ((["secret:read:a/*"], []), (["secret:read:a/b/*"], []), ["secret:read:a/* except secret:read:a/b/*"]),
     ((["env:read:A", "env:read:B"], []), (["env:read:B"], []), ["env:read:A"]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("one", "two", "pieces"), DIFFERENCES)
@@ -243,16 +201,8 @@ NORMAL = [
     ((["fs:read:/a"], ["fs:read:/z"]), (["fs:read:/a"], ["fs:read:/z"])),
     (([], ["fs:read:/a", "fs:write:/a", "fs:delete:*"]), ([], ["fs:delete:*", "fs:read:/a", "fs:write:/a"])),
     ((["fs:*:/a", "fs:*:*"], ["fs:read:*"]), (["fs:delete:*", "fs:write:*"], ["fs:read:*"])),
-    (
-        (["storage:read:session", "storage:read:personality"], []),
-        (
-            [
-                "storage:read:personality",
-                "storage:read:session",
-            ],
-            [],
-        ),
-    ),
+    ((["storage:read:session", "storage:read:personality"], []),
+        (["storage:read:personality", "storage:read:session"], [])),
     ((["storage:read:*", "storage:write:*"], []), (["storage:*:*"], [])),
     ((["storage:*:session", "storage:*:personality", "storage:*:tool-private"], []), (["storage:*:*"], [])),
     ((["network:*:x:80"], ["network:*:x"]), ([], ["network:*:x"])),
@@ -260,11 +210,9 @@ NORMAL = [
     ((["network:*:x", "network:*:x:80"], ["network:*:*:80"]), (["network:*:x"], ["network:*:*:80"])),
     ((["network:*:x:80"], ["network:*:*:80", "network:*:*.y:80"]), ([], ["network:*:*:80"])),
     (([], ["network:*:x:80", "network:*:x"]), ([], ["network:*:x"])),
-    (
-        (["network:*:x"], ["network:read:x"]),
-        (["network:*:delete@x", "network:*:other@x", "network:tcp:x", "network:write:x"], ["network:read:x"]),
-    ),
-]
+    ((["network:*:x"], ["network:read:x"]),
+        (["network:*:delete@x", "network:*:other@x", "network:tcp:x", "network:write:x"], ["network:read:x"])),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "normal"), NORMAL)

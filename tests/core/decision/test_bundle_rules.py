@@ -206,12 +206,8 @@ def test_a_bundle_without_limits_is_not_shown(tmp_path: Path) -> None:
 WIDER: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("a higher limit", {"budget": {"max_calls_per_day": 5}}, {"budget": {"max_calls_per_day": 6}}, "max_calls_per_day"),
     ("no limit", {"budget": {"max_cost_usd": 5}}, {}, "max_cost_usd: 5 → no limit"),
-    (
-        "a longer expiry",
-        {"approvals": {"expires_seconds": 5}},
-        {"approvals": {"expires_seconds": 9}},
-        "expires_seconds",
-    ),
+    ("a longer expiry", {"approvals": {"expires_seconds": 5}}, {"approvals": {"expires_seconds": 9}},
+        "expires_seconds"),
     ("a smaller quorum", TERMS, TERMS | {"approvals": TERMS["approvals"] | {"quorum": 1}}, "quorum: 2 → 1"),
     ("another key", {"approvals": {"keys": [ONE]}}, {"approvals": {"keys": [ONE, TWO]}}, "keys"),
     ("no keys", {"approvals": {"keys": [ONE]}}, {}, "any approver"),
@@ -221,7 +217,7 @@ WIDER: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("wider versions", TERMS, TERMS | {"connectors": ["github"]}, "versions of github"),
     ("more addresses", {"private": ["10.0.0.0/8"]}, {}, "private addresses 192.168.0.0/16"),
     ("first addresses", {"private": []}, {"private": ["10.0.0.0/9"]}, "private addresses 10.0.0.0/9"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new", "text"), [case[1:] for case in WIDER], ids=[case[0] for case in WIDER])

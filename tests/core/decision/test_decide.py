@@ -585,17 +585,11 @@ def test_the_lower_limit_of_two_files_is_named_with_its_line() -> None:
 DELEGATED: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     # what a delegation allows and denies, and what would let `t` through
     "another tool": (("tool:call:u",), (), "add `tool:call:t` to `allow` where the parent delegates"),
-    "all but this one": (
-        ("tool:call:*",),
-        ("tool:call:t",),
-        "remove `tool:call:t` from `deny` where the parent delegates",
-    ),
-    "another one denied": (
-        ("tool:call:u", "tool:call:v"),
-        ("tool:call:v",),
-        "add `tool:call:t` to `allow` where the parent delegates",
-    ),
-}
+    "all but this one": (("tool:call:*",), ("tool:call:t",),
+        "remove `tool:call:t` from `deny` where the parent delegates"),
+    "another one denied": (("tool:call:u", "tool:call:v"), ("tool:call:v",),
+        "add `tool:call:t` to `allow` where the parent delegates"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", DELEGATED)

@@ -190,12 +190,9 @@ STANDING: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"effect": "full"}, {"max_effect": "full", "budget": Budget(1)}, []),
     ({"sandbox": "native"}, {}, ["sandbox native"]),
     ({"sandbox": "native"}, {"natives": NAMED}, []),
-    (
-        {"sandbox": "native", "effect": "full"},
-        {"max_effect": "full", "natives": NAMED, "budget": Budget(1)},
-        ["sandbox native"],
-    ),
-]
+    ({"sandbox": "native", "effect": "full"}, {"max_effect": "full", "natives": NAMED, "budget": Budget(1)},
+        ["sandbox native"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spec", "policy", "expected"), STANDING)
@@ -223,14 +220,10 @@ KEPT: list[tuple[list[str], list[str], str, str]] = [
     # denied in a file, protected by licet, the expected message, and the expected fix
     ([], ["fs:*:/a"], "needs fs:read:/a/b, but kept", APART),
     ([], ["fs:*:/a", "fs:read:/a/b"], "needs fs:read:/a/b, but kept", APART),
-    (
-        ["fs:read:/a"],
-        ["fs:*:/a/b/c"],
-        "needs fs:read:/a/b, denied by fs:read:/a (agent.yaml:50)",
-        "remove `fs:read:/a` from `deny` in agent.yaml",
-    ),
+    (["fs:read:/a"], ["fs:*:/a/b/c"], "needs fs:read:/a/b, denied by fs:read:/a (agent.yaml:50)",
+        "remove `fs:read:/a` from `deny` in agent.yaml"),
     (["fs:read:/a"], ["fs:*:/a"], "needs fs:read:/a/b, but kept", APART),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("denied", "kept", "expected", "fix"), KEPT)

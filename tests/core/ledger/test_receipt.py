@@ -444,11 +444,8 @@ def test_a_checkpoint_is_read_as_it_was_written() -> None:
 CHECKPOINT_ATTACKS: dict[str, tuple[list[Checkpoint], str, int]] = {
     "edit the signature": ([CHECKPOINTS[0], CHECKPOINTS[1]._replace(signature=b"x" * 32)], "signature", 8),
     "edit the first signature": ([CHECKPOINTS[0]._replace(signature=b""), CHECKPOINTS[1]], "signature", 4),
-    "edit the body": (
-        [CHECKPOINTS[0], CHECKPOINTS[1]._replace(body=CHECKPOINTS[1].body.replace(b":01:", b":02:"))],
-        "signature",
-        8,
-    ),
+    "edit the body": ([CHECKPOINTS[0], CHECKPOINTS[1]._replace(body=CHECKPOINTS[1].body.replace(b":01:", b":02:"))],
+        "signature", 8),
     "edit the column": ([CHECKPOINTS[0], CHECKPOINTS[1]._replace(size=7)], "checkpoint", 7),
     "no checkpoint": ([CHECKPOINTS[0], CHECKPOINTS[1]._replace(body=b"{}")], "checkpoint", 8),
     "no JSON": ([CHECKPOINTS[0], CHECKPOINTS[1]._replace(body=b"x")], "checkpoint", 8),
@@ -463,7 +460,7 @@ CHECKPOINT_ATTACKS: dict[str, tuple[list[Checkpoint], str, int]] = {
     "a key more": ([CHECKPOINTS[0], checkpoint_with({"more": 1})], "checkpoint", 8),
     "another kind": ([CHECKPOINTS[0], checkpoint_with({"kind": "receipt"})], "checkpoint", 8),
     "no checkpoints at all": ([], "unsigned", 1),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("changed", "kind", "number"), CHECKPOINT_ATTACKS.values(), ids=CHECKPOINT_ATTACKS)

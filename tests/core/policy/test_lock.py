@@ -39,14 +39,10 @@ TOOL: dict[str, Any] = {
     "name": "read",
     "description": "Reads a file.",
     "annotations": {"title": "Read", "readOnlyHint": True},
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "path": {"type": "string", "description": "Which file", "default": {"title": "a"}},
-            "title": {"type": "string"},
-        },
-    },
-}
+    "inputSchema": {"type": "object",
+        "properties": {"path": {"type": "string", "description": "Which file", "default": {"title": "a"}},
+        "title": {"type": "string"}}},
+}  # fmt: skip
 
 
 def with_tool(**fields: Any) -> LockedServer:

@@ -27,26 +27,20 @@ FITS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "secrets as a set": ({"secrets": {"A"}}, ["secret:read:A"]),
     "a store": ({"storage": {"scope": "session", "kind": "kv"}}, ["storage:*:session"]),
     "a store of no stated kind": ({"storage": {"scope": "tool-private"}}, ["storage:*:tool-private"]),
-    "a store whose entries expire": (
-        {"storage": {"scope": "personality", "kind": "kv", "ttlSecondsDefault": 60}},
-        ["storage:*:personality"],
-    ),
+    "a store whose entries expire": ({"storage": {"scope": "personality", "kind": "kv", "ttlSecondsDefault": 60}},
+        ["storage:*:personality"]),
     "paths to read": ({"fs_reach": {"read": ["/srv/data", "${workdir}"]}}, ["fs:read:/srv/data", "fs:read:${workdir}"]),
     "paths to write, and so to delete": ({"fs_reach": {"write": ["/out"]}}, ["fs:write:/out", "fs:delete:/out"]),
     "paths the ceiling allows to read": ({"fs_reach": {"read": "from-personality"}}, ["fs:read:*"]),
     "paths the ceiling allows to write": ({"fs_reach": {"write": "from-personality"}}, ["fs:write:*", "fs:delete:*"]),
     "no paths": ({"fs_reach": {}}, []),
-    "binaries": (
-        {"process": {"allowed_binaries": ["git", "/usr/bin/grep"]}},
-        ["process:exec:git", "process:exec:/usr/bin/grep"],
-    ),
+    "binaries": ({"process": {"allowed_binaries": ["git", "/usr/bin/grep"]}},
+        ["process:exec:git", "process:exec:/usr/bin/grep"]),
     "binaries in the seeds' spelling": ({"process": {"allowedBinaries": ["*"]}}, ["process:exec:*"]),
     "variables": ({"env": ["PATH", "LANG"]}, ["env:read:PATH", "env:read:LANG"]),
-    "several at once": (
-        {"secrets": ["K"], "env": ["PATH"], "network": {"allowed_hosts": ["a.test"]}},
-        ["secret:read:K", "env:read:PATH", "network:*:a.test"],
-    ),
-}
+    "several at once": ({"secrets": ["K"], "env": ["PATH"], "network": {"allowed_hosts": ["a.test"]}},
+        ["secret:read:K", "env:read:PATH", "network:*:a.test"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("capabilities", "rules"), FITS.values(), ids=FITS)

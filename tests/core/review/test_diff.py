@@ -86,51 +86,26 @@ def test_reach_grows_exactly_when_a_grant_grows(two: Two, domain: str) -> None:
 _WC = manifest(allows=["process:exec:wc", "fs:read:/srv"])
 _FULL: dict[str, Any] = {"max_effect": "full", "budget": Budget(max_calls_per_session=9)}
 COMMAND_CASES: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
-    "every binary and the whole disk, and no tool asks for them": (
-        _WC,
+    "every binary and the whole disk, and no tool asks for them": (_WC,
         manifest(allows=["process:exec:*", "fs:read:/"]),
-        {"grown": ["licet run: fs:read:* except /srv", "licet run: process:exec:* except wc"]},
-    ),
-    "a first binary": (
-        manifest(allows=["fs:read:/srv"]),
-        _WC,
-        {"grown": ["licet run: any command can be run", "licet run: process:exec:wc", "licet run: fs:read:/srv"]},
-    ),
-    "no binary any more": (
-        _WC,
-        manifest(allows=["fs:read:/srv"]),
-        {
-            "shrunk": [
-                "licet run: any command can no longer be run",
-                "licet run: process:exec:wc",
-                "licet run: fs:read:/srv",
-            ]
-        },
-    ),
-    "what no program can use": (
-        _WC,
-        manifest(allows=["process:exec:wc", "fs:read:/srv", "secret:read:KEY"]),
-        {"grown": ["the ceiling allows secret:read:KEY"]},
-    ),
-    "without a binary nothing is reached": (
-        manifest(allows=["fs:read:/srv"]),
-        manifest(allows=["fs:read:/"]),
-        {"grown": ["the ceiling allows fs:read:* except /srv"]},
-    ),
-    "a class is said once, for the agent": (
-        _WC,
+        {"grown": ["licet run: fs:read:* except /srv", "licet run: process:exec:* except wc"]}),
+    "a first binary": (manifest(allows=["fs:read:/srv"]), _WC,
+        {"grown": ["licet run: any command can be run", "licet run: process:exec:wc", "licet run: fs:read:/srv"]}),
+    "no binary any more": (_WC, manifest(allows=["fs:read:/srv"]),
+        {"shrunk": ["licet run: any command can no longer be run", "licet run: process:exec:wc",
+        "licet run: fs:read:/srv"]}),
+    "what no program can use": (_WC, manifest(allows=["process:exec:wc", "fs:read:/srv", "secret:read:KEY"]),
+        {"grown": ["the ceiling allows secret:read:KEY"]}),
+    "without a binary nothing is reached": (manifest(allows=["fs:read:/srv"]), manifest(allows=["fs:read:/"]),
+        {"grown": ["the ceiling allows fs:read:* except /srv"]}),
+    "a class is said once, for the agent": (_WC,
         manifest(allows=["process:exec:wc", "fs:read:/srv"], max_effect="write_limited"),
-        {"grown": ["max_side_effect_class: read_only → write_limited"]},
-    ),
-    "a class that cannot be had without a budget": (
-        manifest(allows=["process:exec:wc"], max_effect="full"),
+        {"grown": ["max_side_effect_class: read_only → write_limited"]}),
+    "a class that cannot be had without a budget": (manifest(allows=["process:exec:wc"], max_effect="full"),
         manifest(allows=["process:exec:wc"], **_FULL),
-        {
-            "grown": ["licet run: any command can be run", "licet run: process:exec:wc"],
-            "shrunk": ["max_calls_per_session: no limit → 9"],
-        },
-    ),
-}
+        {"grown": ["licet run: any command can be run", "licet run: process:exec:wc"],
+        "shrunk": ["max_calls_per_session: no limit → 9"]}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), COMMAND_CASES.values(), ids=list(COMMAND_CASES))
@@ -152,32 +127,19 @@ READER = tool("reader", "fs:*:*", "network:*:*", "secret:read:*", effect="read_o
 BASE = manifest(READER, allows=["fs:read:/srv", "network:https:*.x.test"], denies=["fs:read:/srv/key"])
 
 RESPELT: dict[str, Manifest] = {
-    "rules in another order, twice and with a smaller one inside": manifest(
-        READER,
+    "rules in another order, twice and with a smaller one inside": manifest(READER,
         allows=["network:https:*.x.test", "fs:read:/srv/a", "fs:read:/srv", "fs:read:/srv"],
-        denies=["fs:read:/srv/key/old", "fs:read:/srv/key"],
-    ),
-    "a ceiling in two layers": manifest(
-        READER,
-        layers=(
-            layer(["fs:read:/srv", "network:*:*"]),
-            layer(["fs:read:*", "network:https:*.x.test"], ["fs:read:/srv/key"], "workspace"),
-        ),
-    ),
+        denies=["fs:read:/srv/key/old", "fs:read:/srv/key"]),
+    "a ceiling in two layers": manifest(READER,
+        layers=(layer(["fs:read:/srv", "network:*:*"]),
+        layer(["fs:read:*", "network:https:*.x.test"], ["fs:read:/srv/key"], "workspace"))),
     "other files": replace(BASE, files=("somewhere/else.yaml",), origin=Origin("else.yaml", 9, 9)),
-    "another policy file that it protects": replace(
-        BASE,
-        layers=(
-            *BASE.layers,
-            layer(
-                denies=["fs:write:/srv/new.yaml", "fs:delete:/srv/new.yaml"],
-                kind="protected paths",
-                silent=EVERY_DOMAIN,
-            ),
-        ),
-    ),
+    "another policy file that it protects": replace(BASE,
+        layers=(*BASE.layers,
+        layer(denies=["fs:write:/srv/new.yaml", "fs:delete:/srv/new.yaml"], kind="protected paths",
+        silent=EVERY_DOMAIN))),
     "a tool for somebody else": BASE.declare([tool("other", "fs:*:*")]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("respelt", RESPELT.values(), ids=list(RESPELT))
@@ -191,58 +153,30 @@ def _reader(*allows: str, denies: tuple[str, ...] = (), **given: Any) -> Manifes
 
 
 REACH: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
-    "a host more": (
-        _reader("network:https:a.test"),
-        _reader("network:https:a.test", "network:https:b.test"),
-        {"grown": ["reader: network:read:https://b.test"]},
-    ),
-    "a wildcard around a host tells the rest": (
-        _reader("network:https:a.x.test"),
-        _reader("network:https:*.x.test"),
-        {"grown": ["reader: network:read:https://*.x.test except a.x.test"]},
-    ),
+    "a host more": (_reader("network:https:a.test"), _reader("network:https:a.test", "network:https:b.test"),
+        {"grown": ["reader: network:read:https://b.test"]}),
+    "a wildcard around a host tells the rest": (_reader("network:https:a.x.test"), _reader("network:https:*.x.test"),
+        {"grown": ["reader: network:read:https://*.x.test except a.x.test"]}),
     "a path inside an old one is nothing new": (_reader("fs:read:/srv"), _reader("fs:read:/srv", "fs:read:/srv/a"), {}),
-    "a narrower path shrinks": (
-        _reader("fs:read:/srv"),
-        _reader("fs:read:/srv/a"),
-        {"shrunk": ["reader: fs:read:/srv except /srv/a"]},
-    ),
-    "a deny that cuts in shrinks": (
-        _reader("fs:read:/srv"),
-        _reader("fs:read:/srv", denies=("fs:*:/srv/key",)),
-        {"shrunk": ["reader: fs:read:/srv/key"], "changed": ["denied: none → fs:*:/srv/key"]},
-    ),
-    "a deny that goes away grows": (
-        _reader("fs:read:/srv", denies=("fs:read:/srv/key", "fs:read:/srv/b")),
+    "a narrower path shrinks": (_reader("fs:read:/srv"), _reader("fs:read:/srv/a"),
+        {"shrunk": ["reader: fs:read:/srv except /srv/a"]}),
+    "a deny that cuts in shrinks": (_reader("fs:read:/srv"), _reader("fs:read:/srv", denies=("fs:*:/srv/key",)),
+        {"shrunk": ["reader: fs:read:/srv/key"], "changed": ["denied: none → fs:*:/srv/key"]}),
+    "a deny that goes away grows": (_reader("fs:read:/srv", denies=("fs:read:/srv/key", "fs:read:/srv/b")),
         _reader("fs:read:/srv", denies=("fs:read:/srv/b",)),
-        {"grown": ["reader: fs:read:/srv/key"], "changed": ["denied: fs:read:/srv/key → none"]},
-    ),
-    "one place for another": (
-        _reader("fs:read:/a"),
-        _reader("fs:read:/b"),
-        {"grown": ["reader: fs:read:/b"], "shrunk": ["reader: fs:read:/a"]},
-    ),
-    "a secret prefix": (
-        _reader("secret:read:github/token"),
-        _reader("secret:read:github/*"),
-        {"grown": ["reader: secret:read:github/* except github/token"]},
-    ),
-    "a deny from another root may free something on some machine": (
-        _reader("fs:read:~", denies=("fs:read:/home/ada/.ssh",)),
-        _reader("fs:read:~"),
-        {"grown": ["denied: fs:read:/home/ada/.ssh → none"]},
-    ),
-    "and the same when it is added": (
-        _reader("fs:read:${workdir}"),
-        _reader("fs:read:${workdir}", denies=("fs:read:/srv/key",)),
-        {"shrunk": ["denied: none → fs:read:/srv/key"]},
-    ),
-    "a deny that touches nothing is neither more nor less": (
-        _reader("fs:read:/srv"),
-        _reader("fs:read:/srv", denies=("network:*:y.test",)),
-        {"changed": ["denied: none → network:*:y.test"]},
-    ),
-}
+        {"grown": ["reader: fs:read:/srv/key"], "changed": ["denied: fs:read:/srv/key → none"]}),
+    "one place for another": (_reader("fs:read:/a"), _reader("fs:read:/b"),
+        {"grown": ["reader: fs:read:/b"], "shrunk": ["reader: fs:read:/a"]}),
+    "a secret prefix": (_reader("secret:read:github/token"), _reader("secret:read:github/*"),
+        {"grown": ["reader: secret:read:github/* except github/token"]}),
+    "a deny from another root may free something on some machine": (_reader("fs:read:~",
+        denies=("fs:read:/home/ada/.ssh",)), _reader("fs:read:~"),
+        {"grown": ["denied: fs:read:/home/ada/.ssh → none"]}),
+    "and the same when it is added": (_reader("fs:read:${workdir}"),
+        _reader("fs:read:${workdir}", denies=("fs:read:/srv/key",)), {"shrunk": ["denied: none → fs:read:/srv/key"]}),
+    "a deny that touches nothing is neither more nor less": (_reader("fs:read:/srv"),
+        _reader("fs:read:/srv", denies=("network:*:y.test",)), {"changed": ["denied: none → network:*:y.test"]}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), REACH.values(), ids=list(REACH))
@@ -328,84 +262,42 @@ IN_BUNDLE = manifest(SMALL, allows=ALLOWED, admissions={"small": (admission(bund
 TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
     "a new tool": (NOBODY, HELD, {"grown": ["small: `small` can be called", "small: fs:read:/a"]}),
     "a tool that is gone": (HELD, NOBODY, {"shrunk": ["small: `small` can no longer be called", "small: fs:read:/a"]}),
-    "a tool that was blocked": (
-        manifest(BLOCKED, allows=ALLOWED),
-        HELD,
-        {"grown": ["small: `small` can be called", "small: fs:read:/a"]},
-    ),
-    "a tool that is blocked now": (
-        HELD,
-        manifest(BLOCKED, allows=ALLOWED),
-        {"shrunk": ["small: `small` can no longer be called", "small: fs:read:/a"]},
-    ),
-    "a blocked tool is nothing to reach": (
-        NOBODY,
-        manifest(BLOCKED, allows=ALLOWED),
-        {"changed": ["small: `small` cannot be called, as before"]},
-    ),
-    "a tool that is blocked for another reason": (
-        manifest(BLOCKED, allows=ALLOWED),
+    "a tool that was blocked": (manifest(BLOCKED, allows=ALLOWED), HELD,
+        {"grown": ["small: `small` can be called", "small: fs:read:/a"]}),
+    "a tool that is blocked now": (HELD, manifest(BLOCKED, allows=ALLOWED),
+        {"shrunk": ["small: `small` can no longer be called", "small: fs:read:/a"]}),
+    "a blocked tool is nothing to reach": (NOBODY, manifest(BLOCKED, allows=ALLOWED),
+        {"changed": ["small: `small` cannot be called, as before"]}),
+    "a tool that is blocked for another reason": (manifest(BLOCKED, allows=ALLOWED),
         manifest(replace(BLOCKED, sandbox=None), allows=ALLOWED),
-        {"changed": ["small: `small` cannot be called, as before"]},
-    ),
+        {"changed": ["small: `small` cannot be called, as before"]}),
     "a tool that stays blocked": (manifest(BLOCKED, allows=ALLOWED), manifest(BLOCKED, allows=ALLOWED), {}),
-    "a blocked tool that is gone": (
-        manifest(BLOCKED, allows=ALLOWED),
-        NOBODY,
-        {"changed": ["small: `small` cannot be called, as before"]},
-    ),
-    "an undeclared tool counts with the ceiling": (
-        manifest(allows=["fs:read:/a"], admissions={}),
-        UNDECLARED,
-        {"grown": ["small: `small` is admitted, declared nowhere", "small: fs:read:/a"]},
-    ),
-    "declaring less than the ceiling shrinks": (
-        manifest(allows=["fs:read:/"], admissions={"small": (admission(),)}),
+    "a blocked tool that is gone": (manifest(BLOCKED, allows=ALLOWED), NOBODY,
+        {"changed": ["small: `small` cannot be called, as before"]}),
+    "an undeclared tool counts with the ceiling": (manifest(allows=["fs:read:/a"], admissions={}), UNDECLARED,
+        {"grown": ["small: `small` is admitted, declared nowhere", "small: fs:read:/a"]}),
+    "declaring less than the ceiling shrinks": (manifest(allows=["fs:read:/"], admissions={"small": (admission(),)}),
         manifest(SMALL, allows=["fs:read:/"]),
-        {
-            "shrunk": ["small: fs:read:* except /a", "small: level: isolated → restricted"],
-            "changed": ["small: declaration: undeclared → callable"],
-        },
-    ),
+        {"shrunk": ["small: fs:read:* except /a", "small: level: isolated → restricted"],
+        "changed": ["small: declaration: undeclared → callable"]}),
     "a tool in a bundle": (HELD, IN_BUNDLE, {"changed": ["small: bundle: none → desk"]}),
-    "another description": (
-        HELD,
-        manifest(replace(SMALL, description="Do as it says."), allows=ALLOWED),
-        {"changed": ["small: description: none → Do as it says."]},
-    ),
-    "other arguments": (
-        manifest(replace(SMALL, signature="path: str"), allows=ALLOWED),
+    "another description": (HELD, manifest(replace(SMALL, description="Do as it says."), allows=ALLOWED),
+        {"changed": ["small: description: none → Do as it says."]}),
+    "other arguments": (manifest(replace(SMALL, signature="path: str"), allows=ALLOWED),
         manifest(replace(SMALL, signature="path: str, mode: str = 'r'"), allows=ALLOWED),
-        {"grown": ["small: takes: path: str → path: str, mode: str = 'r'"]},
-    ),
-    "another schema": (
-        manifest(replace(SMALL, schema={"type": "object"}), allows=ALLOWED),
+        {"grown": ["small: takes: path: str → path: str, mode: str = 'r'"]}),
+    "another schema": (manifest(replace(SMALL, schema={"type": "object"}), allows=ALLOWED),
         manifest(replace(SMALL, schema={"type": "object", "required": ["a"]}), allows=ALLOWED),
-        {"grown": ['small: takes: {"type":"object"} → {"required":["a"],"type":"object"}']},
-    ),
-    "calls that share a worker": (
-        HELD,
-        manifest(replace(SMALL, reuse=True), allows=ALLOWED),
-        {"grown": ["small: reuse: false → true"]},
-    ),
-    "a ceiling beyond what tools need": (
-        HELD,
+        {"grown": ['small: takes: {"type":"object"} → {"required":["a"],"type":"object"}']}),
+    "calls that share a worker": (HELD, manifest(replace(SMALL, reuse=True), allows=ALLOWED),
+        {"grown": ["small: reuse: false → true"]}),
+    "a ceiling beyond what tools need": (HELD,
         manifest(SMALL, allows=[*ALLOWED, "fs:write:/", "network:*:*", "secret:read:*", "env:read:HOME"]),
-        {
-            "grown": [
-                "the ceiling allows fs:write:* except /a",
-                "the ceiling allows network:*:*",
-                "the ceiling allows secret:read:*",
-                "the ceiling allows env:read:HOME",
-            ]
-        },
-    ),
-    "a ceiling that is cut to what tools need": (
-        manifest(SMALL, allows=[*ALLOWED, "network:*:x.test"]),
-        HELD,
-        {"shrunk": ["the ceiling allows network:*:x.test"]},
-    ),
-}
+        {"grown": ["the ceiling allows fs:write:* except /a", "the ceiling allows network:*:*",
+        "the ceiling allows secret:read:*", "the ceiling allows env:read:HOME"]}),
+    "a ceiling that is cut to what tools need": (manifest(SMALL, allows=[*ALLOWED, "network:*:x.test"]), HELD,
+        {"shrunk": ["the ceiling allows network:*:x.test"]}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), TOOLS.values(), ids=list(TOOLS))
@@ -450,41 +342,22 @@ def _effect(effect: Any, **given: Any) -> Manifest:
 
 ABOUT_A_TOOL: dict[str, tuple[Manifest, Manifest, str]] = {
     "a stronger class": (_effect("read_only"), _effect("full"), "class: read_only → full"),
-    "a looser level": (
-        _effect("read_only"),
-        _effect("read_only", sandbox="isolated"),
-        "level: restricted → isolated",
-    ),
+    "a looser level": (_effect("read_only"), _effect("read_only", sandbox="isolated"), "level: restricted → isolated"),
     "a higher cost": (_effect("read_only"), _effect("read_only", cost_usd=Decimal("0.50")), "cost_usd: 0 → 0.5"),
-    "asking once a session": (
-        _one(admission(approval="call")),
-        _one(admission(approval="session")),
-        "asks about writes: before each call → once a session",
-    ),
-    "asking nobody": (
-        _one(admission(approval="session")),
-        _one(admission(approval="manifest")),
-        "asks about writes: once a session → never (the file approves them)",
-    ),
+    "asking once a session": (_one(admission(approval="call")), _one(admission(approval="session")),
+        "asks about writes: before each call → once a session"),
+    "asking nobody": (_one(admission(approval="session")), _one(admission(approval="manifest")),
+        "asks about writes: once a session → never (the file approves them)"),
     "more calls": (_one(admission(max_calls=3)), _one(admission(max_calls=4)), "max_calls: 3 → 4"),
     "any number of calls": (_one(admission(max_calls=3)), _one(admission()), "max_calls: 3 → no limit"),
-    "more money of a tool": (
-        _one(admission(max_cost_usd=Decimal("1.50"))),
-        _one(admission(max_cost_usd=Decimal(2))),
-        "max_cost_usd: 1.5 → 2",
-    ),
+    "more money of a tool": (_one(admission(max_cost_usd=Decimal("1.50"))), _one(admission(max_cost_usd=Decimal(2))),
+        "max_cost_usd: 1.5 → 2"),
     "any money of a tool": (_one(admission(max_cost_usd=Decimal(0))), _one(admission()), "max_cost_usd: 0 → no limit"),
-    "a higher limit": (
-        _one(admission(limits={"wall_seconds": 3})),
-        _one(admission(limits={"wall_seconds": 4})),
-        "wall_seconds: 3 → 4",
-    ),
-    "no rule on an argument": (
-        _one(admission(args={"to": {"enum": ["a"]}})),
-        _one(admission()),
-        'rules on `to`: {"enum":["a"]} → none',
-    ),
-}
+    "a higher limit": (_one(admission(limits={"wall_seconds": 3})), _one(admission(limits={"wall_seconds": 4})),
+        "wall_seconds: 3 → 4"),
+    "no rule on an argument": (_one(admission(args={"to": {"enum": ["a"]}})), _one(admission()),
+        'rules on `to`: {"enum":["a"]} → none'),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new", "text"), ABOUT_A_TOOL.values(), ids=list(ABOUT_A_TOOL))
@@ -632,129 +505,63 @@ def _listed(*lines: tuple[str, str], app: tuple[tuple[str, str], ...] | None = N
 
 
 AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
-    "a stronger class for all": (
-        _agent(max_effect="read_only"),
-        _agent(max_effect="full"),
-        "max_side_effect_class: read_only → full",
-    ),
-    "a native tool": (
-        manifest(tool("a")),
-        manifest(tool("a"), natives=(Natives(frozenset({"a"}), HERE),)),
-        "`a` may run in this process",
-    ),
-    "a private range": (
-        _agent(private=(("10.1.0.0/16",),)),
-        _agent(private=(("10.0.0.0/8", "10.1.0.0/16"),)),
-        "private addresses 10.0.0.0/8 except 10.1.0.0/16",
-    ),
-    "writes that ask less": (
-        _agent(approvals=Approvals("session")),
-        _agent(approvals=Approvals("manifest")),
-        "asks about writes: once a session → never (the file approves them)",
-    ),
-    "deletes that ask once": (
-        _agent(approvals=Approvals(delete="call")),
-        _agent(approvals=Approvals(delete="session")),
-        "asks about deletes inside `fs_reach.write`: about each → once a session",
-    ),
-    "deletes that ask nobody": (
-        _agent(approvals=Approvals(delete="session")),
+    "a stronger class for all": (_agent(max_effect="read_only"), _agent(max_effect="full"),
+        "max_side_effect_class: read_only → full"),
+    "a native tool": (manifest(tool("a")), manifest(tool("a"), natives=(Natives(frozenset({"a"}), HERE),)),
+        "`a` may run in this process"),
+    "a private range": (_agent(private=(("10.1.0.0/16",),)), _agent(private=(("10.0.0.0/8", "10.1.0.0/16"),)),
+        "private addresses 10.0.0.0/8 except 10.1.0.0/16"),
+    "writes that ask less": (_agent(approvals=Approvals("session")), _agent(approvals=Approvals("manifest")),
+        "asks about writes: once a session → never (the file approves them)"),
+    "deletes that ask once": (_agent(approvals=Approvals(delete="call")), _agent(approvals=Approvals(delete="session")),
+        "asks about deletes inside `fs_reach.write`: about each → once a session"),
+    "deletes that ask nobody": (_agent(approvals=Approvals(delete="session")),
         _agent(approvals=Approvals(delete="manifest")),
-        "asks about deletes of files: once a session → never, while a standing approval covers them",
-    ),
-    "a client whose yes approves": (
-        _agent(approvals=Approvals()),
-        _agent(approvals=Approvals(through_client=True)),
-        "through_client: false → true",
-    ),
-    "answers that hold longer": (
-        _agent(approvals=Approvals(expires_seconds=60)),
-        _agent(approvals=Approvals(expires_seconds=61)),
-        "expires_seconds: 60 → 61",
-    ),
-    "fewer who must agree": (
-        _agent(approvals=Approvals(quorum=2)),
-        _agent(approvals=Approvals(quorum=1)),
-        "quorum: 2 → 1",
-    ),
-    "one more who may approve": (
-        _agent(approvals=Approvals(keys=("k1",))),
-        _agent(approvals=Approvals(keys=("k1", "k2"))),
-        "key k2 may approve",
-    ),
-    "one more with a name": (
-        _agent(approvals=Approvals(keys=("k1",))),
-        _agent(approvals=Approvals(keys=("k1", "k2"), names={"k2": "bob"})),
-        "key bob (k2) may approve",
-    ),
-    "no keys asked for": (
-        _agent(approvals=Approvals(keys=("k1", "k2"))),
-        _agent(),
-        "who approves: keys k1, k2 → any approver",
-    ),
+        "asks about deletes of files: once a session → never, while a standing approval covers them"),
+    "a client whose yes approves": (_agent(approvals=Approvals()), _agent(approvals=Approvals(through_client=True)),
+        "through_client: false → true"),
+    "answers that hold longer": (_agent(approvals=Approvals(expires_seconds=60)),
+        _agent(approvals=Approvals(expires_seconds=61)), "expires_seconds: 60 → 61"),
+    "fewer who must agree": (_agent(approvals=Approvals(quorum=2)), _agent(approvals=Approvals(quorum=1)),
+        "quorum: 2 → 1"),
+    "one more who may approve": (_agent(approvals=Approvals(keys=("k1",))),
+        _agent(approvals=Approvals(keys=("k1", "k2"))), "key k2 may approve"),
+    "one more with a name": (_agent(approvals=Approvals(keys=("k1",))),
+        _agent(approvals=Approvals(keys=("k1", "k2"), names={"k2": "bob"})), "key bob (k2) may approve"),
+    "no keys asked for": (_agent(approvals=Approvals(keys=("k1", "k2"))), _agent(),
+        "who approves: keys k1, k2 → any approver"),
     "nobody, then anybody": (_agent(approvals=Approvals(keys=())), _agent(), "who approves: no key → any approver"),
     "more calls": (_agent(budget=Budget(1)), _agent(budget=Budget(2)), "max_calls_per_session: 1 → 2"),
     "any number of calls": (_agent(budget=Budget(1)), _agent(), "max_calls_per_session: 1 → no limit"),
-    "more money": (
-        _agent(budget=Budget(None, Decimal("5.00"))),
-        _agent(budget=Budget(None, Decimal("5.10"))),
-        "max_cost_usd: 5 → 5.1",
-    ),
-    "more money a day": (
-        _agent(budget=Budget(None, None, Decimal(1))),
-        _agent(budget=Budget(None, None, Decimal(2))),
-        "max_cost_usd_per_day: 1 → 2",
-    ),
-    "more calls a day": (
-        _agent(budget=Budget(max_calls_per_day=1)),
-        _agent(budget=Budget(max_calls_per_day=2)),
-        "max_calls_per_day: 1 → 2",
-    ),
-    "any number of calls a day": (
-        _agent(budget=Budget(max_calls_per_day=1)),
-        _agent(),
-        "max_calls_per_day: 1 → no limit",
-    ),
-    "a higher limit": (
-        _agent(limits={"memory_mb": 64}),
-        _agent(limits={"memory_mb": 128}),
-        "memory_mb: 64 → 128",
-    ),
+    "more money": (_agent(budget=Budget(None, Decimal("5.00"))), _agent(budget=Budget(None, Decimal("5.10"))),
+        "max_cost_usd: 5 → 5.1"),
+    "more money a day": (_agent(budget=Budget(None, None, Decimal(1))), _agent(budget=Budget(None, None, Decimal(2))),
+        "max_cost_usd_per_day: 1 → 2"),
+    "more calls a day": (_agent(budget=Budget(max_calls_per_day=1)), _agent(budget=Budget(max_calls_per_day=2)),
+        "max_calls_per_day: 1 → 2"),
+    "any number of calls a day": (_agent(budget=Budget(max_calls_per_day=1)), _agent(),
+        "max_calls_per_day: 1 → no limit"),
+    "a higher limit": (_agent(limits={"memory_mb": 64}), _agent(limits={"memory_mb": 128}), "memory_mb: 64 → 128"),
     "a sandbox that may degrade": (_agent(), _agent(allow_degraded=True), "allow_degraded: false → true"),
     "a full record": (_agent(), _agent(record="full"), "record: digests → full"),
     "a connector": (_listed(), _listed(("github", ">=2.0")), "connector github"),
-    "any version of a connector": (
-        _listed(("github", ">=2.0")),
-        _listed(("github", "")),
-        "versions of github: >=2.0 → any version",
-    ),
-    "one list less that names a version": (
-        _listed(("github", ">=2.0"), app=(("github", "<3"),)),
-        _listed(("github", ">=2.0")),
-        "versions of github: <3 and >=2.0 → >=2.0",
-    ),
+    "any version of a connector": (_listed(("github", ">=2.0")), _listed(("github", "")),
+        "versions of github: >=2.0 → any version"),
+    "one list less that names a version": (_listed(("github", ">=2.0"), app=(("github", "<3"),)),
+        _listed(("github", ">=2.0")), "versions of github: <3 and >=2.0 → >=2.0"),
     "a server": (_agent(), _agent(servers={"files": {"command": ["serve", "."]}}), "server `files`"),
-    "a server's grant": (
-        _agent(servers={"files": {"command": ["serve"], "grants": ["fs:read:/a/b"]}}),
+    "a server's grant": (_agent(servers={"files": {"command": ["serve"], "grants": ["fs:read:/a/b"]}}),
         _agent(servers={"files": {"command": ["serve"], "grants": ["fs:read:/a"]}}),
-        "server `files` holds fs:read:/a except /a/b",
-    ),
-    "a server's variable": (
-        _agent(servers={"files": {"command": ["serve"]}}),
-        _agent(servers={"files": {"command": ["serve"], "env": ["HOME"]}}),
-        "server `files` has the variable `HOME`",
-    ),
-    "a server's secret": (
-        _agent(servers={"files": {"command": ["serve"]}}),
+        "server `files` holds fs:read:/a except /a/b"),
+    "a server's variable": (_agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve"], "env": ["HOME"]}}), "server `files` has the variable `HOME`"),
+    "a server's secret": (_agent(servers={"files": {"command": ["serve"]}}),
         _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "github/token"}}}),
-        "server `files` has the secret in `TOKEN`",
-    ),
-    "a server's tool": (
-        _agent(servers={"files": {"command": ["serve"]}}),
+        "server `files` has the secret in `TOKEN`"),
+    "a server's tool": (_agent(servers={"files": {"command": ["serve"]}}),
         _agent(servers={"files": {"command": ["serve"], "tools": {"read": {"needs": ["fs:read:/a"]}}}}),
-        "server `files` has the tool `read`",
-    ),
-}
+        "server `files` has the tool `read`"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new", "text"), AGENT_WIDE.values(), ids=list(AGENT_WIDE))
@@ -769,27 +576,17 @@ def test_a_looser_agent_wide_term_has_grown_and_shrinks_in_the_other_direction(
 
 GROWN_EITHER_WAY: dict[str, tuple[Manifest, Manifest]] = {
     "another range of versions": (_listed(("github", ">=2.0")), _listed(("github", ">=1.0"))),
-    "another command": (
-        _agent(servers={"files": {"command": ["serve"]}}),
-        _agent(servers={"files": {"command": ["serve", "--all"]}}),
-    ),
-    "a command in other words": (
-        _agent(servers={"files": {"command": ["serve all"]}}),
-        _agent(servers={"files": {"command": ["serve", "all"]}}),
-    ),
-    "a command with an empty word": (
-        _agent(servers={"files": {"command": ["serve"]}}),
-        _agent(servers={"files": {"command": ["serve", ""]}}),
-    ),
-    "another secret in the same variable": (
-        _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "a"}}}),
-        _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "b"}}}),
-    ),
-    "a server key that nobody knows": (
-        _agent(servers={"files": {"command": ["serve"]}}),
-        _agent(servers={"files": {"command": ["serve"], "cwd": "/"}}),
-    ),
-}
+    "another command": (_agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve", "--all"]}})),
+    "a command in other words": (_agent(servers={"files": {"command": ["serve all"]}}),
+        _agent(servers={"files": {"command": ["serve", "all"]}})),
+    "a command with an empty word": (_agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve", ""]}})),
+    "another secret in the same variable": (_agent(servers={"files": {"command": ["serve"],
+        "secrets": {"TOKEN": "a"}}}), _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "b"}}})),
+    "a server key that nobody knows": (_agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve"], "cwd": "/"}})),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("one", "other"), GROWN_EITHER_WAY.values(), ids=list(GROWN_EITHER_WAY))
@@ -801,31 +598,19 @@ def test_an_undecidable_change_counts_as_grown_in_both_directions(one: Manifest,
 
 
 UNCHANGED: dict[str, tuple[Manifest, Manifest]] = {
-    "a private range inside another": (
-        _agent(private=(("10.0.0.0/8",),)),
-        _agent(private=(("10.0.0.0/8", "10.2.0.0/16"),)),
-    ),
-    "a private range in halves": (
-        _agent(private=(("10.0.0.0/8",),)),
-        _agent(private=(("10.128.0.0/9", "10.0.0.0/9"),)),
-    ),
-    "a version named by another list": (
-        _listed(("github", ">=2.0")),
-        _listed(("github", ""), app=(("github", ">=2.0"),)),
-    ),
-    "keys in another order": (
-        _agent(approvals=Approvals(keys=("k1", "k2"))),
-        _agent(approvals=Approvals(keys=("k2", "k1"))),
-    ),
-    "money with more zeros": (
-        _agent(budget=Budget(None, Decimal(5))),
-        _agent(budget=Budget(None, Decimal("5.00"))),
-    ),
-    "a server's rules in another order": (
-        _agent(servers={"f": {"command": ["s"], "grants": ["fs:read:/a", "fs:read:/b"], "env": ["A", "B"]}}),
-        _agent(servers={"f": {"env": ["B", "A"], "grants": ["fs:read:/b", "fs:read:/a"], "command": ["s"]}}),
-    ),
-}
+    "a private range inside another": (_agent(private=(("10.0.0.0/8",),)),
+        _agent(private=(("10.0.0.0/8", "10.2.0.0/16"),))),
+    "a private range in halves": (_agent(private=(("10.0.0.0/8",),)),
+        _agent(private=(("10.128.0.0/9", "10.0.0.0/9"),))),
+    "a version named by another list": (_listed(("github", ">=2.0")),
+        _listed(("github", ""), app=(("github", ">=2.0"),))),
+    "keys in another order": (_agent(approvals=Approvals(keys=("k1", "k2"))),
+        _agent(approvals=Approvals(keys=("k2", "k1")))),
+    "money with more zeros": (_agent(budget=Budget(None, Decimal(5))), _agent(budget=Budget(None, Decimal("5.00")))),
+    "a server's rules in another order": (_agent(servers={"f": {"command": ["s"],
+        "grants": ["fs:read:/a", "fs:read:/b"], "env": ["A", "B"]}}),
+        _agent(servers={"f": {"env": ["B", "A"], "grants": ["fs:read:/b", "fs:read:/a"], "command": ["s"]}})),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new"), UNCHANGED.values(), ids=list(UNCHANGED))

@@ -183,27 +183,21 @@ def test_the_deletes_that_arguments_name_are_asked_about() -> None:
 PROBLEMS = [
     (case("reed"), "found the tool `reed`, expected a tool that the policy knows; did you mean `read`?"),
     (case("zzz"), "found the tool `zzz`, expected a tool that the policy knows; no case about it can fail"),
-    (
-        case("served"),
-        "found `served`, which nothing declares, expected a tool with a declaration; declare it under `tools:` in",
-    ),
+    (case("served"),
+        "found `served`, which nothing declares, expected a tool with a declaration; declare it under `tools:` in"),
     (case("read", use="fs:read:*"), "found `fs:read:*`, expected one concrete use"),
     (case("read", use="nonsense"), "found `nonsense`, expected"),
     (case("run", use="secret:read:KEY"), "found `secret:read:KEY`, expected what a command of `licet run` uses"),
     (case("read", use="fs:read:${workdir}/a*"), "found `${workdir}/a*`, expected one concrete path"),
     (case("pay", args={"two": 1}), "found the argument `two`, expected one of to, amount; did you mean `to`?"),
     (case("clock", args={"zone": 1}), "found the argument `zone`, expected none, since the tool takes no arguments"),
-    (
-        case("pay", args={"two": 1, "zzz": 1}),
-        "found the argument `two`, expected one of to, amount; did you mean `to`?",
-    ),
+    (case("pay", args={"two": 1, "zzz": 1}),
+        "found the argument `two`, expected one of to, amount; did you mean `to`?"),
     (case("pay", args={"to": 1, "zzz": 1}), "found the argument `zzz`, expected one of to, amount"),
     (case("mail", args={"bcc": 1}), "found the argument `bcc`, expected one of to, cc; did you mean `cc`?"),
-    (
-        case("pay", args={"amount": 1}),
-        "found no argument `to`, expected every argument that the policy has a rule on; its default is in the code",
-    ),
-]
+    (case("pay", args={"amount": 1}),
+        "found no argument `to`, expected every argument that the policy has a rule on; its default is in the code"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("asked", "text"), PROBLEMS, ids=lambda one: one.title if isinstance(one, Case) else "")

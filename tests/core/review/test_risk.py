@@ -115,46 +115,23 @@ def test_a_server_without_walls_counts_if_the_agent_has_a_tool_of_it() -> None:
 
 
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]] = {
-    "a tool counts as all that it does": (
-        {"needs": [], "admitted": False},
+    "a tool counts as all that it does": ({"needs": [], "admitted": False},
         {"needs": ["secret:read:K", "network:read:a.example"]},
-        [
-            ("`t` can be called", "secret_network"),
-            ("network:read:a.example", "secret_network"),
-            ("secret:read:K", "secret_network"),
-        ],
-    ),
-    "a host for a tool that holds a secret": (
-        {"needs": ["secret:read:K"]},
-        {"needs": ["secret:read:K", "network:read:a.example"]},
-        [("network:read:a.example", "secret_network")],
-    ),
-    "a file for a tool that holds a secret": (
-        {"needs": ["secret:read:K"]},
-        {"needs": ["secret:read:K", "fs:read:/a"]},
-        [("fs:read:/a", "file_read")],
-    ),
-    "fewer checks": (
-        {"needs": ["fs:read:/a"], "budget": Budget(1)},
-        {"needs": ["fs:read:/a"], "budget": Budget(2)},
-        [("max_calls_per_session: 1 → 2", "checks")],
-    ),
-    "a server without walls": (
-        {"needs": []},
-        {"needs": [], "servers": {"s": {"command": ["serve"], "sandbox": "native"}}},
-        [("server `s`", "native")],
-    ),
-    "a server loses its walls, and gets a path": (
-        {"needs": [], "servers": {"s": {"command": ["serve"]}}},
+        [("`t` can be called", "secret_network"), ("network:read:a.example", "secret_network"),
+        ("secret:read:K", "secret_network")]),
+    "a host for a tool that holds a secret": ({"needs": ["secret:read:K"]},
+        {"needs": ["secret:read:K", "network:read:a.example"]}, [("network:read:a.example", "secret_network")]),
+    "a file for a tool that holds a secret": ({"needs": ["secret:read:K"]}, {"needs": ["secret:read:K", "fs:read:/a"]},
+        [("fs:read:/a", "file_read")]),
+    "fewer checks": ({"needs": ["fs:read:/a"], "budget": Budget(1)}, {"needs": ["fs:read:/a"], "budget": Budget(2)},
+        [("max_calls_per_session: 1 → 2", "checks")]),
+    "a server without walls": ({"needs": []},
+        {"needs": [], "servers": {"s": {"command": ["serve"], "sandbox": "native"}}}, [("server `s`", "native")]),
+    "a server loses its walls, and gets a path": ({"needs": [], "servers": {"s": {"command": ["serve"]}}},
         {"needs": [], "servers": {"s": {"command": ["serve"], "sandbox": "native", "grants": ["fs:read:/b"]}}},
-        [("sandbox of server `s`: null → native", "native"), ("server `s` holds fs:read:/b", "file_read")],
-    ),
-    "native code": (
-        {"needs": []},
-        {"needs": [], **NATIVE},
-        [("`t` may run in this process", "native")],
-    ),
-}
+        [("sandbox of server `s`: null → native", "native"), ("server `s` holds fs:read:/b", "file_read")]),
+    "native code": ({"needs": []}, {"needs": [], **NATIVE}, [("`t` may run in this process", "native")]),
+}  # fmt: skip
 
 
 def version(needs: list[str], admitted: bool = True, **given: Any) -> Any:

@@ -46,20 +46,13 @@ ORDINARY_WRITES = (
     "docs/agents/a.md",
 )
 SECRET_FILES = (
-    *(
-        "prod.env",
-        "secrets.env",
-        "a.tfvars",
-        "terraform.tfstate",
-        "terraform.tfstate.backup",
-        "kubeconfig",
-        "home.ovpn",
-    ),
+    *("prod.env", "secrets.env", "a.tfvars", "terraform.tfstate", "terraform.tfstate.backup", "kubeconfig",
+        "home.ovpn"),
     *("service-account.json", "service-account-prod.json", "my-service_account.json", "backup.gpg", "wp-config.php"),
     *("token.txt", ".npmrc", ".pypirc", ".netrc", "a.pem", "id_ed25519", "id_work", "credentials.csv", "credentials"),
     *("client_secret_12.json", "secrets.yaml", "passwords.txt", "github-token", "api_key.txt", "deploy_rsa", "x.p8"),
     *("cluster.kubeconfig", ".vault_pass.txt", "prod.auto.tfvars.json", "SECRETS.ENV", "cookies.txt", "db.secret"),
-)
+)  # fmt: skip
 NO_SECRETS = (
     *("example.env", ".env.sample", "a.tfvars.example", "token.py", "tokenizer.json", "secrets.md", "credentials.ts"),
     *(

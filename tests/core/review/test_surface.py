@@ -90,33 +90,17 @@ def test_a_surface_is_plain_json(found: Manifest) -> None:
 # One tool ------------------------------------------------------------------------------------------------------------
 
 ENTRY_CASES = {
-    "a path that a deny cuts into": (
-        ["fs:*:/proj"],
-        ["fs:write:/proj/licet.yaml", "fs:delete:/proj/licet.yaml"],
-        ["fs:read:/proj", "fs:write:/proj except /proj/licet.yaml; fs:delete:/proj except /proj/licet.yaml"],
-    ),
+    "a path that a deny cuts into": (["fs:*:/proj"], ["fs:write:/proj/licet.yaml", "fs:delete:/proj/licet.yaml"],
+        ["fs:read:/proj", "fs:write:/proj except /proj/licet.yaml; fs:delete:/proj except /proj/licet.yaml"]),
     "a deny beside what is allowed is no exception": (["fs:read:/a"], ["fs:read:/b"], ["fs:read:/a"]),
     "what is denied whole is not there": (["fs:read:/a/b", "env:read:PATH"], ["fs:*:/a"], ["env:read:PATH"]),
-    "a host without one port": (
-        ["network:https:*.x.test"],
-        ["network:*:db.x.test:443"],
-        ["network:https:*.x.test except db.x.test:443"],
-    ),
-    "kinds in one order": (
-        [
-            "connector:use:github",
-            "tool:call:b",
-            "storage:*:session",
-            "env:read:A",
-            "process:exec:git",
-            "secret:read:k/*",
-        ]
-        + ["fs:read:/a", "network:read:x.test"],
-        [],
-        ["network:read:x.test", "fs:read:/a", "secret:read:k/*", "process:exec:git", "env:read:A", "storage:*:session"]
-        + ["tool:call:b", "connector:use:github"],
-    ),
-}
+    "a host without one port": (["network:https:*.x.test"], ["network:*:db.x.test:443"],
+        ["network:https:*.x.test except db.x.test:443"]),
+    "kinds in one order": (["connector:use:github", "tool:call:b", "storage:*:session", "env:read:A",
+        "process:exec:git", "secret:read:k/*"] + ["fs:read:/a", "network:read:x.test"], [],
+        ["network:read:x.test", "fs:read:/a", "secret:read:k/*", "process:exec:git", "env:read:A",
+        "storage:*:session"] + ["tool:call:b", "connector:use:github"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("allows", "denies", "expected"), ENTRY_CASES.values(), ids=list(ENTRY_CASES))
@@ -287,13 +271,10 @@ BLOCKED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no level": ({"sandbox": None}, {}, "SANDBOX_NOT_DECLARED"),
     "a connector nobody lists": ({"connector": ConnectorRef("github")}, {}, "CONNECTOR_NOT_ALLOWED"),
     "native without being named": ({"sandbox": "native"}, {}, "NATIVE_NOT_ALLOWED"),
-    "a call that costs more than the budget": (
-        {"cost_usd": Decimal(6)},
-        {"budget": Budget(max_cost_usd=Decimal(5))},
-        "BUDGET_EXCEEDED",
-    ),
+    "a call that costs more than the budget": ({"cost_usd": Decimal(6)}, {"budget": Budget(max_cost_usd=Decimal(5))},
+        "BUDGET_EXCEEDED"),
     "no call at all": ({}, {"budget": Budget(max_calls_per_session=0)}, "BUDGET_EXCEEDED"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("about", "around", "reason"), BLOCKED.values(), ids=list(BLOCKED))
