@@ -31,25 +31,17 @@ def denied(arguments: Mapping[str, Any], rules: Any = RULES, with_check: Any = c
     return [f"{ground}{f' -> {ground.fix}' if ground.fix else ''}" for ground in found.rules]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "grounds"),
-    [
-        ({"to": "ann", "path": "/srv/a"}, []),
-        ({"to": "ann", "path": "a"}, []),
-        ({"to": "bob", "path": None}, []),
-        ({"to": "ann"}, ["`path` must be given: the manifest has a rule on it"]),
-        ({}, ["`to` must be given: the manifest has a rule on it"]),
-        (
-            {"to": "eve", "path": "/etc"},
-            [
-                "`to` is wrong",
-                'a rule on `to`: {"enum":["ann","bob"]} (agent.yaml:5) -> change `args.to` of `t` in agent.yaml',
-            ],
-        ),
-        ({"to": "ann", "path": 7}, ["`path`: found `int`, expected text"]),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("arguments", "grounds"), [
+    ({"to": "ann", "path": "/srv/a"}, []),
+    ({"to": "ann", "path": "a"}, []),
+    ({"to": "bob", "path": None}, []),
+    ({"to": "ann"}, ["`path` must be given: the manifest has a rule on it"]),
+    ({}, ["`to` must be given: the manifest has a rule on it"]),
+    ({"to": "eve", "path": "/etc"},
+        ["`to` is wrong",
+        'a rule on `to`: {"enum":["ann","bob"]} (agent.yaml:5) -> change `args.to` of `t` in agent.yaml']),
+    ({"to": "ann", "path": 7}, ["`path`: found `int`, expected text"]),
+], ids=str)  # fmt: skip
 def test_arguments_must_be_given_keep_their_rules_and_name_what_the_call_holds(
     arguments: Mapping[str, Any], grounds: list[str]
 ) -> None:

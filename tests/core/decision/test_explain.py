@@ -205,19 +205,12 @@ def test_fixes_write_paths_as_the_files_do(
     assert lines[-1] == f"to allow it   add {item} in m.yaml"
 
 
-@pytest.mark.parametrize(
-    ("use", "fix"),
-    [
-        ("network:https:get@c.example", ["add `network:https:get@c.example:443` under `grants` in p.yaml"]),
-        (
-            "network:https:get@b.example",
-            [
-                "remove `b.example` from `destinations.deny` in p.yaml",
-                "add `network:https:get@b.example:443` under `grants` in p.yaml",
-            ],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("use", "fix"), [
+    ("network:https:get@c.example", ["add `network:https:get@c.example:443` under `grants` in p.yaml"]),
+    ("network:https:get@b.example",
+        ["remove `b.example` from `destinations.deny` in p.yaml",
+        "add `network:https:get@b.example:443` under `grants` in p.yaml"]),
+])  # fmt: skip
 def test_fixes_for_a_personality_use_its_keys(
     use: str, fix: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,26 +247,15 @@ tools: {put: {needs: ["fs:write:/out"], effect: write_limited, sandbox: restrict
 """
 
 
-@pytest.mark.parametrize(
-    ("tools", "approvals", "personality", "places"),
-    [
-        ("[put]", "", "", "`capabilities.approvals.write: manifest` in m.yaml"),
-        ("[put]", ", approvals: {write: call}", "", "`capabilities.approvals.write: manifest` in m.yaml"),
-        (
-            "{put: {approval: call}}",
-            ", approvals: {write: manifest}",
-            "",
-            "`capabilities.tools.put.approval: manifest` in m.yaml",
-        ),
-        ("[put]", ", approvals: {write: manifest}", "tools: [put]", "`approvals.write: manifest` in p.yaml"),
-        (
-            "[put]",
-            "",
-            "tools: {put: {approval: session}}",
-            "`capabilities.approvals.write: manifest` in m.yaml and `tools.put.approval: manifest` in p.yaml",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("tools", "approvals", "personality", "places"), [
+    ("[put]", "", "", "`capabilities.approvals.write: manifest` in m.yaml"),
+    ("[put]", ", approvals: {write: call}", "", "`capabilities.approvals.write: manifest` in m.yaml"),
+    ("{put: {approval: call}}", ", approvals: {write: manifest}", "",
+        "`capabilities.tools.put.approval: manifest` in m.yaml"),
+    ("[put]", ", approvals: {write: manifest}", "tools: [put]", "`approvals.write: manifest` in p.yaml"),
+    ("[put]", "", "tools: {put: {approval: session}}",
+        "`capabilities.approvals.write: manifest` in m.yaml and `tools.put.approval: manifest` in p.yaml"),
+])  # fmt: skip
 def test_the_fix_for_a_missing_approval_names_every_key_that_requires_it(
     tools: str, approvals: str, personality: str, places: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,45 +51,36 @@ def array(*first: Any, **more: Any) -> dict[str, Any]:
     return {"type": "array", **({"prefixItems": list(first), "maxItems": len(first)} if first else {}), **more}
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "found", "is_known"),
-    [
-        # each alternative counts, whichever is written last
-        (several(array(items=TEXT), array(NUMBER, NUMBER)), ["/a"], ["/a"], True),
-        (several(array(NUMBER, NUMBER), array(items=TEXT)), ["/a"], ["/a"], True),
-        (several(array(items=TEXT), array(NUMBER, NUMBER)), [1, 2], [], True),
-        (several(array(TEXT, TEXT), array(NUMBER, NUMBER)), ["/a", "/b"], ["/a", "/b"], True),
-        (several({"$ref": "#/$defs/Model"}, {}), ["/a", {"b": "/c"}], ["/a", "b", "/c"], True),
-        (several({"$ref": "#/$defs/Model"}, {}), {"n": 1}, [], True),
-        (several({"$ref": "#/$defs/Model"}, {}), {"n": "/a"}, ["/a"], True),
-        (
-            several(MODEL, {"type": "object", "additionalProperties": {**TEXT, "format": "path"}}),
-            {"n": "a"},
-            ["a"],
-            True,
-        ),
-        (several({**TEXT, "format": "uri"}, TEXT), "a", ["a"], True),  # once, as a path
-        (several(TEXT, NUMBER), 7, [], True),
-        ({}, 7, [7], True),  # the number of an open file
-        ({}, {"/a": None}, ["/a"], True),
-        (TEXT, {"a": ["/b"]}, ["a", "/b"], True),  # what a type hint made of the text
-        ({"properties": {"n": NUMBER}}, ["/a"], ["/a"], True),  # without a type, all types are accepted
-        # text that the schema does not describe
-        (MODEL, {"n": 1}, [], True),
-        (MODEL, {"x": "/a"}, [], False),
-        (MODEL, {"/a": 1}, [], False),
-        (MODEL, {"n": "/a"}, [], False),
-        (array(items=MODEL), [{"n": 1}, {"x": "/a"}], [], False),
-        (NUMBER, "/a", [], False),
-        (False, "/a", [], False),
-        ({"enum": ["a", ["b"], {"c": "d"}]}, "a", [], True),
-        ({"enum": ["a", ["b"], {"c": "d"}]}, ["b"], [], True),
-        ({"enum": ["a", ["b"], {"c": "d"}]}, {"c": "d"}, [], True),
-        ({"enum": ["a", ["b"], {"c": "d"}]}, "d", [], False),
-        (several({"enum": ["a"]}, NUMBER), "/a", [], False),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("schema", "value", "found", "is_known"), [
+    # each alternative counts, whichever is written last
+    (several(array(items=TEXT), array(NUMBER, NUMBER)), ["/a"], ["/a"], True),
+    (several(array(NUMBER, NUMBER), array(items=TEXT)), ["/a"], ["/a"], True),
+    (several(array(items=TEXT), array(NUMBER, NUMBER)), [1, 2], [], True),
+    (several(array(TEXT, TEXT), array(NUMBER, NUMBER)), ["/a", "/b"], ["/a", "/b"], True),
+    (several({"$ref": "#/$defs/Model"}, {}), ["/a", {"b": "/c"}], ["/a", "b", "/c"], True),
+    (several({"$ref": "#/$defs/Model"}, {}), {"n": 1}, [], True),
+    (several({"$ref": "#/$defs/Model"}, {}), {"n": "/a"}, ["/a"], True),
+    (several(MODEL, {"type": "object", "additionalProperties": {**TEXT, "format": "path"}}), {"n": "a"}, ["a"], True),
+    (several({**TEXT, "format": "uri"}, TEXT), "a", ["a"], True),  # once, as a path
+    (several(TEXT, NUMBER), 7, [], True),
+    ({}, 7, [7], True),  # the number of an open file
+    ({}, {"/a": None}, ["/a"], True),
+    (TEXT, {"a": ["/b"]}, ["a", "/b"], True),  # what a type hint made of the text
+    ({"properties": {"n": NUMBER}}, ["/a"], ["/a"], True),  # without a type, all types are accepted
+    # text that the schema does not describe
+    (MODEL, {"n": 1}, [], True),
+    (MODEL, {"x": "/a"}, [], False),
+    (MODEL, {"/a": 1}, [], False),
+    (MODEL, {"n": "/a"}, [], False),
+    (array(items=MODEL), [{"n": 1}, {"x": "/a"}], [], False),
+    (NUMBER, "/a", [], False),
+    (False, "/a", [], False),
+    ({"enum": ["a", ["b"], {"c": "d"}]}, "a", [], True),
+    ({"enum": ["a", ["b"], {"c": "d"}]}, ["b"], [], True),
+    ({"enum": ["a", ["b"], {"c": "d"}]}, {"c": "d"}, [], True),
+    ({"enum": ["a", ["b"], {"c": "d"}]}, "d", [], False),
+    (several({"enum": ["a"]}, NUMBER), "/a", [], False),
+], ids=str)  # fmt: skip
 def test_every_text_in_a_value_is_tied_or_described_or_found_to_be_neither(
     schema: Any, value: Any, found: list[Any], is_known: bool
 ) -> None:

@@ -86,40 +86,34 @@ def swap(statement_fields: dict[str, Any]) -> None:
 OTHERS = rows([sample_entry(number) for number in range(6, 11)], ledger="another")
 
 
-@pytest.mark.parametrize(
-    ("change", "number", "text"),
-    [
-        (put("_type", "x"), 0, "no statement of type"),
-        (put("predicateType", "x"), 0, "no statement of type"),
-        (put("predicate", None), 0, "does not have the fields of a pack"),
-        (put("predicate.entries", []), 0, "it has 5 subjects and 0 entries"),
-        (put("subject", lambda all_of_them: all_of_them[:4]), 0, "it has 4 subjects and 5 entries"),
-        (put("predicate.checkpoint.signature", "AA=="), 0, "its checkpoint has no valid signature"),
-        (put("predicate.checkpoint.signature", 7), 0, "a signature is text"),
-        (put("predicate.checkpoint.signature", "é"), 0, "a signature is no base64"),
-        (put("predicate.checkpoint.body", "{}"), 0, "does not fit the schema"),
-        (
-            put("predicate.checkpoint.body", lambda text: text.replace('"size":5', '"size":6')),
-            0,
-            "its checkpoint has no valid",
-        ),
-        (put("predicate.entries.2.body", "{}"), 3, "it cannot be read"),
-        (put("predicate.entries.2", "x"), 3, "it cannot be read"),
-        (put("predicate.entries.2.body", lambda text: text.replace("NOT", "NOW")), 3, "does not cover it"),
-        (put("predicate.entries.2.number", 4), 4, "does not cover it"),
-        (put("predicate.entries.2.number", "3"), 3, "it cannot be read: its number is not an integer"),
-        (put("predicate.entries.2.number", True), 3, "it cannot be read: its number is not an integer"),
-        (put("predicate.entries.2.proof", []), 3, "does not cover it"),
-        (put("predicate.entries.2.proof.0", "00" * 32), 3, "does not cover it"),
-        (put("predicate.entries.2.proof.0", "x"), 3, "it cannot be read"),
-        (put("predicate.entries.2.body", OTHERS[2].body.decode()), 3, "was written to the ledger another"),
-        (swap, 1, "it comes after entry 2"),
-        (put("predicate.entries", lambda each: [each[0], each[0], *each[2:]]), 1, "it comes after entry 1"),
-        (put("subject.2.name", "r-9/receipt"), 3, "its subject is `r-9/receipt`"),
-        (put("subject.2.digest.sha256", "00"), 3, "with another digest"),
-        (put("subject.2", 7), 3, "it cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("change", "number", "text"), [
+    (put("_type", "x"), 0, "no statement of type"),
+    (put("predicateType", "x"), 0, "no statement of type"),
+    (put("predicate", None), 0, "does not have the fields of a pack"),
+    (put("predicate.entries", []), 0, "it has 5 subjects and 0 entries"),
+    (put("subject", lambda all_of_them: all_of_them[:4]), 0, "it has 4 subjects and 5 entries"),
+    (put("predicate.checkpoint.signature", "AA=="), 0, "its checkpoint has no valid signature"),
+    (put("predicate.checkpoint.signature", 7), 0, "a signature is text"),
+    (put("predicate.checkpoint.signature", "é"), 0, "a signature is no base64"),
+    (put("predicate.checkpoint.body", "{}"), 0, "does not fit the schema"),
+    (put("predicate.checkpoint.body", lambda text: text.replace('"size":5', '"size":6')), 0,
+        "its checkpoint has no valid"),
+    (put("predicate.entries.2.body", "{}"), 3, "it cannot be read"),
+    (put("predicate.entries.2", "x"), 3, "it cannot be read"),
+    (put("predicate.entries.2.body", lambda text: text.replace("NOT", "NOW")), 3, "does not cover it"),
+    (put("predicate.entries.2.number", 4), 4, "does not cover it"),
+    (put("predicate.entries.2.number", "3"), 3, "it cannot be read: its number is not an integer"),
+    (put("predicate.entries.2.number", True), 3, "it cannot be read: its number is not an integer"),
+    (put("predicate.entries.2.proof", []), 3, "does not cover it"),
+    (put("predicate.entries.2.proof.0", "00" * 32), 3, "does not cover it"),
+    (put("predicate.entries.2.proof.0", "x"), 3, "it cannot be read"),
+    (put("predicate.entries.2.body", OTHERS[2].body.decode()), 3, "was written to the ledger another"),
+    (swap, 1, "it comes after entry 2"),
+    (put("predicate.entries", lambda each: [each[0], each[0], *each[2:]]), 1, "it comes after entry 1"),
+    (put("subject.2.name", "r-9/receipt"), 3, "its subject is `r-9/receipt`"),
+    (put("subject.2.digest.sha256", "00"), 3, "with another digest"),
+    (put("subject.2", 7), 3, "it cannot be read"),
+])  # fmt: skip
 def test_an_error_in_a_signed_pack_is_reported(
     change: Callable[[dict[str, Any]], object], number: int, text: str
 ) -> None:

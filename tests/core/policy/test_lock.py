@@ -295,25 +295,18 @@ def test_all_descriptions_of_something_new_are_shown() -> None:
 FORGED = 'read\n~ manifest a: fine\x1b[2K" or not'
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        server(tools=({"name": FORGED},)),
-        server(tools=({"name": "a", "description": FORGED, FORGED: {FORGED: [FORGED]}},)),
-        server(resources=({"uri": FORGED, "name": FORGED},)),
-        server(command=(FORGED,), url=FORGED, version=FORGED, announced=(FORGED,), instructions=FORGED),
-        server(claimed_version=FORGED, hidden=(FORGED,), refused={FORGED: FORGED}, volatile={FORGED: (FORGED,)}),
-        server(resolved=Resolved("npm", FORGED, FORGED, FORGED, {FORGED: {FORGED: FORGED}}, FORGED)),
-        server(resolved=Resolved("file", program=FORGED, digest=FORGED)),
-        Lock(
-            format=1,
-            manifests={FORGED: ONE},
-            tools={FORGED: LockedTool(ONE, {FORGED: ONE})},
-            servers={FORGED: LockedServer()},
-        ),
-        Lock(format=1, distributions={FORGED: LockedDistribution(FORGED, {FORGED: ONE})}),
-    ],
-)
+@pytest.mark.parametrize("forged", [
+    server(tools=({"name": FORGED},)),
+    server(tools=({"name": "a", "description": FORGED, FORGED: {FORGED: [FORGED]}},)),
+    server(resources=({"uri": FORGED, "name": FORGED},)),
+    server(command=(FORGED,), url=FORGED, version=FORGED, announced=(FORGED,), instructions=FORGED),
+    server(claimed_version=FORGED, hidden=(FORGED,), refused={FORGED: FORGED}, volatile={FORGED: (FORGED,)}),
+    server(resolved=Resolved("npm", FORGED, FORGED, FORGED, {FORGED: {FORGED: FORGED}}, FORGED)),
+    server(resolved=Resolved("file", program=FORGED, digest=FORGED)),
+    Lock(format=1, manifests={FORGED: ONE}, tools={FORGED: LockedTool(ONE, {FORGED: ONE})},
+        servers={FORGED: LockedServer()}),
+    Lock(format=1, distributions={FORGED: LockedDistribution(FORGED, {FORGED: ONE})}),
+])  # fmt: skip
 def test_no_text_of_a_server_or_a_lock_passes_for_a_line_of_ours(forged: Lock) -> None:
     changed = Lock(
         format=1,

@@ -645,46 +645,22 @@ capabilities: {tools: [fetch], max_side_effect_class: write_limited, destination
 """
 
 
-@pytest.mark.parametrize(
-    ("module", "source", "expected"),
-    [
-        (
-            "old",
-            SOURCE.replace("Fetch it.", "Fetch a page.").replace("url", "link"),
-            {
-                "grown": ["fetch: takes: url: str → link: str"],
-                "changed": ["fetch: description: Fetch it. → Fetch a page."],
-            },
-        ),
-        ("moved", SOURCE, {}),
-        (
-            "moved",
-            SOURCE.replace(
-                'capabilities={"network": {"allowed_hosts": ["a.example"]}}', 'needs=["network:*:a.example"]'
-            ),
-            {},
-        ),
-        ("old", SOURCE.replace('"]}}', '", "b.example"]}}'), {"grown": ["fetch: network:read:b.example"]}),
-        (
-            "moved",
-            SOURCE.replace('"a.example"', '"b.example"'),
-            {"grown": ["fetch: network:read:b.example"], "shrunk": ["fetch: network:read:a.example"]},
-        ),
-        (
-            "old",
-            SOURCE.replace("read_only", "write_limited").replace("=1", "=2"),
-            {
-                "grown": [
-                    "fetch: network:write:a.example",
-                    "fetch: class: read_only → write_limited",
-                    "fetch: cost_usd: 1 → 2",
-                ]
-            },
-        ),
-        ("old", SOURCE.replace("restricted", "isolated"), {"grown": ["fetch: level: restricted → isolated"]}),
-        ("moved", SOURCE.replace("@tool", "@other"), None),
-    ],
-)
+@pytest.mark.parametrize(("module", "source", "expected"), [
+    ("old", SOURCE.replace("Fetch it.", "Fetch a page.").replace("url", "link"),
+        {"grown": ["fetch: takes: url: str → link: str"],
+        "changed": ["fetch: description: Fetch it. → Fetch a page."]}),
+    ("moved", SOURCE, {}),
+    ("moved", SOURCE.replace('capabilities={"network": {"allowed_hosts": ["a.example"]}}',
+        'needs=["network:*:a.example"]'), {}),
+    ("old", SOURCE.replace('"]}}', '", "b.example"]}}'), {"grown": ["fetch: network:read:b.example"]}),
+    ("moved", SOURCE.replace('"a.example"', '"b.example"'),
+        {"grown": ["fetch: network:read:b.example"], "shrunk": ["fetch: network:read:a.example"]}),
+    ("old", SOURCE.replace("read_only", "write_limited").replace("=1", "=2"),
+        {"grown": ["fetch: network:write:a.example", "fetch: class: read_only → write_limited",
+        "fetch: cost_usd: 1 → 2"]}),
+    ("old", SOURCE.replace("restricted", "isolated"), {"grown": ["fetch: level: restricted → isolated"]}),
+    ("moved", SOURCE.replace("@tool", "@other"), None),
+])  # fmt: skip
 def test_another_source_is_a_change_only_if_its_declaration_differs(
     module: str, source: str, expected: dict[str, list[str]] | None, tmp_path: Path
 ) -> None:

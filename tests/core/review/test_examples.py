@@ -224,30 +224,17 @@ def test_without_a_home_directory_a_path_in_it_is_a_problem() -> None:
     assert str(found).endswith("found `~/a`, expected a user with a home directory; set HOME, or write the whole path")
 
 
-@pytest.mark.parametrize(
-    ("asked", "line"),
-    [
-        (
-            case("read", "deny", use="fs:read:${workdir}/a"),
-            "failed: `read` may fs:read:${workdir}/a: expected deny, found allow, because " + ALLOWED,
-        ),
-        (
-            case("pay", "deny", args={"to": "ann"}, reason="ARGUMENT_NOT_ALLOWED", name="ann is paid"),
-            'failed: `pay` with {"to": "ann"} (ann is paid): expected deny (ARGUMENT_NOT_ALLOWED), found allow',
-        ),
-        (
-            case("read", *MATCH, use="fs:read:/srv/private"),
-            "failed: `read` may fs:read:/srv/private: expected allow or ask, found deny (PATH_NOT_REACHABLE), "
-            + DENIED,
-        ),
-        (case("read", "allow"), "passed: `read` may be called"),
-        (
-            case("read", "allow", args={"path": "a"}, use="fs:read:/srv"),
-            'passed: `read` with {"path": "a"} may fs:read:/srv',
-        ),
-    ],
-    ids=lambda one: one.title if isinstance(one, Case) else "",
-)
+@pytest.mark.parametrize(("asked", "line"), [
+    (case("read", "deny", use="fs:read:${workdir}/a"),
+        "failed: `read` may fs:read:${workdir}/a: expected deny, found allow, because " + ALLOWED),
+    (case("pay", "deny", args={"to": "ann"}, reason="ARGUMENT_NOT_ALLOWED", name="ann is paid"),
+        'failed: `pay` with {"to": "ann"} (ann is paid): expected deny (ARGUMENT_NOT_ALLOWED), found allow'),
+    (case("read", *MATCH, use="fs:read:/srv/private"),
+        "failed: `read` may fs:read:/srv/private: expected allow or ask, found deny (PATH_NOT_REACHABLE), " + DENIED),
+    (case("read", "allow"), "passed: `read` may be called"),
+    (case("read", "allow", args={"path": "a"}, use="fs:read:/srv"),
+        'passed: `read` with {"path": "a"} may fs:read:/srv'),
+], ids=lambda one: one.title if isinstance(one, Case) else "")  # fmt: skip
 def test_an_outcome_is_one_line_with_its_place_and_the_rules_that_decided(asked: Case, line: str) -> None:
     assert str(outcome(asked)) == f"tests.yaml:3:5: {line}"
 

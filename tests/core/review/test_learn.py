@@ -56,38 +56,24 @@ def reads(*paths: str) -> list[str]:
 # Generalising ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("used", "expected"),
-    [
-        ("/srv/d/a /srv/d/b", "/srv/d/a /srv/d/b"),
-        ("/srv/d/a /srv/d/b /srv/d/c", "/srv/d"),
-        ("/srv/a /srv/b /srv/c", "/srv/a /srv/b /srv/c"),  # never a top-level directory
-        ("/a /b /c", ""),  # they may be top-level directories
-        ("/home/me/a /home/me/b /home/me/c", "/home/me/a /home/me/b /home/me/c"),  # never the home
-        # Outside of the working directory it does not repeat.
-        (
-            "/srv/d/1/a /srv/d/1/b /srv/d/1/c /srv/d/2/a /srv/d/2/b /srv/d/2/c /srv/d/3/a /srv/d/3/b /srv/d/3/c",
-            "/srv/d/1 /srv/d/2 /srv/d/3",
-        ),
-        # Inside it does, up to the working directory.
-        (
-            " ".join(f"{WORKDIR}/{one}/{other}" for one in "xyz" for other in "abc"),
-            WORKDIR,
-        ),
-        (f"{WORKDIR}/x/a {WORKDIR}/y/a {WORKDIR}/z/a", f"{WORKDIR}/x/a {WORKDIR}/y/a {WORKDIR}/z/a"),
-        # A directory that was listed is covered as a whole.
-        ("/srv/d /srv/d/x/y", "/srv/d"),
-        # No directory is made of the siblings of something sensitive.
-        (
-            f"{WORKDIR}/a {WORKDIR}/b {WORKDIR}/c {WORKDIR}/.env",
-            f"{WORKDIR}/a {WORKDIR}/b {WORKDIR}/c",
-        ),
-        (
-            f"{WORKDIR}/x/a {WORKDIR}/x/b {WORKDIR}/x/c {WORKDIR}/x/y/id_rsa",
-            " ".join(f"{WORKDIR}/x/{n}" for n in "abc"),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("used", "expected"), [
+    ("/srv/d/a /srv/d/b", "/srv/d/a /srv/d/b"),
+    ("/srv/d/a /srv/d/b /srv/d/c", "/srv/d"),
+    ("/srv/a /srv/b /srv/c", "/srv/a /srv/b /srv/c"),  # never a top-level directory
+    ("/a /b /c", ""),  # they may be top-level directories
+    ("/home/me/a /home/me/b /home/me/c", "/home/me/a /home/me/b /home/me/c"),  # never the home
+    # Outside of the working directory it does not repeat.
+    ("/srv/d/1/a /srv/d/1/b /srv/d/1/c /srv/d/2/a /srv/d/2/b /srv/d/2/c /srv/d/3/a /srv/d/3/b /srv/d/3/c",
+        "/srv/d/1 /srv/d/2 /srv/d/3"),
+    # Inside it does, up to the working directory.
+    (" ".join(f"{WORKDIR}/{one}/{other}" for one in "xyz" for other in "abc"), WORKDIR),
+    (f"{WORKDIR}/x/a {WORKDIR}/y/a {WORKDIR}/z/a", f"{WORKDIR}/x/a {WORKDIR}/y/a {WORKDIR}/z/a"),
+    # A directory that was listed is covered as a whole.
+    ("/srv/d /srv/d/x/y", "/srv/d"),
+    # No directory is made of the siblings of something sensitive.
+    (f"{WORKDIR}/a {WORKDIR}/b {WORKDIR}/c {WORKDIR}/.env", f"{WORKDIR}/a {WORKDIR}/b {WORKDIR}/c"),
+    (f"{WORKDIR}/x/a {WORKDIR}/x/b {WORKDIR}/x/c {WORKDIR}/x/y/id_rsa", " ".join(f"{WORKDIR}/x/{n}" for n in "abc")),
+])  # fmt: skip
 def test_siblings_become_their_directory(used: str, expected: str) -> None:
     assert rules(learned(*reads(*used.split()))) == reads(*expected.split())
 
@@ -112,39 +98,26 @@ W = WORKDIR
 OBSERVED = Surroundings(WHERE, is_program=True, readable=("/usr",), repositories=(f"{W}/.git",))
 
 
-@pytest.mark.parametrize(
-    ("made", "used", "expected", "denied"),
-    [
-        # A program that makes names needs the directory that is there before.
-        ((f"{W}/out.txt",), (f"fs:write:{W}/out.txt",), [f"fs:write:{W}"], [f"fs:write:{W}/.git"]),
-        (
-            (f"{W}/build", f"{W}/build/x", f"{W}/build/x/y"),
-            (f"fs:write:{W}/build", f"fs:write:{W}/build/x", f"fs:write:{W}/build/x/y"),
-            [f"fs:write:{W}"],
-            [f"fs:write:{W}/.git"],
-        ),
-        ((f"{W}/out/a",), (f"fs:write:{W}/out/a",), [f"fs:write:{W}/out"], []),
-        ((), (f"fs:write:{W}/out/a",), [f"fs:write:{W}/out/a"], []),
-        # Not in the home, nor in the temporary directory of everybody.
-        ((f"{HOME}/x",), (f"fs:write:{HOME}/x",), [f"fs:write:{HOME}/x"], []),
-        # Python does without its compiled files, so they open nothing else.
-        (
-            (f"{W}/m/__pycache__", f"{W}/m/__pycache__/m.cpython-311.pyc.281473"),
-            (f"fs:write:{W}/m/__pycache__", f"fs:write:{W}/m/__pycache__/m.cpython-311.pyc.281473"),
-            [f"fs:write:{W}/m/__pycache__"],
-            [],
-        ),
-        # What a program starts it must be able to read, and one line says what licet starts.
-        ((), ("process:exec:/usr/bin/cc", f"process:exec:{W}/a.out"), [f"fs:read:{W}/a.out"], []),
-        # Toolchains in the home are installed programs.
-        (
-            (),
-            (f"process:exec:{HOME}/.pyenv/versions/3.12.1/bin/python", f"fs:read:{HOME}/.pyenv/versions/3.12.1/lib/a"),
-            [f"fs:read:{HOME}/.pyenv/versions/3.12.1"],
-            [],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("made", "used", "expected", "denied"), [
+    # A program that makes names needs the directory that is there before.
+    ((f"{W}/out.txt",), (f"fs:write:{W}/out.txt",), [f"fs:write:{W}"], [f"fs:write:{W}/.git"]),
+    ((f"{W}/build", f"{W}/build/x", f"{W}/build/x/y"),
+        (f"fs:write:{W}/build", f"fs:write:{W}/build/x", f"fs:write:{W}/build/x/y"), [f"fs:write:{W}"],
+        [f"fs:write:{W}/.git"]),
+    ((f"{W}/out/a",), (f"fs:write:{W}/out/a",), [f"fs:write:{W}/out"], []),
+    ((), (f"fs:write:{W}/out/a",), [f"fs:write:{W}/out/a"], []),
+    # Not in the home, nor in the temporary directory of everybody.
+    ((f"{HOME}/x",), (f"fs:write:{HOME}/x",), [f"fs:write:{HOME}/x"], []),
+    # Python does without its compiled files, so they open nothing else.
+    ((f"{W}/m/__pycache__", f"{W}/m/__pycache__/m.cpython-311.pyc.281473"),
+        (f"fs:write:{W}/m/__pycache__", f"fs:write:{W}/m/__pycache__/m.cpython-311.pyc.281473"),
+        [f"fs:write:{W}/m/__pycache__"], []),
+    # What a program starts it must be able to read, and one line says what licet starts.
+    ((), ("process:exec:/usr/bin/cc", f"process:exec:{W}/a.out"), [f"fs:read:{W}/a.out"], []),
+    # Toolchains in the home are installed programs.
+    ((), (f"process:exec:{HOME}/.pyenv/versions/3.12.1/bin/python", f"fs:read:{HOME}/.pyenv/versions/3.12.1/lib/a"),
+        [f"fs:read:{HOME}/.pyenv/versions/3.12.1"], []),
+])  # fmt: skip
 def test_what_a_program_makes_and_starts(
     made: tuple[str, ...], used: tuple[str, ...], expected: list[str], denied: list[str]
 ) -> None:
@@ -152,25 +125,19 @@ def test_what_a_program_makes_and_starts(
     assert (rules(found), rules(found, "deny"), rules(found, "sensitive")) == (expected, denied, [])
 
 
-@pytest.mark.parametrize(
-    ("made", "used", "expected"),
-    [
-        # Caches in the home become one comment.
-        (
-            (),
-            (f"fs:read:{HOME}/.cache/pip/http/a/b/c", f"fs:read:{HOME}/.cache/pip/http/d/e"),
-            [f"fs:read:{HOME}/.cache/pip"],
-        ),
-        ((), (f"fs:write:{HOME}/.npm/_cacache/tmp/1a2b3c",), [f"fs:write:{HOME}/.npm/_cacache"]),
-        # A file that is made, moved and deleted has another name each time: the comment is about its directory.
-        ((f"{W}/sedAbCdEf",), (f"fs:delete:{W}/sedAbCdEf",), [f"fs:delete:{W}"]),
-        ((), (f"fs:delete:{W}/out/tmp.q7XbT1b2zY",), [f"fs:delete:{W}/out"]),
-        ((), (f"fs:delete:{W}/out/old",), [f"fs:delete:{W}/out/old"]),
-        # A toolchain is read, not written; its neighbours may hold secrets.
-        ((), (f"fs:write:{HOME}/.pyenv/versions/3.12.1/lib/a",), [f"fs:write:{HOME}/.pyenv/versions/3.12.1/lib/a"]),
-        ((), (f"fs:read:{HOME}/.cargo/credentials.toml",), [f"fs:read:{HOME}/.cargo/credentials.toml"]),
-    ],
-)
+@pytest.mark.parametrize(("made", "used", "expected"), [
+    # Caches in the home become one comment.
+    ((), (f"fs:read:{HOME}/.cache/pip/http/a/b/c", f"fs:read:{HOME}/.cache/pip/http/d/e"),
+        [f"fs:read:{HOME}/.cache/pip"]),
+    ((), (f"fs:write:{HOME}/.npm/_cacache/tmp/1a2b3c",), [f"fs:write:{HOME}/.npm/_cacache"]),
+    # A file that is made, moved and deleted has another name each time: the comment is about its directory.
+    ((f"{W}/sedAbCdEf",), (f"fs:delete:{W}/sedAbCdEf",), [f"fs:delete:{W}"]),
+    ((), (f"fs:delete:{W}/out/tmp.q7XbT1b2zY",), [f"fs:delete:{W}/out"]),
+    ((), (f"fs:delete:{W}/out/old",), [f"fs:delete:{W}/out/old"]),
+    # A toolchain is read, not written; its neighbours may hold secrets.
+    ((), (f"fs:write:{HOME}/.pyenv/versions/3.12.1/lib/a",), [f"fs:write:{HOME}/.pyenv/versions/3.12.1/lib/a"]),
+    ((), (f"fs:read:{HOME}/.cargo/credentials.toml",), [f"fs:read:{HOME}/.cargo/credentials.toml"]),
+])  # fmt: skip
 def test_what_a_person_decides_is_one_comment_for_names_that_change(
     made: tuple[str, ...], used: tuple[str, ...], expected: list[str]
 ) -> None:
@@ -191,19 +158,13 @@ def test_a_use_that_was_refused_once_and_happened_later_counts() -> None:
 HOSTS = [f"network:https:get@{name}:443" for name in ("a.x.org", "b.x.org", "c.x.org")]
 
 
-@pytest.mark.parametrize(
-    ("uses", "expected"),
-    [
-        (HOSTS, ["network:read:https://*.x.org:443"]),
-        (HOSTS[:2], ["network:read:https://a.x.org:443", "network:read:https://b.x.org:443"]),
-        ([*HOSTS, "!network:https:get@d.x.org:443"], [f"network:read:https://{n}.x.org:443" for n in "abc"]),
-        (
-            [use.replace("x.org", "github.io") for use in HOSTS],
-            [f"network:read:https://{n}.github.io:443" for n in "abc"],
-        ),
-        ([use.replace("x.org", "org") for use in HOSTS], [f"network:read:https://{n}.org:443" for n in "abc"]),
-    ],
-)
+@pytest.mark.parametrize(("uses", "expected"), [
+    (HOSTS, ["network:read:https://*.x.org:443"]),
+    (HOSTS[:2], ["network:read:https://a.x.org:443", "network:read:https://b.x.org:443"]),
+    ([*HOSTS, "!network:https:get@d.x.org:443"], [f"network:read:https://{n}.x.org:443" for n in "abc"]),
+    ([use.replace("x.org", "github.io") for use in HOSTS], [f"network:read:https://{n}.github.io:443" for n in "abc"]),
+    ([use.replace("x.org", "org") for use in HOSTS], [f"network:read:https://{n}.org:443" for n in "abc"]),
+])  # fmt: skip
 def test_host_names_are_generalised_only_on_demand(uses: list[str], expected: list[str]) -> None:
     assert "*" not in "".join(rules(learned(*uses)))
     assert rules(learned(*uses, around=Surroundings(WHERE, is_suffix=SUFFIXES.__contains__))) == expected
@@ -225,25 +186,17 @@ def below(*places: str) -> Callable[[str], bool]:
     return lambda path: any(place == path or place.startswith(f"{path}/") for place in places)
 
 
-@pytest.mark.parametrize(
-    ("uses", "there", "allowed", "commented"),
-    [
-        # Files of git never become `.git`, also not as a comment, and are never allowed by themselves.
-        (
-            GIT_FILES,
-            "",
-            "",
-            f"{WORKDIR}/.git/HEAD {WORKDIR}/.git/ORIG_HEAD {WORKDIR}/.git/index {WORKDIR}/.git/index.lock",
-        ),
-        ([f"fs:write:{WORKDIR}/.git/objects/ab/{n}" for n in "123"], "", "", f"{WORKDIR}/.git/objects/ab"),
-        # A directory above a repository that is there, or that was used.
-        ([f"fs:write:{WORKDIR}/{n}" for n in "abc"], f"{WORKDIR}/.git", " ".join(f"{WORKDIR}/{n}" for n in "abc"), ""),
-        ([f"fs:write:{WORKDIR}"], f"{WORKDIR}/.git", "", WORKDIR),
-        ([f"fs:write:{WORKDIR}", f"fs:read:{WORKDIR}/x/.git/HEAD"], "", "", WORKDIR),
-        ([f"fs:write:{WORKDIR}/x/gone"], f"{WORKDIR}/x/y/.git", f"{WORKDIR}/x/gone", f"{WORKDIR}/x"),
-        ([f"fs:write:{WORKDIR}/x/gone"], "", f"{WORKDIR}/x", ""),
-    ],
-)
+@pytest.mark.parametrize(("uses", "there", "allowed", "commented"), [
+    # Files of git never become `.git`, also not as a comment, and are never allowed by themselves.
+    (GIT_FILES, "", "", f"{WORKDIR}/.git/HEAD {WORKDIR}/.git/ORIG_HEAD {WORKDIR}/.git/index {WORKDIR}/.git/index.lock"),
+    ([f"fs:write:{WORKDIR}/.git/objects/ab/{n}" for n in "123"], "", "", f"{WORKDIR}/.git/objects/ab"),
+    # A directory above a repository that is there, or that was used.
+    ([f"fs:write:{WORKDIR}/{n}" for n in "abc"], f"{WORKDIR}/.git", " ".join(f"{WORKDIR}/{n}" for n in "abc"), ""),
+    ([f"fs:write:{WORKDIR}"], f"{WORKDIR}/.git", "", WORKDIR),
+    ([f"fs:write:{WORKDIR}", f"fs:read:{WORKDIR}/x/.git/HEAD"], "", "", WORKDIR),
+    ([f"fs:write:{WORKDIR}/x/gone"], f"{WORKDIR}/x/y/.git", f"{WORKDIR}/x/gone", f"{WORKDIR}/x"),
+    ([f"fs:write:{WORKDIR}/x/gone"], "", f"{WORKDIR}/x", ""),
+])  # fmt: skip
 def test_no_draft_lets_a_program_write_what_git_runs(uses: list[str], there: str, allowed: str, commented: str) -> None:
     around = Surroundings(WHERE, created=frozenset({f"{WORKDIR}/x/gone"}), reaches_git=below(*there.split()))
     found = learned(*uses, around=around)
@@ -480,36 +433,30 @@ def test_the_order_of_lines_does_not_matter(touched: list[Touch], chance: random
     assert learn(recorded(shuffled), around) == learn(recorded(touched), around)
 
 
-@pytest.mark.parametrize(
-    ("uses", "allowed", "commented"),
-    [
-        (f"write:{WORKDIR}/out/pytest-cache-files-6fdmhwza", f"write:{WORKDIR}/out", ""),
-        (f"write:{WORKDIR}/out/pytest-cache-files-6fdmhwza/CACHEDIR.TAG", f"write:{WORKDIR}/out", ""),
-        (f"read:{WORKDIR}/logs/3f0c5b52-8d1f-4d41-9d8e-07a2c0d6f8ab.log", f"read:{WORKDIR}/logs", ""),
-        (f"write:{WORKDIR}/c/{'9f86d081884c7d65' * 4}", f"write:{WORKDIR}/c", ""),
-        (f"write:{WORKDIR}/c/tmpq7x_1b2z", f"write:{WORKDIR}/c", ""),
-        (f"write:{WORKDIR}/c/run-1763456789123.json", f"write:{WORKDIR}/c", ""),
-        # The directory holds something that a person must decide on.
-        (
-            f"write:{WORKDIR}/.envrc write:{WORKDIR}/pytest-cache-files-6fdmhwza",
-            "",
-            f"write:{WORKDIR}/.envrc write:{WORKDIR}/pytest-cache-files-6fdmhwza",
-        ),
-        ("write:/home/me/tmpq7x_1b2z", "", "write:/home/me/tmpq7x_1b2z"),
-        # One guess never opens the whole project, the home, or what all programs share.
-        (f"write:{WORKDIR}/tmpq7x_1b2z", "", f"write:{WORKDIR}/tmpq7x_1b2z"),
-        (f"read:{WORKDIR}/tmpq7x_1b2z/a read:{WORKDIR}/x", f"read:{WORKDIR}/x", f"read:{WORKDIR}/tmpq7x_1b2z/a"),
-        ("write:/var/tmp/tmpq7x_1b2z", "", "write:/var/tmp/tmpq7x_1b2z"),
-        # Other names have opened it already.
-        (" ".join(f"write:{WORKDIR}/{name}" for name in ("a", "b", "c", "tmpq7x_1b2z")), f"write:{WORKDIR}", ""),
-        # Names that mean something, and names of what is installed.
-        (f"read:{WORKDIR}/sha256sums.txt", f"read:{WORKDIR}/sha256sums.txt", ""),
-        (f"read:{WORKDIR}/report-20240101.csv", f"read:{WORKDIR}/report-20240101.csv", ""),
-        (f"read:{WORKDIR}/manylinux2014_x86_64", f"read:{WORKDIR}/manylinux2014_x86_64", ""),
-        (f"read:{WORKDIR}/tmp_results", f"read:{WORKDIR}/tmp_results", ""),
-        ("read:/srv/store/9f86d081884c7d65-x/lib", "read:/srv/store/9f86d081884c7d65-x/lib", ""),
-    ],
-)
+@pytest.mark.parametrize(("uses", "allowed", "commented"), [
+    (f"write:{WORKDIR}/out/pytest-cache-files-6fdmhwza", f"write:{WORKDIR}/out", ""),
+    (f"write:{WORKDIR}/out/pytest-cache-files-6fdmhwza/CACHEDIR.TAG", f"write:{WORKDIR}/out", ""),
+    (f"read:{WORKDIR}/logs/3f0c5b52-8d1f-4d41-9d8e-07a2c0d6f8ab.log", f"read:{WORKDIR}/logs", ""),
+    (f"write:{WORKDIR}/c/{'9f86d081884c7d65' * 4}", f"write:{WORKDIR}/c", ""),
+    (f"write:{WORKDIR}/c/tmpq7x_1b2z", f"write:{WORKDIR}/c", ""),
+    (f"write:{WORKDIR}/c/run-1763456789123.json", f"write:{WORKDIR}/c", ""),
+    # The directory holds something that a person must decide on.
+    (f"write:{WORKDIR}/.envrc write:{WORKDIR}/pytest-cache-files-6fdmhwza", "",
+        f"write:{WORKDIR}/.envrc write:{WORKDIR}/pytest-cache-files-6fdmhwza"),
+    ("write:/home/me/tmpq7x_1b2z", "", "write:/home/me/tmpq7x_1b2z"),
+    # One guess never opens the whole project, the home, or what all programs share.
+    (f"write:{WORKDIR}/tmpq7x_1b2z", "", f"write:{WORKDIR}/tmpq7x_1b2z"),
+    (f"read:{WORKDIR}/tmpq7x_1b2z/a read:{WORKDIR}/x", f"read:{WORKDIR}/x", f"read:{WORKDIR}/tmpq7x_1b2z/a"),
+    ("write:/var/tmp/tmpq7x_1b2z", "", "write:/var/tmp/tmpq7x_1b2z"),
+    # Other names have opened it already.
+    (" ".join(f"write:{WORKDIR}/{name}" for name in ("a", "b", "c", "tmpq7x_1b2z")), f"write:{WORKDIR}", ""),
+    # Names that mean something, and names of what is installed.
+    (f"read:{WORKDIR}/sha256sums.txt", f"read:{WORKDIR}/sha256sums.txt", ""),
+    (f"read:{WORKDIR}/report-20240101.csv", f"read:{WORKDIR}/report-20240101.csv", ""),
+    (f"read:{WORKDIR}/manylinux2014_x86_64", f"read:{WORKDIR}/manylinux2014_x86_64", ""),
+    (f"read:{WORKDIR}/tmp_results", f"read:{WORKDIR}/tmp_results", ""),
+    ("read:/srv/store/9f86d081884c7d65-x/lib", "read:/srv/store/9f86d081884c7d65-x/lib", ""),
+])  # fmt: skip
 def test_a_name_that_is_different_each_time_becomes_its_directory_or_a_comment(
     uses: str, allowed: str, commented: str
 ) -> None:
