@@ -108,14 +108,6 @@ COMMAND_CASES: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("old", "new", "expected"), COMMAND_CASES.values(), ids=list(COMMAND_CASES))
-def test_new_reach_of_commands_is_reported_even_if_no_tool_gains_it(
-    old: Manifest, new: Manifest, expected: dict[str, list[str]]
-) -> None:
-    assert change_texts(diff(old, new)) == expected
-    assert bool(expected) is (surface(old) != surface(new))
-
-
 def test_growth_of_commands_has_the_origin_of_the_ceiling_rule() -> None:
     (grown,) = diff(_WC, manifest(allows=["process:exec:wc", "fs:read:/srv", "fs:read:/etc"])).grown
     assert (grown.tool, grown.text, str(grown.origin)) == ("licet run", "fs:read:/etc", "agent.yaml:12")
@@ -140,12 +132,6 @@ RESPELT: dict[str, Manifest] = {
         silent=EVERY_DOMAIN))),
     "a tool for somebody else": BASE.declare([tool("other", "fs:*:*")]),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("respelt", RESPELT.values(), ids=list(RESPELT))
-def test_an_equivalent_manifest_has_no_changes(respelt: Manifest) -> None:
-    assert change_texts(diff(BASE, respelt)) == {}
-    assert change_texts(diff(respelt, BASE)) == {}
 
 
 def _reader(*allows: str, denies: tuple[str, ...] = (), **given: Any) -> Manifest:
@@ -177,11 +163,6 @@ REACH: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
     "a deny that touches nothing is neither more nor less": (_reader("fs:read:/srv"),
         _reader("fs:read:/srv", denies=("network:*:y.test",)), {"changed": ["denied: none → network:*:y.test"]}),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize(("old", "new", "expected"), REACH.values(), ids=list(REACH))
-def test_reach_is_compared_exactly(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
-    assert change_texts(diff(old, new)) == expected
 
 
 def test_manifests_without_real_directories_are_refused_if_a_decision_needs_them() -> None:
@@ -300,11 +281,6 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("old", "new", "expected"), TOOLS.values(), ids=list(TOOLS))
-def test_added_and_removed_tools_are_reported(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
-    assert change_texts(diff(old, new)) == expected
-
-
 @pytest.mark.parametrize(
     ("old", "new", "standings"),
     [
@@ -390,37 +366,6 @@ def test_any_changed_rule_on_an_argument_counts_as_grown(old: Any, new: Any, sid
     assert side or not changes
 
 
-def test_a_second_rule_on_an_argument_narrows() -> None:
-    rule, other = {"enum": ["a"]}, {"maxLength": 3}
-    old, new = _one(admission(args={"to": rule})), _one(admission(args={"to": rule}), admission(args={"to": other}))
-    assert change_texts(diff(old, new)) == {
-        "shrunk": ['one: rules on `to`: {"enum":["a"]} → {"enum":["a"]} and {"maxLength":3}']
-    }
-
-
-def test_a_limit_compared_with_the_unknown_default_counts_as_grown_in_both_directions() -> None:
-    stated, unstated = _one(limits={"wall_seconds": 3}), _one()
-    assert change_texts(diff(stated, unstated)) == {"grown": ["wall_seconds: 3 → the default"]}
-    assert change_texts(diff(unstated, stated)) == {"grown": ["wall_seconds: the default → 3"]}
-
-
-def test_an_agent_wide_change_is_not_repeated_for_each_tool() -> None:
-    two = (tool("one", "fs:*:/a", effect="write_limited"), tool("two", "fs:*:/a", effect="write_limited"))
-
-    def asking(write: Any, seconds: int) -> Manifest:
-        return manifest(
-            *two,
-            allows=ALLOWED,
-            max_effect="write_limited",
-            approvals=Approvals(write),
-            limits={"wall_seconds": seconds},
-        )
-
-    assert change_texts(diff(asking("call", 3), asking("session", 4))) == {
-        "grown": ["asks about writes: before each call → once a session", "wall_seconds: 3 → 4"]
-    }
-
-
 def _deleting(delete: Any, *, by_fs_reach: bool = False) -> Manifest:
     return manifest(
         tool("one", "fs:write:/a", "fs:delete:/a", effect="full", sandbox="isolated"),
@@ -429,65 +374,6 @@ def _deleting(delete: Any, *, by_fs_reach: bool = False) -> Manifest:
         approvals=Approvals("manifest", delete=delete),
         budget=Budget(5),
     )
-
-
-DELETES: dict[str, tuple[Manifest, Manifest, list[str]]] = {
-    "once a session": (
-        _deleting("call"),
-        _deleting("session"),
-        ["asks about deletes of files: about each → once a session"],
-    ),
-    "a standing approval": (
-        _deleting("session"),
-        _deleting("manifest"),
-        ["asks about deletes of files: once a session → never, while a standing approval covers them"],
-    ),
-}
-
-
-def test_it_does_not_matter_whether_fs_reach_or_grants_allow_a_delete() -> None:
-    changes = diff(_deleting("session"), _deleting("session", by_fs_reach=True))
-    assert change_texts(changes) == {}
-
-
-@pytest.mark.parametrize("case", DELETES)
-def test_deletes_that_ask_less_have_grown(case: str) -> None:
-    old, new, expected = DELETES[case]
-    assert change_texts(diff(old, new)) == {"grown": expected}
-    assert [change.kind for change in diff(new, old).shrunk] == ["approval"]
-
-
-def test_a_tool_with_a_tighter_limit_of_its_own_is_reported_separately() -> None:
-    old = _one(admission(limits={"wall_seconds": 2}), limits={"wall_seconds": 3})
-    new = _one(admission(limits={"wall_seconds": 4}), limits={"wall_seconds": 5})
-    assert change_texts(diff(old, new)) == {"grown": ["one: wall_seconds: 2 → 4", "wall_seconds: 3 → 5"]}
-
-
-def test_a_tool_that_gains_its_first_write_has_no_change_of_approval() -> None:
-    old, new = _one(spec=tool("one", "fs:read:/a", effect="write_limited")), _one()
-    assert change_texts(diff(old, new)) == {"grown": ["one: fs:write:/a"]}
-    assert change_texts(diff(new, old)) == {"shrunk": ["one: fs:write:/a"]}
-
-
-def test_a_destructive_tool_that_gets_a_weaker_class_needs_fewer_approvals() -> None:
-    old = _one(spec=tool("one", "fs:*:/a", effect="destructive"))
-    new = _one(spec=tool("one", "fs:*:/a", effect="full"))
-    assert change_texts(diff(old, new)) == {
-        "shrunk": ["one: class: destructive → full"],
-        "grown": ["one: asks about writes: before each call → once a session"],
-    }
-
-
-def test_a_tool_with_another_connector_has_grown() -> None:
-    lines = (ConnectorRule("github", "", HERE), ConnectorRule("slack", "", HERE))
-    lists = Connectors(lines, profiles=(lines,))
-    github, slack, none = (
-        _one(spec=tool("one", connector=ref), connectors=lists)
-        for ref in (ConnectorRef("github"), ConnectorRef("slack"), None)
-    )
-    assert change_texts(diff(github, slack)) == {"grown": ["one: connector: github → slack"]}
-    assert change_texts(diff(none, github)) == {"grown": ["one: connector: none → github"]}
-    assert change_texts(diff(github, none)) == {"changed": ["one: connector: github → none"]}
 
 
 # The agent ------------------------------------------------------------------------------------------------------------
@@ -514,7 +400,7 @@ AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
     "writes that ask less": (_agent(approvals=Approvals("session")), _agent(approvals=Approvals("manifest")),
         "asks about writes: once a session → never (the file approves them)"),
     "deletes that ask once": (_agent(approvals=Approvals(delete="call")), _agent(approvals=Approvals(delete="session")),
-        "asks about deletes inside `fs_reach.write`: about each → once a session"),
+        "asks about deletes of files: about each → once a session"),
     "deletes that ask nobody": (_agent(approvals=Approvals(delete="session")),
         _agent(approvals=Approvals(delete="manifest")),
         "asks about deletes of files: once a session → never, while a standing approval covers them"),
@@ -561,6 +447,10 @@ AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
     "a server's tool": (_agent(servers={"files": {"command": ["serve"]}}),
         _agent(servers={"files": {"command": ["serve"], "tools": {"read": {"needs": ["fs:read:/a"]}}}}),
         "server `files` has the tool `read`"),
+    "deletes of files once a session": (_deleting("call"), _deleting("session"),
+        "asks about deletes of files: about each → once a session"),
+    "deletes of files under a standing approval": (_deleting("session"), _deleting("manifest"),
+        "asks about deletes of files: once a session → never, while a standing approval covers them"),
 }  # fmt: skip
 
 
@@ -572,6 +462,7 @@ def test_a_looser_agent_wide_term_has_grown_and_shrinks_in_the_other_direction(
     back = diff(new, old)
     assert [change.kind for change in back.shrunk] == [change.kind for change in diff(old, new).grown]
     assert (back.grown, back.changed) == ((), ())
+    assert "asks about" not in text or back.shrunk[0].kind == "approval"
 
 
 GROWN_EITHER_WAY: dict[str, tuple[Manifest, Manifest]] = {
@@ -610,26 +501,75 @@ UNCHANGED: dict[str, tuple[Manifest, Manifest]] = {
     "a server's rules in another order": (_agent(servers={"f": {"command": ["s"],
         "grants": ["fs:read:/a", "fs:read:/b"], "env": ["A", "B"]}}),
         _agent(servers={"f": {"env": ["B", "A"], "grants": ["fs:read:/b", "fs:read:/a"], "command": ["s"]}})),
+    "a delete that fs_reach allows instead of grants": (_deleting("session"), _deleting("session", by_fs_reach=True)),
+    **{name: (BASE, respelt) for name, respelt in RESPELT.items()},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("old", "new"), UNCHANGED.values(), ids=list(UNCHANGED))
-def test_equal_values_that_are_written_differently_are_no_change(old: Manifest, new: Manifest) -> None:
-    assert change_texts(diff(old, new)) == {}
+@pytest.mark.parametrize(("one", "other"), UNCHANGED.values(), ids=list(UNCHANGED))
+def test_equal_values_that_are_written_differently_are_no_change(one: Manifest, other: Manifest) -> None:
+    assert change_texts(diff(one, other)) == {}
+    assert change_texts(diff(other, one)) == {}
 
 
-def test_changed_names_are_neither_grown_nor_shrunk() -> None:
-    old = _agent(agent="clerk", version="1.0", app="desk", personality=None)
-    new = _agent(agent="cook", version="2.0", app="kitchen", personality="kind")
-    assert change_texts(diff(old, new)) == {
-        "changed": ["agent: clerk → cook", "version: 1.0 → 2.0", "app: desk → kitchen", "personality: none → kind"]
-    }
+def _both(write: Any, seconds: int) -> Manifest:
+    two = (tool("one", "fs:*:/a", effect="write_limited"), tool("two", "fs:*:/a", effect="write_limited"))
+    given: Any = {"max_effect": "write_limited", "approvals": Approvals(write), "limits": {"wall_seconds": seconds}}
+    return manifest(*two, allows=ALLOWED, **given)
 
 
-def test_another_personality_has_grown_if_tools_reach_its_store() -> None:
-    keeper = tool("keeper", "storage:read:*")
-    old, new = (manifest(keeper, allows=["storage:*:personality"], personality=name) for name in ("kind", "stern"))
-    assert change_texts(diff(old, new)) == {"grown": ["personality: kind → stern"]}
+def _connected(name: str | None) -> Manifest:
+    lines = (ConnectorRule("github", "", HERE), ConnectorRule("slack", "", HERE))
+    spec = tool("one", connector=ConnectorRef(name) if name else None)
+    return _one(spec=spec, connectors=Connectors(lines, profiles=(lines,)))
+
+
+def _keeper(personality: str) -> Manifest:
+    return manifest(tool("keeper", "storage:read:*"), allows=["storage:*:personality"], personality=personality)
+
+
+RULE, OTHER_RULE = {"enum": ["a"]}, {"maxLength": 3}
+TERMS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
+    "a second rule on an argument narrows": (_one(admission(args={"to": RULE})),
+        _one(admission(args={"to": RULE}), admission(args={"to": OTHER_RULE})),
+        {"shrunk": ['one: rules on `to`: {"enum":["a"]} → {"enum":["a"]} and {"maxLength":3}']}),
+    "a limit that was the unknown default": (_one(), _one(limits={"wall_seconds": 3}),
+        {"grown": ["wall_seconds: the default → 3"]}),
+    "a limit that is the unknown default": (_one(limits={"wall_seconds": 3}), _one(),
+        {"grown": ["wall_seconds: 3 → the default"]}),
+    "an agent-wide change is not repeated for each tool": (_both("call", 3), _both("session", 4),
+        {"grown": ["asks about writes: before each call → once a session", "wall_seconds: 3 → 4"]}),
+    "a tighter limit of a tool is told by itself": (
+        _one(admission(limits={"wall_seconds": 2}), limits={"wall_seconds": 3}),
+        _one(admission(limits={"wall_seconds": 4}), limits={"wall_seconds": 5}),
+        {"grown": ["one: wall_seconds: 2 → 4", "wall_seconds: 3 → 5"]}),
+    "a first write is no change of approval": (_one(spec=tool("one", "fs:read:/a", effect="write_limited")), _one(),
+        {"grown": ["one: fs:write:/a"]}),
+    "nor is the end of the last one": (_one(), _one(spec=tool("one", "fs:read:/a", effect="write_limited")),
+        {"shrunk": ["one: fs:write:/a"]}),
+    "a weaker class than destructive needs fewer approvals": (_one(spec=tool("one", "fs:*:/a", effect="destructive")),
+        _one(spec=tool("one", "fs:*:/a", effect="full")),
+        {"shrunk": ["one: class: destructive → full"],
+        "grown": ["one: asks about writes: before each call → once a session"]}),
+    "another connector": (_connected("github"), _connected("slack"), {"grown": ["one: connector: github → slack"]}),
+    "a first connector": (_connected(None), _connected("github"), {"grown": ["one: connector: none → github"]}),
+    "no connector any more": (_connected("github"), _connected(None), {"changed": ["one: connector: github → none"]}),
+    "names": (_agent(agent="clerk", version="1.0", app="desk", personality=None),
+        _agent(agent="cook", version="2.0", app="kitchen", personality="kind"),
+        {"changed": ["agent: clerk → cook", "version: 1.0 → 2.0", "app: desk → kitchen", "personality: none → kind"]}),
+    "another personality, whose store tools reach": (_keeper("kind"), _keeper("stern"),
+        {"grown": ["personality: kind → stern"]}),
+    "native for a tool that is not there": (_agent(), _agent(natives=(Natives(frozenset({"a"}), HERE),)), {}),
+    "another owner of a key": (_agent(approvals=Approvals(keys=("k1",), names={"k1": "ann"})),
+        _agent(approvals=Approvals(keys=("k1",), names={"k1": "eve"})), {"changed": ["owner of k1: ann → eve"]}),
+}  # fmt: skip
+CHANGES = {**COMMAND_CASES, **REACH, **TOOLS, **TERMS}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), CHANGES.values(), ids=list(CHANGES))
+def test_a_diff_says_exactly_what_changed(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
+    assert change_texts(diff(old, new)) == expected
+    assert bool(expected) is (surface(old) != surface(new))
 
 
 SOURCE = '''from licet import tool
@@ -680,10 +620,6 @@ def test_another_source_is_a_change_only_if_its_declaration_differs(
         assert changes == expected
 
 
-def test_native_for_a_tool_that_the_agent_does_not_have_is_no_difference() -> None:
-    assert not diff(_agent(), _agent(natives=(Natives(frozenset({"a"}), HERE),)))
-
-
 def test_every_change_is_of_a_known_kind() -> None:
     pairs = [(old, new) for cases in (REACH, TOOLS, ABOUT_A_TOOL, AGENT_WIDE) for old, new, _ in cases.values()]
     every = [diff(old, new) for old, new in pairs]
@@ -724,8 +660,3 @@ def test_the_document_of_a_change() -> None:
         "shrunk": [],
         "changed": [],
     }
-
-
-def test_another_owner_of_a_key_is_reported() -> None:
-    old, new = (_agent(approvals=Approvals(keys=("k1",), names=names)) for names in ({"k1": "ann"}, {"k1": "eve"}))
-    assert change_texts(diff(old, new)) == {"changed": ["owner of k1: ann → eve"]}
