@@ -76,6 +76,11 @@ class Server:
         self.seen: list[Exchange] = []
         self.connections = 0
 
+    @property
+    def url(self) -> str:
+        """Its root, without TLS."""
+        return f"http://{self.host}:{self.port}/"
+
 
 @contextmanager
 def serving(

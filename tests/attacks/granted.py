@@ -37,6 +37,18 @@ def scoped(root: Path | str, openat2: bool, deny: Iterable[str] = (), workdir: P
     return ScopedFiles(holds, LocalFiles(openat2=openat2), str(workdir or root))
 
 
+class Place:
+    """Such a directory, and the handles of calls that hold it; tests get one for each way to open files."""
+
+    def __init__(self, place: Path, openat2: bool) -> None:
+        self.root, self._openat2 = granted(place), openat2
+        self.secret = self.root.parent / "out" / "secret"
+
+    def files(self, deny: Iterable[str] = (), root: Path | str | None = None) -> ScopedFiles:
+        """The files of a call that holds everything below the directory, or below another root, and starts in it."""
+        return scoped(root or self.root, self._openat2, deny, self.root)
+
+
 def refused(act: Awaitable[Any]) -> str:
     """The code of the refusal that an act ends in."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attacks.granted import CANARY, agree, both_ways, granted, refused, scoped
+from attacks.granted import CANARY, Place, agree, both_ways, granted, refused, scoped
 from core.liars import BrokenText, FalseText, Liar, LyingBytes
 from licet import Backends, Context, Gate, Result, load_manifest, tool
 from licet.backends.files.local import LocalFiles
@@ -22,73 +22,73 @@ from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
 from pins import pinned
 
+
+@pytest.fixture(params=[True, False], ids=["openat2", "walk"])
+def at(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A granted directory with a secret beside it, and files that are opened in each of both ways."""
+    return Place(tmp_path, request.param)
+
+
 # A write through a link that leads to nothing creates the file there: outside -----------------------------------------
 
 
-@both_ways
 @pytest.mark.parametrize("to", ["../out/new", "{out}/new"])
-def test_nothing_is_created_through_a_dangling_link(tmp_path: Path, openat2: bool, to: str) -> None:
-    root = granted(tmp_path)
-    outside = root.parent / "out" / "new"
-    (root / "link").symlink_to(to.format(out=outside.parent))
+def test_nothing_is_created_through_a_dangling_link(at: Place, to: str) -> None:
+    outside = at.root.parent / "out" / "new"
+    (at.root / "link").symlink_to(to.format(out=outside.parent))
 
-    (root / "link").write_text("x")
+    (at.root / "link").write_text("x")
     assert outside.read_text() == "x"
     outside.unlink()
 
-    fs = scoped(root, openat2)
+    fs = at.files()
     assert refused(fs.write("link", "x")) == "PATH_NOT_REACHABLE"
     for mode in ("w", "a", "x", "r+"):
         assert refused(fs.open("link", mode)) == "PATH_NOT_REACHABLE"
     assert not outside.exists()
-    assert (root / "link").is_symlink()
+    assert (at.root / "link").is_symlink()
 
 
 # `in/link/../secret`: a check of the text sees `in/secret`, the system opens what stands beside the link's target -----
 
 
-@both_ways
-def test_dots_after_a_link_lead_where_the_text_says(tmp_path: Path, openat2: bool) -> None:
-    root = granted(tmp_path)
-    (root.parent / "out" / "sub").mkdir()
-    (root / "link").symlink_to("../out/sub")
-    attack = f"{root}/link/../secret"
+def test_dots_after_a_link_lead_where_the_text_says(at: Place) -> None:
+    (at.root.parent / "out" / "sub").mkdir()
+    (at.root / "link").symlink_to("../out/sub")
+    attack = f"{at.root}/link/../secret"
 
-    assert os.path.normpath(attack).startswith(f"{root}/")  # the check of the text passes
+    assert os.path.normpath(attack).startswith(f"{at.root}/")  # the check of the text passes
     assert Path(attack).read_text() == CANARY  # and the attack works
 
-    fs = scoped(root, openat2)
+    fs = at.files()
     with pytest.raises(FileNotFoundError):
         asyncio.run(fs.read(attack))
     asyncio.run(fs.write(attack, "mine"))
-    assert (root / "secret").read_text() == "mine"
-    assert (root.parent / "out" / "secret").read_text() == CANARY
+    assert (at.root / "secret").read_text() == "mine"
+    assert at.secret.read_text() == CANARY
 
 
 # `/proc/self/root` and its like are links that no text shows: whoever follows them is anywhere ------------------------
 
 
-@both_ways
 @pytest.mark.parametrize(
     "door", ["/proc/self/root", "/proc/{pid}/root", "/proc/thread-self/root", "/proc/self/cwd/{up}"]
 )
-def test_a_link_of_the_kernel_is_no_way_out(tmp_path: Path, openat2: bool, door: str) -> None:
-    root = granted(tmp_path)
-    secret = root.parent / "out" / "secret"
+def test_a_link_of_the_kernel_is_no_way_out(at: Place, door: str) -> None:
     door = door.format(pid=os.getpid(), up="/".join([".."] * 40))
-    attack = f"{door}{secret}"
-    (root / "link").symlink_to(door)
+    attack = f"{door}{at.secret}"
+    (at.root / "link").symlink_to(door)
 
     assert Path(attack).read_text() == CANARY
-    assert (root / "link" / str(secret)[1:]).read_text() == CANARY
+    assert (at.root / "link" / str(at.secret)[1:]).read_text() == CANARY
 
-    deny = [str(root.parent / "out")]
-    for fs in (scoped(root, openat2), scoped("/proc", openat2), scoped("*", openat2, deny)):
-        assert refused(fs.read(f"{root}/link{secret}")) == "PATH_NOT_REACHABLE"
-        assert refused(fs.write(f"{root}/link{secret}", "x")) == "PATH_NOT_REACHABLE"
+    deny = [str(at.root.parent / "out")]
+    for fs in (at.files(), at.files(root="/proc"), at.files(deny, root="*")):
+        assert refused(fs.read(f"{at.root}/link{at.secret}")) == "PATH_NOT_REACHABLE"
+        assert refused(fs.write(f"{at.root}/link{at.secret}", "x")) == "PATH_NOT_REACHABLE"
         if ".." not in attack:  # resolved in the text, dots lead to the secret itself, which is refused as such
             assert refused(fs.read(attack)) == "PATH_NOT_REACHABLE"
-    assert secret.read_text() == CANARY
+    assert at.secret.read_text() == CANARY
 
 
 @both_ways
@@ -102,56 +102,50 @@ def test_the_environment_of_this_process_is_not_part_of_everything(openat2: bool
 # `/dev/fd/N` opens what this process has open, whoever granted it and wherever it is ----------------------------------
 
 
-@both_ways
 @pytest.mark.parametrize("door", ["/dev/fd", "/proc/self/fd"])
-def test_open_files_are_no_files_of_a_grant(tmp_path: Path, openat2: bool, door: str) -> None:
-    root = granted(tmp_path)
-    with (root.parent / "out" / "secret").open() as mine:
+def test_open_files_are_no_files_of_a_grant(at: Place, door: str) -> None:
+    with at.secret.open() as mine:
         attack = f"{door}/{mine.fileno()}"
-        (root / "link").symlink_to(attack)
+        (at.root / "link").symlink_to(attack)
 
         assert Path(attack).read_text() == CANARY
-        assert (root / "link").read_text() == CANARY
+        assert (at.root / "link").read_text() == CANARY
 
-        assert refused(scoped(root, openat2).read("link")) == "PATH_NOT_REACHABLE"
+        assert refused(at.files().read("link")) == "PATH_NOT_REACHABLE"
         for grant in ("*", "/dev", "/proc"):
-            assert refused(scoped(grant, openat2, workdir=root).read(attack)) == "PATH_NOT_REACHABLE"
-            assert refused(scoped(grant, openat2, workdir=root).stat(attack)) == "PATH_NOT_REACHABLE"
+            assert refused(at.files(root=grant).read(attack)) == "PATH_NOT_REACHABLE"
+            assert refused(at.files(root=grant).stat(attack)) == "PATH_NOT_REACHABLE"
 
 
 # Reading a FIFO waits for ever, a device never ends: neither is a file, and neither makes a call wait -----------------
 
 
-@both_ways
-def test_a_fifo_is_refused_at_once(tmp_path: Path, openat2: bool) -> None:
-    root = granted(tmp_path)
-    os.mkfifo(root / "fifo")
-    (root / "link").symlink_to("fifo")
+def test_a_fifo_is_refused_at_once(at: Place) -> None:
+    os.mkfifo(at.root / "fifo")
+    (at.root / "link").symlink_to("fifo")
 
-    stuck = threading.Thread(target=(root / "fifo").read_bytes, daemon=True)
+    stuck = threading.Thread(target=(at.root / "fifo").read_bytes, daemon=True)
     stuck.start()
     stuck.join(0.2)
     assert stuck.is_alive()
-    (root / "fifo").write_bytes(b"")  # lets it go
+    (at.root / "fifo").write_bytes(b"")  # lets it go
     stuck.join()
 
-    fs = scoped(root, openat2)
+    fs = at.files()
     for path in ("fifo", "link"):
         for act in (fs.read(path), fs.write(path, "x"), fs.open(path, "rb"), fs.open(path, "ab"), fs.stat(path)):
             assert refused(act) == "PATH_NOT_REACHABLE"
 
 
-@both_ways
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom", "/dev/ptmx"])
-def test_a_device_is_refused_whatever_the_grant(tmp_path: Path, openat2: bool, device: str) -> None:
-    root = granted(tmp_path)
-    (root / "link").symlink_to(device)
-    with (root / "link").open("rb", buffering=0):  # opens, and would be read without end
+def test_a_device_is_refused_whatever_the_grant(at: Place, device: str) -> None:
+    (at.root / "link").symlink_to(device)
+    with (at.root / "link").open("rb", buffering=0):  # opens, and would be read without end
         pass
 
-    assert refused(scoped(root, openat2).read("link")) == "PATH_NOT_REACHABLE"
+    assert refused(at.files().read("link")) == "PATH_NOT_REACHABLE"
     for grant in ("*", "/dev", device):
-        fs = scoped(grant, openat2, workdir=root)
+        fs = at.files(root=grant)
         assert refused(fs.read(device)) == "PATH_NOT_REACHABLE"
         assert refused(fs.write(device, "x")) == "PATH_NOT_REACHABLE"
 
@@ -159,54 +153,47 @@ def test_a_device_is_refused_whatever_the_grant(tmp_path: Path, openat2: bool, d
 # A hard link is a second name: writing through it changes a file that no grant names, and no path shows it ------------
 
 
-@both_ways
-def test_a_file_with_another_name_is_not_written(tmp_path: Path, openat2: bool) -> None:
-    root = granted(tmp_path)
-    secret = root.parent / "out" / "secret"
-    os.link(secret, root / "hard")
+def test_a_file_with_another_name_is_not_written(at: Place) -> None:
+    os.link(at.secret, at.root / "hard")
 
-    (root / "hard").write_text("overwritten")
-    assert secret.read_text() == "overwritten"
-    secret.write_text(CANARY)
+    (at.root / "hard").write_text("overwritten")
+    assert at.secret.read_text() == "overwritten"
+    at.secret.write_text(CANARY)
 
-    fs = scoped(root, openat2)
+    fs = at.files()
     assert refused(fs.write("hard", "x")) == "PATH_NOT_REACHABLE"
     for mode in ("w", "a", "r+"):
         assert refused(fs.open("hard", mode)) == "PATH_NOT_REACHABLE"
-    assert secret.read_text() == CANARY
+    assert at.secret.read_text() == CANARY
 
 
-@both_ways
-def test_a_denied_file_is_not_read_under_another_name(tmp_path: Path, openat2: bool) -> None:
-    root = granted(tmp_path)
-    (root / ".env").write_text(CANARY)
-    os.link(root / ".env", root / "notes")
-    assert (root / "notes").read_text() == CANARY
+def test_a_denied_file_is_not_read_under_another_name(at: Place) -> None:
+    (at.root / ".env").write_text(CANARY)
+    os.link(at.root / ".env", at.root / "notes")
+    assert (at.root / "notes").read_text() == CANARY
 
-    assert asyncio.run(scoped(root, openat2).read("notes")) == CANARY  # nothing denies it here
-    assert refused(scoped(root, openat2, [f"{root}/.env"]).read("notes")) == "PATH_NOT_REACHABLE"
+    assert asyncio.run(at.files().read("notes")) == CANARY  # nothing denies it here
+    assert refused(at.files([f"{at.root}/.env"]).read("notes")) == "PATH_NOT_REACHABLE"
 
 
 # Renaming the parent of a denied directory gives it a path that no deny names; removing it removes what is denied -----
 
 
-@both_ways
-def test_the_parent_of_what_is_denied_stays_where_it_is(tmp_path: Path, openat2: bool) -> None:
-    root = granted(tmp_path)
-    secret = root / "project" / "private" / "key"
+def test_the_parent_of_what_is_denied_stays_where_it_is(at: Place) -> None:
+    secret = at.root / "project" / "private" / "key"
     secret.parent.mkdir(parents=True)
     secret.write_text(CANARY)
 
-    (root / "project").rename(root / "moved")
-    assert (root / "moved" / "private" / "key").read_text() == CANARY
-    (root / "moved").rename(root / "project")
+    (at.root / "project").rename(at.root / "moved")
+    assert (at.root / "moved" / "private" / "key").read_text() == CANARY
+    (at.root / "moved").rename(at.root / "project")
 
-    fs = scoped(root, openat2, [str(secret.parent)])
-    (root / "link").symlink_to("project")
+    fs = at.files([str(secret.parent)])
+    (at.root / "link").symlink_to("project")
     for path in ("project", "project/private", "project/private/key", "link/private"):
         assert refused(fs.rename(path, "moved")) == "PATH_NOT_REACHABLE"
         assert refused(fs.delete(path)) == "PATH_NOT_REACHABLE"
-    (root / "other").mkdir()
+    (at.root / "other").mkdir()
     assert refused(fs.rename("other", "project")) == "PATH_NOT_REACHABLE"  # nor is it covered up
     assert secret.read_text() == CANARY
 
@@ -239,31 +226,27 @@ def test_what_is_not_readable_is_not_moved_to_where_it_is(tmp_path: Path, openat
 # Names that are not UTF-8: they can be listed and opened, and have one spelling, so that a deny cannot be missed ------
 
 
-@both_ways
-def test_any_bytes_can_be_a_name(tmp_path: Path, openat2: bool) -> None:
-    root = granted(tmp_path)
+def test_any_bytes_can_be_a_name(at: Place) -> None:
     name = b"caf\xe9-\xff\xfe"
-    Path(os.fsdecode(bytes(root) + b"/" + name)).write_text("OK")
-    fs = scoped(root, openat2)
+    Path(os.fsdecode(bytes(at.root) + b"/" + name)).write_text("OK")
+    fs = at.files()
     assert asyncio.run(fs.list()) == [os.fsdecode(name)]
     assert asyncio.run(fs.read(os.fsdecode(name))) == "OK"
-    assert asyncio.run(fs.read(bytes(root) + b"/" + name)) == "OK"
+    assert asyncio.run(fs.read(bytes(at.root) + b"/" + name)) == "OK"
     asyncio.run(fs.rename(name, b"\xff"))
     asyncio.run(fs.delete(b"\xff"))
     assert asyncio.run(fs.list()) == []
 
 
-@both_ways
-def test_a_second_spelling_does_not_pass_a_deny(tmp_path: Path, openat2: bool) -> None:
-    root = granted(tmp_path)
-    denied = root / "café"
+def test_a_second_spelling_does_not_pass_a_deny(at: Place) -> None:
+    denied = at.root / "café"
     denied.write_text(CANARY)
-    attack = f"{root}/caf" + "é".encode().decode("ascii", "surrogateescape")  # the same bytes, another text
+    attack = f"{at.root}/caf" + "é".encode().decode("ascii", "surrogateescape")  # the same bytes, another text
 
     assert attack != str(denied)  # a deny that compares texts misses it
     assert Path(attack).read_text() == CANARY
 
-    fs = scoped(root, openat2, [str(denied)])
+    fs = at.files([str(denied)])
     assert refused(fs.read(attack)) == "PATH_NOT_REACHABLE"
     assert refused(fs.read(denied)) == "PATH_NOT_REACHABLE"
     assert refused(fs.read(os.fsencode(denied))) == "PATH_NOT_REACHABLE"
@@ -285,69 +268,59 @@ class TwoFaced:
         return next(self._paths)
 
 
-@both_ways
-def test_a_path_is_asked_for_once(tmp_path: Path, openat2: bool) -> None:
-    root = granted(tmp_path)
-    secret = root.parent / "out" / "secret"
-    (root / "ok").write_text("OK")
+def test_a_path_is_asked_for_once(at: Place) -> None:
+    (at.root / "ok").write_text("OK")
 
-    attack = TwoFaced(root / "ok", secret)
-    assert os.fspath(attack).startswith(f"{root}/")  # the check
+    attack = TwoFaced(at.root / "ok", at.secret)
+    assert os.fspath(attack).startswith(f"{at.root}/")  # the check
     with open(attack) as file:
         assert file.read() == CANARY
 
-    fs = scoped(root, openat2)
+    fs = at.files()
     for mode in ("r", "rb", "r+"):
-        attack = TwoFaced(root / "ok", secret)
+        attack = TwoFaced(at.root / "ok", at.secret)
         with asyncio.run(fs.open(attack, mode)) as file:
             assert file.read() in ("OK", b"OK")
         assert attack.asked == 1
-    attack = TwoFaced(root / "ok", secret)
+    attack = TwoFaced(at.root / "ok", at.secret)
     assert asyncio.run(fs.read(attack)) == "OK"
-    asyncio.run(fs.write(TwoFaced(root / "ok", secret), "new"))
-    asyncio.run(fs.delete(TwoFaced(root / "ok", secret)))
+    asyncio.run(fs.write(TwoFaced(at.root / "ok", at.secret), "new"))
+    asyncio.run(fs.delete(TwoFaced(at.root / "ok", at.secret)))
     assert attack.asked == 1
-    assert secret.read_text() == CANARY
-    assert not (root / "ok").exists()
+    assert at.secret.read_text() == CANARY
+    assert not (at.root / "ok").exists()
 
 
 # A subclass of `str` answers the check as one path and the system as another ------------------------------------------
 
 
-@both_ways
-def test_only_the_characters_of_a_text_count(tmp_path: Path, openat2: bool) -> None:
-    root = granted(tmp_path)
-    secret = root.parent / "out" / "secret"
-    (root / "ok").write_text("OK")
-    attack = Liar(str(secret), f"{root}/ok")
+def test_only_the_characters_of_a_text_count(at: Place) -> None:
+    (at.root / "ok").write_text("OK")
+    attack = Liar(str(at.secret), f"{at.root}/ok")
 
-    assert attack.startswith(f"{root}/")  # the check of the text passes
+    assert attack.startswith(f"{at.root}/")  # the check of the text passes
     with open(attack) as file:
         assert file.read() == CANARY
 
-    fs = scoped(root, openat2)
+    fs = at.files()
     assert refused(fs.read(attack)) == "PATH_NOT_REACHABLE"
     assert refused(fs.write(attack, "x")) == "PATH_NOT_REACHABLE"
-    assert refused(fs.rename(f"{root}/ok", attack)) == "PATH_NOT_REACHABLE"
-    assert asyncio.run(fs.read(Liar(f"{root}/ok", str(secret)))) == "OK"  # what it is, not what it claims
-    assert asyncio.run(fs.read(BrokenText(f"{root}/ok"))) == "OK"
-    assert secret.read_text() == CANARY
+    assert refused(fs.rename(f"{at.root}/ok", attack)) == "PATH_NOT_REACHABLE"
+    assert asyncio.run(fs.read(Liar(f"{at.root}/ok", str(at.secret)))) == "OK"  # what it is, not what it claims
+    assert asyncio.run(fs.read(BrokenText(f"{at.root}/ok"))) == "OK"
+    assert at.secret.read_text() == CANARY
 
 
-@both_ways
 @pytest.mark.parametrize("kind", [LyingBytes, FalseText])
-def test_what_only_looks_like_text_is_refused(tmp_path: Path, openat2: bool, kind: type) -> None:
-    root = granted(tmp_path)
-    attack: Any = kind() if kind is FalseText else kind(bytes(root.parent / "out" / "secret"))
+def test_what_only_looks_like_text_is_refused(at: Place, kind: type) -> None:
+    attack: Any = kind() if kind is FalseText else kind(bytes(at.secret))
     with pytest.raises(Refused):
-        asyncio.run(scoped(root, openat2).read(attack))
+        asyncio.run(at.files().read(attack))
 
 
-@both_ways
-def test_what_is_written_are_the_characters_of_a_text_too(tmp_path: Path, openat2: bool) -> None:
-    root = granted(tmp_path)
-    asyncio.run(scoped(root, openat2).write("f", Liar("true", "claimed")))
-    assert (root / "f").read_text() == "true"
+def test_what_is_written_are_the_characters_of_a_text_too(at: Place) -> None:
+    asyncio.run(at.files().write("f", Liar("true", "claimed")))
+    assert (at.root / "f").read_text() == "true"
 
 
 # An agent that may write its own directory edits its own ceiling: policy files are in no write grant ------------------

@@ -119,11 +119,11 @@ class Liar(str):
 
 def test_a_text_is_its_characters() -> None:
     with serving(inner) as evil, serving(lambda _: Answer(200, (), b"harmless")) as good:
-        url = Liar(f"http://127.0.0.1:{evil.port}/")
-        url.said = f"http://127.0.0.1:{good.port}/"
+        url = Liar(evil.url)
+        url.said = good.url
 
         # A check that compares, and a client that takes the characters.
-        assert url == f"http://127.0.0.1:{good.port}/"
+        assert url == good.url
         assert url.startswith("http://harmless.test/")
         assert reached(str.__str__(url)) == SECRET
 
@@ -138,7 +138,7 @@ def test_a_method_is_its_characters() -> None:
         method = Liar("POST")
         method.said = "GET"
         fetch = fetching(None, "network:http:get@127.0.0.1")
-        assert refused(fetch(f"http://127.0.0.1:{server.port}/", method)) == "HOST_NOT_ALLOWED"
+        assert refused(fetch(server.url, method)) == "HOST_NOT_ALLOWED"
         assert server.seen == []
 
 
@@ -149,9 +149,8 @@ def test_a_header_is_its_characters() -> None:
         name = Liar("Host")
         name.said = "x-harmless"
         fetch = fetching(None, "network:*:127.0.0.1")
-        url = f"http://127.0.0.1:{server.port}/"
-        assert refused(fetch(url, headers=[("x-a", value)])) == "INPUT_INVALID"
-        assert refused(fetch(url, headers=[(name, "evil.test")])) == "INPUT_INVALID"
+        assert refused(fetch(server.url, headers=[("x-a", value)])) == "INPUT_INVALID"
+        assert refused(fetch(server.url, headers=[(name, "evil.test")])) == "INPUT_INVALID"
         assert server.seen == []
 
 
@@ -203,7 +202,7 @@ def test_an_address_that_the_manifest_writes_is_meant() -> None:
             assert answer(fetching(None, "network:*:127.0.0.1")(url)).content == SECRET
         # What only the tool declares is not written in the manifest.
         fetch = fetching(None, "network:*:127.0.0.1", allows=["network:*:*"])
-        assert refused(fetch(f"http://127.0.0.1:{server.port}/")) == "ADDRESS_NOT_ALLOWED"
+        assert refused(fetch(server.url)) == "ADDRESS_NOT_ALLOWED"
 
 
 @pytest.mark.parametrize("spelling", [*LOOPBACK, *PRIVATE, *METADATA, *MAPPED])
@@ -523,17 +522,15 @@ def test_a_line_break_in_a_header_is_another_header() -> None:
 @pytest.mark.parametrize(("name", "value"), INJECTED)
 def test_no_header_is_more_than_one_line(name: str, value: str) -> None:
     with serving(inner) as server:
-        url = f"http://127.0.0.1:{server.port}/"
         for headers in ({name: value}, [(name, value)], [("x-ok", "1"), (name, value)]):
-            assert refused(fetching(None, "network:*:127.0.0.1")(url, headers=headers)) == "INPUT_INVALID"
+            assert refused(fetching(None, "network:*:127.0.0.1")(server.url, headers=headers)) == "INPUT_INVALID"
         assert server.connections == 0
 
 
 @pytest.mark.parametrize("name", NOT_THEIRS)
 def test_where_a_message_goes_is_not_a_callers_to_say(name: str) -> None:
     with serving(inner) as server:
-        url = f"http://127.0.0.1:{server.port}/"
-        assert refused(fetching(None, "network:*:127.0.0.1")(url, headers={name: "5"})) == "INPUT_INVALID"
+        assert refused(fetching(None, "network:*:127.0.0.1")(server.url, headers={name: "5"})) == "INPUT_INVALID"
         assert server.connections == 0
 
 
@@ -542,7 +539,7 @@ def test_a_line_break_in_a_url_or_method_is_refused(path: str) -> None:
     with serving(inner) as server:
         fetch = fetching(None, "network:*:127.0.0.1")
         assert refused(fetch(f"http://127.0.0.1:{server.port}{path}")) == "HOST_NOT_ALLOWED"
-        assert refused(fetch(f"http://127.0.0.1:{server.port}/", f"GET {path}")) == "HOST_NOT_ALLOWED"
+        assert refused(fetch(server.url, f"GET {path}")) == "HOST_NOT_ALLOWED"
         assert server.connections == 0
 
 
@@ -661,12 +658,10 @@ def test_a_proxy_from_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatc
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        url = f"http://127.0.0.1:{server.port}/"
-
-        assert httpx2.get(url).content != b"direct"
+        assert httpx2.get(server.url).content != b"direct"
         assert len(proxy.seen) == 1
 
-        assert answer(fetching(None, "network:*:127.0.0.1")(url)).content == b"direct"
+        assert answer(fetching(None, "network:*:127.0.0.1")(server.url)).content == b"direct"
         assert len(proxy.seen) == 1
 
 
@@ -677,11 +672,10 @@ def test_a_netrc_file_adds_no_password(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("NETRC", str(netrc))
     monkeypatch.setenv("HOME", str(tmp_path))
     with serving(inner) as server:
-        url = f"http://127.0.0.1:{server.port}/"
-        httpx2.get(url, auth=httpx2.NetRCAuth())
+        httpx2.get(server.url, auth=httpx2.NetRCAuth())
         assert "authorization" in dict(server.seen[-1].headers)
 
-        answer(fetching(None, "network:*:127.0.0.1")(url))
+        answer(fetching(None, "network:*:127.0.0.1")(server.url))
         assert "authorization" not in dict(server.seen[-1].headers)
 
 

@@ -39,7 +39,7 @@ def test_a_bomb_is_stopped_while_it_unpacks(coding: str, form: int) -> None:
         fetch = fetching(None, "network:*:127.0.0.1")
         tracemalloc.start()
         try:
-            assert refused(fetch(f"http://127.0.0.1:{server.port}/")) == "LIMIT_SIZE"
+            assert refused(fetch(server.url)) == "LIMIT_SIZE"
             assert tracemalloc.get_traced_memory()[1] < 25 * MEGABYTE
         finally:
             tracemalloc.stop()
@@ -52,7 +52,7 @@ def test_members_that_hold_nothing_do_not_go_on_for_ever() -> None:
 
     with serving(lambda _: Answer(200, [("Content-Encoding", "gzip")], empty)) as server:
         fetch = fetching(None, "network:*:127.0.0.1")
-        assert refused(fetch(f"http://127.0.0.1:{server.port}/", max_bytes=MEGABYTE)) == "LIMIT_SIZE"
+        assert refused(fetch(server.url, max_bytes=MEGABYTE)) == "LIMIT_SIZE"
 
 
 def test_what_is_packed_twice_is_unpacked_never() -> None:
@@ -61,7 +61,7 @@ def test_what_is_packed_twice_is_unpacked_never() -> None:
 
     with serving(lambda _: Answer(200, [("Content-Encoding", "gzip, gzip")], twice)) as server:
         fetch = fetching(None, "network:*:127.0.0.1")
-        response = asyncio.run(fetch(f"http://127.0.0.1:{server.port}/"))
+        response = asyncio.run(fetch(server.url))
         assert response.content == twice
 
 
@@ -105,10 +105,9 @@ def test_time_is_counted_in_all_and_not_from_byte_to_byte(start: bytes) -> None:
             return "done"
 
     with talking(talk) as server:
-        url = f"http://127.0.0.1:{server.port}/"
-        assert "still waiting" in (asyncio.run(patient(url)) for _ in range(20))
+        assert "still waiting" in (asyncio.run(patient(server.url)) for _ in range(20))
 
-        assert refused(fetching(None, "network:*:127.0.0.1")(url, timeout=0.3)) == "LIMIT_TIME"
+        assert refused(fetching(None, "network:*:127.0.0.1")(server.url, timeout=0.3)) == "LIMIT_TIME"
 
 
 # A permitted server that answers in very many small parts: other tasks of the host go on meanwhile --------------------
@@ -157,8 +156,7 @@ def test_a_body_in_chunks_of_one_byte_lets_other_tasks_run() -> None:
         return await turns_during(fetching(None, "network:*:127.0.0.1")(url))
 
     with talking(answering(body)) as server:
-        url = f"http://127.0.0.1:{server.port}/"
-        unprotected, protected = asyncio.run(plain(url)), asyncio.run(guarded(url))
+        unprotected, protected = asyncio.run(plain(server.url)), asyncio.run(guarded(server.url))
     assert protected > TURNS > unprotected, (protected, unprotected)
 
 
@@ -185,7 +183,7 @@ LINES = {
 def test_the_lines_of_a_body_are_not_those_of_its_head() -> None:
     body = b"\n" * 5_000
     with talking(answering(HEAD + b"content-length: 5000\r\n\r\n" + body)) as server:
-        assert asyncio.run(fetching(None, "network:*:127.0.0.1")(f"http://127.0.0.1:{server.port}/")).content == body
+        assert asyncio.run(fetching(None, "network:*:127.0.0.1")(server.url)).content == body
 
 
 @pytest.mark.parametrize("case", INTERIM)
@@ -196,9 +194,8 @@ def test_what_comes_before_a_body_is_bounded(case: str) -> None:
     lines = LINES.get(case, b"")
     answer = hints + HEAD + lines + b"x: " + b"y" * long + b"\r\ncontent-length: 2\r\n\r\nok"
     with talking(answering(answer)) as server:
-        url = f"http://127.0.0.1:{server.port}/"
         fetch = fetching(None, "network:*:127.0.0.1")
         if reason:
-            assert refused(fetch(url)) == reason
+            assert refused(fetch(server.url)) == reason
         else:
-            assert asyncio.run(fetch(url)).content == b"ok"
+            assert asyncio.run(fetch(server.url)).content == b"ok"
