@@ -4,7 +4,7 @@ import sys
 
 from attacks.walled_programs import PYTHON, Programs
 from licet.assemble.program import _Attached
-from licet.guard.execution import Finished
+from licet.ports import Finished
 from licet.sandbox.programs.terminal_streams import AttachedStreams
 
 

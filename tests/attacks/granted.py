@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from guard.grants import grant
+from licet import Refused, Use
 from licet.backends.files.local import LocalFiles
-from licet.core.algebra.rules import Use
-from licet.core.decision.request import Approval
-from licet.errors import Refused
 from licet.guard.handles.files import ScopedFiles
+from licet.ports import Approval
 
 CANARY = "CANARY"
 both_ways = pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])

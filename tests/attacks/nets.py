@@ -9,10 +9,10 @@ import httpx2
 
 from guard.grants import grant
 from licet.backends.http import HttpClient
-from licet.backends.memory import Answer
 from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.handles.messages import Response
-from licet.guard.ports import Exchange
+from licet.ports import Exchange
+from licet.testing import Answer
 
 SECRET = b"what the inner network keeps"
 

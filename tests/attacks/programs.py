@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from guard.grants import grant
-from licet.guard.execution import Command, Layers
 from licet.guard.handles.processes import ScopedProcesses
+from licet.ports import Command, Layers
 from licet.sandbox.programs.runner import LocalProcesses
 
 

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from guard.gates import call, gate
-from licet import Backends, Context, Gate, Refused, load_manifest, tool
-from licet.backends.memory import Answer, MemoryHttp
+from licet import Backends, Context, Gate, Manifest, Refused, load_manifest, tool
 from licet.core.decision.reach import Reach
 from licet.core.policy.layer import Layer
-from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission
+from licet.testing import Answer, MemoryHttp
 
 # A tool that is bundled for one host is listed by name too: the list used to drop the bundle's destinations -----------
 

@@ -11,13 +11,9 @@ import pytest
 
 from attacks.granted import CANARY, Place, agree, both_ways, granted, refused, scoped
 from core.liars import BrokenText, FalseText, Liar, LyingBytes
-from licet import Backends, Context, Gate, Result, load_manifest, tool
+from licet import Backends, CapabilitySet, Context, Gate, Refused, Request, Result, ToolSpec, load_manifest, tool
 from licet.backends.files.local import LocalFiles
-from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import reach_of
-from licet.core.decision.request import Request
-from licet.core.policy.tool import ToolSpec
-from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
 from pins import pinned

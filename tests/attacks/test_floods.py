@@ -14,8 +14,8 @@ from attacks import flood_tools as tools
 from attacks.flood_tools import MB
 from licet import Backends
 from licet.backends.files.local import MOST_NAMES
-from licet.backends.memory import Answer
 from licet.declare.plain_json import is_heavy, plain_data
+from licet.testing import Answer
 from sandbox.levels import WALLED, call, gate, local_backends, needs_walls
 
 GROWTH = 128 * MB

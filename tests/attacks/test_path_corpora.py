@@ -17,9 +17,8 @@ import pytest
 from attacks.granted import CANARY, both_ways
 from effort import LONG
 from guard.grants import grant
+from licet import Malformed, Refused
 from licet.backends.files.local import LocalFiles
-from licet.core.algebra.scope import Malformed
-from licet.errors import Refused
 from licet.guard.handles.files import ScopedFiles
 
 CORPORA = os.environ.get("LICET_CORPORA")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from licet import Gate, Tool
-from licet.backends.memory import Answer, MemoryHttp
-from licet.guard.ports import Exchange
+from licet.ports import Exchange
+from licet.testing import Answer, MemoryHttp
 from sandbox import echo_tools as tools
 from sandbox.levels import WALLED, call, gate, local_backends, needs_walls
 

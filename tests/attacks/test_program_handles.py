@@ -15,7 +15,7 @@ import pytest
 from attacks.granted import refused
 from attacks.programs import alive, programs, spawned, until
 from attacks.walled_programs import Programs, needs_walls
-from licet.errors import Refused
+from licet import Refused
 
 # A program leaves a daemon behind: forked twice, in a session of its own, deaf to signals, holding the output open.
 

@@ -23,7 +23,7 @@ from gateway.http_servers import (
     text_result,
 )
 from gateway.servers import SECONDS, call, text_of
-from licet.assemble.gate import Backends
+from licet import Backends
 from licet.assemble.server_process import header_secrets
 from licet.core.decision.foreseen import process_reach
 from licet.core.policy.servers import Server

@@ -18,9 +18,9 @@ from attacks.nets import SECRET, NamedClient, Names, answer, fetching, inner, re
 from guard.grants import grant
 from licet import Refused
 from licet.backends.http import HttpClient
-from licet.backends.memory import Answer, MemoryHttp
 from licet.guard.handles.fetch import ScopedFetch
-from licet.guard.ports import Exchange
+from licet.ports import Exchange
+from licet.testing import Answer, MemoryHttp
 from loopback import Server, authority_file, serving, talking
 
 # URLs that a person or one parser reads as one host, and the client as another ----------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 from attacks.granted import refused
 from attacks.nets import fetching, unguarded
-from licet.backends.memory import Answer
+from licet.testing import Answer
 from loopback import serving, talking
 
 # A few kilobytes that unpack to gigabytes, or to nothing for ever -----------------------------------------------------

@@ -14,13 +14,11 @@ import pytest
 
 from attacks.programs import programs
 from guard.grants import grant
-from licet.backends.memory import Answer, MemoryHttp
-from licet.backends.secrets import MemorySecrets
-from licet.core.algebra.rules import use_of_path
-from licet.errors import Refused
+from licet import Refused, use_of_path
 from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.handles.secrets_and_kv import ScopedSecrets
 from licet.guard.redaction.redact import Redactor
+from licet.testing import Answer, MemoryHttp, MemorySecrets
 
 # A secret that a tool has seen leaves in its result, its error or an event, as it is or encoded -----------------------
 

@@ -16,7 +16,7 @@ import pytest
 
 from attacks.granted import CANARY, both_ways, granted, scoped
 from effort import LONG
-from licet.errors import Refused
+from licet import Refused
 
 ATTEMPTS = 200_000 if LONG else 10_000
 OF_EACH = 100  # attempts that must meet each side of a race

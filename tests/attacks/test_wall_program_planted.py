@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from attacks.walled_programs import CANARY, PYTHON, Programs, both_kinds, place
+from licet import Refused
 from licet.assemble.program import _ScriptWalls
 from licet.assemble.script_start import with_interpreter
-from licet.errors import Refused
-from licet.guard.execution import Command, Finished, Layers, Walls
 from licet.guard.import_path import FoundProgram
+from licet.ports import Command, Finished, Layers, Walls
 from licet.sandbox.programs.runner import LocalProcesses
 
 NAME = "mytest"

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from attacks.programs import NoWalls
 from guard.grants import grant
-from licet.guard.execution import Finished, Walls
 from licet.guard.grant import Grant
 from licet.guard.handles.processes import ScopedProcesses
-from licet.guard.ports import Http
+from licet.ports import Finished, Http, Walls
 from licet.sandbox import probe
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from guard.questions import SPEC, question
 from licet import Capability
 from licet.backends.approvals.store import SqliteApprovals
-from licet.guard.ports import Question
+from licet.ports import Question
 
 WIDER = (Capability("network:*:*"),)
 OTHERS: dict[str, dict[str, Any]] = {

@@ -15,7 +15,7 @@ from licet.backends.approvals.store import CannotAnswer, SqliteApprovals
 from licet.backends.secrets import SigningKey, make_key
 from licet.core.decision.approval import ApprovalRequest
 from licet.core.values import key_bytes
-from licet.guard.ports import Question
+from licet.ports import Question
 
 Forge = Callable[["Scene"], None]
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from guard.grants import grant
-from licet.backends.kv import MemoryKv, SqliteKv
+from licet.backends.kv import SqliteKv
 from licet.guard.handles.secrets_and_kv import ScopedKv
+from licet.testing import MemoryKv
 
 # A tool reads or changes what another session, another agent or another tool has kept, by a key or name it chooses.
 
