@@ -42,7 +42,7 @@ class WasmWorkers(Workers):
         tool, support = call.tool, self.support()
         if not isinstance(tool, WasmTool):
             return None
-        degraded = context._grant.reach.manifest.allow_degraded
+        degraded = context.parts.grant.reach.manifest.allow_degraded
         missing = wasm_layers(support, level, allow_degraded=degraded).missing
         try:
             made = await modules.compiled(tool.module, support.walls_in_spec(missing), call.seconds, call.deadline)

@@ -64,7 +64,7 @@ class Listing:
     def __init__(self, meter: Meter, names: list[str]) -> None:
         self.meter, self.names = meter, names
         self.asked = self.now = self.most = 0
-        self.fs = self.kv = self._grant = self
+        self.fs = self.kv = self.parts = self.grant = self
 
     async def list(self, _: object) -> list[str]:
         self.asked += 1

@@ -229,7 +229,7 @@ class Broker:
             self._meter.take_memory(size)
         except Exceeded as over:  # the tool gets a refusal, and may ask for less
             _close(answered.files)
-            self._context._grant.exceeded(over)
+            self._context.parts.grant.exceeded(over)
         try:
             await self._outbox.room()
         except BaseException:

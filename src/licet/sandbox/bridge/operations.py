@@ -117,7 +117,7 @@ class CallPrograms:
         """The task of one program; the program ends with it."""
         writing, code, text = -1, 0, ""
         try:
-            async with self._context.process._started(*asked) as running:
+            async with self._context.process.started(*asked) as running:
                 if started.cancelled():
                     return
                 reading, writing = os.pipe()
@@ -141,7 +141,7 @@ class CallPrograms:
     def _redacted(self, running: Running, streams: Streams) -> tuple[int, ...]:
         """Our ends of the streams. Output may hold secrets that were placed for the program, so it is redacted."""
         files = running.handed()
-        if not any(rule.domain == "secret" for rule in self._context._grant.capabilities.allow):
+        if not any(rule.domain == "secret" for rule in self._context.parts.grant.capabilities.allow):
             return files
         given = []
         for index, file in enumerate(files):
@@ -366,15 +366,16 @@ class Operations:
     async def connect(self, _: int, head: Head, blob: bytes) -> OperationReply:
         """Connect to a host, and pass the socket to the worker; only at a level with direct access."""
         self._needs_direct()
-        made = await connect(self.context._grant, self.context._ports.http, _of(head, "host"), _of(head, "port", int))
+        parts = self.context.parts
+        made = await connect(parts.grant, parts.ports.http, _of(head, "host"), _of(head, "port", int))
         return OperationReply({}, files=(made.detach(),))
 
     def _options(self, head: Head, blob: bytes) -> dict[str, Any]:
         if type(headers := head.get("headers")) is int:  # there were too many: the worker sent their number
             try:
-                self.context._grant.meter.check_headers(headers)
+                self.context.parts.grant.meter.check_headers(headers)
             except Exceeded as over:
-                self.context._grant.exceeded(over)
+                self.context.parts.grant.exceeded(over)
         return _options(head, blob)
 
     def _needs_direct(self) -> None:
@@ -407,7 +408,7 @@ class Operations:
 
     async def _list(self, number: int, names: Callable[[Any], Awaitable[list[str]]], of: Any) -> None:
         """Answer with a list. A call has one list in memory at a time."""
-        grant = self.context._grant
+        grant = self.context.parts.grant
         async with self._listing:
             try:
                 data = await packed_names(await names(of), grant.meter)

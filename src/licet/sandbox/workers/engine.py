@@ -14,15 +14,12 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
-from weakref import ref
 
-from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.layer import Level
 from licet.core.values import Origin
 from licet.declare import Tool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
-from licet.guard.gate import BareGate
 from licet.guard.ports import free_after_fork
 from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
@@ -105,7 +102,7 @@ async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limit
 
 
 _KNOWN = 512  # kinds of call that are prepared
-_Key = tuple[ref[BareGate], Tool, CapabilitySet, frozenset[tuple[str, int]], Level]
+_Key = tuple[int, frozenset[tuple[str, int]], Level]  # the id of a registered tool, which what is prepared refers to
 
 
 if hasattr(os, "register_at_fork"):
@@ -163,17 +160,19 @@ class Workers:
         return self._walled(level, call, context)
 
     async def _walled(self, level: Level, call: ToolCall, context: BoundContext) -> Any:
+        parts = context.parts
         prepared = await self._ready(level, call, context)
         zygote, worker = pool.take(prepared)
-        context._grant.access = worker.access
+        grant = parts.grant
+        grant.access = worker.access
         zygote.watch(worker)
         kept, loop = False, asyncio.get_running_loop()
         try:
-            start = start_of(prepared, call, context, worker.calls)
+            start = start_of(prepared, call, parts, worker.calls)
             if not call.tool.reuse and not pool.ready(prepared):
                 loop.call_soon(pool.park, prepared, zygote)  # the next workers start while this one works
-            meter, isolated = context._grant.meter, level == "isolated"
-            broker = Broker(worker.end, context, worker.calls, call.tool.name, direct=isolated, meter=meter)
+            direct = level == "isolated"
+            broker = Broker(worker.end, context, worker.calls, call.tool.name, direct=direct, meter=grant.meter)
             outcome = await broker.serve(start)
             # A guest that failed may have left its memory behind, which the next call would lack.
             failed = prepared.guest is not None and "error" in outcome.head
@@ -181,7 +180,7 @@ class Workers:
         except (BrokenWire, Closed) as wrong:
             raise await stopped(zygote, worker, wrong, prepared.limits) from None
         finally:
-            context._grant.printed = worker.printed()
+            grant.printed = worker.printed()
             if kept:
                 zygote.unwatch(worker)
                 pool.give_back(prepared, zygote, worker)
@@ -206,19 +205,17 @@ class Workers:
 
     async def _ready(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         """What calls like this one have in common, from an earlier one if there was one."""
-        # A weak reference to the gate: parked workers do not keep a gate alive.
-        limits = frozenset(call.limits.items())
-        key: _Key = (ref(context._session.gate), call.tool, context._grant.capabilities, limits, level)
+        parts = context.parts
+        key: _Key = (id(parts.registered), frozenset(call.limits.items()), level)
         found = self._prepared.get(key)
-        if found is None or not found.in_force():
+        if found is None:
             if len(self._prepared) >= _KNOWN:
                 self.forget()
             guest = await self.guest(level, call, context)
             with self._preparing:
-                other = self._prepared.get(key)  # of a call that was prepared while this one waited
-                found = other if other is not None and other.in_force() else None
+                found = self._prepared.get(key)  # of a call that was prepared while this one waited
             if found is None:
-                found = prepare(level, call, context, self.support(), guest)
+                found = prepare(level, call, parts, self.support(), guest)
                 with self._preparing:
                     self._prepared[key] = found
         return found

@@ -22,7 +22,7 @@ from licet.core.policy.layer import Level, meet_written_layers
 from licet.declare import Tool
 from licet.declare.arguments import ValidatedArguments, is_plain
 from licet.declare.plain_json import plain_json
-from licet.guard.bind import BoundContext
+from licet.guard.bind import CallParts
 from licet.guard.execution import SandboxUnavailable, ToolCall
 from licet.guard.grant import Access, Grant
 from licet.guard.import_path import changeable
@@ -103,10 +103,10 @@ class Prepared(Struct, eq=False, dict=True):
 
 
 def prepare(
-    level: Level, call: ToolCall, context: BoundContext, support: probe.Support, guest: GuestParts | None = None
+    level: Level, call: ToolCall, parts: CallParts, support: probe.Support, guest: GuestParts | None = None
 ) -> Prepared:
     """Prepare workers for such calls. Raises `SandboxUnavailable` if there can be none."""
-    tool, reach = call.tool, context._grant.reach
+    tool, reach, gate, registered = call.tool, parts.grant.reach, parts.session.gate, parts.registered
     if guest is None:
         support.require(level)
     source = source_of(tool) if guest is None else ToolSource("", "", {})
@@ -118,13 +118,12 @@ def prepare(
         raise SandboxUnavailable(f"{inside} may not be read, but lies among the libraries that every worker reads")
 
     # Only the grant of this call is kept: workers for later calls must not hold its data.
-    grant = Grant(context._grant.request, reach, "", (), _nobody)
+    grant = Grant(parts.grant.request, reach, "", (), _nobody)
 
-    # A weak reference: parked workers do not keep their gate alive.
-    gate, registered = ref(context._session.gate), context._registered
+    living = ref(gate)  # weak: parked workers do not keep their gate alive
 
     def in_force() -> bool:
-        at = gate()
+        at = living()
         return at is not None and at.is_current(registered)
 
     def rules() -> Rules:
@@ -146,7 +145,7 @@ def prepare(
         # Even without a grant: the host records its refusals, and the kernel does not.
         "connects": direct,
         "programs": variables(reach.grant) if direct else None,
-        "directory": context.workdir if level == "isolated" else "",
+        "directory": gate.workdir if level == "isolated" else "",
         "result_bytes": RESULT_BYTES,
         "guest": None,
         "files": 0 if guest is None or guest.code is None else 1,
@@ -161,7 +160,7 @@ def prepare(
     describe = partial(worker_access, level, reach, base, variables(reach.grant) if guest is not None else ())
     if guest is None:
         return Prepared(tool, limits, fixed, rules, base, describe, in_force)
-    opened = partial(guest.preopens, grant, context.workdir) if guest.preopens is not None else None
+    opened = partial(guest.preopens, grant, gate.workdir) if guest.preopens is not None else None
     return Prepared(tool, limits, {**fixed, **guest.fixed}, rules, base, describe, in_force, guest, opened)
 
 
@@ -175,7 +174,7 @@ async def _nobody(approval: Approval, use: Use) -> None:
     raise RuntimeError("no call is running, so no approval can be asked for")
 
 
-def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: int) -> bytes:
+def start_of(prepared: Prepared, call: ToolCall, parts: CallParts, number: int) -> bytes:
     """The frame that starts a call in a worker."""
     given, defaults = call.arguments, prepared.defaults
     if defaults or type(given) is not dict:
@@ -185,11 +184,12 @@ def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: 
     sent = call.arguments.sent if not plain and isinstance(call.arguments, ValidatedArguments) else plain_json(given)
     head: dict[str, Any] = {"call": number, "plain": plain}
     if prepared.guest is not None:
-        environ = context._ports.environ or {}
-        names = variables(context._grant.reach.grant)
+        environ = parts.ports.environ or {}
+        names = variables(parts.grant.capabilities)
         head["environment"] = {name: value for name in names if (value := environ.get(name)) is not None}
     if call.tool.context_parameter is not None:
-        head |= {"session_id": context.session_id, "agent": context.agent, "workdir": context.workdir}
+        session = parts.session
+        head |= {"session_id": session.id, "agent": session.agent, "workdir": session.gate.workdir}
     return packed(head, sent)
 
 

@@ -74,8 +74,9 @@ class WorkerProcess:
         self.exit: WorkerExit | None = None
         self._lock = threading.Lock()
         self._waiting: list[Callable[[WorkerExit], None]] = []
-        self._heard = select.poll()
+        self._heard, self._written = select.poll(), select.poll()
         self._heard.register(end, select.POLLIN)
+        self._written.register(logs, select.POLLIN)
 
     def exited(self, exit_: WorkerExit) -> None:
         """Note how it ended, and wake everyone who waits for that."""
@@ -110,9 +111,14 @@ class WorkerProcess:
     def printed(self) -> bytes:
         """What it has written to its standard output and error since the last time, as far as it was kept."""
         pieces: list[bytes] = []
-        with contextlib.suppress(OSError):  # nothing more, or closed
-            while sum(map(len, pieces)) < MOST_PRINTED and (piece := os.read(self._logs, MOST_PRINTED)):
-                pieces.append(piece)
+        while self._written.poll(0) and sum(map(len, pieces)) < MOST_PRINTED:
+            try:
+                piece = os.read(self._logs, MOST_PRINTED)
+            except OSError:  # closed
+                break
+            if not piece:
+                break
+            pieces.append(piece)
         return b"".join(pieces)[:MOST_PRINTED]
 
     def close(self) -> None:
