@@ -22,6 +22,7 @@ import wasmtime
 from msgspec import to_builtins
 from wasmtime import component as components
 
+from licet.declare.context import OPERATIONS, method_of
 from licet.errors import Refused
 from licet.sandbox.bridge.wire import Closed
 from licet.sandbox.bridge.worker_context import HostClient, RemoteContext, SyncHandle
@@ -58,13 +59,20 @@ class HostCalls:
             return False, _error(type(wrong).__name__, str(wrong))
 
     def _answered(self, op: str, args: str | bytes) -> Json:
-        act = _OPERATIONS.get(op)
-        if act is None:
-            raise ValueError(f"unknown operation `{op[:100]}`, expected one of {', '.join(_OPERATIONS)}")
+        operation = OPERATIONS.get(op)
+        if operation is None:
+            raise ValueError(f"unknown operation `{op[:100]}`, expected one of {', '.join(OPERATIONS)}")
         given = json.loads(args)
         if not isinstance(given, dict):
             raise TypeError(f"expected a JSON object as the arguments of `{op}`")
-        return act(self._context, given)
+        if op in _WRITTEN_OUT:
+            return _WRITTEN_OUT[op](self._context, given)
+        act = method_of(self._context, operation, given.get("kind"))
+        needed = [given[name] for name in (*operation.texts, *operation.values)]
+        found = act(*needed, *(given.get(name) for name in operation.optional))
+        if isinstance(found, bytes):
+            return _content(found)
+        return {"value": found} if operation.result == "value" else {}
 
 
 def answer_text(answer: Json) -> str:
@@ -131,37 +139,15 @@ def _spawn(ctx: Any, given: Json) -> Json:
     return {name: getattr(ended, name) for name in named}
 
 
-def _done(act: Callable[[Any, Json], object]) -> Callable[[Any, Json], Json]:
-    def run(ctx: Any, given: Json) -> Json:
-        act(ctx, given)
-        return {}
-
-    return run
-
-
-def _value(act: Callable[[Any, Json], object]) -> Callable[[Any, Json], Json]:
-    return lambda ctx, given: {"value": act(ctx, given)}
-
-
-_OPERATIONS: Mapping[str, Callable[[Any, Json], Json]] = {
-    "fs.read": lambda ctx, given: _content(ctx.fs.read_bytes(given["path"], given.get("limit"))),
+# The other operations are a method with its arguments.
+_WRITTEN_OUT: Mapping[str, Callable[[Any, Json], Json]] = {
     "fs.write": _write,
-    "fs.exists": _value(lambda ctx, given: ctx.fs.exists(given["path"])),
-    "fs.stat": _value(lambda ctx, given: to_builtins(ctx.fs.stat(given["path"]))),
-    "fs.list": _value(lambda ctx, given: ctx.fs.list(given.get("path", "."))),
-    "fs.mkdir": _done(lambda ctx, given: ctx.fs.mkdir(given["path"])),
-    "fs.delete": _done(lambda ctx, given: ctx.fs.delete(given["path"])),
-    "fs.rename": _done(lambda ctx, given: ctx.fs.rename(given["source"], given["target"])),
+    "fs.stat": lambda ctx, given: {"value": to_builtins(ctx.fs.stat(given["path"]))},
+    "fs.list": lambda ctx, given: {"value": ctx.fs.list(given.get("path", "."))},
     "fetch": _fetch,
-    "secrets.get": _value(lambda ctx, given: ctx.secrets.get(given["reference"])),
-    "secrets.ref": _value(lambda ctx, given: ctx.secrets.ref(given["reference"])),
-    "kv.get": _value(lambda ctx, given: _store(ctx, given).get(given["key"])),
     "kv.set": _set,
-    "kv.delete": _value(lambda ctx, given: _store(ctx, given).delete(given["key"])),
-    "kv.list": _value(lambda ctx, given: _store(ctx, given).list(given.get("prefix", ""))),
-    "env.get": _value(lambda ctx, given: ctx.env.get(given["name"])),
+    "kv.list": lambda ctx, given: {"value": _store(ctx, given).list(given.get("prefix", ""))},
     "process.spawn": _spawn,
-    "charge": _done(lambda ctx, given: ctx.charge(given["amount"])),
 }
 
 

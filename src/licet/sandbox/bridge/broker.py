@@ -192,7 +192,7 @@ class Broker:
             self._meter.give_memory(admitted)
             self._open[number] = None
             try:
-                self.answer(number, NOW[op](operations, head))
+                self.answer(number, operations.answer_now(op, head))
             except Exception as error:
                 self._wrong(number, error)
             return

@@ -1,7 +1,8 @@
 """The questions that a worker can ask, by name, and the handle of the call that answers each.
 
-A name that is not in `_LATER` or `NOW` is refused. Fields are passed on one by one, so a worker cannot name another
-argument of a handle.
+`OPERATIONS` lists most of them. Those that need more than a method with its arguments are written out here, as are
+those of programs and connections. Another name is refused. Fields are passed on one by one, so a worker cannot name
+another argument of a handle.
 
 Programs that a library in a walled tool starts with `subprocess`: the host starts them, behind walls of their own.
 
@@ -18,11 +19,13 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import IO, Any
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from licet.declare.context import OPERATIONS, Operation, method_of
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Running, Streams
 from licet.guard.handles.secrets_and_kv import ScopedKv
@@ -264,43 +267,38 @@ class Operations:
         self._streams: dict[int, asyncio.Queue[int | None]] = {}
         self._listing = asyncio.Lock()
 
-    def find(self, op: object) -> Act:
-        """The method for a question. Raises `BrokenWire` if there is none."""
-        name = _LATER.get(op) if isinstance(op, str) else None
-        if name is None:
+    def find(self, op: str) -> Act:
+        """What answers a question. Raises `BrokenWire` if nothing does."""
+        if op in _WRITTEN_OUT:
+            return partial(_WRITTEN_OUT[op], self)
+        operation = OPERATIONS.get(op)
+        if operation is None:
             raise BrokenWire("a question with an unknown name")
-        act: Act = getattr(self, name)
-        return act
+        return partial(self._ask, operation)
+
+    async def _ask(self, operation: Operation, _: int, head: Head, blob: bytes) -> OperationReply:
+        """Ask the handle that the list of operations names."""
+        value: Any = method_of(self.context, operation, head.get("kind"))(*_arguments(operation, head))
+        return _reply(operation, await value)
+
+    def answer_now(self, op: str, head: Head) -> OperationReply:
+        """The answer to a question of `NOW`."""
+        if op in _WRITTEN_OUT_NOW:
+            return _WRITTEN_OUT_NOW[op](self, head)
+        operation = OPERATIONS[op]
+        return _reply(operation, method_of(self.context, operation, None)(*_arguments(operation, head)))
 
     # Files -----------------------------------------------------------------------------------------------------------
-
-    async def fs_read(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        return OperationReply({}, await self.context.fs.read_bytes(_of(head, "path"), head.get("limit")))
 
     async def fs_write(self, _: int, head: Head, blob: bytes) -> OperationReply:
         await self.context.fs.write(_of(head, "path"), blob)
         return OperationReply({})
-
-    async def fs_exists(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        return OperationReply({"value": await self.context.fs.exists(_of(head, "path"))})
 
     async def fs_stat(self, _: int, head: Head, blob: bytes) -> OperationReply:
         return OperationReply({"value": astuple(await self.context.fs.stat(_of(head, "path")))})
 
     async def fs_list(self, number: int, head: Head, blob: bytes) -> None:
         await self._list(number, self.context.fs.list, _of(head, "path"))
-
-    async def fs_mkdir(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        await self.context.fs.mkdir(_of(head, "path"))
-        return OperationReply({})
-
-    async def fs_delete(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        await self.context.fs.delete(_of(head, "path"))
-        return OperationReply({})
-
-    async def fs_rename(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        await self.context.fs.rename(_of(head, "source"), _of(head, "target"))
-        return OperationReply({})
 
     async def fs_open(self, _: int, head: Head, blob: bytes) -> OperationReply:
         """Open a file and pass it to the worker."""
@@ -382,26 +380,17 @@ class Operations:
         if not self._direct:
             raise BrokenWire("a question that exists at the level `isolated` only")
 
-    # Secrets, storage, programs --------------------------------------------------------------------------------------
-
-    async def secrets_get(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        return OperationReply({"value": await self.context.secrets.get(_of(head, "reference"))})
+    # Storage, programs -----------------------------------------------------------------------------------------------
 
     def _kv(self, head: Head) -> ScopedKv:
         kind = head.get("kind")
         return self.context.kv if kind is None else self.context.kv.of(kind)
-
-    async def kv_get(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        return OperationReply({"value": await self._kv(head).get(head.get("key"))})  # type: ignore[arg-type]
 
     async def kv_set(self, _: int, head: Head, blob: bytes) -> OperationReply:
         kv = self._kv(head)
         kv.check_text(blob)
         await kv.set(head.get("key"), _value(blob), head.get("ttl_seconds"))  # type: ignore[arg-type]
         return OperationReply({})
-
-    async def kv_delete(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        return OperationReply({"value": await self._kv(head).delete(head.get("key"))})  # type: ignore[arg-type]
 
     async def kv_list(self, number: int, head: Head, blob: bytes) -> None:
         await self._list(number, self._kv(head).list, head.get("prefix"))
@@ -442,18 +431,8 @@ class Operations:
         self._programs.signal(_of(head, "program", int), _of(head, "signal", int))
         return OperationReply({})
 
-    def secrets_ref(self, head: Head) -> OperationReply:
-        return OperationReply({"value": self.context.secrets.ref(_of(head, "reference"))})
-
     def kv_of(self, head: Head) -> OperationReply:
         self.context.kv.of(_of(head, "kind"))
-        return OperationReply({})
-
-    def env_get(self, head: Head) -> OperationReply:
-        return OperationReply({"value": self.context.env.get(_of(head, "name"))})
-
-    def charge(self, head: Head) -> OperationReply:
-        self.context.charge(_of(head, "amount"))
         return OperationReply({})
 
 
@@ -475,6 +454,17 @@ def _of(head: Head, name: str, kind: type = str) -> Any:
     if type(value) is not kind:
         raise BrokenWire(f"a question without `{name}`")
     return value
+
+
+def _arguments(operation: Operation, head: Head) -> list[object]:
+    texts = [_of(head, name) for name in operation.texts]
+    return texts + [head.get(name) for name in (*operation.values, *operation.optional)]
+
+
+def _reply(operation: Operation, found: object) -> OperationReply:
+    if operation.result == "value":
+        return OperationReply({"value": found})
+    return OperationReply({}, found if isinstance(found, bytes) else b"")
 
 
 def _where(head: Head) -> tuple[Any, Any]:
@@ -510,22 +500,23 @@ def _value(blob: bytes) -> Any:
         return _UNFIT
 
 
-_LATER = {
-    **{f"fs.{name}": f"fs_{name}" for name in ("read", "write", "exists", "stat", "list", "mkdir", "delete")},
-    **{f"kv.{name}": f"kv_{name}" for name in ("get", "set", "delete", "list")},
-    **{f"stream.{name}": f"stream_{name}" for name in ("open", "next", "close")},
-    "fs.rename": "fs_rename",
-    "fs.open": "fs_open",
-    "fetch": "fetch",
-    "secrets.get": "secrets_get",
-    "process.spawn": "process_spawn",
-    "process.start": "process_start",
-    "connect": "connect",
+_WRITTEN_OUT: Mapping[str, Callable[[Operations, int, Head, bytes], Awaitable[OperationReply | None]]] = {
+    "fs.write": Operations.fs_write,
+    "fs.stat": Operations.fs_stat,
+    "fs.list": Operations.fs_list,
+    "fs.open": Operations.fs_open,
+    "fetch": Operations.fetch,
+    "stream.open": Operations.stream_open,
+    "stream.next": Operations.stream_next,
+    "stream.close": Operations.stream_close,
+    "kv.set": Operations.kv_set,
+    "kv.list": Operations.kv_list,
+    "process.spawn": Operations.process_spawn,
+    "process.start": Operations.process_start,
+    "connect": Operations.connect,
 }
-NOW: dict[object, Callable[[Operations, Head], OperationReply]] = {
-    "secrets.ref": Operations.secrets_ref,
+_WRITTEN_OUT_NOW: Mapping[str, Callable[[Operations, Head], OperationReply]] = {
     "kv.of": Operations.kv_of,
-    "env.get": Operations.env_get,
-    "charge": Operations.charge,
     "process.signal": Operations.process_signal,
 }
+NOW = {*_WRITTEN_OUT_NOW, *(name for name, operation in OPERATIONS.items() if operation.at_once)}  # answered at once
