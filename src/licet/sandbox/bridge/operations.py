@@ -30,60 +30,33 @@ from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Running, Streams
 from licet.guard.handles.secrets_and_kv import ScopedKv
 from licet.guard.limits import Exceeded, Meter
-from licet.guard.redaction.redact import BLOCK, Redactor, in_turn
+from licet.guard.redaction.redact import Redactor, in_turn
 from licet.sandbox.bridge.wire import FROM_WORKER, BrokenWire, Overrun, packed_names
 from licet.sandbox.programs.proxy import connect
+from licet.sandbox.streams import Gone, Sink, Source, pipe_sink, pipe_source
 
 
 def start_redacted_copy(source: int, sink: int, redactor: Redactor) -> "asyncio.Task[None]":
     """Copy one pipe into another until one of them ends; both are closed when the task ends."""
+    came, going = pipe_source(source), pipe_sink(sink)
 
     def close(_: "asyncio.Task[None]") -> None:  # also if the task is cancelled before it starts
-        os.close(source)
-        os.close(sink)
+        came.close()
+        going.close()
 
-    task = asyncio.ensure_future(_copy(source, sink, redactor))
+    task = asyncio.ensure_future(_copy(came, going, redactor))
     task.add_done_callback(close)
     return task
 
 
-async def _copy(source: int, sink: int, redactor: Redactor) -> None:
-    try:
-        os.set_blocking(source, False)
-        os.set_blocking(sink, False)
-        stream = redactor.stream()
-        while piece := await _read(source):
-            await _write(sink, await in_turn(stream.work(piece)))
-        await _write(sink, stream.finish())
-    except OSError:  # the reader is gone; the program notices when its own pipe is closed
-        return
-
-
-async def _read(source: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    while True:
-        try:
-            return os.read(source, BLOCK)
-        except BlockingIOError:
-            await _ready(source, loop.add_reader, loop.remove_reader)
-
-
-async def _write(sink: int, data: bytes) -> None:
-    loop = asyncio.get_running_loop()
-    while data:
-        try:
-            data = data[os.write(sink, data) :]
-        except BlockingIOError:
-            await _ready(sink, loop.add_writer, loop.remove_writer)
-
-
-async def _ready(file: int, watch: Callable[..., Any], leave: Callable[[int], Any]) -> None:
-    ready = asyncio.Event()
-    watch(file, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        leave(file)
+async def _copy(source: Source, sink: Sink, redactor: Redactor) -> None:
+    stream = redactor.stream()
+    with suppress(Gone):  # the program notices when its own pipe is closed
+        while piece := await source.read():
+            await sink.write(await in_turn(stream.work(piece)))
+            await sink.flushed()
+        await sink.write(stream.finish())
+        await sink.flushed()
 
 
 MOST_RUNNING = 16  # of one call at once

@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-_CHUNK = 1 << 16
+from licet.sandbox.streams import copy
 
 
 def copy_in_thread(source: int, sink: int) -> threading.Thread:
@@ -40,37 +40,13 @@ def copy_in_thread(source: int, sink: int) -> threading.Thread:
 
 
 def _copy(source: int, sink: int) -> None:
-    poll = select.poll()
-    poll.register(source, select.POLLIN)
-    poll.register(sink, 0)  # reports only that the reader has closed it
     try:
-        while True:
-            ready = dict(poll.poll())
-            if sink in ready:
-                return
-            try:
-                data = os.read(source, _CHUNK)
-            except BlockingIOError:
-                continue
-            if not data:
-                return
-            _write(sink, data)
+        copy(source, sink)
     except OSError:
         return  # one of them was closed
     finally:
         os.close(source)
         os.close(sink)
-
-
-def _write(sink: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        try:
-            left = left[os.write(sink, left) :]
-        except BlockingIOError:  # non-blocking, and full
-            poll = select.poll()
-            poll.register(sink, select.POLLOUT)
-            poll.poll()
 
 
 Start = Callable[

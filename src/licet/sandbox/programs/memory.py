@@ -9,7 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from licet.guard.execution import Command, Ending, Finished, Layers, Running, Streams, Walls
-from licet.sandbox.programs.supervisor_client import Pipes, Receiver, Sender
+from licet.sandbox.programs.supervisor_client import Pipes
+from licet.sandbox.streams import Receiver, Sender
 
 Program = Callable[[Command], Awaitable[Finished]]
 ProgramFunction = Callable[[Command], "Finished | str | bytes | Awaitable[Finished | str | bytes]"]

@@ -44,11 +44,11 @@ from licet.guard.handles.messages import (
 )
 from licet.guard.limits import Exceeded, Meter
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
+from licet.sandbox.streams import CHUNK, carry, close_when_sent
 
 MOST_HEAD = 1 << 16  # bytes
 MOST_BODY = 32 << 20
 MOST_CHUNKS = 1 << 17  # of a body: each takes the same time, however short it is
-CHUNK = 1 << 16  # bytes read at once
 _CHUNKS_AT_ONCE = 64  # before other tasks run
 _LENGTH = re.compile(rb"[0-9]{1,12}")
 _RESET = struct.pack("ii", 1, 0)  # a `struct linger`: on, of no seconds
@@ -360,7 +360,7 @@ class Egress:
             # An error here concerns one program and its peer: it ends this connection alone.
             with suppress(OSError, EOFError, h11.LocalProtocolError):
                 await self._talk(client)
-                await _finish(writer)
+                await close_when_sent(writer)
         finally:
             writer.transport.abort()
 
@@ -396,7 +396,7 @@ class Egress:
             client.writer.write(_socks_reply(_UNREACHABLE if refusal.code in _NOT_REACHED else _NOT_ALLOWED))
             return
         client.writer.write(_socks_reply(_GRANTED))
-        await _tunnel(client, server)
+        await carry(client.reader, client.writer, server)
 
     async def _connect(self, request: ProxyRequest, client: HttpConnection) -> None:
         host, _, port = request.target.rpartition(":")
@@ -404,7 +404,7 @@ class Egress:
             self._grant.invalid("HOST_NOT_ALLOWED", InvalidUse(request.target, "a host and a port from 1 to 65535"))
         server = await connect(self._grant, self._http, host, int(port))
         await client.accept_tunnel()
-        await _tunnel(client, server)
+        await carry(client.reader, client.writer, server)
 
     # Plain requests
 
@@ -502,34 +502,3 @@ async def _socks_target(client: HttpConnection) -> tuple[str, int] | None:
 
 def _socks_reply(code: int) -> bytes:
     return bytes((_SOCKS, code, 0, _IPV4)) + bytes(6)
-
-
-async def _tunnel(client: HttpConnection, server: socket.socket) -> None:
-    """Carry bytes both ways until both sides have ended."""
-    try:
-        reader, writer = await asyncio.open_connection(sock=server)
-    except BaseException:
-        server.close()
-        raise
-    try:
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_pump(client.reader, writer))
-            both.create_task(_pump(reader, client.writer))
-        await _finish(writer)
-    except* OSError:
-        client.writer.transport.abort()
-    finally:
-        writer.transport.abort()
-
-
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    while data := await source.read(CHUNK):
-        sink.write(data)
-        await sink.drain()
-    sink.write_eof()
-
-
-async def _finish(writer: asyncio.StreamWriter) -> None:
-    """Close a connection once everything that was written is sent."""
-    writer.close()
-    await writer.wait_closed()

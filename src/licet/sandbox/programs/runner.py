@@ -20,8 +20,9 @@ from licet.core.decision.request import Reason
 from licet.guard.execution import Command, Ending, Finished, Running, Streams, Used, Walls
 from licet.guard.import_path import FoundProgram, followed
 from licet.guard.ports import Unavailable
-from licet.sandbox.programs.supervisor_client import Pipes, Receiver, Sender, Supervisor
+from licet.sandbox.programs.supervisor_client import Pipes, Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams
+from licet.sandbox.streams import Receiver, Sender
 
 _LATE = -9  # what a program that ran too long ended by
 _GRACE = 10.0  # seconds that the supervisor has to clear up

@@ -9,12 +9,11 @@ early, and the program does not wait for the start of an interpreter.
 `Pipes`, `Receiver` and `Sender` are pipes in an event loop: read up to a limit, written as the other side reads.
 """
 
-import asyncio
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -119,9 +118,6 @@ def supervisor_in_advance() -> Supervisor | None:
     return None
 
 
-_CHUNK = 1 << 16
-
-
 class Pipes:
     """The ends of some pipes. Each is closed once."""
 
@@ -153,81 +149,3 @@ class Pipes:
         """Close all ends that are open."""
         while self._open:
             os.close(self._open.pop())
-
-
-class _Stream:
-    """One pipe in the event loop, from its first byte to its end."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[None] = self._loop.create_future()
-        self._remove: Callable[[int], object] = self._loop.remove_reader
-        self._fd = -1
-        self._watched = True
-
-    def stop(self) -> None:
-        """Stop watching the pipe."""
-        self._unwatch()
-        self.done.cancel()
-
-    def _finish(self) -> None:
-        self._unwatch()
-        if not self.done.done():  # a cancelled task that awaited it has cancelled it too
-            self.done.set_result(None)
-
-    def _unwatch(self) -> None:
-        if self._watched:  # otherwise its number may belong to another file by now
-            self._watched = False
-            self._remove(self._fd)
-
-
-class Receiver(_Stream):
-    """Keeps the first bytes and reads on: a flood neither fills the memory of this process nor blocks the program."""
-
-    def __init__(self, fd: int, limit: int) -> None:
-        super().__init__()
-        os.set_blocking(fd, False)
-        self._fd, self._limit = fd, limit
-        self.data, self.truncated = bytearray(), False
-        self.first: asyncio.Future[None] = self._loop.create_future()  # done with the first bytes, or at the end
-        self._loop.add_reader(fd, self._read)
-
-    def stop(self) -> None:
-        """Stop watching the pipe."""
-        super().stop()
-        self.first.cancel()
-
-    def _read(self) -> None:
-        try:
-            chunk = os.read(self._fd, _CHUNK)
-        except (BlockingIOError, InterruptedError):
-            return
-        room = self._limit - len(self.data)
-        self.data += chunk[: max(room, 0)]
-        self.truncated = self.truncated or len(chunk) > room
-        if not self.first.done():
-            self.first.set_result(None)
-        if not chunk:
-            self._finish()
-
-
-class Sender(_Stream):
-    """Writes some bytes as the other side reads them, and then calls `then` with the pipe."""
-
-    def __init__(self, fd: int, data: bytes, then: Callable[[int], object] = lambda _: None) -> None:
-        super().__init__()
-        os.set_blocking(fd, False)
-        self._remove = self._loop.remove_writer
-        self._fd, self._left, self._then = fd, memoryview(data), then
-        self._loop.add_writer(fd, self._write)
-
-    def _write(self) -> None:
-        try:
-            self._left = self._left[os.write(self._fd, self._left[:_CHUNK]) :]
-        except (BlockingIOError, InterruptedError):
-            return
-        except (BrokenPipeError, ConnectionResetError):  # the reader has closed it
-            self._left = self._left[:0]
-        if not self._left:
-            self._finish()
-            self._then(self._fd)
