@@ -23,7 +23,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -49,7 +49,7 @@ class SchemaCheck:
 
     __slots__ = ("_largest_pattern", "_rules", "_schema", "_text", "_validator", "_weight", "unusable")
 
-    def __init__(self, schema: Any, *, rules: bool = False) -> None:
+    def __init__(self, schema: object, *, rules: bool = False) -> None:
         self._schema, self._rules = schema, rules
         self._text = b""
         self._weight = weight_of(schema, of_any_size=rules)  # of the operator's own: it was compiled when it was read
@@ -65,7 +65,7 @@ class SchemaCheck:
     def _compiled(self) -> Any:
         return compile_schema(self._schema, largest_pattern=self._largest_pattern, rules=self._rules)
 
-    def fits(self, data: Any, text: bytes | None = None) -> bool | None:
+    def fits(self, data: object, text: bytes | None = None) -> bool | None:
         """Whether data fits, whose JSON may be known; None if that is not known here."""
         if self._validator is None or self._weight is None:
             return None
@@ -92,7 +92,7 @@ class SchemaCheck:
             return Answer(False, unusable=str(wrong)[:200])
         return ask({"largest_pattern": LARGEST_PATTERN, "rules": self._rules}, self._text, text)
 
-    def wrong_with(self, data: Any, text: bytes | None = None) -> str:
+    def wrong_with(self, data: object, text: bytes | None = None) -> str:
         """What is wrong with data; empty if nothing is. Raises `Unfinished` in an event loop if that takes longer."""
         try:
             text = plain_json(data) if text is None else text
@@ -198,9 +198,14 @@ def _end_all() -> None:
                 checker.end()
 
 
+def _start_afresh() -> None:
+    """In a forked child: the thread of the parent that holds the lock does not exist there."""
+    global _lock
+    _lock = threading.Lock()
+
+
 if hasattr(os, "register_at_fork"):  # not on Windows
-    # The thread of the parent that holds it does not exist in a forked child.
-    os.register_at_fork(after_in_child=cast("Any", _lock)._at_fork_reinit)
+    os.register_at_fork(after_in_child=_start_afresh)
 
 
 class _Checker:

@@ -262,7 +262,7 @@ def _copy(module: WasmModule, target: Path) -> Iterator[str]:
         yield str(directory / "module")
 
 
-def _keep(scratch: str, described: Any, module: WasmModule, target: Path) -> _Note:
+def _keep(scratch: str, described: dict[str, Any], module: WasmModule, target: Path) -> _Note:
     """Move what a worker compiled into the cache, under its digest. The worker is not trusted with more than code."""
     if described.pop("sha256", None) != module.sha256:
         raise ErrandFailed("NoModule", "another file was compiled")

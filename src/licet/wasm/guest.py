@@ -22,7 +22,7 @@ import wasmtime
 from msgspec import to_builtins
 from wasmtime import component as components
 
-from licet.declare.context import OPERATIONS, method_of
+from licet.declare.context import OPERATIONS, SyncContext, SyncStore, method_of
 from licet.errors import Refused
 from licet.sandbox.bridge.wire import Closed
 from licet.sandbox.bridge.worker_context import HostClient, RemoteContext, SyncHandle
@@ -38,7 +38,7 @@ class HostCalls:
     """The operations that a guest can ask for during one call, and the last refusal."""
 
     def __init__(self, host: HostClient) -> None:
-        self._context: Any = SyncHandle(RemoteContext(host, _NOBODY))
+        self._context: SyncContext = SyncHandle(RemoteContext(host, _NOBODY))
         self.last_refusal: Refused | None = None  # of the last operation, if it was refused
 
     def answer(self, op: str, args: str | bytes) -> tuple[bool, str]:
@@ -104,7 +104,7 @@ def _content(data: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def _write(ctx: Any, given: Json) -> Json:
+def _write(ctx: SyncContext, given: Json) -> Json:
     data = _bytes_of(given)
     if data is None:
         raise KeyError("text")
@@ -112,27 +112,27 @@ def _write(ctx: Any, given: Json) -> Json:
     return {}
 
 
-def _fetch(ctx: Any, given: Json) -> Json:
+def _fetch(ctx: SyncContext, given: Json) -> Json:
     named = ("headers", "json", "timeout", "max_bytes", "redirects")
     options = {name: given[name] for name in named if given.get(name) is not None}
     body = _bytes_of(given)
     if body is not None:
         options["body"] = body
-    answer = ctx.fetch(given["url"], given.get("method") or "GET", **options)
+    answer: Any = ctx.fetch(given["url"], given.get("method") or "GET", **options)
     headers = [list(pair) for pair in answer.headers.pairs]
     return {"status": answer.status, "url": answer.url, "headers": headers, **_content(answer.content)}
 
 
-def _store(ctx: Any, given: Json) -> Any:
+def _store(ctx: SyncContext, given: Json) -> SyncStore:
     return ctx.kv if given.get("kind") is None else ctx.kv.of(given["kind"])
 
 
-def _set(ctx: Any, given: Json) -> Json:
+def _set(ctx: SyncContext, given: Json) -> Json:
     _store(ctx, given).set(given["key"], given["value"], given.get("ttl_seconds"))
     return {}
 
 
-def _spawn(ctx: Any, given: Json) -> Json:
+def _spawn(ctx: SyncContext, given: Json) -> Json:
     more = {name: given[name] for name in ("args", "stdin", "env", "cwd", "timeout") if given.get(name) is not None}
     ended = ctx.process.spawn(given["name"], **more)
     named = ("exit_code", "stdout", "stderr", "truncated", "timed_out", "reason")
@@ -140,7 +140,7 @@ def _spawn(ctx: Any, given: Json) -> Json:
 
 
 # The other operations are a method with its arguments.
-_WRITTEN_OUT: Mapping[str, Callable[[Any, Json], Json]] = {
+_WRITTEN_OUT: Mapping[str, Callable[[SyncContext, Json], Json]] = {
     "fs.write": _write,
     "fs.stat": lambda ctx, given: {"value": to_builtins(ctx.fs.stat(given["path"]))},
     "fs.list": lambda ctx, given: {"value": ctx.fs.list(given.get("path", "."))},
@@ -196,7 +196,7 @@ class Guest:
         load = self._load_component if spec["kind"] == "component" else self._load_module
         self._instance: Callable[[wasmtime.Store, dict[str, Any]], Any] = load(compiled)
 
-    def __call__(self, /, **arguments: Any) -> Any:
+    def __call__(self, /, **arguments: object) -> Any:
         """Run one call in a fresh instance, and return its result as plain data."""
         self._calls, self._answer = HostCalls(self._host), b""
         store = new_store(self._engine, fuel=self._spec["fuel"], memory_bytes=self._spec["memory_bytes"])
@@ -299,7 +299,7 @@ class Guest:
             raise GuestStopped("LIMIT_MEMORY", f"it needed more than {self._spec['memory_bytes'] >> 20} MB of memory")
         return ended
 
-    def _component_call(self, store: Any, op: str, args: str) -> Any:
+    def _component_call(self, store: object, op: str, args: str) -> Any:
         done, text = self._calls.answer(op, args)
         return components.Variant("ok" if done else "err", text)
 
@@ -486,7 +486,7 @@ def _numbers(kinds: Sequence[str], arguments: Mapping[str, Any], names: Sequence
     return given
 
 
-def _needed(name: str, type_: Any, arguments: Mapping[str, Any]) -> Any:
+def _needed(name: str, type_: object, arguments: Mapping[str, Any]) -> Any:
     if name not in arguments and not isinstance(type_, components.OptionType):
         raise component_values.Unfit(f"`{name}` is missing")
     return arguments.get(name)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from licet.errors import Refused
 from licet.guard.bind import BoundContext
 from licet.guard.limits import Exceeded, Meter
-from licet.sandbox.bridge.operations import NOW, CallPrograms, Mirrors, OperationReply, Operations, at
+from licet.sandbox.bridge.operations import NOW, Act, CallPrograms, Mirrors, OperationReply, Operations, at
 from licet.sandbox.bridge.wire import (
     FROM_WORKER,
     RESULT_BYTES,
@@ -200,7 +200,7 @@ class Broker:
         self._asked[number] = admitted
         self._open[number] = self._loop.create_task(self._act(act, number, head, frame.blob))
 
-    async def _act(self, act: Any, number: int, head: Mapping[str, Any], blob: bytes) -> None:
+    async def _act(self, act: Act, number: int, head: Mapping[str, Any], blob: bytes) -> None:
         try:
             answered = await act(number, head, blob)
             if answered is not None:

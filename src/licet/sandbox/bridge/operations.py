@@ -368,7 +368,7 @@ class Operations:
     async def kv_list(self, number: int, head: Head, blob: bytes) -> None:
         await self._list(number, self._kv(head).list, head.get("prefix"))
 
-    async def _list(self, number: int, names: Callable[[Any], Awaitable[list[str]]], of: Any) -> None:
+    async def _list(self, number: int, names: Callable[[Any], Awaitable[list[str]]], of: object) -> None:
         """Answer with a list. A call has one list in memory at a time."""
         grant = self.context.parts.grant
         async with self._listing:

@@ -170,8 +170,8 @@ def parsed(text: bytes, units: int = sys.maxsize) -> dict[str, Any]:
     return value
 
 
-def _deeper(value: Any, most: int) -> bool:
-    level = [value]
+def _deeper(value: dict[str, Any], most: int) -> bool:
+    level: list[Any] = [value]
     for _ in range(most):
         inner: list[Any] = []
         for item in level:

@@ -4,7 +4,6 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -75,7 +74,7 @@ class NoWalls:
     def load_code(self) -> None:
         """Nothing is needed."""
 
-    def walls(self, held: Any) -> Walls:
+    def walls(self, held: object) -> Walls:
         """The same for every grant."""
         return self
 

@@ -5,8 +5,6 @@ variables, user directory and `site`. So no `.pth` file, `sitecustomize` or `use
 
 A supervisor gets its command after it was started, together with the files of the program. So it can be started
 early, and the program does not wait for the start of an interpreter.
-
-`Pipes`, `Receiver` and `Sender` are pipes in an event loop: read up to a limit, written as the other side reads.
 """
 
 import os
