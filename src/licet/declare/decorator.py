@@ -48,6 +48,7 @@ from licet.core.values import Origin
 from licet.declare.arguments import ArgumentSchema, context_parameter, validator
 from licet.declare.context import Available, check_available
 from licet.declare.json_schema import schema_validator
+from licet.declare.limits import LONGEST_CONSTANT
 from licet.declare.wasm import WasmModule, declared_module, parameters_of
 
 P = ParamSpec("P")
@@ -400,7 +401,6 @@ def _check_function(fn: object) -> None:
 
 
 MODULE = "licet_cell"  # the name of the module in a worker
-_MOST = 100_000  # characters of a constant: more is data, and belongs into arguments or files
 _LITERALS = (type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set)
 # The file of everything that code has made from text, such as the methods of a dataclass. From Python 3.13 the text
 # after `python -c` is kept under this name, and is not the source of any of these.
@@ -581,7 +581,7 @@ def _literal(value: object) -> str:
     if type(value) not in _LITERALS:
         return ""
     text = repr(value)
-    if len(text) > _MOST:
+    if len(text) > LONGEST_CONSTANT:
         return ""
     try:
         same = ast.literal_eval(text)

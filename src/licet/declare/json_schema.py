@@ -30,6 +30,7 @@ from msgspec import Struct
 
 from licet.declare.arguments import InvalidArguments, checked_json
 from licet.declare.check_cost import LARGEST_PATTERN, SMALL_PATTERN, has_long_integer, may_wait, values_in, weight_of
+from licet.declare.limits import ANSWER_SECONDS, LIST_SECONDS, LONGEST_ANSWER, MOST_CHECKERS, START_SECONDS
 from licet.declare.plain_json import PLAIN, data_again, plain_json
 from licet.declare.schema_program import LENGTHS, NO, READY, YES, compile_schema, first_line
 
@@ -135,12 +136,7 @@ def schema_validator(schema: Mapping[str, Any]) -> Callable[[object], dict[str, 
     return validate
 
 
-ANSWER_SECONDS = 2.0  # for a yes or no
-_LIST_SECONDS = 0.5  # for the errors after a no
-_START_SECONDS = 10.0
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "schema_program.py")
-_MOST_KEPT = 2
-_LONGEST_ANSWER = 1 << 16
 _lock = threading.Lock()
 _kept: list["_Checker"] = []
 
@@ -183,7 +179,7 @@ def _take() -> "_Checker":
 
 def _keep(checker: "_Checker") -> None:
     with _lock:
-        if len(_kept) < _MOST_KEPT:
+        if len(_kept) < MOST_CHECKERS:
             _kept.append(checker)
             return
     checker.end()
@@ -231,7 +227,7 @@ class _Checker:
             raise
         finally:
             theirs.close()
-        if self._line(monotonic() + _START_SECONDS) != READY:
+        if self._line(monotonic() + START_SECONDS) != READY:
             self.end()
             raise OSError("the process that checks did not start")
 
@@ -249,15 +245,15 @@ class _Checker:
             return Answer(True)
         if line != NO:
             return Answer(None) if not line else Answer(False, unusable=json.loads(line[1:]))
-        errors = self._line(monotonic() + _LIST_SECONDS)
+        errors = self._line(monotonic() + LIST_SECONDS)
         return Answer(False, tuple((place, text, rule) for place, text, rule in json.loads(errors or b"[]")))
 
     def _line(self, until: float) -> bytes:
         """The next line that it sends; empty if there is none in time."""
-        while b"\n" not in self._read and len(self._read) < _LONGEST_ANSWER:
+        while b"\n" not in self._read and len(self._read) < LONGEST_ANSWER:
             try:
                 self._socket.settimeout(max(until - monotonic(), 0.001))
-                piece = self._socket.recv(_LONGEST_ANSWER)
+                piece = self._socket.recv(LONGEST_ANSWER)
             except OSError:
                 return b""
             if not piece:

@@ -19,8 +19,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-CHUNK = 1 << 16  # bytes of one read: what a pipe holds
-_ROOM = 1 << 18  # bytes that wait to be written before a writer has to wait
+from licet.sandbox.limits import CHUNK, MOST_UNWRITTEN
 
 
 class Gone(Exception):
@@ -198,8 +197,8 @@ class PolledSink:
 
     async def write(self, data: bytes) -> None:
         """Write data, or wait first if much of what came before is still unwritten. Raises `Gone`."""
-        while self._is_open and self._size > _ROOM:
-            await self._until(_ROOM)
+        while self._is_open and self._size > MOST_UNWRITTEN:
+            await self._until(MOST_UNWRITTEN)
         if self._is_open:
             self._unwritten.append(memoryview(data))
             self._size += len(data)

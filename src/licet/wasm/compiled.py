@@ -29,8 +29,8 @@ from licet.guard.execution import Layers, SandboxUnavailable
 from licet.own_files import open_regular
 from licet.sandbox.probe import WORKER_WALLS, Support
 from licet.sandbox.streams import write_all
+from licet.wasm.limits import COPIED_AT_ONCE
 
-_CHUNK = 1 << 20
 _NOEXEC_SEAL = 8  # MFD_NOEXEC_SEAL
 
 
@@ -55,7 +55,7 @@ def sealed(file: Path, sha256: str) -> SealedCode | None:
     copy = SealedCode(_memory())
     running = hashlib.sha256()
     with open_regular(file, links=False) as source:
-        while data := os.read(source, _CHUNK):
+        while data := os.read(source, COPIED_AT_ONCE):
             running.update(data)
             write_all(copy.fd, data)
     if running.hexdigest() != sha256:

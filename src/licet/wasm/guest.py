@@ -28,7 +28,7 @@ from licet.sandbox.bridge.wire import Closed
 from licet.sandbox.bridge.worker_context import HostClient, RemoteContext, SyncHandle
 from licet.wasm import component_values
 from licet.wasm.compiler import new_engine, new_store
-from licet.wasm.limits import STACK_BYTES, TABLE_ELEMENTS, TICK
+from licet.wasm.limits import CLOCK_REST_SECONDS, LAST_WORDS, NEARLY_FULL, STACK_BYTES, TABLE_ELEMENTS, TICK
 
 Json = Mapping[str, Any]
 _NOBODY = {"session_id": "", "agent": "", "workdir": ""}  # a guest is not told who calls
@@ -154,10 +154,7 @@ _WRITTEN_OUT: Mapping[str, Callable[[SyncContext, Json], Json]] = {
 INITIALIZE = "_initialize"
 START, RUN = "_start", "run"  # what a command exports: a core module, and the interface `wasi:cli/run` of a component
 _RUN_INTERFACE = "wasi:cli/run@0.2."
-_REST = 1.0  # seconds without a call after which the thread that looks sleeps
-_NEARLY = 7 / 8  # of the memory limit: a guest that fails with so much in use needed more
 _NO_MEMORY = ("exceeds memory limits", "Cannot allocate memory")  # in the cause of an error
-_MOST_LAST = 1 << 14  # bytes of standard error that are kept for the text of an error
 _STDIN = "stdin"
 
 
@@ -357,7 +354,7 @@ class Guest:
     def _is_full(self, store: wasmtime.Store) -> bool:
         if not isinstance(self._memory, wasmtime.Memory):
             return False
-        return self._memory.data_len(store) >= int(self._spec["memory_bytes"] * _NEARLY)
+        return self._memory.data_len(store) >= int(self._spec["memory_bytes"] * NEARLY_FULL)
 
 
 class _Output:
@@ -380,7 +377,7 @@ class _Output:
 
     def stderr(self, data: bytes) -> None:
         if self._fits(data):
-            self._last = (self._last + data)[-_MOST_LAST:]
+            self._last = (self._last + data)[-LAST_WORDS:]
             _print(2, data)
 
     def _fits(self, data: bytes) -> bool:
@@ -406,7 +403,7 @@ class _Output:
 
     def last_words(self) -> str:
         """The last lines of standard error. The host removes secrets from them, and then takes one for an error."""
-        cut = len(self._last) == _MOST_LAST  # then the first line may begin with the second half of a secret
+        cut = len(self._last) == LAST_WORDS  # then the first line may begin with the second half of a secret
         return (self._last.partition(b"\n")[2] if cut else self._last).decode(errors="replace")
 
 
@@ -447,7 +444,7 @@ class _CpuClock:
             if until is not None and time.process_time() > until:
                 self._engine.increment_epoch()
             unused = unused + TICK if until is None else 0.0
-            if unused > _REST:
+            if unused > CLOCK_REST_SECONDS:
                 self._sleeping = True
                 if self._until is None:  # no call began meanwhile, and the next one sees that this thread sleeps
                     self._wake.wait()

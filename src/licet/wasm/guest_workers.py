@@ -15,8 +15,8 @@ from licet.declare.wasm import PYTHON, parameters_of
 from licet.guard.bind import BoundContext
 from licet.guard.execution import Layers, Stopped, ToolCall
 from licet.guard.grant import Grant
-from licet.sandbox.bridge.wire import RESULT_BYTES
 from licet.sandbox.grant_paths import kernel_paths
+from licet.sandbox.limits import RESULT_BYTES
 from licet.sandbox.workers.engine import Workers
 from licet.sandbox.workers.pool import DEFAULTS, GuestParts
 from licet.wasm.cache import InvalidModule

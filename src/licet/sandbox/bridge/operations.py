@@ -32,6 +32,7 @@ from licet.guard.handles.secrets_and_kv import ScopedKv
 from licet.guard.limits import Exceeded, Meter
 from licet.guard.redaction.redact import Redactor, in_turn
 from licet.sandbox.bridge.wire import FROM_WORKER, BrokenWire, Overrun, packed_names
+from licet.sandbox.limits import MOST_PIECES, MOST_RUNNING
 from licet.sandbox.programs.proxy import connect
 from licet.sandbox.streams import Gone, Sink, Source, pipe_sink, pipe_source
 
@@ -59,7 +60,6 @@ async def _copy(source: Source, sink: Sink, redactor: Redactor) -> None:
         await sink.flushed()
 
 
-MOST_RUNNING = 16  # of one call at once
 # SIGSTOP would stop the process that waits for the program inside the walls, and not the program.
 _SENT = signal.valid_signals() - {signal.SIGSTOP} if hasattr(signal, "SIGSTOP") else set()
 
@@ -151,7 +151,6 @@ class CallPrograms:
 
 _UNFIT = object()  # for a value that was not JSON; handles refuse it with their own message
 Head = Mapping[str, Any]
-MOST_PIECES = 32  # of one stream, asked for and not sent; an honest worker asks for one at a time
 
 
 class OperationReply(Struct, frozen=True):

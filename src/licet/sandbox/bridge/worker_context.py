@@ -34,8 +34,7 @@ from licet.guard.execution import Finished
 from licet.guard.handles.messages import Headers, Response
 from licet.guard.ports import Stat
 from licet.sandbox.bridge.wire import FROM_HOST, Closed, Frame, Wire, names_in, packed
-
-MOST_AT_ONCE = 16
+from licet.sandbox.limits import LARGEST_NUMBER, MOST_ASKED_AT_ONCE, MOST_SENT_HEADERS
 
 
 class HostReply:
@@ -71,7 +70,7 @@ class HostClient:
         """Start a call; with a loop, answers are received by it."""
         self.call, self._loop, self._thread = call, loop, threading.get_ident()
         self._answers, self._waiting = {}, {}
-        self._room = asyncio.Semaphore(MOST_AT_ONCE) if loop is not None else None
+        self._room = asyncio.Semaphore(MOST_ASKED_AT_ONCE) if loop is not None else None
         self._reading = False
 
     def finish(self) -> None:
@@ -200,10 +199,6 @@ def _error(head: Mapping[str, Any]) -> BaseException:
         return OSError(head["errno"], head["text"], first, None, second)
     kind = _KNOWN.get(head["error"])
     return kind(head["text"]) if kind else RuntimeError(f"{head['error']}: {head['text']}")
-
-
-_LARGEST = 10**15  # largest number that is sent: above every limit of the host
-_MOST_HEADERS = 4096  # more are not sent; the host gets their number, and refuses
 
 
 def _path(path: Path) -> str:
@@ -337,7 +332,7 @@ def _request(
         try:
             pairs: Any = headers.items() if isinstance(headers, Mapping) else headers
             sent = [[_text(name), _text(value)] for name, value in pairs]
-            head["headers"] = sent if len(sent) <= _MOST_HEADERS else len(sent)
+            head["headers"] = sent if len(sent) <= MOST_SENT_HEADERS else len(sent)
         except (TypeError, ValueError):
             head["headers"] = False
     if json is not None:
@@ -365,7 +360,7 @@ def _number(value: object) -> float | None:
         return None
     if not isinstance(value, int | float) or value != value or abs(value) == inf:
         return False
-    return max(min(value, _LARGEST), -_LARGEST)
+    return max(min(value, LARGEST_NUMBER), -LARGEST_NUMBER)
 
 
 class RemoteSecrets:

@@ -35,6 +35,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from licet.sandbox.kernel import seccomp, system_calls
+from licet.sandbox.limits import JUDGE_STACK, LONGEST_ADDRESS, MOST_JUDGES, MOST_KNOWN_SOCKETS
 
 if sys.platform != "win32":
     import fcntl
@@ -226,11 +227,7 @@ if sys.platform != "win32":
 # To be told the file of a socket, and to look into processes that are not dumpable; of this user namespace only.
 CAPABILITIES = (_NET_ADMIN, _SYS_PTRACE) = (12, 19)
 THREADS = 2  # that are there in any case: one that waits, and one that works
-_MOST_THREADS = 32
-_MOST_FILES = 512
-_STACK = 256 << 10
 _FILE_OF_SOCKET = 0x89E0  # SIOCUNIXFILE
-_LONGEST = 128  # bytes of an address
 _PAIR = struct.Struct("=QQ")
 _OF_ITSELF = (b"/proc/self/", b"/proc/thread-self/")
 # Ends a connection that blocks. Whoever else sends it interrupts one too, which is then tried again.
@@ -263,7 +260,7 @@ class Connections:
 
     def start(self) -> None:
         """Start a thread that answers calls."""
-        _thread.stack_size(_STACK)
+        _thread.stack_size(JUDGE_STACK)
         with self._lock:
             self._threads += 1
         try:
@@ -294,7 +291,7 @@ class Connections:
         """See to it that another thread waits for the next call, now or soon; False if this one is the last."""
         with self._lock:
             self._busy += 1
-            free, more = self._threads > self._busy, self._threads < _MOST_THREADS
+            free, more = self._threads > self._busy, self._threads < MOST_JUDGES
         if free:
             return True
         if more:
@@ -333,7 +330,7 @@ class Connections:
             before = self._files.pop((about.st_dev, about.st_ino), None)
             self._files[about.st_dev, about.st_ino] = file
             surplus = [] if before is None else [before]
-            if len(self._files) > _MOST_FILES:
+            if len(self._files) > MOST_KNOWN_SOCKETS:
                 surplus += self._forget()
         for unused in surplus:
             os.close(unused)
@@ -346,7 +343,7 @@ class Connections:
     def _connect(self, notice: Notice, *, may_block: bool) -> bool:
         """Make a connection; False if the kernel shall go on, for a caller that has restricted itself."""
         size = _signed(notice.arguments[2])
-        if not 0 <= size <= _LONGEST:
+        if not 0 <= size <= LONGEST_ADDRESS:
             raise OSError(errno.EINVAL, "no address is that long")
         address = memory(notice.thread, notice.arguments[1], size) if size else b""
         made = open_file(notice.thread, _signed(notice.arguments[0]))

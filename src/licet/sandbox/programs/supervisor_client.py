@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from licet.sandbox.limits import SUPERVISOR_START_SECONDS
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 # Makes `licet` importable without the directory around it, which may hold anything.
 _IMPORT_LICET = f"""
@@ -52,7 +54,6 @@ from licet.sandbox import attempts
 from licet.sandbox.programs import launcher, supervisor
 supervisor.main(launcher.main, attempts.tried, launcher.prepare)
 """
-_PATIENCE = 60.0  # seconds
 
 
 class Supervisor:
@@ -80,7 +81,7 @@ class Supervisor:
 
     def tried(self) -> bytes:
         """Wait for the results of testing the walls. Raises `OSError` if there are none."""
-        self.control.settimeout(_PATIENCE)
+        self.control.settimeout(SUPERVISOR_START_SECONDS)
         report = b""
         while not report.endswith(b"\n"):
             more = self.control.recv(1 << 16)
@@ -103,7 +104,7 @@ class Supervisor:
             self.control.close()
             if self._trying:  # it removes its files, and then finds the socket closed
                 with suppress(subprocess.TimeoutExpired):
-                    self.process.wait(_PATIENCE)
+                    self.process.wait(SUPERVISOR_START_SECONDS)
             self.process.kill()
             self.process.wait()
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from licet.sandbox.limits import AWAKE_SECONDS, COPY_SECONDS, LAST_OUTPUT
 from licet.sandbox.programs.supervisor_client import Pipes
 from licet.sandbox.streams import Unwritten, copy
 
@@ -25,9 +26,6 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-_PATIENCE = 2.0  # seconds for a thread to end when its work is over
-_AWAKE_EVERY = 0.2  # seconds
-_KEPT = 1 << 14  # bytes of the last output that are kept, to say which wall a failed program hit
 NAMES = ("standard input", "standard output", "standard error")
 
 
@@ -55,7 +53,7 @@ class AttachedStreams:
     def _stay_awake(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wake the loop a few times a second: a signal that comes right before it sleeps does not wake it."""
         if self.control >= 0:
-            loop.call_later(_AWAKE_EVERY, self._stay_awake, loop)
+            loop.call_later(AWAKE_SECONDS, self._stay_awake, loop)
 
     def interrupt(self) -> bool:
         """Pass a Ctrl-C on to the program; False if none is running. Safe in a signal handler."""
@@ -92,9 +90,9 @@ class AttachedStreams:
         """
         try:
             for thread in self._outputs:
-                thread.join(None if wait else _PATIENCE)
+                thread.join(None if wait else COPY_SECONDS)
             if self._input is not None:
-                self._input.join(_PATIENCE)
+                self._input.join(COPY_SECONDS)
         finally:
             for stream, before in self._settings.items():
                 _restore(stream, before)
@@ -116,7 +114,7 @@ class AttachedStreams:
 
     def _keep(self, stream: int, data: bytes) -> None:
         self._last[stream] += data
-        del self._last[stream][:-_KEPT]
+        del self._last[stream][:-LAST_OUTPUT]
 
     def _take(self, stream: int, source: int) -> None:
         """Copy from the program to an output of this process; a failed write ends the program by SIGPIPE."""

@@ -24,13 +24,11 @@ from licet.guard.ports import free_after_fork
 from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
 from licet.sandbox.bridge.wire import BrokenWire, Closed, FrameTooLarge, Overrun
+from licet.sandbox.limits import EXIT_SECONDS, LARGEST_LINE_NUMBER, MOST_PREPARED
 from licet.sandbox.programs.walls import ProgramWalls
 from licet.sandbox.workers.pool import GuestParts, Prepared, close_workers, pool, prepare, start_of
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.workers.zygote_client import WorkerProcess, Zygote
-
-_MOST_LINES = 10_000_000  # of a Python file: a larger line number is not believed
-_EXIT_SECONDS = 10.0  # seconds to learn how a worker ended: needed only on a very busy machine
 
 
 def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
@@ -57,7 +55,7 @@ def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
     if (kind, text) == ("RuntimeError", "can't start new thread"):
         raise Stopped("LIMIT_PROCESSES", "it started more threads than its memory holds")
     line = outcome.head.get("line")
-    known = line if type(line) is int and 0 < line <= _MOST_LINES else 0
+    known = line if type(line) is int and 0 < line <= LARGEST_LINE_NUMBER else 0
     loading = outcome.head.get("loading")
     if loading is None:
         printed = outcome.head.get("printed") if guest is not None else ""
@@ -80,7 +78,7 @@ async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limit
     await asyncio.sleep(0)
     # The worker may have closed its socket and still run. The zygote kills it, and reports its exit in either case.
     zygote.end(worker, worker.ended or ("TOOL_CRASHED", "the tool's process hung up"))
-    exit_ = await worker.wait_for_exit(_EXIT_SECONDS)
+    exit_ = await worker.wait_for_exit(EXIT_SECONDS)
     if exit_ is None:
         return Stopped("TOOL_CRASHED", "the tool's process ended, and its exit status is not known")
     if exit_.start_error:
@@ -101,7 +99,6 @@ async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limit
     return Stopped("TOOL_CRASHED", f"the tool's process {said} and gave no answer")
 
 
-_KNOWN = 512  # kinds of call that are prepared
 _Key = tuple[int, frozenset[tuple[str, int]], Level]  # the id of a registered tool, which what is prepared refers to
 
 
@@ -209,7 +206,7 @@ class Workers:
         key: _Key = (id(parts.registered), frozenset(call.limits.items()), level)
         found = self._prepared.get(key)
         if found is None:
-            if len(self._prepared) >= _KNOWN:
+            if len(self._prepared) >= MOST_PREPARED:
                 self.forget()
             guest = await self.guest(level, call, context)
             with self._preparing:

@@ -27,9 +27,10 @@ from licet.guard.execution import SandboxUnavailable, ToolCall
 from licet.guard.grant import Access, Grant
 from licet.guard.import_path import changeable
 from licet.sandbox import probe
-from licet.sandbox.bridge.wire import RESULT_BYTES, packed
+from licet.sandbox.bridge.wire import packed
 from licet.sandbox.grant_paths import REACHED, Rules, base_rules, denied_among, grant_rules, worker_access
 from licet.sandbox.kernel import landlock
+from licet.sandbox.limits import MOST_PARKED, PARKED_OF_ONE_TOOL, RESULT_BYTES
 from licet.sandbox.workers.tool_source import ToolSource, import_path, source_of, zygote_path
 from licet.sandbox.workers.zygote_client import Watched, WorkerProcess, Zygote
 
@@ -193,10 +194,6 @@ def start_of(prepared: Prepared, call: ToolCall, parts: CallParts, number: int) 
     return packed(head, sent)
 
 
-_PARKED_OF_ONE = 2  # workers of one tool that are started ahead of time
-_PARKED = 32  # of all tools together
-
-
 class _Pool:
     """The parked workers of this process."""
 
@@ -252,7 +249,7 @@ class _Pool:
             waiting = self._parked.setdefault(prepared, deque())
             self._parked.move_to_end(prepared)
             try:
-                while len(waiting) < _PARKED_OF_ONE:
+                while len(waiting) < PARKED_OF_ONE_TOOL:
                     new = _spawned(zygote, prepared)
                     # The last one is taken for a tool with `reuse`: that stays the one which served a call.
                     waiting.appendleft(new) if prepared.tool.reuse else waiting.append(new)
@@ -262,7 +259,7 @@ class _Pool:
 
     def ready(self, prepared: Prepared) -> bool:
         """Whether nearly all planned workers are parked for a tool."""
-        return len(self._parked.get(prepared, ())) >= _PARKED_OF_ONE - 1
+        return len(self._parked.get(prepared, ())) >= PARKED_OF_ONE_TOOL - 1
 
     def give_back(self, prepared: Prepared, zygote: Zygote, used: WorkerProcess) -> None:
         """Park a worker that served a call."""
@@ -285,7 +282,7 @@ class _Pool:
         return zygote is self._zygote and not zygote.dead and not prepared.forgotten and prepared.in_force()
 
     def _make_room(self, zygote: Zygote) -> None:
-        while sum(map(len, self._parked.values())) > _PARKED:
+        while sum(map(len, self._parked.values())) > MOST_PARKED:
             _, others = self._parked.popitem(last=False)
             for worker in others:
                 zygote.end(worker)
