@@ -52,11 +52,6 @@ _PEER: Final = 4  # the argument of `sendto` that points to the peer
 # What is put into a ring of io_uring is done without a system call. Programs do without a ring after ENOSYS.
 _MISSING: Final = ("io_uring_setup", "io_uring_enter", "io_uring_register")
 
-_LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _ERRNO, _NOTIFY = 0x7FFF0000, 0x00050000, 0x7FC00000
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in `struct seccomp_data`
-_X32 = 0x40000000
-
 _SET_FILTER, _GET_SIZES = 1, 3
 _NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
@@ -81,27 +76,27 @@ def program(machine: str) -> bytes:
         raise OSError(errno.ENOSYS, f"no filter is known for the architecture {machine}")
     numbers = system_calls.NUMBERS[machine]
     steps: list[tuple[int, int, int, int]] = [
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_IF_EQUAL, 1, 0, system_calls.AUDIT[machine]),
-        (_RETURN, 0, 0, _ALLOW),
-        (_LOAD, 0, 0, _NUMBER),
+        (seccomp.LOAD, 0, 0, seccomp.ARCHITECTURE),
+        (seccomp.IF_EQUAL, 1, 0, system_calls.AUDIT[machine]),
+        (seccomp.RETURN, 0, 0, seccomp.ALLOW),
+        (seccomp.LOAD, 0, 0, seccomp.NUMBER),
     ]
     if machine == "x86_64":  # the same calls under other numbers
-        steps += [(_IF_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+        steps += [(seccomp.IF_AT_LEAST, 0, 1, seccomp.X32), (seccomp.RETURN, 0, 0, seccomp.ERRNO | errno.ENOSYS)]
     for name in WATCHED:
         if name in numbers:
-            steps += [(_IF_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _NOTIFY)]
+            steps += [(seccomp.IF_EQUAL, 0, 1, numbers[name]), (seccomp.RETURN, 0, 0, seccomp.NOTIFY)]
     for name in _MISSING:
-        steps += [(_IF_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
-    peer = _ARGUMENTS + 8 * _PEER
+        steps += [(seccomp.IF_EQUAL, 0, 1, numbers[name]), (seccomp.RETURN, 0, 0, seccomp.ERRNO | errno.ENOSYS)]
+    peer = seccomp.ARGUMENTS + 8 * _PEER
     steps += [
-        (_IF_EQUAL, 0, 5, numbers[_TO_A_PEER]),
-        (_LOAD, 0, 0, peer),
-        (_IF_EQUAL, 0, 2, 0),
-        (_LOAD, 0, 0, peer + 4),
-        (_IF_EQUAL, 1, 0, 0),
-        (_RETURN, 0, 0, _NOTIFY),
-        (_RETURN, 0, 0, _ALLOW),
+        (seccomp.IF_EQUAL, 0, 5, numbers[_TO_A_PEER]),
+        (seccomp.LOAD, 0, 0, peer),
+        (seccomp.IF_EQUAL, 0, 2, 0),
+        (seccomp.LOAD, 0, 0, peer + 4),
+        (seccomp.IF_EQUAL, 1, 0, 0),
+        (seccomp.RETURN, 0, 0, seccomp.NOTIFY),
+        (seccomp.RETURN, 0, 0, seccomp.ALLOW),
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
