@@ -311,9 +311,10 @@ def test_the_guest_of_the_python_runner_needs_its_own_package_and_the_standard_l
 
 
 def test_what_runs_beside_and_inside_the_walls_of_a_program_needs_the_standard_library_alone() -> None:
-    names = ("attempts.py", "scratch.py", "programs/supervisor.py", "programs/launcher.py", "observe/guardian.py")
+    programs = ("programs/supervisor.py", "programs/launcher.py", "observe/guardian.py")
+    names = ("attempts.py", "limits.py", "scratch.py", *programs)
     alone = [*(SOURCE / "sandbox" / "kernel").glob("*.py"), *(SOURCE / "sandbox" / name for name in names)]
-    allowed = ("licet.sandbox.kernel", "licet.sandbox.scratch", "licet.sandbox")
+    allowed = ("licet.sandbox.kernel", "licet.sandbox.limits", "licet.sandbox.scratch", "licet.sandbox")
     assert problems(third_parties, alone) == []
     assert {module for path in alone for module in own_imports(TEXTS[path])} <= set(allowed)
 

@@ -162,7 +162,7 @@ def test_what_may_take_long_is_answered_by_a_process_that_ends(name: str, quick:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_schema, "ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr(json_schema, "_LIST_SECONDS", 0.2)
+    monkeypatch.setattr(json_schema, "LIST_SECONDS", 0.2)
 
 
 async def in_loop(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -179,7 +179,7 @@ def test_errors_that_cannot_be_listed_in_time_are_left_out(quick: None) -> None:
 
 
 def test_errors_that_take_too_much_memory_are_left_out(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_schema, "_LIST_SECONDS", 60.0)  # memory ends it, not time
+    monkeypatch.setattr(json_schema, "LIST_SECONDS", 60.0)  # memory ends it, not time
     assert SchemaCheck(EXPLODING).wrong_with(nested(40)) == NO_FIT
 
 

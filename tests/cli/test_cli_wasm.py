@@ -16,7 +16,7 @@ from licet import Tool
 from licet.cli import wasm as command
 from licet.cli import wasm as wasm_progress
 from licet.cli.app import licet
-from licet.declare.wasm import MOST_BYTES
+from licet.declare.limits import LARGEST_MODULE
 from licet.sandbox import probe
 from licet.sandbox.probe import Attempted, Support
 from licet.wasm.python import build as kept
@@ -186,7 +186,7 @@ def test_nothing_of_a_module_runs(folder: Path) -> None:
 def _large(file: Path) -> None:
     with file.open("wb") as made:
         made.write(EMPTY)
-        made.truncate(MOST_BYTES + 1)
+        made.truncate(LARGEST_MODULE + 1)
 
 
 @pytest.mark.parametrize(

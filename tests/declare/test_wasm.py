@@ -19,7 +19,8 @@ import licet
 from licet import CapabilitySet, Malformed, Tool, ToolCapabilities
 from licet.declare.arguments import InvalidArguments
 from licet.declare.decorator import WasmTool
-from licet.declare.wasm import MOST_BYTES, WasmModule
+from licet.declare.limits import LARGEST_MODULE
+from licet.declare.wasm import WasmModule
 from wasm_files import EMPTY, wasm
 
 WORDS: dict[str, Any] = {
@@ -231,7 +232,7 @@ def folder_itself(folder: Path) -> str:
 def large(folder: Path) -> str:
     with open(folder / "large.wasm", "wb") as opened:
         opened.write(EMPTY)
-        opened.truncate(MOST_BYTES + 1)
+        opened.truncate(LARGEST_MODULE + 1)
     return str(folder / "large.wasm")
 
 

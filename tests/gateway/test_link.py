@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from licet.guard.redaction.redact import BLOCK, Redactor
-from licet.mcp.byte_streams import ThreadedSink, ThreadedSource, pipe_source, shared_sink, shared_source
 from licet.mcp.jsonrpc import MOST_BYTES, failed_answer
 from licet.mcp.link import Flood, Gone, Lines, LogLines, PipeLink
+from licet.sandbox.streams import ThreadedSink, ThreadedSource, pipe_source, shared_sink, shared_source
 
 from .servers import linked
 

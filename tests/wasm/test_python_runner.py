@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from licet.declare import wasm
-from licet.wasm.python.guest.modules import MODULES
+from licet.wasm.python.guest.absent import MODULES
 
 from .python_component import FakeHost, Runner, shared_runner
 

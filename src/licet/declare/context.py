@@ -1,13 +1,16 @@
-"""Protocols of the `ctx` that a tool gets, and of its handles. `guard` implements and enforces them.
+"""Protocols of the `ctx` that a tool gets, and of its handles, async and sync. `guard` implements and enforces them.
 
-Protocols of the `ctx` of a sync tool: the handles of `context` with blocking methods. What an availability check gets.
+`OPERATIONS` lists what tools behind walls and guests of WASM ask of handles. A test holds everyone to this list: the
+protocols here, the handles in a worker, the handles of a guest, and the host that answers both.
 """
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
-from typing import IO, TYPE_CHECKING, Literal, Protocol, TypeAlias, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
+
+from msgspec import Struct
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 HeaderLines = Mapping[str, str] | Iterable[tuple[str, str]]
@@ -447,6 +450,52 @@ class SyncContext(CallFacts, Protocol):
     @property
     def process(self) -> SyncPrograms:
         """Programs that this call holds."""
+
+
+class Operation(Struct, frozen=True):
+    """A question to a handle: the method of `ctx` that answers it, its arguments, and what is sent back."""
+
+    method: str  # `HANDLE.METHOD`, or a method of `ctx` itself
+    texts: tuple[str, ...] = ()  # arguments that are text
+    values: tuple[str, ...] = ()  # arguments of any type: the method checks them
+    optional: tuple[str, ...] = ()  # arguments of any type that may be missing
+    result: Literal["nothing", "value", "bytes", "own"] = "nothing"  # `own`: more than one value
+    at_once: bool = False  # whether the method is not async
+
+
+# A store is that of the kind `kind`, if there is one.
+OPERATIONS: Mapping[str, Operation] = {
+    "fs.read": Operation("fs.read_bytes", ("path",), optional=("limit",), result="bytes"),
+    "fs.write": Operation("fs.write", ("path",), ("data",)),
+    "fs.exists": Operation("fs.exists", ("path",), result="value"),
+    "fs.stat": Operation("fs.stat", ("path",), result="own"),
+    "fs.list": Operation("fs.list", ("path",), result="own"),
+    "fs.mkdir": Operation("fs.mkdir", ("path",)),
+    "fs.delete": Operation("fs.delete", ("path",)),
+    "fs.rename": Operation("fs.rename", ("source", "target")),
+    "fetch": Operation(
+        "fetch", (), ("url", "method"), ("headers", "json", "body", "timeout", "max_bytes", "redirects"), "own"
+    ),
+    "secrets.get": Operation("secrets.get", ("reference",), result="value"),
+    "secrets.ref": Operation("secrets.ref", ("reference",), result="value", at_once=True),
+    "kv.get": Operation("kv.get", (), ("key",), result="value"),
+    "kv.set": Operation("kv.set", (), ("key", "value"), ("ttl_seconds",)),
+    "kv.delete": Operation("kv.delete", (), ("key",), result="value"),
+    "kv.list": Operation("kv.list", (), ("prefix",), result="own"),
+    "env.get": Operation("env.get", ("name",), result="value", at_once=True),
+    "process.spawn": Operation("process.spawn", ("name",), ("args",), ("stdin", "env", "cwd", "timeout"), "own"),
+    "charge": Operation("charge", ("amount",), at_once=True),
+}
+
+
+def method_of(context: object, operation: Operation, kind: object) -> Callable[..., object]:
+    """The method of a context that answers a question; `kind` is that of its store, or None."""
+    handle, _, name = operation.method.rpartition(".")
+    found: Any = getattr(context, handle) if handle else context
+    if handle == "kv" and kind is not None:
+        found = found.of(kind)
+    method: Callable[..., object] = getattr(found, name)
+    return method
 
 
 class Surroundings(Protocol):

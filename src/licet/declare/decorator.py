@@ -48,6 +48,7 @@ from licet.core.values import Origin
 from licet.declare.arguments import ArgumentSchema, context_parameter, validator
 from licet.declare.context import Available, check_available
 from licet.declare.json_schema import schema_validator
+from licet.declare.limits import LONGEST_CONSTANT
 from licet.declare.wasm import WasmModule, declared_module, parameters_of
 
 P = ParamSpec("P")
@@ -400,7 +401,6 @@ def _check_function(fn: object) -> None:
 
 
 MODULE = "licet_cell"  # the name of the module in a worker
-_MOST = 100_000  # characters of a constant: more is data, and belongs into arguments or files
 _LITERALS = (type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set)
 # The file of everything that code has made from text, such as the methods of a dataclass. From Python 3.13 the text
 # after `python -c` is kept under this name, and is not the source of any of these.
@@ -523,7 +523,7 @@ class _Gathered:
             kind = type(value).__name__
             raise NoSource(f"it names `{name}` ({kind}), whose source is not known: {_INSTEAD}")
 
-    def _is_own(self, value: Any) -> bool:
+    def _is_own(self, value: object) -> bool:
         return getattr(value, "__module__", None) == self._names.get("__name__")
 
     def _add_class(self, name: str, value: type) -> None:
@@ -537,7 +537,7 @@ class _Gathered:
                     return
         raise NoSource(f"it names `{name}`, a class whose source is not known: {_INSTEAD}")
 
-    def _imports(self, name: str, value: Any) -> Iterator[CellPiece]:
+    def _imports(self, name: str, value: object) -> Iterator[CellPiece]:
         """The import statements of the cells that give this value this name."""
         for file, tree in self._cells:
             for node in tree.body:
@@ -547,7 +547,7 @@ class _Gathered:
                             yield CellPiece(file, node.lineno, text)
 
 
-def _import_of(node: ast.Import | ast.ImportFrom, alias: ast.alias, name: str, value: Any) -> str | None:
+def _import_of(node: ast.Import | ast.ImportFrom, alias: ast.alias, name: str, value: object) -> str | None:
     renamed = f" as {alias.asname}" if alias.asname else ""
     if isinstance(node, ast.Import):
         bound = alias.asname or alias.name.partition(".")[0]
@@ -560,7 +560,7 @@ def _import_of(node: ast.Import | ast.ImportFrom, alias: ast.alias, name: str, v
     return f"from {node.module} import {alias.name}{renamed}\n" if value is there or value is lazily else None
 
 
-def _function_in(value: Any) -> Any:
+def _function_in(value: object) -> Any:
     """The function that a cell defines under a name: a tool, and a decorated function, wrap it."""
     if isinstance(value, Tool):
         return value.fn
@@ -568,7 +568,7 @@ def _function_in(value: Any) -> Any:
     return value if wrapped is None else wrapped
 
 
-def _importable(value: Any) -> bool:
+def _importable(value: object) -> bool:
     """Whether a function or class is found under its name in a module that is not the notebook."""
     module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or not name.isidentifier():
@@ -576,12 +576,12 @@ def _importable(value: Any) -> bool:
     return getattr(sys.modules.get(module), name, None) is value
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     """A constant as Python text; empty if it is none."""
     if type(value) not in _LITERALS:
         return ""
     text = repr(value)
-    if len(text) > _MOST:
+    if len(text) > LONGEST_CONSTANT:
         return ""
     try:
         same = ast.literal_eval(text)

@@ -23,13 +23,14 @@ from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from licet.declare.arguments import InvalidArguments, checked_json
 from licet.declare.check_cost import LARGEST_PATTERN, SMALL_PATTERN, has_long_integer, may_wait, values_in, weight_of
+from licet.declare.limits import ANSWER_SECONDS, LIST_SECONDS, LONGEST_ANSWER, MOST_CHECKERS, START_SECONDS
 from licet.declare.plain_json import PLAIN, data_again, plain_json
 from licet.declare.schema_program import LENGTHS, NO, READY, YES, compile_schema, first_line
 
@@ -49,7 +50,7 @@ class SchemaCheck:
 
     __slots__ = ("_largest_pattern", "_rules", "_schema", "_text", "_validator", "_weight", "unusable")
 
-    def __init__(self, schema: Any, *, rules: bool = False) -> None:
+    def __init__(self, schema: object, *, rules: bool = False) -> None:
         self._schema, self._rules = schema, rules
         self._text = b""
         self._weight = weight_of(schema, of_any_size=rules)  # of the operator's own: it was compiled when it was read
@@ -65,7 +66,7 @@ class SchemaCheck:
     def _compiled(self) -> Any:
         return compile_schema(self._schema, largest_pattern=self._largest_pattern, rules=self._rules)
 
-    def fits(self, data: Any, text: bytes | None = None) -> bool | None:
+    def fits(self, data: object, text: bytes | None = None) -> bool | None:
         """Whether data fits, whose JSON may be known; None if that is not known here."""
         if self._validator is None or self._weight is None:
             return None
@@ -92,7 +93,7 @@ class SchemaCheck:
             return Answer(False, unusable=str(wrong)[:200])
         return ask({"largest_pattern": LARGEST_PATTERN, "rules": self._rules}, self._text, text)
 
-    def wrong_with(self, data: Any, text: bytes | None = None) -> str:
+    def wrong_with(self, data: object, text: bytes | None = None) -> str:
         """What is wrong with data; empty if nothing is. Raises `Unfinished` in an event loop if that takes longer."""
         try:
             text = plain_json(data) if text is None else text
@@ -135,12 +136,7 @@ def schema_validator(schema: Mapping[str, Any]) -> Callable[[object], dict[str, 
     return validate
 
 
-ANSWER_SECONDS = 2.0  # for a yes or no
-_LIST_SECONDS = 0.5  # for the errors after a no
-_START_SECONDS = 10.0
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "schema_program.py")
-_MOST_KEPT = 2
-_LONGEST_ANSWER = 1 << 16
 _lock = threading.Lock()
 _kept: list["_Checker"] = []
 
@@ -183,7 +179,7 @@ def _take() -> "_Checker":
 
 def _keep(checker: "_Checker") -> None:
     with _lock:
-        if len(_kept) < _MOST_KEPT:
+        if len(_kept) < MOST_CHECKERS:
             _kept.append(checker)
             return
     checker.end()
@@ -198,9 +194,14 @@ def _end_all() -> None:
                 checker.end()
 
 
+def _start_afresh() -> None:
+    """In a forked child: the thread of the parent that holds the lock does not exist there."""
+    global _lock
+    _lock = threading.Lock()
+
+
 if hasattr(os, "register_at_fork"):  # not on Windows
-    # The thread of the parent that holds it does not exist in a forked child.
-    os.register_at_fork(after_in_child=cast("Any", _lock)._at_fork_reinit)
+    os.register_at_fork(after_in_child=_start_afresh)
 
 
 class _Checker:
@@ -226,7 +227,7 @@ class _Checker:
             raise
         finally:
             theirs.close()
-        if self._line(monotonic() + _START_SECONDS) != READY:
+        if self._line(monotonic() + START_SECONDS) != READY:
             self.end()
             raise OSError("the process that checks did not start")
 
@@ -244,15 +245,15 @@ class _Checker:
             return Answer(True)
         if line != NO:
             return Answer(None) if not line else Answer(False, unusable=json.loads(line[1:]))
-        errors = self._line(monotonic() + _LIST_SECONDS)
+        errors = self._line(monotonic() + LIST_SECONDS)
         return Answer(False, tuple((place, text, rule) for place, text, rule in json.loads(errors or b"[]")))
 
     def _line(self, until: float) -> bytes:
         """The next line that it sends; empty if there is none in time."""
-        while b"\n" not in self._read and len(self._read) < _LONGEST_ANSWER:
+        while b"\n" not in self._read and len(self._read) < LONGEST_ANSWER:
             try:
                 self._socket.settimeout(max(until - monotonic(), 0.001))
-                piece = self._socket.recv(_LONGEST_ANSWER)
+                piece = self._socket.recv(LONGEST_ANSWER)
             except OSError:
                 return b""
             if not piece:

@@ -52,7 +52,7 @@ def _lower(kind: int, most: int) -> None:
     resource.setrlimit(kind, (limit, limit))
 
 
-def _answer(options: bytes, schema: bytes, data: Any) -> Any:
+def _answer(options: bytes, schema: bytes, data: object) -> Any:
     try:
         validator = _compiled(options, schema)
     except Exception as wrong:

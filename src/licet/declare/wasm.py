@@ -23,6 +23,7 @@ from licet.core.values import Origin, canonical_json
 from licet.declare.arguments import SchemaText
 from licet.declare.context import check_available
 from licet.declare.json_schema import UnusableSchema, check_usable
+from licet.declare.limits import LARGEST_MODULE, LONGEST_FUNCTION
 from licet.own_files import FileTooLarge, NotRegular, read_regular, size_text
 
 # The names are those that the guest loads: a test compares them.
@@ -64,12 +65,10 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-MOST_BYTES = 64 << 20  # of a module
 PYTHON = "licet:python"  # in place of a file: the Python that licet builds, which runs source that a model wrote
 ANY_OBJECT = {"type": "object"}
 _LEVELS = ("restricted", "isolated")
 _MAGIC = b"\0asm"
-_LONGEST_FUNCTION = 512  # characters of the name of an export
 _A_MODULE = "a WebAssembly module"
 _WHERE = "a path is relative to the directory of the Python file that declares the tool"
 _COMPILE = "compile the program for WebAssembly, such as for the target `wasm32-wasip1`"
@@ -100,12 +99,12 @@ def read_module(file: str, directory: str, function: str | None = None) -> WasmM
         return WasmModule(PYTHON, "")
     path = os.path.abspath(os.path.join(directory, file))
     try:
-        data = read_regular(path, MOST_BYTES)
+        data = read_regular(path, LARGEST_MODULE)
     except FileNotFoundError:
         raise _no_module(file, f"there is no file {path}", f"build the module first; {_WHERE}") from None
     except FileTooLarge:
         fix = "remove debug sections, such as with `wasm-tools strip`"
-        raise _no_module(file, f"it is larger than {size_text(MOST_BYTES)}", fix) from None
+        raise _no_module(file, f"it is larger than {size_text(LARGEST_MODULE)}", fix) from None
     except NotRegular as wrong:
         raise _no_module(file, f"it is {wrong.strerror}", "name the file of the module") from None
     except (OSError, ValueError) as wrong:  # a path with a NUL is a ValueError
@@ -153,7 +152,7 @@ def wasm_spec(
     if sandbox is not None and sandbox not in _LEVELS:
         fix = "a module never runs in the process of the host" if sandbox == "native" else ""
         raise Malformed(_shown(sandbox), "`restricted` or `isolated` as `sandbox` of a WebAssembly module", fix)
-    if function is not None and not (isinstance(function, str) and 0 < len(function) <= _LONGEST_FUNCTION):
+    if function is not None and not (isinstance(function, str) and 0 < len(function) <= LONGEST_FUNCTION):
         fix = "leave `function` out for a WASI command"
         raise Malformed(_shown(function), "the name of an exported function as `function`", fix)
     schema = _schema(ANY_OBJECT if arguments is None else arguments)

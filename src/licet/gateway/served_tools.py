@@ -116,7 +116,7 @@ class AsksServers:
         """Run a tool."""
         tool = call.tool
         if isinstance(tool, ServerTool):
-            return self._ask(call, CallNotes(context._grant if context is not None else None))
+            return self._ask(call, CallNotes(context.parts.grant if context is not None else None))
         return self._inner.run(level, call, context)
 
     def forget(self) -> None:

@@ -3,7 +3,7 @@
 import inspect
 import threading
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.decision.decision import Deny
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 
 _MAKING = free_after_fork(threading.Lock())
+
+
+class CallParts(NamedTuple):
+    """What a context is made of: engines read it, such as the one that runs tools in workers."""
+
+    session: "Session"
+    registered: Registered
+    ports: Ports
+    grant: Grant
 
 
 class BoundContext:
@@ -50,6 +59,11 @@ class BoundContext:
         self._ports: Any = ports
         self._grant = grant
         self._fetch = self._fs = self._secrets = self._kv = self._env = self._process = None
+
+    @property
+    def parts(self) -> CallParts:
+        """What this context is made of, for engines."""
+        return CallParts(self._session, self._registered, self._ports, self._grant)
 
     @property
     def session_id(self) -> str:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from licet.guard.redaction.redact import Redactor, in_turn, shown
-from licet.mcp.byte_streams import Gone, Sink, Source, pipe_sink, pipe_source, shared_sink, shared_source
 from licet.mcp.jsonrpc import MOST_BYTES, failed_answer, refused_request
+from licet.sandbox.streams import Gone, Sink, Source, pipe_sink, pipe_source, shared_sink, shared_source
 
 __all__ = ["Flood", "Gone", "Lines", "Link", "LogLines", "PipeLink", "Rate", "StdioLink"]
 

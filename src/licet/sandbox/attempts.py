@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from licet.sandbox import scratch
 from licet.sandbox.kernel import connections, landlock, namespaces, seccomp, system_calls
+from licet.sandbox.limits import ATTEMPT_FILES, ATTEMPT_SECONDS
 
 if sys.platform != "win32":
     import resource
@@ -54,7 +55,7 @@ def _filter(world: World) -> None:
 
 
 def _hardened(world: World) -> None:
-    limits = landlock.Limits(memory_bytes=64 << 20, open_files=_FILES, file_bytes=1 << 10)
+    limits = landlock.Limits(memory_bytes=64 << 20, open_files=ATTEMPT_FILES, file_bytes=1 << 10)
     landlock.harden(limits=limits, keep_fds=(0, 1, 2, _REPORT), parent=world.parent)
 
 
@@ -74,7 +75,7 @@ def _connections(world: World) -> None:
     asking = os.fork()
     if asking:
         try:
-            signal.alarm(_SECONDS)
+            signal.alarm(ATTEMPT_SECONDS)
             far.close()
             landlock.drop_capabilities(connections.CAPABILITIES)
             connections.Connections(*socket.recv_fds(near, 1, 1)[1]).start()
@@ -186,7 +187,7 @@ def _large_file(world: World) -> None:
 def _more_again(world: World) -> None:
     """Raise a limit above that of the wall, but below the original one."""
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES + 1, _FILES + 1))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (ATTEMPT_FILES + 1, ATTEMPT_FILES + 1))
     except ValueError as wrong:
         raise OSError(errno.EPERM, str(wrong)) from None
 
@@ -203,9 +204,7 @@ def _limits_of_parent(world: World) -> None:
 
 
 _REPORT, _INHERITED = 3, 9
-_SECONDS = 30  # that all attempts may take
 _DOOR = "door"  # the unix socket in the folder
-_FILES = 32
 _DONE, _REFUSED, _STOPPED = "done", "refused", "stopped: "  # results of one attempt in a child
 
 ATTEMPTS = (
@@ -325,7 +324,7 @@ def _folder() -> Iterator[str]:
 
 def tried() -> bytes:
     """Make all attempts; returns the results as one line of JSON."""
-    signal.alarm(_SECONDS)
+    signal.alarm(ATTEMPT_SECONDS)
     version = landlock.abi()
     with suppress(OSError):  # no filter for this architecture
         _asking()

@@ -35,10 +35,9 @@ from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import Access, Grant, HeldPaths, access, held_paths
 from licet.guard.import_path import changeable, followed
 from licet.sandbox.kernel import landlock
+from licet.sandbox.limits import MOST_CLOSED_FILES, MOST_GRANT_FILES, MOST_RULES
 from licet.sandbox.workers.tool_source import ToolSource, libraries
 
-MOST_SEARCHED = 100_000  # files of a grant that are searched for second names
-_MOST_CLOSED = 2_000_000  # files of closed trees that are searched
 Inode = tuple[int, int]
 
 
@@ -54,7 +53,7 @@ class _TooManyFiles(Exception):
     """A tree of more files than are searched."""
 
 
-def second_names(roots: Sequence[str], closed: Sequence[str], most: int = MOST_SEARCHED) -> tuple[str, ...]:
+def second_names(roots: Sequence[str], closed: Sequence[str], most: int = MOST_GRANT_FILES) -> tuple[str, ...]:
     """Names below `roots` of files that are also at or below `closed`; without names that are closed themselves.
 
     Raises `SandboxUnavailable` if a closed file has a second name and the roots have too many files to search for it.
@@ -95,7 +94,7 @@ def _named_elsewhere(closed: Iterable[str]) -> dict[Inode, str]:
     seen: dict[Inode, set[str]] = {}
     links: dict[Inode, int] = {}
     try:
-        for one in _linked(closed, _MOST_CLOSED):
+        for one in _linked(closed, MOST_CLOSED_FILES):
             seen.setdefault(one.inode, set()).add(one.path)
             links[one.inode] = one.links
     except _TooManyFiles:
@@ -156,7 +155,6 @@ def _identity(path: str) -> tuple[int, int, int] | None:
     return (about.st_dev, about.st_ino, about.st_nlink) if about.st_nlink > 1 else None
 
 
-_MOST_RULES = 3_000  # more would block the event loop for each new worker
 NEVER = ("/proc", "/sys", "/dev")  # interfaces of the kernel and other processes: no grant of files includes them
 Identity = tuple[int, int]
 
@@ -351,7 +349,7 @@ def _rules(
                 if inside(path, left_out):
                     continue
                 count += 1
-                if count > _MOST_RULES:
+                if count > MOST_RULES:
                     raise _too_many(root)
                 with suppress(OSError):
                     yield KernelRule(path, access, identities.of(path))
@@ -359,7 +357,7 @@ def _rules(
 
 def _too_many(directory: str) -> SandboxUnavailable:
     return SandboxUnavailable(
-        f"{directory} holds a denied or closed path among more than {_MOST_RULES} neighbours, which would each need a "
+        f"{directory} holds a denied or closed path among more than {MOST_RULES} neighbours, which would each need a "
         "kernel rule: grant the subdirectories that are needed, or move the path elsewhere"
     )
 
@@ -374,7 +372,7 @@ def around(root: str, denied: Sequence[str]) -> Iterator[str]:
             names = sorted(os.listdir(root))
         except OSError:
             return
-        if len(names) > _MOST_RULES:
+        if len(names) > MOST_RULES:
             raise _too_many(root)
         for name in names:
             path = os.path.join(root, name)

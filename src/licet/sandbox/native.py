@@ -91,11 +91,11 @@ class InProcess:
             raise _unavailable(level)
         return _LAYERS
 
-    def walls(self, held: Any) -> Walls:
+    def walls(self, held: object) -> Walls:
         """The walls of a program: there are none here."""
         raise SandboxUnavailable("no walls can be put around a program here: no sandbox is installed")
 
-    def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
+    def run(self, level: Level, call: ToolCall, context: object) -> Awaitable[Any]:
         """Run a tool in this process."""
         if level != "native":
             raise _unavailable(level)
@@ -142,7 +142,7 @@ class Blocking:
         found = getattr(self._target, name)
         return found if isinstance(found, str | int | None) else self._wrapped(found)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         answer = self._target(*args, **kwargs)
         if isinstance(answer, ScopedKv):  # `ctx.kv.of(…)` returns a handle
             return self._wrapped(answer)
@@ -155,11 +155,11 @@ class Blocking:
         finally:
             self._waiting.discard(waited)
 
-    def _wrapped(self, found: Any) -> "Blocking":
+    def _wrapped(self, found: object) -> "Blocking":
         return Blocking(found, self._loop, self._waiting)
 
 
-async def _awaited(answer: Any) -> Any:
+async def _awaited(answer: Awaitable[object]) -> object:
     return await answer
 
 
@@ -170,7 +170,7 @@ async def _in_a_thread(work: Callable[[], Any], waiting: Pending) -> Any:
     done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
-    def tell(answer: Any, error: BaseException | None) -> None:
+    def tell(answer: object, error: BaseException | None) -> None:
         if not done.done():
             done.set_result((answer, error))
 

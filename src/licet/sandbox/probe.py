@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from licet.sandbox.limits import PROBE_SECONDS
 from licet.sandbox.programs.supervisor_client import libraries, own_interpreter, scratch_places
 
 if TYPE_CHECKING:
@@ -160,7 +161,6 @@ def causes(machine: Machine, outcomes: Iterable[str]) -> tuple[str, ...]:
     return (next((text for answer, text in _ANSWERS if answer in said), _NO_SETTING),)
 
 
-_SECONDS = 60
 _HOLDS, _ALREADY = "holds", "holds already"  # `holds already`: another sandbox around this process stops it
 WORKER_WALLS: Final = ("landlock", "seccomp", "hardening")
 # The walls of a level; all of them must hold. Programs also get namespaces if the machine has them.
@@ -322,7 +322,7 @@ def look() -> Support:
         # The attempts have their scratch where walled calls will have it.
         ended = subprocess.run(  # noqa: S603 - our own interpreter and our own text
             own_interpreter("from licet.sandbox.attempts import main; main()"),
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False,
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False,
             cwd="/", env={**libraries(), **scratch_places()},
         )  # fmt: skip
         return _read(ended.stdout) if ended.returncode == 0 else _untried(ended)

@@ -9,8 +9,9 @@ import os
 import stat
 from typing import NamedTuple
 
+from licet.sandbox.limits import MOST_SCRATCH_ENTRIES
+
 _TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - as in `tempfile`, which takes long to import
-MOST_SEEN = 20_000  # entries that are counted; more exceed every limit
 
 
 class ScratchUse(NamedTuple):
@@ -45,10 +46,10 @@ def new() -> str:
 
 
 def used(directory: str) -> ScratchUse:
-    """The use of a directory; counting stops at `MOST_SEEN` entries."""
+    """The use of a directory; counting stops at `MOST_SCRATCH_ENTRIES` entries."""
     size = entries = 0
     left = [directory]
-    while left and entries < MOST_SEEN:
+    while left and entries < MOST_SCRATCH_ENTRIES:
         try:
             with os.scandir(left.pop()) as found:
                 for entry in found:

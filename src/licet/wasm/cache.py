@@ -24,15 +24,24 @@ import msgspec
 from msgspec import Struct
 
 from licet.core.values import digest
-from licet.declare.wasm import MOST_BYTES, WasmModule
+from licet.declare.limits import LARGEST_MODULE
+from licet.declare.wasm import WasmModule
 from licet.guard.execution import SandboxUnavailable
 from licet.own_files import open_regular, read_most, read_regular, replace_file
 from licet.policy_files.policy_paths import data_root
 from licet.sandbox.workers.errand import ErrandFailed, run_errand
 from licet.wasm.compiled import Changed, Compiled, Described, sealed, wasmtime_version
+from licet.wasm.limits import (
+    COMPILE_MEMORY,
+    COMPILE_SECONDS,
+    COMPILER_FILES,
+    COPIED_AT_ONCE,
+    LARGEST_CODE,
+    LARGEST_NOTE,
+    OWN_COMPILE_MEMORY,
+    OWN_COMPILE_SECONDS,
+)
 
-_CHUNK = 1 << 20
-_MOST_NOTE = 64 << 20  # bytes; a module can have many names
 _NEW = ".new-"  # begins the names of what is not finished
 
 
@@ -114,7 +123,7 @@ def checked(target: Path, type_: type[N], format_: int, *, remove: bool = True) 
     try:
         with open_regular(note_of(target), links=False) as fd:
             private = _is_private(os.fstat(fd))
-            note = msgspec.json.decode(read_most(fd, _MOST_NOTE), type=type_)
+            note = msgspec.json.decode(read_most(fd, LARGEST_NOTE), type=type_)
         with open_regular(target, links=False) as fd:
             found = os.fstat(fd)
             private = private and _is_private(found)
@@ -142,7 +151,7 @@ def keep(made: str | Path, target: Path, note_for: Callable[[str, int], N]) -> N
         copy = directory / "file"
         with open_regular(made, links=False) as source, copy.open("xb") as file:
             running, size = hashlib.sha256(), 0
-            while data := os.read(source, _CHUNK):
+            while data := os.read(source, COPIED_AT_ONCE):
                 running.update(data)
                 size += len(data)
                 file.write(data)
@@ -169,11 +178,10 @@ _COMPILER = ("licet.wasm.compiler", "compile_file")  # by name: it imports wasmt
 OUTPUT = "compiled"  # what the compiler calls its file
 _FORMAT = 3
 _LIMITS = {
-    "open_files": 64,
-    "file_bytes": 1 << 30,
+    "open_files": COMPILER_FILES,
+    "file_bytes": LARGEST_CODE,
     "address_bytes": 0,  # wasmtime reserves more addresses than it uses
 }
-_MOST_COMPILED = 1 << 30
 # The C interface of wasmtime ends its process at such a type.
 _ENDED = "; one reason is an imported or exported function that takes or returns vectors (v128), which cannot be called"
 
@@ -185,8 +193,8 @@ class CompileLimits(Struct, frozen=True):
     memory_bytes: int
 
 
-STRANGERS = CompileLimits(120, 2 << 30)  # ordinary modules take less than a second
-OWN = CompileLimits(600, 4 << 30)  # the Python of licet is large, and takes 15 seconds of a machine that is not busy
+STRANGERS = CompileLimits(COMPILE_SECONDS, COMPILE_MEMORY)
+OWN = CompileLimits(OWN_COMPILE_SECONDS, OWN_COMPILE_MEMORY)
 
 
 class _Note(Note, frozen=True):
@@ -240,7 +248,7 @@ def _compile(module: WasmModule, target: Path, walls: Mapping[str, Any], limits:
                 read=[source],
                 seconds=limits.seconds,
                 limits={**_LIMITS, "cpu_seconds": limits.seconds, "memory_bytes": limits.memory_bytes},
-                scratch_bytes=_MOST_COMPILED,
+                scratch_bytes=LARGEST_CODE,
             )
         except ErrandFailed as failed:
             ended = failed.kind == "Ended"
@@ -252,7 +260,7 @@ def _compile(module: WasmModule, target: Path, walls: Mapping[str, Any], limits:
 def _copy(module: WasmModule, target: Path) -> Iterator[str]:
     """The module in a file next to its target, where no grant writes, with the bytes that were declared."""
     try:
-        data = read_regular(module.file, MOST_BYTES)
+        data = read_regular(module.file, LARGEST_MODULE)
     except OSError as wrong:
         raise SandboxUnavailable(f"{module.file} cannot be read: {wrong.strerror or wrong}") from None
     if hashlib.sha256(data).hexdigest() != module.sha256:
@@ -262,7 +270,7 @@ def _copy(module: WasmModule, target: Path) -> Iterator[str]:
         yield str(directory / "module")
 
 
-def _keep(scratch: str, described: Any, module: WasmModule, target: Path) -> _Note:
+def _keep(scratch: str, described: dict[str, Any], module: WasmModule, target: Path) -> _Note:
     """Move what a worker compiled into the cache, under its digest. The worker is not trusted with more than code."""
     if described.pop("sha256", None) != module.sha256:
         raise ErrandFailed("NoModule", "another file was compiled")

@@ -28,8 +28,9 @@ from licet.core.policy.layer import Level
 from licet.guard.execution import Layers, SandboxUnavailable
 from licet.own_files import open_regular
 from licet.sandbox.probe import WORKER_WALLS, Support
+from licet.sandbox.streams import write_all
+from licet.wasm.limits import COPIED_AT_ONCE
 
-_CHUNK = 1 << 20
 _NOEXEC_SEAL = 8  # MFD_NOEXEC_SEAL
 
 
@@ -54,9 +55,9 @@ def sealed(file: Path, sha256: str) -> SealedCode | None:
     copy = SealedCode(_memory())
     running = hashlib.sha256()
     with open_regular(file, links=False) as source:
-        while data := os.read(source, _CHUNK):
+        while data := os.read(source, COPIED_AT_ONCE):
             running.update(data)
-            _write(copy.fd, data)
+            write_all(copy.fd, data)
     if running.hexdigest() != sha256:
         raise Changed(f"{file} has changed since it was made")
     seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
@@ -73,12 +74,6 @@ def _memory() -> int:
         if wrong.errno != errno.EINVAL:  # a kernel before 6.3 does not know the flag
             raise
     return os.memfd_create("licet-code", flags)
-
-
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 EXTRA = "install it with `pip install 'licet[wasm]'`"

@@ -160,7 +160,7 @@ def _module(module: wasmtime.Module) -> dict[str, Any]:
     }
 
 
-def _core_type(type_: Any) -> str:
+def _core_type(type_: object) -> str:
     if isinstance(type_, wasmtime.FuncType):
         return f"func({', '.join(map(str, type_.params))}) -> ({', '.join(map(str, type_.results))})"
     if isinstance(type_, wasmtime.MemoryType):
@@ -203,7 +203,7 @@ def _items(named: Mapping[str, Any], engine: wasmtime.Engine) -> Iterator[tuple[
             yield name, "type", None
 
 
-def _arguments(type_: Any) -> dict[str, Any] | None:
+def _arguments(type_: wasmtime.component.FuncType) -> dict[str, Any] | None:
     try:
         shown = {name: component_values.schema(one) for name, one in type_.params}
     except component_values.Unfit:

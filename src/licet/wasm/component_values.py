@@ -23,12 +23,12 @@ class Unfit(Exception):
 class Failed(Exception):
     """A function returned the error case of its result; `value` is what it says, as JSON."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
         super().__init__(value if isinstance(value, str) else repr(value))
 
 
-def schema(type_: Any) -> dict[str, Any]:
+def schema(type_: object) -> dict[str, Any]:
     """The JSON Schema of a type."""
     if isinstance(type_, types.OptionType):
         return {"anyOf": [schema(type_.payload), {"type": "null"}]}
@@ -55,7 +55,7 @@ def schema(type_: Any) -> dict[str, Any]:
     if type(type_) in _INTEGERS:
         least, most = _INTEGERS[type(type_)]
         return {"type": "integer", "minimum": least, "maximum": most}
-    plain = {types.Bool: "boolean", types.String: "string", types.F32: "number", types.F64: "number"}
+    plain: dict[type, str] = {types.Bool: "boolean", types.String: "string", types.F32: "number", types.F64: "number"}
     if type(type_) in plain:
         return {"type": plain[type(type_)]}
     if isinstance(type_, types.Char):
@@ -63,13 +63,13 @@ def schema(type_: Any) -> dict[str, Any]:
     raise Unfit(f"{_name(type_)} has no JSON")
 
 
-def _case_schema(name: str, payload: Any) -> dict[str, Any]:
+def _case_schema(name: str, payload: object) -> dict[str, Any]:
     if payload is None:
         return {"const": name}
     return {"type": "object", "properties": {name: schema(payload)}, "required": [name], "additionalProperties": False}
 
 
-def from_json(type_: Any, value: Any, at: str = "") -> Any:
+def from_json(type_: object, value: object, at: str = "") -> Any:
     """A value of a type, from JSON. Raises `Unfit`."""
     if isinstance(type_, types.OptionType):
         return _option(type_, value, at)
@@ -102,7 +102,7 @@ def from_json(type_: Any, value: Any, at: str = "") -> Any:
     return _plain(type_, value, at)
 
 
-def _plain(type_: Any, value: Any, at: str) -> Any:
+def _plain(type_: object, value: object, at: str) -> Any:
     if type(type_) in _INTEGERS:
         least, most = _INTEGERS[type(type_)]
         if not least <= _expect(value, int, "a whole number", at) <= most:
@@ -124,14 +124,14 @@ def _plain(type_: Any, value: Any, at: str) -> Any:
     raise Unfit(f"{_at(at)} is {_name(type_)}, which has no JSON")
 
 
-def _option(type_: Any, value: Any, at: str) -> Any:
+def _option(type_: types.OptionType, value: object, at: str) -> Any:
     inner = None if value is None else from_json(type_.payload, value, at)
     if not _is_tagged(type_):
         return inner
     return types.Variant("none") if value is None else types.Variant("some", inner)
 
 
-def _variant(type_: Any, value: Any, at: str) -> Any:
+def _variant(type_: types.VariantType | types.ResultType, value: object, at: str) -> Any:
     cases = _cases(type_)
     name, given = (value, None) if isinstance(value, str) else _single(value, at)
     _one_of(name, list(cases), at)
@@ -140,14 +140,14 @@ def _variant(type_: Any, value: Any, at: str) -> Any:
     return types.Variant(name, inner) if _is_tagged(type_) else inner
 
 
-def _single(value: Any, at: str) -> tuple[str, Any]:
+def _single(value: object, at: str) -> tuple[str, Any]:
     given: dict[str, Any] = _expect(value, dict, "the name of a case, or an object with it as its only key", at)
     if len(given) != 1:
         raise Unfit(f"{_at(at)} must have one key, the name of a case")
     return next(iter(given.items()))
 
 
-def to_json(type_: Any, value: Any) -> Any:
+def to_json(type_: object, value: Any) -> Any:
     """A value of a type as JSON."""
     if isinstance(type_, types.OptionType):
         inner = value.payload if isinstance(value, types.Variant) else value
@@ -171,7 +171,7 @@ def to_json(type_: Any, value: Any) -> Any:
     return value
 
 
-def result_to_json(type_: Any, value: Any) -> Any:
+def result_to_json(type_: object, value: object) -> Any:
     """What a function returned, as JSON. The error case of a result is raised as `Failed`."""
     if type_ is None:
         return None
@@ -185,20 +185,20 @@ def result_to_json(type_: Any, value: Any) -> Any:
     return shown
 
 
-def _cases(type_: Any) -> dict[str, Any]:
+def _cases(type_: types.VariantType | types.ResultType) -> dict[str, Any]:
     if isinstance(type_, types.ResultType):
         return {"ok": type_.ok, "err": type_.err}
     return dict(type_.cases)
 
 
-def _is_tagged(type_: Any) -> bool:
+def _is_tagged(type_: types.ValType) -> bool:
     """Whether wasmtime wraps the value, because its class alone would not tell the case."""
     classes: set[type] = set()
     type_.add_classes(classes)
     return types.Variant in classes
 
 
-def _case_of(type_: Any, value: Any) -> tuple[str, Any]:
+def _case_of(type_: types.VariantType | types.ResultType, value: object) -> tuple[str, Any]:
     if isinstance(value, types.Variant):
         return value.tag, value.payload
     for name, payload in _cases(type_).items():
@@ -210,13 +210,13 @@ def _case_of(type_: Any, value: Any) -> tuple[str, Any]:
     raise Unfit("a value of no known case")
 
 
-def _expect(value: Any, kind: Any, what: str, at: str) -> Any:
+def _expect(value: object, kind: Any, what: str, at: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise Unfit(f"{_at(at)} must be {what}")
     return value
 
 
-def _one_of(value: Any, names: list[str], at: str) -> str:
+def _one_of(value: object, names: list[str], at: str) -> str:
     if value not in names:
         raise Unfit(f"{_at(at)} must be one of {', '.join(names)}")
     return str(value)
@@ -245,16 +245,16 @@ _NAMES: Mapping[type, Callable[[Any], str]] = {
 }
 
 
-def _or_none(type_: Any) -> str:
+def _or_none(type_: object) -> str:
     return "_" if type_ is None else _name(type_)
 
 
-def _name(type_: Any) -> str:
+def _name(type_: object) -> str:
     named = _NAMES.get(type(type_))
     return named(type_) if named is not None else type(type_).__name__.lower()
 
 
-def function_text(type_: Any) -> str:
+def function_text(type_: types.FuncType) -> str:
     """The type of a function, as WIT has it."""
     shown = ", ".join(f"{name}: {_name(one)}" for name, one in type_.params)
     return f"func({shown})" + (f" -> {_name(type_.result)}" if type_.result is not None else "")

@@ -22,12 +22,13 @@ import wasmtime
 from msgspec import to_builtins
 from wasmtime import component as components
 
+from licet.declare.context import OPERATIONS, SyncContext, SyncStore, method_of
 from licet.errors import Refused
 from licet.sandbox.bridge.wire import Closed
 from licet.sandbox.bridge.worker_context import HostClient, RemoteContext, SyncHandle
 from licet.wasm import component_values
 from licet.wasm.compiler import new_engine, new_store
-from licet.wasm.limits import STACK_BYTES, TABLE_ELEMENTS, TICK
+from licet.wasm.limits import CLOCK_REST_SECONDS, LAST_WORDS, NEARLY_FULL, STACK_BYTES, TABLE_ELEMENTS, TICK
 
 Json = Mapping[str, Any]
 _NOBODY = {"session_id": "", "agent": "", "workdir": ""}  # a guest is not told who calls
@@ -37,7 +38,7 @@ class HostCalls:
     """The operations that a guest can ask for during one call, and the last refusal."""
 
     def __init__(self, host: HostClient) -> None:
-        self._context: Any = SyncHandle(RemoteContext(host, _NOBODY))
+        self._context: SyncContext = SyncHandle(RemoteContext(host, _NOBODY))
         self.last_refusal: Refused | None = None  # of the last operation, if it was refused
 
     def answer(self, op: str, args: str | bytes) -> tuple[bool, str]:
@@ -58,13 +59,20 @@ class HostCalls:
             return False, _error(type(wrong).__name__, str(wrong))
 
     def _answered(self, op: str, args: str | bytes) -> Json:
-        act = _OPERATIONS.get(op)
-        if act is None:
-            raise ValueError(f"unknown operation `{op[:100]}`, expected one of {', '.join(_OPERATIONS)}")
+        operation = OPERATIONS.get(op)
+        if operation is None:
+            raise ValueError(f"unknown operation `{op[:100]}`, expected one of {', '.join(OPERATIONS)}")
         given = json.loads(args)
         if not isinstance(given, dict):
             raise TypeError(f"expected a JSON object as the arguments of `{op}`")
-        return act(self._context, given)
+        if op in _WRITTEN_OUT:
+            return _WRITTEN_OUT[op](self._context, given)
+        act = method_of(self._context, operation, given.get("kind"))
+        needed = [given[name] for name in (*operation.texts, *operation.values)]
+        found = act(*needed, *(given.get(name) for name in operation.optional))
+        if isinstance(found, bytes):
+            return _content(found)
+        return {"value": found} if operation.result == "value" else {}
 
 
 def answer_text(answer: Json) -> str:
@@ -96,7 +104,7 @@ def _content(data: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def _write(ctx: Any, given: Json) -> Json:
+def _write(ctx: SyncContext, given: Json) -> Json:
     data = _bytes_of(given)
     if data is None:
         raise KeyError("text")
@@ -104,74 +112,49 @@ def _write(ctx: Any, given: Json) -> Json:
     return {}
 
 
-def _fetch(ctx: Any, given: Json) -> Json:
+def _fetch(ctx: SyncContext, given: Json) -> Json:
     named = ("headers", "json", "timeout", "max_bytes", "redirects")
     options = {name: given[name] for name in named if given.get(name) is not None}
     body = _bytes_of(given)
     if body is not None:
         options["body"] = body
-    answer = ctx.fetch(given["url"], given.get("method") or "GET", **options)
+    answer: Any = ctx.fetch(given["url"], given.get("method") or "GET", **options)
     headers = [list(pair) for pair in answer.headers.pairs]
     return {"status": answer.status, "url": answer.url, "headers": headers, **_content(answer.content)}
 
 
-def _store(ctx: Any, given: Json) -> Any:
+def _store(ctx: SyncContext, given: Json) -> SyncStore:
     return ctx.kv if given.get("kind") is None else ctx.kv.of(given["kind"])
 
 
-def _set(ctx: Any, given: Json) -> Json:
+def _set(ctx: SyncContext, given: Json) -> Json:
     _store(ctx, given).set(given["key"], given["value"], given.get("ttl_seconds"))
     return {}
 
 
-def _spawn(ctx: Any, given: Json) -> Json:
+def _spawn(ctx: SyncContext, given: Json) -> Json:
     more = {name: given[name] for name in ("args", "stdin", "env", "cwd", "timeout") if given.get(name) is not None}
     ended = ctx.process.spawn(given["name"], **more)
     named = ("exit_code", "stdout", "stderr", "truncated", "timed_out", "reason")
     return {name: getattr(ended, name) for name in named}
 
 
-def _done(act: Callable[[Any, Json], object]) -> Callable[[Any, Json], Json]:
-    def run(ctx: Any, given: Json) -> Json:
-        act(ctx, given)
-        return {}
-
-    return run
-
-
-def _value(act: Callable[[Any, Json], object]) -> Callable[[Any, Json], Json]:
-    return lambda ctx, given: {"value": act(ctx, given)}
-
-
-_OPERATIONS: Mapping[str, Callable[[Any, Json], Json]] = {
-    "fs.read": lambda ctx, given: _content(ctx.fs.read_bytes(given["path"], given.get("limit"))),
+# The other operations are a method with its arguments.
+_WRITTEN_OUT: Mapping[str, Callable[[SyncContext, Json], Json]] = {
     "fs.write": _write,
-    "fs.exists": _value(lambda ctx, given: ctx.fs.exists(given["path"])),
-    "fs.stat": _value(lambda ctx, given: to_builtins(ctx.fs.stat(given["path"]))),
-    "fs.list": _value(lambda ctx, given: ctx.fs.list(given.get("path", "."))),
-    "fs.mkdir": _done(lambda ctx, given: ctx.fs.mkdir(given["path"])),
-    "fs.delete": _done(lambda ctx, given: ctx.fs.delete(given["path"])),
-    "fs.rename": _done(lambda ctx, given: ctx.fs.rename(given["source"], given["target"])),
+    "fs.stat": lambda ctx, given: {"value": to_builtins(ctx.fs.stat(given["path"]))},
+    "fs.list": lambda ctx, given: {"value": ctx.fs.list(given.get("path", "."))},
     "fetch": _fetch,
-    "secrets.get": _value(lambda ctx, given: ctx.secrets.get(given["reference"])),
-    "secrets.ref": _value(lambda ctx, given: ctx.secrets.ref(given["reference"])),
-    "kv.get": _value(lambda ctx, given: _store(ctx, given).get(given["key"])),
     "kv.set": _set,
-    "kv.delete": _value(lambda ctx, given: _store(ctx, given).delete(given["key"])),
-    "kv.list": _value(lambda ctx, given: _store(ctx, given).list(given.get("prefix", ""))),
-    "env.get": _value(lambda ctx, given: ctx.env.get(given["name"])),
+    "kv.list": lambda ctx, given: {"value": _store(ctx, given).list(given.get("prefix", ""))},
     "process.spawn": _spawn,
-    "charge": _done(lambda ctx, given: ctx.charge(given["amount"])),
 }
 
 
 INITIALIZE = "_initialize"
 START, RUN = "_start", "run"  # what a command exports: a core module, and the interface `wasi:cli/run` of a component
 _RUN_INTERFACE = "wasi:cli/run@0.2."
-_REST = 1.0  # seconds without a call after which the thread that looks sleeps
-_NEARLY = 7 / 8  # of the memory limit: a guest that fails with so much in use needed more
 _NO_MEMORY = ("exceeds memory limits", "Cannot allocate memory")  # in the cause of an error
-_MOST_LAST = 1 << 14  # bytes of standard error that are kept for the text of an error
 _STDIN = "stdin"
 
 
@@ -210,7 +193,7 @@ class Guest:
         load = self._load_component if spec["kind"] == "component" else self._load_module
         self._instance: Callable[[wasmtime.Store, dict[str, Any]], Any] = load(compiled)
 
-    def __call__(self, /, **arguments: Any) -> Any:
+    def __call__(self, /, **arguments: object) -> Any:
         """Run one call in a fresh instance, and return its result as plain data."""
         self._calls, self._answer = HostCalls(self._host), b""
         store = new_store(self._engine, fuel=self._spec["fuel"], memory_bytes=self._spec["memory_bytes"])
@@ -313,7 +296,7 @@ class Guest:
             raise GuestStopped("LIMIT_MEMORY", f"it needed more than {self._spec['memory_bytes'] >> 20} MB of memory")
         return ended
 
-    def _component_call(self, store: Any, op: str, args: str) -> Any:
+    def _component_call(self, store: object, op: str, args: str) -> Any:
         done, text = self._calls.answer(op, args)
         return components.Variant("ok" if done else "err", text)
 
@@ -371,7 +354,7 @@ class Guest:
     def _is_full(self, store: wasmtime.Store) -> bool:
         if not isinstance(self._memory, wasmtime.Memory):
             return False
-        return self._memory.data_len(store) >= int(self._spec["memory_bytes"] * _NEARLY)
+        return self._memory.data_len(store) >= int(self._spec["memory_bytes"] * NEARLY_FULL)
 
 
 class _Output:
@@ -394,7 +377,7 @@ class _Output:
 
     def stderr(self, data: bytes) -> None:
         if self._fits(data):
-            self._last = (self._last + data)[-_MOST_LAST:]
+            self._last = (self._last + data)[-LAST_WORDS:]
             _print(2, data)
 
     def _fits(self, data: bytes) -> bool:
@@ -420,7 +403,7 @@ class _Output:
 
     def last_words(self) -> str:
         """The last lines of standard error. The host removes secrets from them, and then takes one for an error."""
-        cut = len(self._last) == _MOST_LAST  # then the first line may begin with the second half of a secret
+        cut = len(self._last) == LAST_WORDS  # then the first line may begin with the second half of a secret
         return (self._last.partition(b"\n")[2] if cut else self._last).decode(errors="replace")
 
 
@@ -461,7 +444,7 @@ class _CpuClock:
             if until is not None and time.process_time() > until:
                 self._engine.increment_epoch()
             unused = unused + TICK if until is None else 0.0
-            if unused > _REST:
+            if unused > CLOCK_REST_SECONDS:
                 self._sleeping = True
                 if self._until is None:  # no call began meanwhile, and the next one sees that this thread sleeps
                     self._wake.wait()
@@ -500,7 +483,7 @@ def _numbers(kinds: Sequence[str], arguments: Mapping[str, Any], names: Sequence
     return given
 
 
-def _needed(name: str, type_: Any, arguments: Mapping[str, Any]) -> Any:
+def _needed(name: str, type_: object, arguments: Mapping[str, Any]) -> Any:
     if name not in arguments and not isinstance(type_, components.OptionType):
         raise component_values.Unfit(f"`{name}` is missing")
     return arguments.get(name)

@@ -15,8 +15,8 @@ from licet.declare.wasm import PYTHON, parameters_of
 from licet.guard.bind import BoundContext
 from licet.guard.execution import Layers, Stopped, ToolCall
 from licet.guard.grant import Grant
-from licet.sandbox.bridge.wire import RESULT_BYTES
 from licet.sandbox.grant_paths import kernel_paths
+from licet.sandbox.limits import RESULT_BYTES
 from licet.sandbox.workers.engine import Workers
 from licet.sandbox.workers.pool import DEFAULTS, GuestParts
 from licet.wasm.cache import InvalidModule
@@ -42,7 +42,7 @@ class WasmWorkers(Workers):
         tool, support = call.tool, self.support()
         if not isinstance(tool, WasmTool):
             return None
-        degraded = context._grant.reach.manifest.allow_degraded
+        degraded = context.parts.grant.reach.manifest.allow_degraded
         missing = wasm_layers(support, level, allow_degraded=degraded).missing
         try:
             made = await modules.compiled(tool.module, support.walls_in_spec(missing), call.seconds, call.deadline)

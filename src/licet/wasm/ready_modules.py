@@ -28,10 +28,9 @@ from licet.guard.execution import Pausable, SandboxUnavailable, Stopped
 from licet.guard.limits import GIVE_UP_EARLY
 from licet.wasm.cache import OWN, STRANGERS, InvalidModule, Turn, compiled
 from licet.wasm.compiled import Compiled
+from licet.wasm.limits import COMPILED_AT_ONCE, LONGEST_NAME, LOOK_SECONDS, MOST_INVALID, MOST_NAMED
 from licet.wasm.python.build import BuildFailed, runner
 
-_LONGEST_NAME = 80  # characters of a name in a text
-_NAMED = 3  # imports that a refusal names; the others are counted
 _PREVIEW_1 = "wasi_snapshot_preview1"
 _HOST_TYPES = {  # of core modules
     "licet.call": "func(i32, i32, i32, i32) -> (i32)",
@@ -108,8 +107,8 @@ class Asked(Struct, frozen=True):
         """Why a module with these imports cannot run, in one line; empty if it can."""
         if not self.impossible:
             return ""
-        named = "; ".join(f"`{one.name}` ({one.why})" for one in self.impossible[:_NAMED])
-        more = f"; and {len(self.impossible) - _NAMED} more" if len(self.impossible) > _NAMED else ""
+        named = "; ".join(f"`{one.name}` ({one.why})" for one in self.impossible[:MOST_NAMED])
+        more = f"; and {len(self.impossible) - MOST_NAMED} more" if len(self.impossible) > MOST_NAMED else ""
         return f"it imports what no grant can give: {named}{more}"
 
 
@@ -137,7 +136,7 @@ def asked_for(kind: str, imports: Iterable[Mapping[str, Any]]) -> Asked:
 
 def shown_name(name: str) -> str:
     """A name from a module, fit for a terminal: escaped, and not too long."""
-    return visible(name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…")
+    return visible(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…")
 
 
 def _core_import(name: str, type_: str) -> Iterator[tuple[str, str]]:
@@ -175,11 +174,6 @@ def _component_import(name: str, type_: str) -> Iterator[tuple[str, str]]:
         yield (_OTHER_WASI if interface.startswith("wasi:") else _NOT_GIVEN), interface
 
 
-_LOOK = 0.05  # seconds between two looks at whether something is done
-_AT_ONCE = 2  # modules that are compiled
-_MOST_INVALID = 512  # modules that are remembered
-
-
 class ReadyModules:
     """The modules that are being made ready, and those that cannot be."""
 
@@ -189,7 +183,7 @@ class ReadyModules:
     def start_afresh(self) -> None:
         """Forget everything: in a fork of the host, the threads of its parent do not exist."""
         self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        self._slots = threading.BoundedSemaphore(COMPILED_AT_ONCE)
         self._under_way: dict[str, _Making] = {}
         self._invalid: dict[str, str] = {}
 
@@ -231,7 +225,7 @@ class ReadyModules:
             wrong = error
         with self._lock:
             del self._under_way[key]
-            if isinstance(wrong, InvalidModule) and wrong.lasting and len(self._invalid) < _MOST_INVALID:
+            if isinstance(wrong, InvalidModule) and wrong.lasting and len(self._invalid) < MOST_INVALID:
                 self._invalid[key] = str(wrong)
         if made is not None:
             found.set_result(made)
@@ -262,7 +256,7 @@ async def _waited(making: _Making, seconds: float, deadline: Pausable | None) ->
             if making.working != paused and deadline is not None:
                 deadline.pause() if making.working else deadline.resume()
             paused = making.working
-            await asyncio.wait([found], timeout=_LOOK)
+            await asyncio.wait([found], timeout=LOOK_SECONDS)
         return found.result()
     finally:
         if paused and deadline is not None:

@@ -11,16 +11,17 @@ import pytest
 
 from licet.guard.limits import Exceeded, Meter
 from licet.sandbox.bridge.broker import Broker
-from licet.sandbox.bridge.wire import AT_ONCE, FROM_HOST, Frame, Unpacker, names_in, packed, packed_names
+from licet.sandbox.bridge.wire import FROM_HOST, Frame, Unpacker, names_in, packed, packed_names
+from licet.sandbox.limits import NAMES_AT_ONCE
 
 ODD = ['"', "\\", "a,b", "[]", "\0", "\n\t\x7f", "ü", "\u2028", "😀", "\udcff", "\ud83d\ude00", " ", "null", "0"]
 LISTS: dict[str, list[str]] = {
     "none": [],
     "one": ["a"],
     "odd": ODD,
-    "a step": [f"{n}" for n in range(AT_ONCE)],
-    "one more": [f"{n}" for n in range(AT_ONCE + 1)],
-    "many": [f"{n}{ODD[n % len(ODD)]}" for n in range(20 * AT_ONCE)],
+    "a step": [f"{n}" for n in range(NAMES_AT_ONCE)],
+    "one more": [f"{n}" for n in range(NAMES_AT_ONCE + 1)],
+    "many": [f"{n}{ODD[n % len(ODD)]}" for n in range(20 * NAMES_AT_ONCE)],
 }
 
 
@@ -32,7 +33,7 @@ def test_a_list_arrives_as_it_was(names: list[str]) -> None:
 
 
 def test_a_list_is_counted_and_written_in_steps() -> None:
-    names = [f"{n:0200}" for n in range(20 * AT_ONCE)]
+    names = [f"{n:0200}" for n in range(20 * NAMES_AT_ONCE)]
     meter, seen = Meter(), []
 
     async def run() -> bytes:
@@ -64,7 +65,7 @@ class Listing:
     def __init__(self, meter: Meter, names: list[str]) -> None:
         self.meter, self.names = meter, names
         self.asked = self.now = self.most = 0
-        self.fs = self.kv = self._grant = self
+        self.fs = self.kv = self.parts = self.grant = self
 
     async def list(self, _: object) -> list[str]:
         self.asked += 1

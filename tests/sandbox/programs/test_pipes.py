@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox.programs.supervisor_client import Pipes, Receiver, Sender
+from licet.sandbox.programs.supervisor_client import Pipes
+from licet.sandbox.streams import Receiver, Sender
 
 
 @pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "left alone"])

@@ -32,7 +32,7 @@ def started_and_sent(kind: str, script: str, *numbers: int) -> tuple[int, bytes]
 
     async def scene() -> tuple[int, bytes]:
         programs = Programs(kind, seconds=100)
-        async with programs.handle._started("sh", ["-c", script], SAID, None, None) as running:
+        async with programs.handle.started("sh", ["-c", script], SAID, None, None) as running:
             (said,) = running.handed()
             for number in numbers:
                 await asyncio.to_thread(first_line, said)
@@ -66,7 +66,7 @@ def test_a_program_that_is_no_program_never_starts(kind: str, tmp_path: Path) ->
     broken.chmod(0o755)
 
     async def scene() -> None:
-        async with Programs(kind, (f"fs:read:{broken}",)).handle._started(str(broken), [], SAID, None, None):
+        async with Programs(kind, (f"fs:read:{broken}",)).handle.started(str(broken), [], SAID, None, None):
             raise AssertionError("it runs")
 
     before = open_files()
@@ -80,7 +80,7 @@ def test_whoever_leaves_ends_all_of_it(kind: str) -> None:
     script = "trap '' TERM HUP INT; (trap '' TERM HUP; sleep 600) & echo ready; sleep 600; sleep 600"
 
     async def scene() -> bytes:
-        async with Programs(kind, seconds=100).handle._started("sh", ["-c", script], SAID, None, None) as running:
+        async with Programs(kind, seconds=100).handle.started("sh", ["-c", script], SAID, None, None) as running:
             (said,) = running.handed()
             await asyncio.to_thread(first_line, said)
         return await asyncio.to_thread(whole, said)  # which ends only when nobody is left who could write

@@ -116,7 +116,7 @@ class ScopedProcesses:
             self._grant.refuse("INPUT_INVALID", str(wrong), use)
 
     @asynccontextmanager
-    async def _started(
+    async def started(
         self, name: str, args: Iterable[str], streams: Streams, env: Mapping[str, str] | None, cwd: str | None
     ) -> AsyncIterator[Running]:
         """As `spawn`, but with pipes to the running program. The `subprocess` module of a worker uses it."""

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 from licet.errors import Refused
 from licet.guard.bind import BoundContext
 from licet.guard.limits import Exceeded, Meter
-from licet.sandbox.bridge.operations import NOW, CallPrograms, Mirrors, OperationReply, Operations, at
+from licet.sandbox.bridge.operations import NOW, Act, CallPrograms, Mirrors, OperationReply, Operations, at
 from licet.sandbox.bridge.wire import (
     FROM_WORKER,
-    RESULT_BYTES,
     BrokenWire,
     Closed,
     Frame,
@@ -30,12 +29,7 @@ from licet.sandbox.bridge.wire import (
     Unpacker,
     packed_head,
 )
-
-MOST_OPEN = 32  # questions of one call; an honest worker stops at half of that
-MOST_REFUSALS = (
-    2 * MOST_OPEN
-)  # that are remembered, in case the tool lets one through; a tool that is refused more often has caught the older ones
-_GROWN = 4  # bytes of memory for each byte of a head: heads hold few values, see `Sizes`
+from licet.sandbox.limits import MEMORY_OF_A_HEAD, MOST_OPEN_QUESTIONS, MOST_REFUSALS, RESULT_BYTES
 
 
 class WorkerOutcome(NamedTuple):
@@ -164,10 +158,10 @@ class Broker:
         if head.get("op") == "result" and blob > RESULT_BYTES:
             raise FrameTooLarge(f"a result of {blob} bytes, expected at most {RESULT_BYTES}")
         try:
-            self._meter.take_memory(blob + _GROWN * size)
+            self._meter.take_memory(blob + MEMORY_OF_A_HEAD * size)
         except Exceeded as over:
             raise Overrun(over.reason, str(over)) from None
-        self._admitted = blob + _GROWN * size
+        self._admitted = blob + MEMORY_OF_A_HEAD * size
 
     def _frame(self, frame: Frame) -> None:
         head = frame.head
@@ -192,7 +186,7 @@ class Broker:
             self._meter.give_memory(admitted)
             self._open[number] = None
             try:
-                self.answer(number, NOW[op](operations, head))
+                self.answer(number, operations.answer_now(op, head))
             except Exception as error:
                 self._wrong(number, error)
             return
@@ -200,7 +194,7 @@ class Broker:
         self._asked[number] = admitted
         self._open[number] = self._loop.create_task(self._act(act, number, head, frame.blob))
 
-    async def _act(self, act: Any, number: int, head: Mapping[str, Any], blob: bytes) -> None:
+    async def _act(self, act: Act, number: int, head: Mapping[str, Any], blob: bytes) -> None:
         try:
             answered = await act(number, head, blob)
             if answered is not None:
@@ -229,7 +223,7 @@ class Broker:
             self._meter.take_memory(size)
         except Exceeded as over:  # the tool gets a refusal, and may ask for less
             _close(answered.files)
-            self._context._grant.exceeded(over)
+            self._context.parts.grant.exceeded(over)
         try:
             await self._outbox.room()
         except BaseException:
@@ -293,7 +287,7 @@ class Broker:
 
     @property
     def _is_full(self) -> bool:
-        return len(self._open) >= MOST_OPEN
+        return len(self._open) >= MOST_OPEN_QUESTIONS
 
 
 def _close(files: Sequence[int]) -> None:

@@ -1,7 +1,8 @@
 """The questions that a worker can ask, by name, and the handle of the call that answers each.
 
-A name that is not in `_LATER` or `NOW` is refused. Fields are passed on one by one, so a worker cannot name another
-argument of a handle.
+`OPERATIONS` lists most of them. Those that need more than a method with its arguments are written out here, as are
+those of programs and connections. Another name is refused. Fields are passed on one by one, so a worker cannot name
+another argument of a handle.
 
 Programs that a library in a walled tool starts with `subprocess`: the host starts them, behind walls of their own.
 
@@ -18,72 +19,47 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import IO, Any
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from licet.declare.context import OPERATIONS, Operation, method_of
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Running, Streams
 from licet.guard.handles.secrets_and_kv import ScopedKv
 from licet.guard.limits import Exceeded, Meter
-from licet.guard.redaction.redact import BLOCK, Redactor, in_turn
+from licet.guard.redaction.redact import Redactor, in_turn
 from licet.sandbox.bridge.wire import FROM_WORKER, BrokenWire, Overrun, packed_names
+from licet.sandbox.limits import MOST_PIECES, MOST_RUNNING
 from licet.sandbox.programs.proxy import connect
+from licet.sandbox.streams import Gone, Sink, Source, pipe_sink, pipe_source
 
 
 def start_redacted_copy(source: int, sink: int, redactor: Redactor) -> "asyncio.Task[None]":
     """Copy one pipe into another until one of them ends; both are closed when the task ends."""
+    came, going = pipe_source(source), pipe_sink(sink)
 
     def close(_: "asyncio.Task[None]") -> None:  # also if the task is cancelled before it starts
-        os.close(source)
-        os.close(sink)
+        came.close()
+        going.close()
 
-    task = asyncio.ensure_future(_copy(source, sink, redactor))
+    task = asyncio.ensure_future(_copy(came, going, redactor))
     task.add_done_callback(close)
     return task
 
 
-async def _copy(source: int, sink: int, redactor: Redactor) -> None:
-    try:
-        os.set_blocking(source, False)
-        os.set_blocking(sink, False)
-        stream = redactor.stream()
-        while piece := await _read(source):
-            await _write(sink, await in_turn(stream.work(piece)))
-        await _write(sink, stream.finish())
-    except OSError:  # the reader is gone; the program notices when its own pipe is closed
-        return
+async def _copy(source: Source, sink: Sink, redactor: Redactor) -> None:
+    stream = redactor.stream()
+    with suppress(Gone):  # the program notices when its own pipe is closed
+        while piece := await source.read():
+            await sink.write(await in_turn(stream.work(piece)))
+            await sink.flushed()
+        await sink.write(stream.finish())
+        await sink.flushed()
 
 
-async def _read(source: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    while True:
-        try:
-            return os.read(source, BLOCK)
-        except BlockingIOError:
-            await _ready(source, loop.add_reader, loop.remove_reader)
-
-
-async def _write(sink: int, data: bytes) -> None:
-    loop = asyncio.get_running_loop()
-    while data:
-        try:
-            data = data[os.write(sink, data) :]
-        except BlockingIOError:
-            await _ready(sink, loop.add_writer, loop.remove_writer)
-
-
-async def _ready(file: int, watch: Callable[..., Any], leave: Callable[[int], Any]) -> None:
-    ready = asyncio.Event()
-    watch(file, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        leave(file)
-
-
-MOST_RUNNING = 16  # of one call at once
 # SIGSTOP would stop the process that waits for the program inside the walls, and not the program.
 _SENT = signal.valid_signals() - {signal.SIGSTOP} if hasattr(signal, "SIGSTOP") else set()
 
@@ -117,7 +93,7 @@ class CallPrograms:
         """The task of one program; the program ends with it."""
         writing, code, text = -1, 0, ""
         try:
-            async with self._context.process._started(*asked) as running:
+            async with self._context.process.started(*asked) as running:
                 if started.cancelled():
                     return
                 reading, writing = os.pipe()
@@ -141,7 +117,7 @@ class CallPrograms:
     def _redacted(self, running: Running, streams: Streams) -> tuple[int, ...]:
         """Our ends of the streams. Output may hold secrets that were placed for the program, so it is redacted."""
         files = running.handed()
-        if not any(rule.domain == "secret" for rule in self._context._grant.capabilities.allow):
+        if not any(rule.domain == "secret" for rule in self._context.parts.grant.capabilities.allow):
             return files
         given = []
         for index, file in enumerate(files):
@@ -175,7 +151,6 @@ class CallPrograms:
 
 _UNFIT = object()  # for a value that was not JSON; handles refuse it with their own message
 Head = Mapping[str, Any]
-MOST_PIECES = 32  # of one stream, asked for and not sent; an honest worker asks for one at a time
 
 
 class OperationReply(Struct, frozen=True):
@@ -264,43 +239,38 @@ class Operations:
         self._streams: dict[int, asyncio.Queue[int | None]] = {}
         self._listing = asyncio.Lock()
 
-    def find(self, op: object) -> Act:
-        """The method for a question. Raises `BrokenWire` if there is none."""
-        name = _LATER.get(op) if isinstance(op, str) else None
-        if name is None:
+    def find(self, op: str) -> Act:
+        """What answers a question. Raises `BrokenWire` if nothing does."""
+        if op in _WRITTEN_OUT:
+            return partial(_WRITTEN_OUT[op], self)
+        operation = OPERATIONS.get(op)
+        if operation is None:
             raise BrokenWire("a question with an unknown name")
-        act: Act = getattr(self, name)
-        return act
+        return partial(self._ask, operation)
+
+    async def _ask(self, operation: Operation, _: int, head: Head, blob: bytes) -> OperationReply:
+        """Ask the handle that the list of operations names."""
+        value: Any = method_of(self.context, operation, head.get("kind"))(*_arguments(operation, head))
+        return _reply(operation, await value)
+
+    def answer_now(self, op: str, head: Head) -> OperationReply:
+        """The answer to a question of `NOW`."""
+        if op in _WRITTEN_OUT_NOW:
+            return _WRITTEN_OUT_NOW[op](self, head)
+        operation = OPERATIONS[op]
+        return _reply(operation, method_of(self.context, operation, None)(*_arguments(operation, head)))
 
     # Files -----------------------------------------------------------------------------------------------------------
-
-    async def fs_read(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        return OperationReply({}, await self.context.fs.read_bytes(_of(head, "path"), head.get("limit")))
 
     async def fs_write(self, _: int, head: Head, blob: bytes) -> OperationReply:
         await self.context.fs.write(_of(head, "path"), blob)
         return OperationReply({})
-
-    async def fs_exists(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        return OperationReply({"value": await self.context.fs.exists(_of(head, "path"))})
 
     async def fs_stat(self, _: int, head: Head, blob: bytes) -> OperationReply:
         return OperationReply({"value": astuple(await self.context.fs.stat(_of(head, "path")))})
 
     async def fs_list(self, number: int, head: Head, blob: bytes) -> None:
         await self._list(number, self.context.fs.list, _of(head, "path"))
-
-    async def fs_mkdir(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        await self.context.fs.mkdir(_of(head, "path"))
-        return OperationReply({})
-
-    async def fs_delete(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        await self.context.fs.delete(_of(head, "path"))
-        return OperationReply({})
-
-    async def fs_rename(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        await self.context.fs.rename(_of(head, "source"), _of(head, "target"))
-        return OperationReply({})
 
     async def fs_open(self, _: int, head: Head, blob: bytes) -> OperationReply:
         """Open a file and pass it to the worker."""
@@ -366,32 +336,27 @@ class Operations:
     async def connect(self, _: int, head: Head, blob: bytes) -> OperationReply:
         """Connect to a host, and pass the socket to the worker; only at a level with direct access."""
         self._needs_direct()
-        made = await connect(self.context._grant, self.context._ports.http, _of(head, "host"), _of(head, "port", int))
+        parts = self.context.parts
+        made = await connect(parts.grant, parts.ports.http, _of(head, "host"), _of(head, "port", int))
         return OperationReply({}, files=(made.detach(),))
 
     def _options(self, head: Head, blob: bytes) -> dict[str, Any]:
         if type(headers := head.get("headers")) is int:  # there were too many: the worker sent their number
             try:
-                self.context._grant.meter.check_headers(headers)
+                self.context.parts.grant.meter.check_headers(headers)
             except Exceeded as over:
-                self.context._grant.exceeded(over)
+                self.context.parts.grant.exceeded(over)
         return _options(head, blob)
 
     def _needs_direct(self) -> None:
         if not self._direct:
             raise BrokenWire("a question that exists at the level `isolated` only")
 
-    # Secrets, storage, programs --------------------------------------------------------------------------------------
-
-    async def secrets_get(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        return OperationReply({"value": await self.context.secrets.get(_of(head, "reference"))})
+    # Storage, programs -----------------------------------------------------------------------------------------------
 
     def _kv(self, head: Head) -> ScopedKv:
         kind = head.get("kind")
         return self.context.kv if kind is None else self.context.kv.of(kind)
-
-    async def kv_get(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        return OperationReply({"value": await self._kv(head).get(head.get("key"))})  # type: ignore[arg-type]
 
     async def kv_set(self, _: int, head: Head, blob: bytes) -> OperationReply:
         kv = self._kv(head)
@@ -399,15 +364,12 @@ class Operations:
         await kv.set(head.get("key"), _value(blob), head.get("ttl_seconds"))  # type: ignore[arg-type]
         return OperationReply({})
 
-    async def kv_delete(self, _: int, head: Head, blob: bytes) -> OperationReply:
-        return OperationReply({"value": await self._kv(head).delete(head.get("key"))})  # type: ignore[arg-type]
-
     async def kv_list(self, number: int, head: Head, blob: bytes) -> None:
         await self._list(number, self._kv(head).list, head.get("prefix"))
 
-    async def _list(self, number: int, names: Callable[[Any], Awaitable[list[str]]], of: Any) -> None:
+    async def _list(self, number: int, names: Callable[[Any], Awaitable[list[str]]], of: object) -> None:
         """Answer with a list. A call has one list in memory at a time."""
-        grant = self.context._grant
+        grant = self.context.parts.grant
         async with self._listing:
             try:
                 data = await packed_names(await names(of), grant.meter)
@@ -441,18 +403,8 @@ class Operations:
         self._programs.signal(_of(head, "program", int), _of(head, "signal", int))
         return OperationReply({})
 
-    def secrets_ref(self, head: Head) -> OperationReply:
-        return OperationReply({"value": self.context.secrets.ref(_of(head, "reference"))})
-
     def kv_of(self, head: Head) -> OperationReply:
         self.context.kv.of(_of(head, "kind"))
-        return OperationReply({})
-
-    def env_get(self, head: Head) -> OperationReply:
-        return OperationReply({"value": self.context.env.get(_of(head, "name"))})
-
-    def charge(self, head: Head) -> OperationReply:
-        self.context.charge(_of(head, "amount"))
         return OperationReply({})
 
 
@@ -474,6 +426,17 @@ def _of(head: Head, name: str, kind: type = str) -> Any:
     if type(value) is not kind:
         raise BrokenWire(f"a question without `{name}`")
     return value
+
+
+def _arguments(operation: Operation, head: Head) -> list[object]:
+    texts = [_of(head, name) for name in operation.texts]
+    return texts + [head.get(name) for name in (*operation.values, *operation.optional)]
+
+
+def _reply(operation: Operation, found: object) -> OperationReply:
+    if operation.result == "value":
+        return OperationReply({"value": found})
+    return OperationReply({}, found if isinstance(found, bytes) else b"")
 
 
 def _where(head: Head) -> tuple[Any, Any]:
@@ -509,22 +472,23 @@ def _value(blob: bytes) -> Any:
         return _UNFIT
 
 
-_LATER = {
-    **{f"fs.{name}": f"fs_{name}" for name in ("read", "write", "exists", "stat", "list", "mkdir", "delete")},
-    **{f"kv.{name}": f"kv_{name}" for name in ("get", "set", "delete", "list")},
-    **{f"stream.{name}": f"stream_{name}" for name in ("open", "next", "close")},
-    "fs.rename": "fs_rename",
-    "fs.open": "fs_open",
-    "fetch": "fetch",
-    "secrets.get": "secrets_get",
-    "process.spawn": "process_spawn",
-    "process.start": "process_start",
-    "connect": "connect",
+_WRITTEN_OUT: Mapping[str, Callable[[Operations, int, Head, bytes], Awaitable[OperationReply | None]]] = {
+    "fs.write": Operations.fs_write,
+    "fs.stat": Operations.fs_stat,
+    "fs.list": Operations.fs_list,
+    "fs.open": Operations.fs_open,
+    "fetch": Operations.fetch,
+    "stream.open": Operations.stream_open,
+    "stream.next": Operations.stream_next,
+    "stream.close": Operations.stream_close,
+    "kv.set": Operations.kv_set,
+    "kv.list": Operations.kv_list,
+    "process.spawn": Operations.process_spawn,
+    "process.start": Operations.process_start,
+    "connect": Operations.connect,
 }
-NOW: dict[object, Callable[[Operations, Head], OperationReply]] = {
-    "secrets.ref": Operations.secrets_ref,
+_WRITTEN_OUT_NOW: Mapping[str, Callable[[Operations, Head], OperationReply]] = {
     "kv.of": Operations.kv_of,
-    "env.get": Operations.env_get,
-    "charge": Operations.charge,
     "process.signal": Operations.process_signal,
 }
+NOW = {*_WRITTEN_OUT_NOW, *(name for name, operation in OPERATIONS.items() if operation.at_once)}  # answered at once

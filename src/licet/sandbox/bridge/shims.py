@@ -24,7 +24,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-_CHUNK = 1 << 16
+from licet.declare.context import Path
+from licet.sandbox.streams import copy
 
 
 def copy_in_thread(source: int, sink: int) -> threading.Thread:
@@ -40,37 +41,13 @@ def copy_in_thread(source: int, sink: int) -> threading.Thread:
 
 
 def _copy(source: int, sink: int) -> None:
-    poll = select.poll()
-    poll.register(source, select.POLLIN)
-    poll.register(sink, 0)  # reports only that the reader has closed it
     try:
-        while True:
-            ready = dict(poll.poll())
-            if sink in ready:
-                return
-            try:
-                data = os.read(source, _CHUNK)
-            except BlockingIOError:
-                continue
-            if not data:
-                return
-            _write(sink, data)
+        copy(source, sink)
     except OSError:
         return  # one of them was closed
     finally:
         os.close(source)
         os.close(sink)
-
-
-def _write(sink: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        try:
-            left = left[os.write(sink, left) :]
-        except BlockingIOError:  # non-blocking, and full
-            poll = select.poll()
-            poll.register(sink, select.POLLOUT)
-            poll.poll()
 
 
 Start = Callable[
@@ -95,7 +72,7 @@ def install_subprocess(start: Start, send: Send, variables: Iterable[str]) -> No
     programs = _Programs(start, send, frozenset(variables))
     real = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 
-    def execute_child(popen: Any, *args: Any, **named: Any) -> None:
+    def execute_child(popen: Any, *args: object, **named: object) -> None:
         given = real.bind(popen, *args, **named).arguments
         popen.pid = programs.popen(given)
         popen._child_created = True
@@ -179,7 +156,13 @@ class _Programs:
         return self.start(executable or argv[0], argv, given["env"], given["cwd"], ends, near)
 
     def start(
-        self, program: Any, argv: Sequence[Any], env: Any, cwd: Any, ends: Sequence[int], near: Sequence[int]
+        self,
+        program: Path,
+        argv: Sequence[Path],
+        env: Mapping[Any, Any] | None,
+        cwd: Path | None,
+        ends: Sequence[int],
+        near: Sequence[int],
     ) -> int:
         """Start a program: `ends` are its streams, `near` our ends of those that are new pipes; returns its pid."""
         ends = [number if end == -1 else end for number, end in enumerate(ends)]
@@ -215,14 +198,23 @@ class _Programs:
         before = self._environment
         return {name: text for name, text in texts if name in self._variables and before.get(name) != text}
 
-    def _where(self, cwd: Any) -> str | None:
+    def _where(self, cwd: Path | None) -> str | None:
         """The directory to start in; None if the tool has not chosen one."""
         here = os.getcwd()
         if cwd is None:
             return None if here == self._directory else here
         return os.path.join(here, os.fsdecode(cwd))
 
-    def posix_spawn(self, path: Any, argv: Sequence[Any], env: Any, /, *, file_actions: Any = (), **_: Any) -> int:
+    def posix_spawn(
+        self,
+        path: Path,
+        argv: Sequence[Path],
+        env: Mapping[Any, Any],
+        /,
+        *,
+        file_actions: Iterable[tuple[Any, ...]] | None = (),
+        **_: object,
+    ) -> int:
         """As `os.posix_spawn`; groups, sessions and signals of a program behind walls are its own in any case."""
         ends = {0: 0, 1: 1, 2: 2}
         opened: list[int] = []
@@ -238,7 +230,7 @@ class _Programs:
             for file in opened:
                 os.close(file)
 
-    def posix_spawnp(self, path: Any, argv: Sequence[Any], env: Any, /, **options: Any) -> int:
+    def posix_spawnp(self, path: Path, argv: Sequence[Path], env: Mapping[Any, Any], /, **options: Any) -> int:
         """As `os.posix_spawnp`: names are looked up by the host."""
         return self.posix_spawn(path, argv, env, **options)
 
@@ -277,13 +269,13 @@ class _Programs:
         return pid if pid in self._known else self._getpgid(pid)
 
 
-def _system(command: Any) -> int:
+def _system(command: Path) -> int:
     """As `os.system`, but raises if the shell may not be started."""
     code = subprocess.call(command, shell=True)  # noqa: S602 - the tool asked for a shell
     return code << 8 if code >= 0 else -code
 
 
-def _path(program: Any, cwd: Any) -> str:
+def _path(program: Path, cwd: Path | None) -> str:
     """A name unchanged; a path made absolute from the directory that the program starts in."""
     name = os.fsdecode(program)
     return os.path.abspath(os.path.join(os.fsdecode(cwd or "."), name)) if "/" in name else name
@@ -298,6 +290,7 @@ def _is_nothing(file: int) -> bool:
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.makedev(1, 3)
 
 
+Address = tuple[Any, ...]  # of a socket: host and port
 Connect = Callable[[str, int], int]  # returns the fd of a connection, or raises OSError
 
 _STREAM = 0xF  # the bits of a socket type without flags
@@ -341,8 +334,8 @@ class _Names:
 
     def getaddrinfo(
         self,
-        host: Any,
-        port: Any,
+        host: str | bytes | None,
+        port: str | bytes | int | None,
         family: int = 0,
         type: int = 0,  # noqa: A002
         proto: int = 0,
@@ -359,7 +352,7 @@ class _Names:
         return [(found, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", end)]
 
 
-def _port(port: Any) -> int:
+def _port(port: str | bytes | int | None) -> int:
     text = port.decode("ascii") if isinstance(port, bytes) else port
     if isinstance(text, str) and not text.isdecimal():
         if text not in _SERVICES:
@@ -389,7 +382,7 @@ def _shimmed(connect: Connect, names: _Names) -> type[socket.socket]:
             family = socket.AF_INET if family == -1 else family
             super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, near.detach())
 
-        def connect(self, address: Any) -> None:
+        def connect(self, address: Address) -> None:
             if self._other_end is None:
                 super().connect(address)
                 return
@@ -404,7 +397,7 @@ def _shimmed(connect: Connect, names: _Names) -> type[socket.socket]:
             for option in self._options:
                 self.setsockopt(*option)
 
-        def connect_ex(self, address: Any) -> int:
+        def connect_ex(self, address: Address) -> int:
             try:
                 self.connect(address)
             except OSError as wrong:
@@ -419,7 +412,7 @@ def _shimmed(connect: Connect, names: _Names) -> type[socket.socket]:
             else:
                 self._options.append(option)  # set on the real socket after connecting
 
-        def bind(self, address: Any) -> None:
+        def bind(self, address: object) -> None:
             raise PermissionError(errno.EACCES, "listening sockets are not available behind walls")
 
         def close(self) -> None:

@@ -30,13 +30,27 @@ from msgspec.structs import replace
 from licet.core.decision.request import Reason
 from licet.declare.plain_json import is_heavy
 from licet.guard.limits import Exceeded, Meter
+from licet.sandbox.limits import (
+    ANSWER_OVERHEAD,
+    DEEPEST_HEAD,
+    LARGEST_ANSWER,
+    LARGEST_ANSWERED_BLOB,
+    LARGEST_QUESTION,
+    LARGEST_SENT_BLOB,
+    LONG_READ,
+    MOST_HEAD_UNITS,
+    MOST_SENT_FILES,
+    MOST_UNREAD,
+    NAMES_AT_ONCE,
+    SENT_APART,
+    SHORT_READ,
+    UNREAD_MESSAGE,
+    UNREAD_SECONDS,
+)
 
 _LENGTHS = struct.Struct("<II")
-MOST_DEPTH = 100  # of JSON inside JSON
-_SHORT_READ, _LONG_READ = 1 << 14, 1 << 18  # bytes of one read: usually, and in the middle of a long frame
-_MOST_FILES = 4  # of one frame
 _CLOEXEC, _TRUNCATED = getattr(socket, "MSG_CMSG_CLOEXEC", 0), getattr(socket, "MSG_CTRUNC", 0)
-_ANCILLARY = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize) if hasattr(socket, "CMSG_SPACE") else 0
+_ANCILLARY = socket.CMSG_SPACE(MOST_SENT_FILES * array.array("i").itemsize) if hasattr(socket, "CMSG_SPACE") else 0
 
 
 def _refuse_constant(word: str) -> None:
@@ -83,9 +97,8 @@ class Sizes(Struct, frozen=True):
     units: int = sys.maxsize  # of work to parse a head, see `is_heavy`
 
 
-FROM_WORKER = Sizes(head=4 << 20, blob=32 << 20, units=50_000)  # the arguments of a command may be long
-RESULT_BYTES = 16 << 20  # of the result of a tool; a result longer than `limits.output_kb` is cut
-FROM_HOST = Sizes(head=16 << 20, blob=300 << 20)  # a response of `ctx.fetch` may be large
+FROM_WORKER = Sizes(LARGEST_QUESTION, LARGEST_SENT_BLOB, MOST_HEAD_UNITS)
+FROM_HOST = Sizes(LARGEST_ANSWER, LARGEST_ANSWERED_BLOB)
 
 
 def packed(head: Mapping[str, Any], blob: bytes = b"") -> bytes:
@@ -119,8 +132,8 @@ class Unpacker:
     def next_read(self) -> int:
         """How many bytes to read at once."""
         if not self._buffer:
-            return _SHORT_READ
-        return min(max(self._wanted - len(self._buffer), _SHORT_READ), _LONG_READ)
+            return SHORT_READ
+        return min(max(self._wanted - len(self._buffer), SHORT_READ), LONG_READ)
 
     @property
     def between(self) -> bool:
@@ -165,13 +178,13 @@ def parsed(text: bytes, units: int = sys.maxsize) -> dict[str, Any]:
         raise BrokenWire(f"not JSON: {type(wrong).__name__}") from None
     if not isinstance(value, dict):
         raise BrokenWire(f"expected a JSON object, found {type(value).__name__}")
-    if text.count(b"[") + text.count(b"{") > MOST_DEPTH and _deeper(value, MOST_DEPTH):
-        raise BrokenWire(f"JSON that is more than {MOST_DEPTH} deep")
+    if text.count(b"[") + text.count(b"{") > DEEPEST_HEAD and _deeper(value, DEEPEST_HEAD):
+        raise BrokenWire(f"JSON that is more than {DEEPEST_HEAD} deep")
     return value
 
 
-def _deeper(value: Any, most: int) -> bool:
-    level = [value]
+def _deeper(value: dict[str, Any], most: int) -> bool:
+    level: list[Any] = [value]
     for _ in range(most):
         inner: list[Any] = []
         for item in level:
@@ -274,7 +287,6 @@ def send_all(end: socket.socket, data: bytes, files: Sequence[int] = ()) -> None
         end.sendall(data)
 
 
-AT_ONCE = 100  # names that are written in one step: tens of kilobytes at most
 _written = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -283,12 +295,12 @@ async def packed_names(names: Sequence[str], meter: Meter) -> bytes:
     with meter.share() as share, io.BytesIO() as written:  # `getvalue` does not copy
         share.take(sum(map(sys.getsizeof, names)))
         written.write(b"[")
-        for start in range(0, len(names), AT_ONCE):
+        for start in range(0, len(names), NAMES_AT_ONCE):
             if start:
                 written.write(b",")
                 await asyncio.sleep(0)
             # A file name that is not UTF-8 holds lone surrogates.
-            piece = _written(names[start : start + AT_ONCE])[1:-1].encode("utf-8", "surrogatepass")
+            piece = _written(names[start : start + NAMES_AT_ONCE])[1:-1].encode("utf-8", "surrogatepass")
             share.take(len(piece))
             written.write(piece)
         written.write(b"]")
@@ -304,13 +316,6 @@ def names_in(data: bytes) -> list[str]:
 if sys.platform != "win32":
     import fcntl
     import termios
-
-# Answers that an honest worker leaves unread: it asks half as many questions at once.
-MOST_UNREAD = 32
-_EACH = 1 << 10  # bytes of overhead for each answer
-_APART = 1 << 16  # a blob of more bytes is not copied behind its head
-_OF_A_MESSAGE = 768  # bytes that the kernel counts at least for an unread message
-_PAUSE = 0.005  # seconds until the next check whether a worker has read its files
 
 
 class _Piece(Struct, frozen=True):
@@ -356,7 +361,7 @@ class Outbox:
         if self._closed:  # the call is over
             _close_files(files)
             return
-        size, limits = len(head) + len(blob) + _EACH, self._meter
+        size, limits = len(head) + len(blob) + ANSWER_OVERHEAD, self._meter
         try:
             if len(self) > MOST_UNREAD and self.full:
                 text = f"more than {limits.waiting_kb} kB of answers wait, which the tool's process does not read"
@@ -371,7 +376,7 @@ class Outbox:
             raise Overrun(over.reason, str(over)) from None
         self.held += size
         self._files += len(files)
-        if len(blob) > _APART:
+        if len(blob) > SENT_APART:
             self._pieces += (_Piece(memoryview(head), files, -1, 0), _Piece(memoryview(blob), (), number, size))
         else:
             self._pieces.append(_Piece(memoryview(head + blob), files, number, size))
@@ -391,7 +396,7 @@ class Outbox:
     def _write(self) -> None:
         while self._pieces:
             piece = self._pieces[0]
-            if piece.files and _unread(self._end) >= self._meter.host_files * _OF_A_MESSAGE:
+            if piece.files and _unread(self._end) >= self._meter.host_files * UNREAD_MESSAGE:
                 self._pause()
                 return
             try:
@@ -427,7 +432,7 @@ class Outbox:
         """Wait until the worker has read some files: the kernel limits unread files for all processes of a user."""
         self._loop.remove_writer(self._end)
         self._writing = True  # nothing is sent until `_go_on`
-        self._loop.call_later(_PAUSE, self._go_on)
+        self._loop.call_later(UNREAD_SECONDS, self._go_on)
 
     def _go_on(self) -> None:
         if not self._closed:

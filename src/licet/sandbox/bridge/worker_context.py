@@ -19,7 +19,7 @@ import os
 import select
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from math import inf
@@ -28,13 +28,13 @@ from typing import Any
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Ground, Request
+from licet.declare.context import Json, Path
 from licet.errors import Refused
 from licet.guard.execution import Finished
 from licet.guard.handles.messages import Headers, Response
 from licet.guard.ports import Stat
 from licet.sandbox.bridge.wire import FROM_HOST, Closed, Frame, Wire, names_in, packed
-
-MOST_AT_ONCE = 16
+from licet.sandbox.limits import LARGEST_NUMBER, MOST_ASKED_AT_ONCE, MOST_SENT_HEADERS
 
 
 class HostReply:
@@ -70,7 +70,7 @@ class HostClient:
         """Start a call; with a loop, answers are received by it."""
         self.call, self._loop, self._thread = call, loop, threading.get_ident()
         self._answers, self._waiting = {}, {}
-        self._room = asyncio.Semaphore(MOST_AT_ONCE) if loop is not None else None
+        self._room = asyncio.Semaphore(MOST_ASKED_AT_ONCE) if loop is not None else None
         self._reading = False
 
     def finish(self) -> None:
@@ -79,7 +79,7 @@ class HostClient:
         if self._loop is not None and self._reading:
             self._loop.remove_reader(self.wire.socket)
 
-    async def ask(self, op: str, blob: bytes = b"", **fields: Any) -> HostReply:
+    async def ask(self, op: str, blob: bytes = b"", **fields: object) -> HostReply:
         """Ask, and wait for the answer: in the loop if there is one, otherwise by blocking."""
         if self._loop is None or self._room is None:
             return self.ask_now(op, blob, **fields)
@@ -93,7 +93,7 @@ class HostClient:
                 await arrived
             return _checked(self._answers.pop(number))
 
-    def ask_now(self, op: str, blob: bytes = b"", **fields: Any) -> HostReply:
+    def ask_now(self, op: str, blob: bytes = b"", **fields: object) -> HostReply:
         """Ask, and block until the answer is there."""
         if not self.call:
             raise RuntimeError("no call is running, so the host cannot be asked")
@@ -103,7 +103,7 @@ class HostClient:
                 self._take()
             return _checked(self._answers.pop(number))
 
-    def _sent(self, op: str, blob: bytes, fields: Mapping[str, Any]) -> int:
+    def _sent(self, op: str, blob: bytes, fields: Mapping[str, object]) -> int:
         with self._lock:
             number = self._next = self._next + 1
             data = memoryview(packed({**fields, "op": op, "id": number, "call": self.call}, blob))
@@ -201,11 +201,7 @@ def _error(head: Mapping[str, Any]) -> BaseException:
     return kind(head["text"]) if kind else RuntimeError(f"{head['error']}: {head['text']}")
 
 
-_LARGEST = 10**15  # largest number that is sent: above every limit of the host
-_MOST_HEADERS = 4096  # more are not sent; the host gets their number, and refuses
-
-
-def _path(path: Any) -> str:
+def _path(path: Path) -> str:
     return os.fsdecode(path)
 
 
@@ -217,13 +213,13 @@ class RemoteFiles:
     def __init__(self, host: HostClient) -> None:
         self._host = host
 
-    async def read(self, path: Any, limit: int | None = None) -> str:
+    async def read(self, path: Path, limit: int | None = None) -> str:
         return (await self.read_bytes(path, limit)).decode()
 
-    async def read_bytes(self, path: Any, limit: int | None = None) -> bytes:
+    async def read_bytes(self, path: Path, limit: int | None = None) -> bytes:
         return (await self._host.ask("fs.read", path=_path(path), limit=limit)).blob
 
-    async def write(self, path: Any, data: str | bytes) -> None:
+    async def write(self, path: Path, data: str | bytes) -> None:
         if isinstance(data, str):
             content = str.encode(data)
         elif isinstance(data, bytes | bytearray | memoryview):
@@ -232,25 +228,25 @@ class RemoteFiles:
             raise TypeError(f"expected text or bytes, found {type(data).__name__}")
         await self._host.ask("fs.write", content, path=_path(path))
 
-    async def exists(self, path: Any) -> bool:
+    async def exists(self, path: Path) -> bool:
         return bool((await self._host.ask("fs.exists", path=_path(path))).head["value"])
 
-    async def stat(self, path: Any) -> Stat:
+    async def stat(self, path: Path) -> Stat:
         return Stat(*(await self._host.ask("fs.stat", path=_path(path))).head["value"])
 
-    async def list(self, path: Any = ".") -> list[str]:
+    async def list(self, path: Path = ".") -> list[str]:
         return names_in((await self._host.ask("fs.list", path=_path(path))).blob)
 
-    async def mkdir(self, path: Any) -> None:
+    async def mkdir(self, path: Path) -> None:
         await self._host.ask("fs.mkdir", path=_path(path))
 
-    async def delete(self, path: Any) -> None:
+    async def delete(self, path: Path) -> None:
         await self._host.ask("fs.delete", path=_path(path))
 
-    async def rename(self, source: Any, target: Any) -> None:
+    async def rename(self, source: Path, target: Path) -> None:
         await self._host.ask("fs.rename", source=_path(source), target=_path(target))
 
-    async def open(self, path: Any, mode: str = "r", encoding: str = "utf-8") -> Any:
+    async def open(self, path: Path, mode: str = "r", encoding: str = "utf-8") -> Any:
         """A file that the host opens and passes to this process."""
         answer = await self._host.ask("fs.open", path=_path(path), mode=mode)
         file = io.open(answer.file(), f"{mode.replace('b', '', 1)}b")  # noqa: SIM115, UP020 - the tool closes it
@@ -265,13 +261,13 @@ class RemoteFetch:
     def __init__(self, host: HostClient) -> None:
         self._host = host
 
-    async def __call__(self, url: Any, method: Any = "GET", **options: Any) -> Response:
+    async def __call__(self, url: str, method: str = "GET", **options: object) -> Response:
         head, blob = _request(url, method, **options)
         answer = await self._host.ask("fetch", blob, **head)
         return Response(answer.head["status"], answer.head["url"], _headers(answer.head), answer.blob)
 
     @asynccontextmanager
-    async def stream(self, url: Any, method: Any = "GET", **options: Any) -> AsyncIterator["RemoteStream"]:
+    async def stream(self, url: str, method: str = "GET", **options: object) -> AsyncIterator["RemoteStream"]:
         head, blob = _request(url, method, **options)
         answer = await self._host.ask("stream.open", blob, **head)
         stream = RemoteStream(self._host, answer.head)
@@ -317,15 +313,15 @@ def _headers(head: Mapping[str, Any]) -> Headers:
 
 
 def _request(
-    url: Any,
-    method: Any,
+    url: object,
+    method: object,
     *,
-    headers: Any = None,
-    json: Any = None,
-    body: Any = None,
-    timeout: Any = None,
-    max_bytes: Any = None,
-    redirects: Any = True,
+    headers: object = None,
+    json: object = None,
+    body: object = None,
+    timeout: object = None,
+    max_bytes: object = None,
+    redirects: object = True,
 ) -> tuple[dict[str, Any], bytes]:
     """A request as JSON. A value that is not JSON is sent as False: the host refuses it with its own message."""
     head: dict[str, Any] = {"url": _text(url), "method": _text(method)}
@@ -334,9 +330,9 @@ def _request(
     blob = b""
     if headers is not None:
         try:
-            pairs = headers.items() if isinstance(headers, Mapping) else headers
+            pairs: Any = headers.items() if isinstance(headers, Mapping) else headers
             sent = [[_text(name), _text(value)] for name, value in pairs]
-            head["headers"] = sent if len(sent) <= _MOST_HEADERS else len(sent)
+            head["headers"] = sent if len(sent) <= MOST_SENT_HEADERS else len(sent)
         except (TypeError, ValueError):
             head["headers"] = False
     if json is not None:
@@ -345,24 +341,26 @@ def _request(
             head["json"] = True
         except (TypeError, ValueError, RecursionError):
             head["json"] = False
-    if body is not None:
-        fits = isinstance(body, str | bytes | bytearray | memoryview)
-        head["body"] = ("text" if isinstance(body, str) else "bytes") if fits else False
-        if json is None and fits:
-            blob = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
-    return head, blob
+    content = b""
+    if isinstance(body, str):
+        head["body"], content = "text", body.encode("utf-8", "surrogatepass")
+    elif isinstance(body, bytes | bytearray | memoryview):
+        head["body"], content = "bytes", bytes(body)
+    elif body is not None:
+        head["body"] = False
+    return head, blob if json is not None else content
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> str | None:
     return str.__str__(value) if isinstance(value, str) else None
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or value != value or abs(value) == inf:
         return False
-    return max(min(value, _LARGEST), -_LARGEST)
+    return max(min(value, LARGEST_NUMBER), -LARGEST_NUMBER)
 
 
 class RemoteSecrets:
@@ -392,11 +390,11 @@ class RemoteKv:
         self._host.ask_now("kv.of", kind=f"{kind}")
         return RemoteKv(self._host, f"{kind}")
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: Json = None) -> Json:
         value = (await self._host.ask("kv.get", kind=self._kind, key=key)).head["value"]
         return default if value is None else value
 
-    async def set(self, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+    async def set(self, key: str, value: object, ttl_seconds: int | None = None) -> None:
         try:
             text = json_text.dumps(value, allow_nan=False, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError):
@@ -434,10 +432,10 @@ class RemotePrograms:
     async def spawn(
         self,
         name: str,
-        args: Any = (),
+        args: Iterable[str] = (),
         stdin: bytes | str = b"",
         env: Mapping[str, str] | None = None,
-        cwd: Any = None,
+        cwd: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
     ) -> Finished:
         answer = await self._host.ask(
@@ -492,12 +490,12 @@ class SyncHandle:
             return _sync(found)
         return SyncHandle(found) if isinstance(found, _HANDLES) else found
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return _sync(self._target)(*args, **kwargs)
 
 
 def _sync(method: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         answer = method(*args, **kwargs)
         if asyncio.iscoroutine(answer):
             answer = _driven(answer)

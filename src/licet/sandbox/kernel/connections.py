@@ -35,6 +35,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from licet.sandbox.kernel import seccomp, system_calls
+from licet.sandbox.limits import JUDGE_STACK, LONGEST_ADDRESS, MOST_JUDGES, MOST_KNOWN_SOCKETS
 
 if sys.platform != "win32":
     import fcntl
@@ -50,11 +51,6 @@ _TO_A_PEER: Final = "sendto"  # told of only if it names a peer: most sends are 
 _PEER: Final = 4  # the argument of `sendto` that points to the peer
 # What is put into a ring of io_uring is done without a system call. Programs do without a ring after ENOSYS.
 _MISSING: Final = ("io_uring_setup", "io_uring_enter", "io_uring_register")
-
-_LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _ERRNO, _NOTIFY = 0x7FFF0000, 0x00050000, 0x7FC00000
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in `struct seccomp_data`
-_X32 = 0x40000000
 
 _SET_FILTER, _GET_SIZES = 1, 3
 _NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
@@ -80,27 +76,27 @@ def program(machine: str) -> bytes:
         raise OSError(errno.ENOSYS, f"no filter is known for the architecture {machine}")
     numbers = system_calls.NUMBERS[machine]
     steps: list[tuple[int, int, int, int]] = [
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_IF_EQUAL, 1, 0, system_calls.AUDIT[machine]),
-        (_RETURN, 0, 0, _ALLOW),
-        (_LOAD, 0, 0, _NUMBER),
+        (seccomp.LOAD, 0, 0, seccomp.ARCHITECTURE),
+        (seccomp.IF_EQUAL, 1, 0, system_calls.AUDIT[machine]),
+        (seccomp.RETURN, 0, 0, seccomp.ALLOW),
+        (seccomp.LOAD, 0, 0, seccomp.NUMBER),
     ]
     if machine == "x86_64":  # the same calls under other numbers
-        steps += [(_IF_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+        steps += [(seccomp.IF_AT_LEAST, 0, 1, seccomp.X32), (seccomp.RETURN, 0, 0, seccomp.ERRNO | errno.ENOSYS)]
     for name in WATCHED:
         if name in numbers:
-            steps += [(_IF_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _NOTIFY)]
+            steps += [(seccomp.IF_EQUAL, 0, 1, numbers[name]), (seccomp.RETURN, 0, 0, seccomp.NOTIFY)]
     for name in _MISSING:
-        steps += [(_IF_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
-    peer = _ARGUMENTS + 8 * _PEER
+        steps += [(seccomp.IF_EQUAL, 0, 1, numbers[name]), (seccomp.RETURN, 0, 0, seccomp.ERRNO | errno.ENOSYS)]
+    peer = seccomp.ARGUMENTS + 8 * _PEER
     steps += [
-        (_IF_EQUAL, 0, 5, numbers[_TO_A_PEER]),
-        (_LOAD, 0, 0, peer),
-        (_IF_EQUAL, 0, 2, 0),
-        (_LOAD, 0, 0, peer + 4),
-        (_IF_EQUAL, 1, 0, 0),
-        (_RETURN, 0, 0, _NOTIFY),
-        (_RETURN, 0, 0, _ALLOW),
+        (seccomp.IF_EQUAL, 0, 5, numbers[_TO_A_PEER]),
+        (seccomp.LOAD, 0, 0, peer),
+        (seccomp.IF_EQUAL, 0, 2, 0),
+        (seccomp.LOAD, 0, 0, peer + 4),
+        (seccomp.IF_EQUAL, 1, 0, 0),
+        (seccomp.RETURN, 0, 0, seccomp.NOTIFY),
+        (seccomp.RETURN, 0, 0, seccomp.ALLOW),
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
@@ -226,11 +222,7 @@ if sys.platform != "win32":
 # To be told the file of a socket, and to look into processes that are not dumpable; of this user namespace only.
 CAPABILITIES = (_NET_ADMIN, _SYS_PTRACE) = (12, 19)
 THREADS = 2  # that are there in any case: one that waits, and one that works
-_MOST_THREADS = 32
-_MOST_FILES = 512
-_STACK = 256 << 10
 _FILE_OF_SOCKET = 0x89E0  # SIOCUNIXFILE
-_LONGEST = 128  # bytes of an address
 _PAIR = struct.Struct("=QQ")
 _OF_ITSELF = (b"/proc/self/", b"/proc/thread-self/")
 # Ends a connection that blocks. Whoever else sends it interrupts one too, which is then tried again.
@@ -263,7 +255,7 @@ class Connections:
 
     def start(self) -> None:
         """Start a thread that answers calls."""
-        _thread.stack_size(_STACK)
+        _thread.stack_size(JUDGE_STACK)
         with self._lock:
             self._threads += 1
         try:
@@ -294,7 +286,7 @@ class Connections:
         """See to it that another thread waits for the next call, now or soon; False if this one is the last."""
         with self._lock:
             self._busy += 1
-            free, more = self._threads > self._busy, self._threads < _MOST_THREADS
+            free, more = self._threads > self._busy, self._threads < MOST_JUDGES
         if free:
             return True
         if more:
@@ -333,7 +325,7 @@ class Connections:
             before = self._files.pop((about.st_dev, about.st_ino), None)
             self._files[about.st_dev, about.st_ino] = file
             surplus = [] if before is None else [before]
-            if len(self._files) > _MOST_FILES:
+            if len(self._files) > MOST_KNOWN_SOCKETS:
                 surplus += self._forget()
         for unused in surplus:
             os.close(unused)
@@ -346,7 +338,7 @@ class Connections:
     def _connect(self, notice: Notice, *, may_block: bool) -> bool:
         """Make a connection; False if the kernel shall go on, for a caller that has restricted itself."""
         size = _signed(notice.arguments[2])
-        if not 0 <= size <= _LONGEST:
+        if not 0 <= size <= LONGEST_ADDRESS:
             raise OSError(errno.EINVAL, "no address is that long")
         address = memory(notice.thread, notice.arguments[1], size) if size else b""
         made = open_file(notice.thread, _signed(notice.arguments[0]))

@@ -22,6 +22,7 @@ from functools import cache
 from typing import NamedTuple
 
 from licet.sandbox.kernel import system_calls
+from licet.sandbox.limits import ADDRESSES, LOCKED_MEMORY, PROCESS_STACK
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # the same numbers on every architecture
 _VERSION_FLAG = 1
@@ -150,9 +151,6 @@ _CAPABILITY_VERSION = 0x20080522
 _MOST_CAPABILITIES = 64
 _CLOSE_RANGE = 436
 _LAST_FD = 0x7FFFFFFF
-_ADDRESSES = 4  # address space per byte of memory: reserved memory that is not used costs nothing
-_STACK = 8 << 20
-_LOCKED = 64 << 10
 
 
 class Limits(NamedTuple):
@@ -214,8 +212,8 @@ def limit(limits: Limits) -> None:
             resource.setrlimit(which, lowered)
 
     lower(resource.RLIMIT_CORE, 0)  # a core file would contain the memory of the process
-    lower(resource.RLIMIT_STACK, _STACK)
-    lower(resource.RLIMIT_MEMLOCK, _LOCKED)
+    lower(resource.RLIMIT_STACK, PROCESS_STACK)
+    lower(resource.RLIMIT_MEMLOCK, LOCKED_MEMORY)
     if sys.platform == "linux":
         lower(resource.RLIMIT_MSGQUEUE, 0)
         lower(resource.RLIMIT_NICE, 0)
@@ -225,7 +223,7 @@ def limit(limits: Limits) -> None:
         lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)
     if limits.memory_bytes is not None:
         lower(resource.RLIMIT_DATA, limits.memory_bytes)
-        addresses = limits.memory_bytes * _ADDRESSES if limits.address_bytes is None else limits.address_bytes
+        addresses = limits.memory_bytes * ADDRESSES if limits.address_bytes is None else limits.address_bytes
         if addresses:
             lower(resource.RLIMIT_AS, addresses)
     for which, most in (

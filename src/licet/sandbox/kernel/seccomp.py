@@ -261,10 +261,11 @@ def _opening(abi: int) -> dict[str, CallRule]:
     return found if abi >= 3 else {**found, "truncate": NO}
 
 
-_LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _JUMP, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x05, 0x06
-_ALLOW, _NOTIFY, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x7FC00000, 0x00050000, 0x80000000
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in `struct seccomp_data`
-_X32 = 0x40000000  # the bit of the x32 call numbers on x86_64
+# The instructions of a filter, what it returns, and where it finds a call; `connections` has a filter of its own.
+LOAD, _AND, IF_EQUAL, IF_AT_LEAST, _JUMP, RETURN = 0x20, 0x54, 0x15, 0x35, 0x05, 0x06
+ALLOW, NOTIFY, ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x7FC00000, 0x00050000, 0x80000000
+NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets in `struct seccomp_data`
+X32 = 0x40000000  # the bit of the x32 call numbers on x86_64
 _FARTHEST = 255  # instructions that a conditional jump can skip
 
 _SET_SECCOMP, _FILTER = 22, 2
@@ -330,16 +331,16 @@ def _built(
         starts.append((next(group)[0], _answered(answer)))
     starts.append((end, _answered(UNKNOWN)))
     if machine == "x86_64":
-        starts.append((_X32, ((_RETURN, 0, 0, _KILL_PROCESS),)))
+        starts.append((X32, ((RETURN, 0, 0, _KILL_PROCESS),)))
     code: Code = (
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_IF_EQUAL, 1, 0, system_calls.AUDIT[machine]),
-        (_RETURN, 0, 0, _KILL_PROCESS),
-        (_LOAD, 0, 0, _NUMBER),
+        (LOAD, 0, 0, ARCHITECTURE),
+        (IF_EQUAL, 1, 0, system_calls.AUDIT[machine]),
+        (RETURN, 0, 0, _KILL_PROCESS),
+        (LOAD, 0, 0, NUMBER),
         *_tree(starts),
     )
     # The operand is the second half of an instruction of eight bytes.
-    compared = ((8 * index + 4, step[3]) for index, step in enumerate(code) if step[0] == _IF_EQUAL)
+    compared = ((8 * index + 4, step[3]) for index, step in enumerate(code) if step[0] == IF_EQUAL)
     places = tuple((place, value) for place, value in compared if value in _PLACEHOLDERS)
     return b"".join(struct.pack("=HBBI", *step) for step in code), places
 
@@ -352,32 +353,32 @@ def _tree(starts: list[tuple[int, Code]]) -> Code:
     below, above = _tree(starts[:middle]), _tree(starts[middle:])
     first = starts[middle][0]
     if len(below) <= _FARTHEST:
-        return ((_IF_AT_LEAST, len(below), 0, first), *below, *above)
-    return ((_IF_AT_LEAST, 0, 1, first), (_JUMP, 0, 0, len(below)), *below, *above)
+        return ((IF_AT_LEAST, len(below), 0, first), *below, *above)
+    return ((IF_AT_LEAST, 0, 1, first), (_JUMP, 0, 0, len(below)), *below, *above)
 
 
 def _answered(answer: CallRule) -> Code:
     """The instructions for one call: each set of tests in turn, and then the refusal."""
-    ways = [_way(tests, _NOTIFY if answer.asks else _ALLOW) for tests in answer.allowed]
-    return (*(step for way in ways for step in way), (_RETURN, 0, 0, _ERRNO | answer.otherwise))
+    ways = [_way(tests, NOTIFY if answer.asks else ALLOW) for tests in answer.allowed]
+    return (*(step for way in ways for step in way), (RETURN, 0, 0, ERRNO | answer.otherwise))
 
 
 def _way(tests: tuple[ArgumentTest, ...], allowed: int) -> Code:
     """Allow the call if all tests hold; otherwise continue after these instructions."""
-    code: Code = ((_RETURN, 0, 0, allowed),)
+    code: Code = ((RETURN, 0, 0, allowed),)
     for test in reversed(tests):
         count = len(test.values)
         if test.none:  # an equal value jumps over the other values and over the rest
-            compared = ((_IF_EQUAL, count - 1 - index + len(code), 0, value) for index, value in enumerate(test.values))
+            compared = ((IF_EQUAL, count - 1 - index + len(code), 0, value) for index, value in enumerate(test.values))
             code = (*_loaded(test), *compared, *code)
             continue
         # An equal value jumps over the other values and over the jump for a mismatch.
-        compared = ((_IF_EQUAL, count - index, 0, value) for index, value in enumerate(test.values))
+        compared = ((IF_EQUAL, count - index, 0, value) for index, value in enumerate(test.values))
         code = (*_loaded(test), *compared, (_JUMP, 0, 0, len(code)), *code)
     return code
 
 
 def _loaded(test: ArgumentTest) -> Code:
-    place = _ARGUMENTS + 8 * test.argument + 4 * test.high  # both architectures are little endian
-    load: Code = ((_LOAD, 0, 0, place),)
+    place = ARGUMENTS + 8 * test.argument + 4 * test.high  # both architectures are little endian
+    load: Code = ((LOAD, 0, 0, place),)
     return load if test.mask == 0xFFFFFFFF else (*load, (_AND, 0, 0, test.mask))

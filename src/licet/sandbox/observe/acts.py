@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 
 from licet.sandbox.kernel import system_calls
 from licet.sandbox.kernel.connections import Notice
+from licet.sandbox.limits import LONGEST_PATH, MOST_INTERPRETERS
 
 FROM_HERE = -100  # AT_FDCWD
-_LONGEST = 4096  # bytes of a path, with the NUL at its end
 _DELETED = " (deleted)"
 _OF_ITSELF = re.compile(r"self|fd|std")  # in every path that means another file to each process
 _STREAMS = ("/dev/stdin", "/dev/stdout", "/dev/stderr")
@@ -111,7 +111,7 @@ class Caller:
         """The path at an address; None if there is none, and the call will fail."""
         if not address:
             return None
-        data, nul, _ = self.data(address, _LONGEST).partition(b"\0")
+        data, nul, _ = self.data(address, LONGEST_PATH).partition(b"\0")
         return os.fsdecode(data) if nul else None
 
     # Paths -----------------------------------------------------------------------------------------------------------
@@ -247,7 +247,6 @@ _TMPFILE = 0o20000000
 _EXCHANGE = 2
 _ADDRESS = 128  # bytes of a `struct sockaddr_storage`
 _SHEBANG = re.compile(rb"#![ \t]*(\S+)")
-_MOST_INTERPRETERS = 4
 _ELF32 = b"\x7fELF\x01"
 
 
@@ -336,7 +335,7 @@ def _creat(caller: Caller, given: Arguments) -> Acts:
 # Running -------------------------------------------------------------------------------------------------------------
 
 
-def _run(caller: Caller, found: Found | None, interpreters: int = _MOST_INTERPRETERS) -> Acts:
+def _run(caller: Caller, found: Found | None, interpreters: int = MOST_INTERPRETERS) -> Acts:
     if found is None or not stat.S_ISREG(found.mode) or not found.permits(os.X_OK):
         return
     yield Act("exec", found.path)

@@ -17,12 +17,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from licet.sandbox.kernel import connections, landlock, namespaces, system_calls
+from licet.sandbox.limits import GUARDIAN_BACKLOG, LARGEST_COMMAND, LEFT_RUNNING_SECONDS
 
 PROXY = ("127.0.0.1", 3128)
 NOT_STARTED = 125
-_BACKLOG = 128
-_MOST_TOLD = 1 << 16
-_GRACE = 1.0  # seconds between SIGTERM and SIGKILL for processes that the command left running
 _SUBREAPER = 36
 # The command gets these from the terminal itself, or from the process that records.
 _LEFT_TO_THE_COMMAND = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
@@ -62,7 +60,7 @@ def begin(orders: Orders) -> tuple[int, socket.socket]:
 
 def heard(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """The next thing that a guardian tells, with the files that came along; an empty object if it has ended."""
-    data, files, _, _ = socket.recv_fds(control, _MOST_TOLD, 1, socket.MSG_CMSG_CLOEXEC)
+    data, files, _, _ = socket.recv_fds(control, LARGEST_COMMAND, 1, socket.MSG_CMSG_CLOEXEC)
     told: dict[str, Any] = json.loads(data) if data else {}
     return told, list(files)
 
@@ -88,7 +86,7 @@ def _guard(orders: Orders, control: socket.socket) -> NoReturn:
     if orders.network:
         try:
             namespaces.enter_network()
-            with socket.create_server(PROXY, backlog=_BACKLOG) as listener:
+            with socket.create_server(PROXY, backlog=GUARDIAN_BACKLOG) as listener:
                 _tell(control, {"kind": "network"}, [listener.fileno()])
         except OSError as wrong:
             _tell_error(control, "network", wrong)
@@ -107,7 +105,7 @@ def _guard(orders: Orders, control: socket.socket) -> NoReturn:
         os._exit(NOT_STARTED)
     _tell(control, {"kind": "started", "pid": command}, files)  # the guardian keeps its copy
     failed, status = _wait(command, children, control, near)
-    left = _end_all(_GRACE)
+    left = _end_all(LEFT_RUNNING_SECONDS)
     _tell(control, failed or {"kind": "ended", "status": status, "left": left})
     os._exit(0)
 

@@ -27,11 +27,11 @@ from licet.guard.ports import Http
 from licet.own_files import append, open_new, replace_file
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.kernel.namespaces import DEVICES
+from licet.sandbox.limits import MOST_NAMED, MOST_OBSERVED_REQUESTS
 from licet.sandbox.observe.acts import Act
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
 from licet.sandbox.programs.proxy import Egress
 
-_MOST_NAMED = 20  # of one kind of note
 _FILES = ("read", "write", "delete")
 # The C library reads it through a link in /usr, and does without it behind walls.
 _DISPENSABLE = ("/etc/locale.alias",)
@@ -142,7 +142,7 @@ class Recorder:
     def note(self, kind: str, what: str) -> None:
         """Remember something that is no use, and that the operator should know."""
         named = self._notes.setdefault(kind, {})
-        if len(named) < _MOST_NAMED:
+        if len(named) < MOST_NAMED:
             named[self._redact(what)] = None
 
     def _text(self, act: Act) -> str:
@@ -234,7 +234,6 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-_NO_LIMIT = 1 << 40  # requests of one command
 _CLIENT: ContextVar[Process | None] = ContextVar("client", default=None)  # of the connection that a task serves
 
 
@@ -295,7 +294,7 @@ class RecordingProxy:
 
 class _Egress(Egress):
     def __init__(self, grant: Grant, http: Http, client: Callable[[socket.socket], Process]) -> None:
-        super().__init__(grant, http, most_requests=_NO_LIMIT)
+        super().__init__(grant, http, most_requests=MOST_OBSERVED_REQUESTS)
         self._client = client
 
     async def _serve(self, end: socket.socket) -> None:

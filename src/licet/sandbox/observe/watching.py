@@ -18,12 +18,11 @@ from typing import Any
 from msgspec import Struct
 
 from licet.sandbox.kernel import connections
+from licet.sandbox.limits import ACTS_AT_ONCE, FLUSH_SECONDS
 from licet.sandbox.observe import guardian
 from licet.sandbox.observe.acts import Act, Caller, TooLong, Unreadable, acts_of
 from licet.sandbox.observe.recorder import Process, Recorder, RecordingProxy
 
-_AT_ONCE = 64  # calls that are answered before other tasks run
-_FLUSHED_AFTER = 0.25  # seconds
 _LISTENS = "0A"  # a state in /proc/net/tcp
 _FORWARDED = {signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP}
 _FROM_THE_TERMINAL = 0x80  # SI_KERNEL: the whole foreground group has got it
@@ -189,7 +188,7 @@ class _Watch:
 
     def _answer(self) -> None:
         listener = self._started.listener
-        for _ in range(_AT_ONCE):
+        for _ in range(ACTS_AT_ONCE):
             ready = self._poll.poll(0)
             if not ready:
                 return
@@ -259,7 +258,7 @@ class _Watch:
     def _flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
-            self._loop.call_later(_FLUSHED_AFTER, self._guarded, self._flush)
+            self._loop.call_later(FLUSH_SECONDS, self._guarded, self._flush)
 
     def _flush(self) -> None:
         self._flushing = False

@@ -17,14 +17,11 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from licet.sandbox.kernel import connections, landlock, namespaces, seccomp
+from licet.sandbox.limits import LARGEST_ORDERS, LAUNCHER_BACKLOG, MEASURED_AT_ONCE, PROGRAM_LOOK_SECONDS
 
 FAILED = 125  # like `env` and `timeout`; the reason goes to the socket
-_MOST_ORDERS = 64 << 20
 _PROXY = ("127.0.0.1", 3128)
 PROXY_URL = f"http://{_PROXY[0]}:{_PROXY[1]}"
-_BACKLOG = 128
-_COUNTED_EVERY = 0.1  # seconds
-_MEASURED = 64  # processes whose memory is looked at each time
 _PASSED_ON = signal.valid_signals() - {9, 19}  # without SIGKILL and SIGSTOP, which cannot be caught
 
 
@@ -60,7 +57,7 @@ def prepare() -> None:
 def _orders(host: socket.socket) -> dict[str, Any]:
     """Read a length, and a JSON object of that length."""
     size = int.from_bytes(_exactly(host, 8), "big")
-    if size > _MOST_ORDERS:
+    if size > LARGEST_ORDERS:
         raise ValueError("the orders are too long")
     orders: dict[str, Any] = json.loads(_exactly(host, size))
     return orders
@@ -130,7 +127,7 @@ def _listening() -> socket.socket:
     """A listener on the loopback of the new network. The host accepts its connections."""
     listener = socket.socket()
     listener.bind(_PROXY)
-    listener.listen(_BACKLOG)
+    listener.listen(LAUNCHER_BACKLOG)
     return listener
 
 
@@ -232,12 +229,12 @@ def _wait_for(binary: int, limits: Mapping[str, int], judges: Sequence[connectio
         crowded = crowded or len(found) >= most
         if len(found) > most + 1:
             os.kill(-1, signal.SIGKILL)  # every process of the namespace but this one
-        turn = turn + _MEASURED if turn + _MEASURED < len(found) else 0
-        for name in found[turn : turn + _MEASURED]:
+        turn = turn + MEASURED_AT_ONCE if turn + MEASURED_AT_ONCE < len(found) else 0
+        for name in found[turn : turn + MEASURED_AT_ONCE]:
             if _shares_more_than(limits["memory_bytes"], name):
                 with suppress(ProcessLookupError):
                     os.kill(int(name), signal.SIGKILL)
-        came = signal.sigtimedwait(_PASSED_ON, _COUNTED_EVERY)
+        came = signal.sigtimedwait(_PASSED_ON, PROGRAM_LOOK_SECONDS)
         # A sender outside of the namespace has no pid here. Signals from inside are not passed on.
         if came is not None and came.si_signo != signal.SIGCHLD and not came.si_pid:
             _send(binary, came.si_signo)

@@ -4,12 +4,12 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 from msgspec.structs import replace
 
 from licet.guard.execution import Command, Ending, Finished, Layers, Running, Streams, Walls
-from licet.sandbox.programs.supervisor_client import Pipes, Receiver, Sender
+from licet.sandbox.programs.supervisor_client import Pipes
+from licet.sandbox.streams import Receiver, Sender
 
 Program = Callable[[Command], Awaitable[Finished]]
 ProgramFunction = Callable[[Command], "Finished | str | bytes | Awaitable[Finished | str | bytes]"]
@@ -74,7 +74,7 @@ class NoWalls:
     def load_code(self) -> None:
         """Nothing is needed."""
 
-    def walls(self, held: Any) -> Walls:
+    def walls(self, held: object) -> Walls:
         """The same for every grant."""
         return self
 

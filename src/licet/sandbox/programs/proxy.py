@@ -44,12 +44,22 @@ from licet.guard.handles.messages import (
 )
 from licet.guard.limits import Exceeded, Meter
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
+from licet.sandbox.limits import (
+    ACCEPT_SECONDS,
+    BODY_COPIES,
+    CHUNK,
+    CHUNKS_AT_ONCE,
+    CONNECT_SECONDS,
+    CONNECTION_FILES,
+    LARGEST_REQUEST_BODY,
+    LARGEST_REQUEST_HEAD,
+    MOST_CHUNKS,
+    MOST_CONNECTIONS,
+    MOST_REQUESTS,
+    REQUEST_SECONDS,
+)
+from licet.sandbox.streams import carry, close_when_sent
 
-MOST_HEAD = 1 << 16  # bytes
-MOST_BODY = 32 << 20
-MOST_CHUNKS = 1 << 17  # of a body: each takes the same time, however short it is
-CHUNK = 1 << 16  # bytes read at once
-_CHUNKS_AT_ONCE = 64  # before other tasks run
 _LENGTH = re.compile(rb"[0-9]{1,12}")
 _RESET = struct.pack("ii", 1, 0)  # a `struct linger`: on, of no seconds
 
@@ -90,7 +100,7 @@ class HttpConnection:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, meter: Meter) -> None:
         self.reader, self.writer, self._meter = reader, writer, meter
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=LARGEST_REQUEST_HEAD)
         self._has_body = True  # of the response
 
     async def read_request(self, first: bytes) -> ProxyRequest:
@@ -98,7 +108,7 @@ class HttpConnection:
         try:
             raw = first + await self.reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            raise BadProxyRequest(f"the head of the request has more than {MOST_HEAD} bytes", 431) from None
+            raise BadProxyRequest(f"the head of the request has more than {LARGEST_REQUEST_HEAD} bytes", 431) from None
         self._meter.check_headers(raw.count(b"\r\n") - 2)  # without the request line and the empty line
         _check_text(raw)
         if b"\r\nhost:" not in raw.lower():
@@ -129,11 +139,11 @@ class HttpConnection:
             chunks += event.chunk_start
             if chunks >= MOST_CHUNKS:
                 raise BadProxyRequest(f"the body has more than {MOST_CHUNKS} chunks", 413)
-            if len(body) + len(event.data) > MOST_BODY:
-                raise BadProxyRequest(f"the body has more than {MOST_BODY} bytes", 413)
+            if len(body) + len(event.data) > LARGEST_REQUEST_BODY:
+                raise BadProxyRequest(f"the body has more than {LARGEST_REQUEST_BODY} bytes", 413)
             take(len(event.data))
             body += event.data
-            if chunks % _CHUNKS_AT_ONCE == 0:
+            if chunks % CHUNKS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return bytes(body)
 
@@ -216,8 +226,8 @@ def _check_request(request: ProxyRequest, raw: bytes) -> None:
     length = int(lengths[0]) if lengths else 0
     if chunked or length:
         check_may_have_body(request.method)
-    if length > MOST_BODY:
-        raise BadProxyRequest(f"the body has more than {MOST_BODY} bytes", 413)
+    if length > LARGEST_REQUEST_BODY:
+        raise BadProxyRequest(f"the body has more than {LARGEST_REQUEST_BODY} bytes", 413)
 
 
 def _reason(status: int) -> str:
@@ -225,9 +235,6 @@ def _reason(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return ""
-
-
-CONNECT_SECONDS = 10.0  # for one address: a silent one must not use up the time of the others
 
 
 async def connect(grant: Grant, http: Http | None, host: str, port: int) -> socket.socket:
@@ -267,12 +274,6 @@ async def _connected(address: str, port: int) -> socket.socket:
     return made
 
 
-MOST_OPEN = 128  # connections at once
-MOST_REQUESTS = 10_000  # of one call: each leaves an event in memory
-_SECONDS = 30.0  # for a program to send its request, and for each wait after that
-_PAUSE = 0.05  # seconds until the next attempt to accept a connection when the quota is used up
-_COPIES = 2  # of a body in memory while its buffer grows
-_FILES = 2  # of one connection: from the program, and to the server
 _PORT = re.compile(r"[0-9]{1,5}")
 _NOT_REACHED = ("RESOLVE_FAILED", "CONNECT_FAILED")
 _STATUS: Mapping[str, int] = {"LIMIT_HOST_MEMORY": 413, "LIMIT_HEADERS": 431}
@@ -316,7 +317,7 @@ class Egress:
             return
         meter = self._grant.meter
         try:
-            meter.take_files(_FILES)
+            meter.take_files(CONNECTION_FILES)
         except Exceeded as over:  # waiting connections stay in the kernel's queue
             if not self._reported:
                 self._reported = True
@@ -326,14 +327,14 @@ class Egress:
         try:
             end, _ = self._listener.accept()
         except OSError as wrong:
-            meter.give_files(_FILES)
+            meter.give_files(CONNECTION_FILES)
             if not isinstance(wrong, BlockingIOError | InterruptedError | ConnectionAbortedError):
                 self._pause()  # perhaps this process may not open more files
             return
         self._requests += 1
-        if len(self._open) >= MOST_OPEN or self._requests > (self._most_requests or MOST_REQUESTS):
+        if len(self._open) >= MOST_CONNECTIONS or self._requests > (self._most_requests or MOST_REQUESTS):
             end.close()
-            meter.give_files(_FILES)
+            meter.give_files(CONNECTION_FILES)
             return
         task = self._loop.create_task(self._serve(end))
         self._open.add(task)
@@ -342,31 +343,31 @@ class Egress:
     def _closed(self, ended: "asyncio.Task[None]", end: socket.socket) -> None:
         self._open.discard(ended)
         end.close()  # a task that was cancelled before it ran has not
-        self._grant.meter.give_files(_FILES)
+        self._grant.meter.give_files(CONNECTION_FILES)
 
     def _pause(self) -> None:
         if self._listener is not None:
             self._loop.remove_reader(self._listener)
-            self._loop.call_later(_PAUSE, self._accept_again)
+            self._loop.call_later(ACCEPT_SECONDS, self._accept_again)
 
     def _accept_again(self) -> None:
         if self._listener is not None:
             self._loop.add_reader(self._listener, self._accept)
 
     async def _serve(self, end: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=end, limit=MOST_HEAD)
+        reader, writer = await asyncio.open_connection(sock=end, limit=LARGEST_REQUEST_HEAD)
         client = HttpConnection(reader, writer, self._grant.meter)
         try:
             # An error here concerns one program and its peer: it ends this connection alone.
             with suppress(OSError, EOFError, h11.LocalProtocolError):
                 await self._talk(client)
-                await _finish(writer)
+                await close_when_sent(writer)
         finally:
             writer.transport.abort()
 
     async def _talk(self, client: HttpConnection) -> None:
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(REQUEST_SECONDS):
                 first = await client.reader.readexactly(1)
                 wanted = await (_socks_target(client) if first[0] == _SOCKS else self._request(first, client))
             if isinstance(wanted, tuple):
@@ -396,7 +397,7 @@ class Egress:
             client.writer.write(_socks_reply(_UNREACHABLE if refusal.code in _NOT_REACHED else _NOT_ALLOWED))
             return
         client.writer.write(_socks_reply(_GRANTED))
-        await _tunnel(client, server)
+        await carry(client.reader, client.writer, server)
 
     async def _connect(self, request: ProxyRequest, client: HttpConnection) -> None:
         host, _, port = request.target.rpartition(":")
@@ -404,7 +405,7 @@ class Egress:
             self._grant.invalid("HOST_NOT_ALLOWED", InvalidUse(request.target, "a host and a port from 1 to 65535"))
         server = await connect(self._grant, self._http, host, int(port))
         await client.accept_tunnel()
-        await _tunnel(client, server)
+        await carry(client.reader, client.writer, server)
 
     # Plain requests
 
@@ -420,8 +421,8 @@ class Egress:
         addresses = await checked_addresses(grant, self._http, use)
         with grant.meter.share() as share:
             try:
-                async with asyncio.timeout(_SECONDS):
-                    body = await client.read_body(lambda size: share.take(_COPIES * size))
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    body = await client.read_body(lambda size: share.take(BODY_COPIES * size))
             except Exceeded as over:
                 grant.exceeded(over, there.use)
             await self._exchange(there, request, body, addresses, client)
@@ -441,7 +442,9 @@ class Egress:
     ) -> None:
         use, text, headers = there.use, "no connection", request.passed_on
         for address in addresses:
-            exchange = Exchange(there.method, there.url, use.target, use.port or 0, address, headers, body, _SECONDS)
+            exchange = Exchange(
+                there.method, there.url, use.target, use.port or 0, address, headers, body, REQUEST_SECONDS
+            )
             started = False  # to pass on a response
             try:
                 async with self._http.send(exchange) as reply:
@@ -502,34 +505,3 @@ async def _socks_target(client: HttpConnection) -> tuple[str, int] | None:
 
 def _socks_reply(code: int) -> bytes:
     return bytes((_SOCKS, code, 0, _IPV4)) + bytes(6)
-
-
-async def _tunnel(client: HttpConnection, server: socket.socket) -> None:
-    """Carry bytes both ways until both sides have ended."""
-    try:
-        reader, writer = await asyncio.open_connection(sock=server)
-    except BaseException:
-        server.close()
-        raise
-    try:
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_pump(client.reader, writer))
-            both.create_task(_pump(reader, client.writer))
-        await _finish(writer)
-    except* OSError:
-        client.writer.transport.abort()
-    finally:
-        writer.transport.abort()
-
-
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    while data := await source.read(CHUNK):
-        sink.write(data)
-        await sink.drain()
-    sink.write_eof()
-
-
-async def _finish(writer: asyncio.StreamWriter) -> None:
-    """Close a connection once everything that was written is sent."""
-    writer.close()
-    await writer.wait_closed()

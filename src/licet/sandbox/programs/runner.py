@@ -20,11 +20,12 @@ from licet.core.decision.request import Reason
 from licet.guard.execution import Command, Ending, Finished, Running, Streams, Used, Walls
 from licet.guard.import_path import FoundProgram, followed
 from licet.guard.ports import Unavailable
-from licet.sandbox.programs.supervisor_client import Pipes, Receiver, Sender, Supervisor
+from licet.sandbox.limits import SUPERVISOR_SECONDS
+from licet.sandbox.programs.supervisor_client import Pipes, Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams
+from licet.sandbox.streams import Receiver, Sender
 
 _LATE = -9  # what a program that ran too long ended by
-_GRACE = 10.0  # seconds that the supervisor has to clear up
 _NO_WAY = "programs are run on Linux only"
 
 
@@ -182,9 +183,9 @@ async def _exchange(
         if attached is not None:
             sent.done.add_done_callback(lambda _: attached.takes_signals(channels.control))
         # The supervisor keeps the deadline; this one is for a supervisor that is dead or stuck.
-        await asyncio.wait_for(said.done, command.seconds + _GRACE)
+        await asyncio.wait_for(said.done, command.seconds + SUPERVISOR_SECONDS)
         # All processes of the program are dead. A pipe that is still open was passed to another process.
-        await asyncio.wait([out.done, err.done], timeout=_GRACE / 10)
+        await asyncio.wait([out.done, err.done], timeout=SUPERVISOR_SECONDS / 10)
     except TimeoutError:
         pass
     finally:
@@ -261,7 +262,7 @@ class _Running:
 
     async def ended(self) -> int:
         """Wait for the exit code."""
-        await asyncio.wait([self._said.done], timeout=self._command.seconds + _GRACE)
+        await asyncio.wait([self._said.done], timeout=self._command.seconds + SUPERVISOR_SECONDS)
         used = _used(self._said, self._command)
         self._ended = (used,)
         return _LATE if used is None else used.returncode
@@ -280,7 +281,7 @@ class _Running:
 
 async def _wait_for_exit(supervisor: Popen[bytes]) -> None:
     """Wait until the supervisor has ended, and its program before it, even if this task is cancelled."""
-    given_up, cancelled = time.monotonic() + _GRACE, None
+    given_up, cancelled = time.monotonic() + SUPERVISOR_SECONDS, None
     with _ending(supervisor.pid) as (ended, pause):
         while supervisor.poll() is None:
             if time.monotonic() > given_up:
@@ -311,7 +312,7 @@ def _ending(process: int) -> Iterator[tuple["asyncio.Future[None]", float]]:
 
     loop.add_reader(watched, tell)
     try:
-        yield ended, _GRACE
+        yield ended, SUPERVISOR_SECONDS
     finally:
         loop.remove_reader(watched)
         os.close(watched)

@@ -16,14 +16,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
+from licet.sandbox.limits import LONGEST_POLL, MOST_SUPERVISOR_FILES
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 
-
-_MOST_FILES = 8
-_LONGEST_POLL = 3600.0  # seconds; the kernel takes no more milliseconds than fit into 31 bits
 
 Launch = Callable[[int, int], None]  # `launcher.main`: builds the walls and becomes the program
 
@@ -99,7 +98,7 @@ def _received(host: socket.socket) -> _Command | None:
 
     Behind walls only the seconds: the launcher gets the rest.
     """
-    size, files, flags, _ = socket.recv_fds(host, 8, _MOST_FILES)  # the files come with the first bytes
+    size, files, flags, _ = socket.recv_fds(host, 8, MOST_SUPERVISOR_FILES)  # the files come with the first bytes
     for file in files:
         os.set_inheritable(file, False)  # `recv_fds` ignores MSG_CMSG_CLOEXEC
     if not size or flags & socket.MSG_CTRUNC or len(files) < 4:
@@ -174,7 +173,7 @@ def _watch(program: int, control: int, awake: int, seconds: float, has_group: bo
         left = end - time.monotonic()
         if left <= 0:
             return "late"
-        ready = dict(poll.poll(min(left, _LONGEST_POLL) * 1000))
+        ready = dict(poll.poll(min(left, LONGEST_POLL) * 1000))
         if control in ready:
             numbers = b""
             with suppress(ConnectionResetError):  # the host ended before it had read the results of `tried`

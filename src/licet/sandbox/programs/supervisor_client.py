@@ -5,17 +5,16 @@ variables, user directory and `site`. So no `.pth` file, `sitecustomize` or `use
 
 A supervisor gets its command after it was started, together with the files of the program. So it can be started
 early, and the program does not wait for the start of an interpreter.
-
-`Pipes`, `Receiver` and `Sender` are pipes in an event loop: read up to a limit, written as the other side reads.
 """
 
-import asyncio
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+
+from licet.sandbox.limits import SUPERVISOR_START_SECONDS
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 # Makes `licet` importable without the directory around it, which may hold anything.
@@ -55,7 +54,6 @@ from licet.sandbox import attempts
 from licet.sandbox.programs import launcher, supervisor
 supervisor.main(launcher.main, attempts.tried, launcher.prepare)
 """
-_PATIENCE = 60.0  # seconds
 
 
 class Supervisor:
@@ -83,7 +81,7 @@ class Supervisor:
 
     def tried(self) -> bytes:
         """Wait for the results of testing the walls. Raises `OSError` if there are none."""
-        self.control.settimeout(_PATIENCE)
+        self.control.settimeout(SUPERVISOR_START_SECONDS)
         report = b""
         while not report.endswith(b"\n"):
             more = self.control.recv(1 << 16)
@@ -106,7 +104,7 @@ class Supervisor:
             self.control.close()
             if self._trying:  # it removes its files, and then finds the socket closed
                 with suppress(subprocess.TimeoutExpired):
-                    self.process.wait(_PATIENCE)
+                    self.process.wait(SUPERVISOR_START_SECONDS)
             self.process.kill()
             self.process.wait()
 
@@ -117,9 +115,6 @@ def supervisor_in_advance() -> Supervisor | None:
         with suppress(OSError):
             return Supervisor(trying=True)
     return None
-
-
-_CHUNK = 1 << 16
 
 
 class Pipes:
@@ -153,81 +148,3 @@ class Pipes:
         """Close all ends that are open."""
         while self._open:
             os.close(self._open.pop())
-
-
-class _Stream:
-    """One pipe in the event loop, from its first byte to its end."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[None] = self._loop.create_future()
-        self._remove: Callable[[int], object] = self._loop.remove_reader
-        self._fd = -1
-        self._watched = True
-
-    def stop(self) -> None:
-        """Stop watching the pipe."""
-        self._unwatch()
-        self.done.cancel()
-
-    def _finish(self) -> None:
-        self._unwatch()
-        if not self.done.done():  # a cancelled task that awaited it has cancelled it too
-            self.done.set_result(None)
-
-    def _unwatch(self) -> None:
-        if self._watched:  # otherwise its number may belong to another file by now
-            self._watched = False
-            self._remove(self._fd)
-
-
-class Receiver(_Stream):
-    """Keeps the first bytes and reads on: a flood neither fills the memory of this process nor blocks the program."""
-
-    def __init__(self, fd: int, limit: int) -> None:
-        super().__init__()
-        os.set_blocking(fd, False)
-        self._fd, self._limit = fd, limit
-        self.data, self.truncated = bytearray(), False
-        self.first: asyncio.Future[None] = self._loop.create_future()  # done with the first bytes, or at the end
-        self._loop.add_reader(fd, self._read)
-
-    def stop(self) -> None:
-        """Stop watching the pipe."""
-        super().stop()
-        self.first.cancel()
-
-    def _read(self) -> None:
-        try:
-            chunk = os.read(self._fd, _CHUNK)
-        except (BlockingIOError, InterruptedError):
-            return
-        room = self._limit - len(self.data)
-        self.data += chunk[: max(room, 0)]
-        self.truncated = self.truncated or len(chunk) > room
-        if not self.first.done():
-            self.first.set_result(None)
-        if not chunk:
-            self._finish()
-
-
-class Sender(_Stream):
-    """Writes some bytes as the other side reads them, and then calls `then` with the pipe."""
-
-    def __init__(self, fd: int, data: bytes, then: Callable[[int], object] = lambda _: None) -> None:
-        super().__init__()
-        os.set_blocking(fd, False)
-        self._remove = self._loop.remove_writer
-        self._fd, self._left, self._then = fd, memoryview(data), then
-        self._loop.add_writer(fd, self._write)
-
-    def _write(self) -> None:
-        try:
-            self._left = self._left[os.write(self._fd, self._left[:_CHUNK]) :]
-        except (BlockingIOError, InterruptedError):
-            return
-        except (BrokenPipeError, ConnectionResetError):  # the reader has closed it
-            self._left = self._left[:0]
-        if not self._left:
-            self._finish()
-            self._then(self._fd)

@@ -15,18 +15,17 @@ import struct
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from licet.sandbox.limits import AWAKE_SECONDS, COPY_SECONDS, LAST_OUTPUT
 from licet.sandbox.programs.supervisor_client import Pipes
+from licet.sandbox.streams import Unwritten, copy
 
 if sys.platform != "win32":
     import fcntl
     import termios
 
-_CHUNK = 1 << 16
-_PATIENCE = 2.0  # seconds for a thread to end when its work is over
-_AWAKE_EVERY = 0.2  # seconds
-_KEPT = 1 << 14  # bytes of the last output that are kept, to say which wall a failed program hit
 NAMES = ("standard input", "standard output", "standard error")
 
 
@@ -54,7 +53,7 @@ class AttachedStreams:
     def _stay_awake(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wake the loop a few times a second: a signal that comes right before it sleeps does not wake it."""
         if self.control >= 0:
-            loop.call_later(_AWAKE_EVERY, self._stay_awake, loop)
+            loop.call_later(AWAKE_SECONDS, self._stay_awake, loop)
 
     def interrupt(self) -> bool:
         """Pass a Ctrl-C on to the program; False if none is running. Safe in a signal handler."""
@@ -91,9 +90,9 @@ class AttachedStreams:
         """
         try:
             for thread in self._outputs:
-                thread.join(None if wait else _PATIENCE)
+                thread.join(None if wait else COPY_SECONDS)
             if self._input is not None:
-                self._input.join(_PATIENCE)
+                self._input.join(COPY_SECONDS)
         finally:
             for stream, before in self._settings.items():
                 _restore(stream, before)
@@ -113,10 +112,14 @@ class AttachedStreams:
             os.close(end)
             raise
 
+    def _keep(self, stream: int, data: bytes) -> None:
+        self._last[stream] += data
+        del self._last[stream][:-LAST_OUTPUT]
+
     def _take(self, stream: int, source: int) -> None:
         """Copy from the program to an output of this process; a failed write ends the program by SIGPIPE."""
         try:
-            _copied(source, stream, self._last[stream])
+            copy(source, stream, partial(self._keep, stream))
         except OSError as wrong:
             if wrong.errno != errno.EPIPE:
                 self.lost = f"{NAMES[stream]} could not be written: {wrong.strerror}"
@@ -154,8 +157,8 @@ def _feed(sink: int) -> None:
     try:
         unwritten = 0
         try:
-            _copied(0, sink)
-        except _Unwritten as wrong:
+            copy(0, sink)
+        except Unwritten as wrong:
             unwritten = wrong.size
         except OSError:  # an unreadable input is an empty one for the program
             return
@@ -170,50 +173,6 @@ def _inside(pipe: int) -> int:
     """The number of unread bytes in a pipe."""
     (size,) = struct.unpack("=i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
     return int(size)
-
-
-class _Unwritten(OSError):
-    """Bytes that were read could not be written; `size` is their number."""
-
-    def __init__(self, wrong: OSError, size: int) -> None:
-        super().__init__(wrong.errno, wrong.strerror)
-        self.size = size
-
-
-def _copied(source: int, sink: int, last: bytearray | None = None) -> None:
-    """Copy until the source ends or the reader of the sink has closed it. Raises `OSError` if either fails.
-
-    `last` is filled with the last bytes.
-    """
-    poll = select.poll()
-    poll.register(source, select.POLLIN)
-    poll.register(sink, 0)  # reports only that the reader has closed it
-    while True:
-        if sink in dict(poll.poll()):
-            return
-        try:
-            data = os.read(source, _CHUNK)
-        except BlockingIOError:  # another process read it
-            continue
-        if not data:
-            return
-        if last is not None:
-            last += data
-            del last[:-_KEPT]
-        _write(sink, data)
-
-
-def _write(sink: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        try:
-            left = left[os.write(sink, left) :]
-        except BlockingIOError:  # full, and another process made it non-blocking
-            poll = select.poll()
-            poll.register(sink, select.POLLOUT)
-            poll.poll()
-        except OSError as wrong:
-            raise _Unwritten(wrong, len(left)) from None
 
 
 def _restore(stream: int, before: list[Any]) -> None:

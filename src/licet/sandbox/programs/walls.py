@@ -41,16 +41,14 @@ from licet.sandbox.grant_paths import (
 )
 from licet.sandbox.kernel import landlock
 from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
+from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM, Placeholders, made_files, name_of_binary, of_binary
 
 # The proxy is imported only for programs that connect to it.
 if TYPE_CHECKING:
     from licet.sandbox.programs.proxy import Egress
 
-_MOST_SAID = 1 << 16
-_GRACE = 2.0
 _MB = 1 << 20
-_MOST_SEARCHED = 20_000  # entries of directories
 
 # Places for scratch in the private root, which programs expect in this order. See `_scratch_places`.
 _SCRATCH = ("/tmp", "/var/tmp", "/run/scratch", "/.licet-scratch")  # noqa: S108
@@ -292,7 +290,7 @@ def _rights_on(path: str, rules: Iterable[KernelRule]) -> int:
 def _has_pipes(path: str) -> bool:
     """Whether a path is or contains a FIFO, or more than can be searched."""
     seen, left = 0, [path]
-    while left and seen <= _MOST_SEARCHED:
+    while left and seen <= MOST_PROGRAM_ENTRIES:
         one = left.pop()
         try:
             about = os.lstat(one)
@@ -412,7 +410,7 @@ class LauncherClient:
     async def ended(self) -> Exception | None:
         """Clean up; returns why the walls could not be built, or the program not be started."""
         # Every process with the other end of the socket has ended, so the report is complete.
-        await asyncio.wait([self._task], timeout=_GRACE)
+        await asyncio.wait([self._task], timeout=LAUNCHER_SECONDS)
         self._task.cancel()
         with suppress(asyncio.CancelledError, OSError):
             await self._task
@@ -446,11 +444,11 @@ class LauncherClient:
             await self._loop.sock_sendall(self._near, orders)
         while True:
             await self._readable()
-            data, files, _, _ = socket.recv_fds(self._near, _MOST_SAID, 1)
+            data, files, _, _ = socket.recv_fds(self._near, LONGEST_LAUNCH_REPORT, 1)
             if files and self._egress is not None:
                 self._egress.serve(socket.socket(fileno=files[0]))
                 data = data[1:]
-            self._said += data[: _MOST_SAID - len(self._said)]
+            self._said += data[: LONGEST_LAUNCH_REPORT - len(self._said)]
             if not data and not files:
                 return
 

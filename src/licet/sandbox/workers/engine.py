@@ -14,26 +14,21 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
-from weakref import ref
 
-from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.layer import Level
 from licet.core.values import Origin
 from licet.declare import Tool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
-from licet.guard.gate import BareGate
 from licet.guard.ports import free_after_fork
 from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
 from licet.sandbox.bridge.wire import BrokenWire, Closed, FrameTooLarge, Overrun
+from licet.sandbox.limits import EXIT_SECONDS, LARGEST_LINE_NUMBER, MOST_PREPARED
 from licet.sandbox.programs.walls import ProgramWalls
 from licet.sandbox.workers.pool import GuestParts, Prepared, close_workers, pool, prepare, start_of
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.workers.zygote_client import WorkerProcess, Zygote
-
-_MOST_LINES = 10_000_000  # of a Python file: a larger line number is not believed
-_EXIT_SECONDS = 10.0  # seconds to learn how a worker ended: needed only on a very busy machine
 
 
 def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
@@ -60,7 +55,7 @@ def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
     if (kind, text) == ("RuntimeError", "can't start new thread"):
         raise Stopped("LIMIT_PROCESSES", "it started more threads than its memory holds")
     line = outcome.head.get("line")
-    known = line if type(line) is int and 0 < line <= _MOST_LINES else 0
+    known = line if type(line) is int and 0 < line <= LARGEST_LINE_NUMBER else 0
     loading = outcome.head.get("loading")
     if loading is None:
         printed = outcome.head.get("printed") if guest is not None else ""
@@ -83,7 +78,7 @@ async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limit
     await asyncio.sleep(0)
     # The worker may have closed its socket and still run. The zygote kills it, and reports its exit in either case.
     zygote.end(worker, worker.ended or ("TOOL_CRASHED", "the tool's process hung up"))
-    exit_ = await worker.wait_for_exit(_EXIT_SECONDS)
+    exit_ = await worker.wait_for_exit(EXIT_SECONDS)
     if exit_ is None:
         return Stopped("TOOL_CRASHED", "the tool's process ended, and its exit status is not known")
     if exit_.start_error:
@@ -104,8 +99,7 @@ async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limit
     return Stopped("TOOL_CRASHED", f"the tool's process {said} and gave no answer")
 
 
-_KNOWN = 512  # kinds of call that are prepared
-_Key = tuple[ref[BareGate], Tool, CapabilitySet, frozenset[tuple[str, int]], Level]
+_Key = tuple[int, frozenset[tuple[str, int]], Level]  # the id of a registered tool, which what is prepared refers to
 
 
 if hasattr(os, "register_at_fork"):
@@ -163,17 +157,19 @@ class Workers:
         return self._walled(level, call, context)
 
     async def _walled(self, level: Level, call: ToolCall, context: BoundContext) -> Any:
+        parts = context.parts
         prepared = await self._ready(level, call, context)
         zygote, worker = pool.take(prepared)
-        context._grant.access = worker.access
+        grant = parts.grant
+        grant.access = worker.access
         zygote.watch(worker)
         kept, loop = False, asyncio.get_running_loop()
         try:
-            start = start_of(prepared, call, context, worker.calls)
+            start = start_of(prepared, call, parts, worker.calls)
             if not call.tool.reuse and not pool.ready(prepared):
                 loop.call_soon(pool.park, prepared, zygote)  # the next workers start while this one works
-            meter, isolated = context._grant.meter, level == "isolated"
-            broker = Broker(worker.end, context, worker.calls, call.tool.name, direct=isolated, meter=meter)
+            direct = level == "isolated"
+            broker = Broker(worker.end, context, worker.calls, call.tool.name, direct=direct, meter=grant.meter)
             outcome = await broker.serve(start)
             # A guest that failed may have left its memory behind, which the next call would lack.
             failed = prepared.guest is not None and "error" in outcome.head
@@ -181,7 +177,7 @@ class Workers:
         except (BrokenWire, Closed) as wrong:
             raise await stopped(zygote, worker, wrong, prepared.limits) from None
         finally:
-            context._grant.printed = worker.printed()
+            grant.printed = worker.printed()
             if kept:
                 zygote.unwatch(worker)
                 pool.give_back(prepared, zygote, worker)
@@ -206,19 +202,17 @@ class Workers:
 
     async def _ready(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         """What calls like this one have in common, from an earlier one if there was one."""
-        # A weak reference to the gate: parked workers do not keep a gate alive.
-        limits = frozenset(call.limits.items())
-        key: _Key = (ref(context._session.gate), call.tool, context._grant.capabilities, limits, level)
+        parts = context.parts
+        key: _Key = (id(parts.registered), frozenset(call.limits.items()), level)
         found = self._prepared.get(key)
-        if found is None or not found.in_force():
-            if len(self._prepared) >= _KNOWN:
+        if found is None:
+            if len(self._prepared) >= MOST_PREPARED:
                 self.forget()
             guest = await self.guest(level, call, context)
             with self._preparing:
-                other = self._prepared.get(key)  # of a call that was prepared while this one waited
-                found = other if other is not None and other.in_force() else None
+                found = self._prepared.get(key)  # of a call that was prepared while this one waited
             if found is None:
-                found = prepare(level, call, context, self.support(), guest)
+                found = prepare(level, call, parts, self.support(), guest)
                 with self._preparing:
                     self._prepared[key] = found
         return found

@@ -13,15 +13,13 @@ from licet.guard.execution import SandboxUnavailable
 from licet.sandbox.bridge.wire import FROM_WORKER, BrokenWire, Closed, Wire, packed
 from licet.sandbox.grant_paths import base_rules
 from licet.sandbox.kernel import landlock
+from licet.sandbox.limits import ERRAND_EXIT_SECONDS
 from licet.sandbox.workers.pool import pool
 from licet.sandbox.workers.tool_source import ToolSource, import_path
 from licet.sandbox.workers.worker import NO_WALLS
 from licet.sandbox.workers.zygote_client import Watched, WorkerExit, WorkerProcess
 
 T = TypeVar("T")
-
-
-_EXIT_SECONDS = 2.0  # to learn how a worker ended
 
 
 class ErrandFailed(Exception):
@@ -99,7 +97,7 @@ def run_errand(
 
 def _exit_of(worker: WorkerProcess) -> WorkerExit | None:
     """How a worker ended; the thread that listens to the zygote may learn it a moment later. None if it does not."""
-    until = time.monotonic() + _EXIT_SECONDS
+    until = time.monotonic() + ERRAND_EXIT_SECONDS
     while worker.exit is None and time.monotonic() < until:
         time.sleep(0.01)
     return worker.exit

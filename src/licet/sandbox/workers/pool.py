@@ -22,14 +22,15 @@ from licet.core.policy.layer import Level, meet_written_layers
 from licet.declare import Tool
 from licet.declare.arguments import ValidatedArguments, is_plain
 from licet.declare.plain_json import plain_json
-from licet.guard.bind import BoundContext
+from licet.guard.bind import CallParts
 from licet.guard.execution import SandboxUnavailable, ToolCall
 from licet.guard.grant import Access, Grant
 from licet.guard.import_path import changeable
 from licet.sandbox import probe
-from licet.sandbox.bridge.wire import RESULT_BYTES, packed
+from licet.sandbox.bridge.wire import packed
 from licet.sandbox.grant_paths import REACHED, Rules, base_rules, denied_among, grant_rules, worker_access
 from licet.sandbox.kernel import landlock
+from licet.sandbox.limits import MOST_PARKED, PARKED_OF_ONE_TOOL, RESULT_BYTES
 from licet.sandbox.workers.tool_source import ToolSource, import_path, source_of, zygote_path
 from licet.sandbox.workers.zygote_client import Watched, WorkerProcess, Zygote
 
@@ -103,10 +104,10 @@ class Prepared(Struct, eq=False, dict=True):
 
 
 def prepare(
-    level: Level, call: ToolCall, context: BoundContext, support: probe.Support, guest: GuestParts | None = None
+    level: Level, call: ToolCall, parts: CallParts, support: probe.Support, guest: GuestParts | None = None
 ) -> Prepared:
     """Prepare workers for such calls. Raises `SandboxUnavailable` if there can be none."""
-    tool, reach = call.tool, context._grant.reach
+    tool, reach, gate, registered = call.tool, parts.grant.reach, parts.session.gate, parts.registered
     if guest is None:
         support.require(level)
     source = source_of(tool) if guest is None else ToolSource("", "", {})
@@ -118,13 +119,12 @@ def prepare(
         raise SandboxUnavailable(f"{inside} may not be read, but lies among the libraries that every worker reads")
 
     # Only the grant of this call is kept: workers for later calls must not hold its data.
-    grant = Grant(context._grant.request, reach, "", (), _nobody)
+    grant = Grant(parts.grant.request, reach, "", (), _nobody)
 
-    # A weak reference: parked workers do not keep their gate alive.
-    gate, registered = ref(context._session.gate), context._registered
+    living = ref(gate)  # weak: parked workers do not keep their gate alive
 
     def in_force() -> bool:
-        at = gate()
+        at = living()
         return at is not None and at.is_current(registered)
 
     def rules() -> Rules:
@@ -146,7 +146,7 @@ def prepare(
         # Even without a grant: the host records its refusals, and the kernel does not.
         "connects": direct,
         "programs": variables(reach.grant) if direct else None,
-        "directory": context.workdir if level == "isolated" else "",
+        "directory": gate.workdir if level == "isolated" else "",
         "result_bytes": RESULT_BYTES,
         "guest": None,
         "files": 0 if guest is None or guest.code is None else 1,
@@ -161,7 +161,7 @@ def prepare(
     describe = partial(worker_access, level, reach, base, variables(reach.grant) if guest is not None else ())
     if guest is None:
         return Prepared(tool, limits, fixed, rules, base, describe, in_force)
-    opened = partial(guest.preopens, grant, context.workdir) if guest.preopens is not None else None
+    opened = partial(guest.preopens, grant, gate.workdir) if guest.preopens is not None else None
     return Prepared(tool, limits, {**fixed, **guest.fixed}, rules, base, describe, in_force, guest, opened)
 
 
@@ -175,7 +175,7 @@ async def _nobody(approval: Approval, use: Use) -> None:
     raise RuntimeError("no call is running, so no approval can be asked for")
 
 
-def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: int) -> bytes:
+def start_of(prepared: Prepared, call: ToolCall, parts: CallParts, number: int) -> bytes:
     """The frame that starts a call in a worker."""
     given, defaults = call.arguments, prepared.defaults
     if defaults or type(given) is not dict:
@@ -185,16 +185,13 @@ def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: 
     sent = call.arguments.sent if not plain and isinstance(call.arguments, ValidatedArguments) else plain_json(given)
     head: dict[str, Any] = {"call": number, "plain": plain}
     if prepared.guest is not None:
-        environ = context._ports.environ or {}
-        names = variables(context._grant.reach.grant)
+        environ = parts.ports.environ or {}
+        names = variables(parts.grant.capabilities)
         head["environment"] = {name: value for name in names if (value := environ.get(name)) is not None}
     if call.tool.context_parameter is not None:
-        head |= {"session_id": context.session_id, "agent": context.agent, "workdir": context.workdir}
+        session = parts.session
+        head |= {"session_id": session.id, "agent": session.agent, "workdir": session.gate.workdir}
     return packed(head, sent)
-
-
-_PARKED_OF_ONE = 2  # workers of one tool that are started ahead of time
-_PARKED = 32  # of all tools together
 
 
 class _Pool:
@@ -252,7 +249,7 @@ class _Pool:
             waiting = self._parked.setdefault(prepared, deque())
             self._parked.move_to_end(prepared)
             try:
-                while len(waiting) < _PARKED_OF_ONE:
+                while len(waiting) < PARKED_OF_ONE_TOOL:
                     new = _spawned(zygote, prepared)
                     # The last one is taken for a tool with `reuse`: that stays the one which served a call.
                     waiting.appendleft(new) if prepared.tool.reuse else waiting.append(new)
@@ -262,7 +259,7 @@ class _Pool:
 
     def ready(self, prepared: Prepared) -> bool:
         """Whether nearly all planned workers are parked for a tool."""
-        return len(self._parked.get(prepared, ())) >= _PARKED_OF_ONE - 1
+        return len(self._parked.get(prepared, ())) >= PARKED_OF_ONE_TOOL - 1
 
     def give_back(self, prepared: Prepared, zygote: Zygote, used: WorkerProcess) -> None:
         """Park a worker that served a call."""
@@ -285,7 +282,7 @@ class _Pool:
         return zygote is self._zygote and not zygote.dead and not prepared.forgotten and prepared.in_force()
 
     def _make_room(self, zygote: Zygote) -> None:
-        while sum(map(len, self._parked.values())) > _PARKED:
+        while sum(map(len, self._parked.values())) > MOST_PARKED:
             _, others = self._parked.popitem(last=False)
             for worker in others:
                 zygote.end(worker)

@@ -32,6 +32,7 @@ from licet.sandbox.bridge import shims
 from licet.sandbox.bridge.wire import Closed, Frame
 from licet.sandbox.bridge.worker_context import HostClient, HostReply, RemoteContext, SyncHandle
 from licet.sandbox.kernel import landlock, seccomp
+from licet.sandbox.limits import LONGEST_ERROR, MEMORY_RESERVE, MOST_FRAMES
 from licet.source.finder import FromText, module_spec
 
 
@@ -88,9 +89,6 @@ def run_cell(cell: Mapping[str, Any], name: str) -> ModuleType:
 
 OUT_OF_MEMORY, NO_WALLS = 77, 78  # reasons in an exit report
 EXIT_REPORT = struct.Struct("=II")  # pid, reason
-_MOST_FRAMES = 50  # of a traceback
-_RESERVE = 1 << 20  # bytes that are freed to report that memory is used up
-_MOST_SAID = 20_000  # characters of an error. The host shows fewer, after it has removed secrets from all of them
 _WAYS_OUT = {
     "BINARY_NOT_ALLOWED": "; to allow it, name it under `process` in the tool's capabilities and in the manifest",
 }
@@ -216,7 +214,7 @@ class _Worker:
         self._host = host
         self._files = files
         self._reporter = reporter
-        self._reserve = bytes(_RESERVE)
+        self._reserve = bytes(MEMORY_RESERVE)
         self._spec = spec
         self._context: str | None = spec["context"]
         self._wrong: dict[str, Any] | None = None
@@ -364,24 +362,24 @@ def _print_traceback(error: BaseException, own: Collection[str]) -> None:
         step = error.__traceback__
         while step is not None and step.tb_frame.f_code.co_filename not in own:
             step = step.tb_next
-        traceback.print_exception(type(error), error, step or error.__traceback__, limit=-_MOST_FRAMES)
+        traceback.print_exception(type(error), error, step or error.__traceback__, limit=-MOST_FRAMES)
 
 
 def described(error: BaseException) -> dict[str, Any]:
     """An exception as JSON for the host: its type, text, errno, and the number of the refusal that it is."""
     text = ""
     with contextlib.suppress(Exception):  # `__str__` of a tool's exception may raise
-        text = str(error)[:_MOST_SAID]
+        text = str(error)[:LONGEST_ERROR]
     text = text.encode("utf-8", "replace").decode()
     fields: dict[str, Any] = {"error": f"{type(error).__name__}"[:200], "text": text}
     if isinstance(error, OSError) and type(error.errno) is int:
         fields["errno"] = error.errno
     reason = vars(error).get("reason")
     if type(reason) is str:
-        fields["reason"] = reason[:_MOST_SAID]
+        fields["reason"] = reason[:LONGEST_ERROR]
     printed = vars(error).get("printed")
     if type(printed) is str:
-        fields["printed"] = printed[-_MOST_SAID:].encode("utf-8", "replace").decode()
+        fields["printed"] = printed[-LONGEST_ERROR:].encode("utf-8", "replace").decode()
     number = vars(error).get("licet_number")
     if type(number) is int:
         fields["refused"] = number

@@ -17,10 +17,10 @@ from typing import NoReturn
 from licet.sandbox import scratch
 from licet.sandbox.bridge.wire import FROM_HOST, Closed, Wire, packed
 from licet.sandbox.kernel import landlock, seccomp
+from licet.sandbox.limits import THREAD_STACK
 from licet.sandbox.workers import worker
 
 _REHEARSALS = 16
-_STACK = 2 << 20  # of each thread of a worker: the default is four times that, and counts as memory
 
 
 def main(control: int, base: str) -> NoReturn:
@@ -34,7 +34,7 @@ def main(control: int, base: str) -> NoReturn:
     os.environ["LANG"] = "C.UTF-8"
     os.umask(0o077)
     os.chdir("/")
-    threading.stack_size(_STACK)
+    threading.stack_size(THREAD_STACK)
     _warm()
     woken, wake = _pipe()
     signal.signal(signal.SIGCHLD, lambda *_: None)

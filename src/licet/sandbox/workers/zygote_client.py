@@ -25,6 +25,14 @@ from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import Access
 from licet.sandbox import scratch
 from licet.sandbox.bridge.wire import FROM_HOST, Closed, Wire, packed, send_all
+from licet.sandbox.limits import (
+    MOST_PRINTED,
+    MOST_SCRATCH_ENTRIES,
+    RUNNING_LOOK_SECONDS,
+    WAITING_LOOK_SECONDS,
+    WORKER_BUFFER,
+    ZYGOTE_SECONDS,
+)
 from licet.sandbox.programs.supervisor_client import libraries, own_interpreter
 
 # Third-party packages are imported from the directories that are passed as arguments. `site` does not run, because it
@@ -37,10 +45,6 @@ site.setquit(), site.setcopyright(), site.sethelper()
 from licet.sandbox.workers.zygote import main
 main(int(control), base)
 """
-_PATIENCE = 5.0  # seconds for the zygote to take a message; after that it counts as dead
-_TICK, _GLANCE = 0.1, 1.0  # seconds between two checks of what workers use: running and waiting ones
-MOST_PRINTED = 64 << 10  # bytes of what a worker prints: as much as a pipe holds
-_BUFFER = 1 << 20
 
 
 class Watched(Struct, frozen=True):
@@ -74,8 +78,9 @@ class WorkerProcess:
         self.exit: WorkerExit | None = None
         self._lock = threading.Lock()
         self._waiting: list[Callable[[WorkerExit], None]] = []
-        self._heard = select.poll()
+        self._heard, self._written = select.poll(), select.poll()
         self._heard.register(end, select.POLLIN)
+        self._written.register(logs, select.POLLIN)
 
     def exited(self, exit_: WorkerExit) -> None:
         """Note how it ended, and wake everyone who waits for that."""
@@ -110,9 +115,14 @@ class WorkerProcess:
     def printed(self) -> bytes:
         """What it has written to its standard output and error since the last time, as far as it was kept."""
         pieces: list[bytes] = []
-        with contextlib.suppress(OSError):  # nothing more, or closed
-            while sum(map(len, pieces)) < MOST_PRINTED and (piece := os.read(self._logs, MOST_PRINTED)):
-                pieces.append(piece)
+        while self._written.poll(0) and sum(map(len, pieces)) < MOST_PRINTED:
+            try:
+                piece = os.read(self._logs, MOST_PRINTED)
+            except OSError:  # closed
+                break
+            if not piece:
+                break
+            pieces.append(piece)
         return b"".join(pieces)[:MOST_PRINTED]
 
     def close(self) -> None:
@@ -156,7 +166,7 @@ class Zygote:
         self._last_words = b""  # of a zygote that ended before it was ready
         ours, theirs = socket.socketpair()
         self._woken, self._wake = socket.socketpair()
-        ours.settimeout(_PATIENCE)
+        ours.settimeout(ZYGOTE_SECONDS)
         arguments = [str(theirs.fileno()), self.base, sys.prefix, sys.exec_prefix, *path]
         # One malloc arena: each thread of a tool would otherwise reserve memory that counts and is never used.
         environment = {"MALLOC_ARENA_MAX": "1", **libraries()}
@@ -195,8 +205,8 @@ class Zygote:
         worker = WorkerProcess(number, ours, logs, directory, watched)
         try:
             os.mkdir(directory, 0o700)
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-            ours.settimeout(_PATIENCE)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WORKER_BUFFER)
+            ours.settimeout(ZYGOTE_SECONDS)
             self.workers[number] = worker
             self._tell({"number": number}, theirs.fileno())
             send_all(ours, spec(directory), (prints, *files))
@@ -251,7 +261,7 @@ class Zygote:
         try:
             while True:
                 self._idle = not self._running
-                pause = (_GLANCE if self.workers else None) if self._idle else _TICK
+                pause = (WAITING_LOOK_SECONDS if self.workers else None) if self._idle else RUNNING_LOOK_SECONDS
                 ready = {fd for fd, _ in poll.poll(None if pause is None else pause * 1000)}
                 if self._woken.fileno() in ready:
                     self._woken.recv(64)
@@ -273,7 +283,7 @@ class Zygote:
         if self._ready or (not self.dead and self._process.poll() is None):
             return ""
         with contextlib.suppress(OSError, ValueError):  # the other thread has read it, and closed the file
-            self._last_words = os.pread(self._said.fileno(), _BUFFER, 0)
+            self._last_words = os.pread(self._said.fileno(), WORKER_BUFFER, 0)
         lines = self._last_words.decode(errors="replace").split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), "it reported no reason")
         return f"the process that workers come from ended at once: {said[:500]}"
@@ -296,12 +306,12 @@ class Zygote:
     def _look(self) -> None:
         """End workers that exceed a limit. Waiting ones are checked less often: code of a tool may run in them too."""
         now = time.monotonic()
-        all_of_them = now >= self._glanced + _GLANCE
+        all_of_them = now >= self._glanced + WAITING_LOOK_SECONDS
         if all_of_them:
             self._glanced = now
         for worker in tuple(self.workers.values() if all_of_them else self._running):
             kept = scratch.used(worker.scratch)
-            if kept.size > worker.watched.scratch_bytes or kept.entries >= scratch.MOST_SEEN:
+            if kept.size > worker.watched.scratch_bytes or kept.entries >= MOST_SCRATCH_ENTRIES:
                 most = worker.watched.scratch_bytes >> 20
                 self.end(worker, ("LIMIT_DISK", f"it put more than {most} MB into its scratch directory"))
             elif self._threads(worker) > worker.watched.threads:
@@ -330,7 +340,7 @@ class Zygote:
         self.dead = True
         self._hang_up()
         try:
-            self._process.wait(_PATIENCE)
+            self._process.wait(ZYGOTE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -30,6 +30,7 @@ from msgspec import Struct
 from licet.declare.wasm import WasmModule
 from licet.errors import LicetError
 from licet.wasm.cache import Note, Turn, checked, keep, locked, private_directory, unfinished
+from licet.wasm.limits import BUILD_PROCESSOR_SECONDS, BUILD_SECONDS, BUILD_SPACE
 
 Report = Callable[[str, float], None]  # what is done, and how far it is, from 0 to 1
 
@@ -37,9 +38,6 @@ COMPONENTIZE_PY = "0.25.1"  # it brings the interpreter, so another version is a
 _HERE = Path(__file__).parent
 _GUEST = "guest"
 _WIT = "runner.wit"
-_PROCESSOR_SECONDS = 21  # that componentize-py usually needs: a busy machine takes longer, and needs no more of them
-_MOST_SECONDS = 900
-_SPACE = 200 * 1024 * 1024  # bytes on disk for the component, twice, and for what is unpacked meanwhile
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from componentize_py import script; sys.exit(script())"
 
 
@@ -70,8 +68,8 @@ def build(target: Path, report: Report = lambda phase, part: None, source: Path 
     # Next to the target, where what a killed build leaves is found and removed.
     with _disk_errors(target), tempfile.TemporaryDirectory(prefix="licet-python-", dir=place) as made:
         work = Path(made)
-        if (free := shutil.disk_usage(place).free) < _SPACE:
-            raise BuildFailed(f"{free // 2**20} MB are free at {place}, and the build needs {_SPACE // 2**20}")
+        if (free := shutil.disk_usage(place).free) < BUILD_SPACE:
+            raise BuildFailed(f"{free // 2**20} MB are free at {place}, and the build needs {BUILD_SPACE // 2**20}")
         _copy_sources(source, work)
         _run(program, work, report)
         report("storing", 0.98)
@@ -154,8 +152,8 @@ def _run(program: str, work: Path, report: Report) -> None:
         try:
             while process.poll() is None:
                 spent = time.monotonic() - started
-                if spent > _MOST_SECONDS:
-                    raise BuildFailed(f"componentize-py did not end within {_MOST_SECONDS} seconds")
+                if spent > BUILD_SECONDS:
+                    raise BuildFailed(f"componentize-py did not end within {BUILD_SECONDS} seconds")
                 report("building", 0.02 + 0.95 * _done(process.pid, spent))
                 time.sleep(0.1)
         finally:
@@ -170,7 +168,7 @@ def _done(pid: int, spent: float) -> float:
     with suppress(OSError, ValueError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         spent = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return min(spent / _PROCESSOR_SECONDS, 1.0)
+    return min(spent / BUILD_PROCESSOR_SECONDS, 1.0)
 
 
 @contextmanager
@@ -179,7 +177,7 @@ def _disk_errors(target: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise BuildFailed(f"the disk is full: {target} needs {_SPACE // 2**20} MB") from problem
+            raise BuildFailed(f"the disk is full: {target} needs {BUILD_SPACE // 2**20} MB") from problem
         raise BuildFailed(f"the component could not be stored at {target}: {problem}") from problem
 
 

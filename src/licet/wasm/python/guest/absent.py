@@ -1,4 +1,6 @@
-"""Replaces modules and functions that do not work in WASI. Each raises an error that says what to use instead.
+"""The modules that model-written Python can import, and replacements for those that do not work in WASI.
+
+A replacement raises an error that says what to use instead.
 
 Two have a working replacement: `asyncio.run` with an event loop for timers alone, and `urllib.request.urlopen` over
 `ctx.fetch`.
@@ -23,7 +25,21 @@ from http import HTTPStatus
 from typing import Any, NoReturn
 
 from .handles import Context
-from .modules import MODULES
+
+# The component has no files: these are loaded when it is built.
+MODULES = (
+    "abc", "argparse", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "cmath", "codecs",
+    "collections", "colorsys", "concurrent.futures", "configparser", "contextlib", "contextvars", "copy", "csv",
+    "dataclasses", "datetime", "decimal", "difflib", "dis", "doctest", "email", "enum", "errno", "filecmp",
+    "fileinput", "fnmatch", "fractions", "functools", "gc", "getopt", "gettext", "glob", "graphlib", "gzip",
+    "hashlib", "heapq", "hmac", "html", "http", "importlib", "inspect", "io", "ipaddress", "itertools", "json",
+    "keyword", "linecache", "locale", "logging", "math", "mimetypes", "numbers", "operator", "optparse", "os",
+    "pathlib", "pickle", "platform", "plistlib", "pprint", "pydoc", "queue", "quopri", "random", "re", "reprlib",
+    "sched", "secrets", "shlex", "shutil", "sqlite3", "stat", "statistics", "string", "stringprep", "struct",
+    "symtable", "sys", "tarfile", "textwrap", "time", "timeit", "token", "tokenize", "tomllib", "traceback",
+    "types", "typing", "unicodedata", "unittest", "urllib", "uuid", "warnings", "wave", "weakref", "xml", "zipfile",
+    "zlib", "zoneinfo",
+)  # fmt: skip
 
 _FETCH = "use fetch(url) or ctx.fetch(url, method, headers=…, json=…)"
 _SPAWN = "use ctx.process.spawn(name, [arguments])"
@@ -53,7 +69,7 @@ _INSTEAD = {
 class AbsentFinder:
     """The last finder: it says that a module is not here, and what is."""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> NoReturn:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> NoReturn:
         top = name.partition(".")[0]
         hint = f"; {_INSTEAD[top]}" if top in _INSTEAD else ""
         if top.startswith("_"):  # the library tries these and goes on without them
@@ -83,7 +99,7 @@ class TimeLoop(asyncio.base_events.BaseEventLoop):
     def _write_to_self(self) -> None:
         pass
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+    def run_in_executor(self, executor: object, func: Callable[..., object], *args: object) -> Any:
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -95,10 +111,10 @@ class TimeLoop(asyncio.base_events.BaseEventLoop):
 class InlineExecutor(concurrent.futures.Executor):
     """Runs each function when it is submitted, because there are no threads."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: object, **options: object) -> None:
         pass
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
+    def submit(self, fn: Callable[..., Any], /, *args: object, **kwargs: object) -> concurrent.futures.Future[Any]:
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -132,7 +148,7 @@ class FetchHandler(urllib.request.BaseHandler):
 
 
 def _raising(kind: type[Exception], text: str) -> Callable[..., NoReturn]:
-    def raising(*args: Any, **options: Any) -> NoReturn:
+    def raising(*args: object, **options: object) -> NoReturn:
         raise kind(text)
 
     return raising
@@ -143,7 +159,7 @@ def _limited(set_limit: Callable[[int], None]) -> Callable[[int], None]:
     return lambda limit, /: set_limit(min(limit, _MOST_LEVELS))
 
 
-def _end(status: Any = 0) -> NoReturn:
+def _end(status: object = 0) -> NoReturn:
     raise SystemExit(status)
 
 

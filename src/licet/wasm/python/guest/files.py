@@ -163,7 +163,7 @@ class HostFiles:
         if first:
             raise first
 
-    def stat(self, path: Any, *, dir_fd: Any = None, follow_symlinks: bool = True) -> os.stat_result:
+    def stat(self, path: Any, *, dir_fd: object = None, follow_symlinks: bool = True) -> os.stat_result:
         """`os.stat`."""
         if isinstance(path, int):
             raise OSError(errno.EBADF, "there are no file descriptors here")
@@ -185,21 +185,21 @@ class HostFiles:
         place = os.fspath(path)
         return Entries([Entry(self, place, name) for name in self.listdir(place)])
 
-    def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: Any = None) -> None:
+    def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: object = None) -> None:
         """`os.mkdir`; the handle makes parents too, and takes a directory that exists."""
         if self.ctx.fs.exists(path):
             raise FileExistsError(errno.EEXIST, "File exists", path)
         self.ctx.fs.mkdir(path)
 
-    def remove(self, path: Any, *, dir_fd: Any = None) -> None:
+    def remove(self, path: Any, *, dir_fd: object = None) -> None:
         """`os.remove`, `os.unlink` and `os.rmdir`."""
         self.ctx.fs.delete(path)
 
-    def rename(self, src: Any, dst: Any, *, src_dir_fd: Any = None, dst_dir_fd: Any = None) -> None:
+    def rename(self, src: Any, dst: Any, *, src_dir_fd: object = None, dst_dir_fd: object = None) -> None:
         """`os.rename` and `os.replace`."""
         self.ctx.fs.rename(src, dst)
 
-    def access(self, path: Any, mode: int, **options: Any) -> bool:
+    def access(self, path: Any, mode: int, **options: object) -> bool:
         """`os.access`, which can only tell whether a path is there."""
         try:
             self.stat(path)
@@ -210,7 +210,7 @@ class HostFiles:
     def getcwd(self) -> str:
         return self.directory
 
-    def unchanged(self, path: Any, *args: Any, **options: Any) -> None:
+    def unchanged(self, path: Any, *args: object, **options: object) -> None:
         """`os.chmod` and `os.utime`: the host decides modes and times, and `shutil.copy` sets both."""
         self.stat(path)
 
@@ -325,7 +325,7 @@ def _missing(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "No such file or directory", path)
 
 
-def _no_descriptors(*args: Any, **options: Any) -> Any:
+def _no_descriptors(*args: object, **options: object) -> Any:
     raise OSError(errno.ENOSYS, "there are no file descriptors here: use open(path)")
 
 

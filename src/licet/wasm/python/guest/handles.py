@@ -10,6 +10,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Call = Callable[[str, str], tuple[bool, str]]  # operation and arguments; whether it went well, and the answer
 
 _ERRNO = {
@@ -30,7 +31,7 @@ class Host:
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    def ask(self, op: str, whole: Mapping[str, Any] | None = None, **args: Any) -> dict[str, Any]:
+    def ask(self, op: str, whole: Mapping[str, Any] | None = None, **args: object) -> dict[str, Any]:
         """The answer to one question, or the error that the host names. Of `args`, None is not sent."""
         sent = {name: value for name, value in args.items() if value is not None} | dict(whole or {})
         well, answer = self._call(op, json_text.dumps(sent, allow_nan=False))
@@ -43,7 +44,7 @@ class Host:
         return self.ask(op, **args).get("value")
 
 
-def _error(content: Mapping[str, Any], path: Any) -> Exception:
+def _error(content: Mapping[str, Any], path: object) -> Exception:
     """The error of an answer. A refusal is a `PermissionError` with the text of the host and its code.
 
     Another error about a file names it, as in CPython.
@@ -65,7 +66,7 @@ def _error(content: Mapping[str, Any], path: Any) -> Exception:
     return error
 
 
-def _sent(data: Any) -> dict[str, str]:
+def _sent(data: object) -> dict[str, str]:
     """Text or bytes as arguments of a question."""
     if isinstance(data, str):
         try:
@@ -109,34 +110,34 @@ class FileSystem:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def read(self, path: Any, limit: int | None = None) -> str:
+    def read(self, path: Path, limit: int | None = None) -> str:
         return self.read_bytes(path, limit).decode()
 
-    def read_bytes(self, path: Any, limit: int | None = None) -> bytes:
+    def read_bytes(self, path: Path, limit: int | None = None) -> bytes:
         return _received(self._host.ask("fs.read", path=os.fsdecode(path), limit=limit))
 
-    def write(self, path: Any, data: str | bytes) -> None:
+    def write(self, path: Path, data: str | bytes) -> None:
         self._host.ask("fs.write", _sent(data), path=os.fsdecode(path))
 
-    def exists(self, path: Any) -> bool:
+    def exists(self, path: Path) -> bool:
         return bool(self._host.value("fs.exists", path=os.fsdecode(path)))
 
-    def stat(self, path: Any) -> Status:
+    def stat(self, path: Path) -> Status:
         return Status(self._host.value("fs.stat", path=os.fsdecode(path)))
 
-    def list(self, path: Any = ".") -> list[str]:
+    def list(self, path: Path = ".") -> list[str]:
         return [*self._host.value("fs.list", path=os.fsdecode(path))]
 
-    def mkdir(self, path: Any) -> None:
+    def mkdir(self, path: Path) -> None:
         self._host.ask("fs.mkdir", path=os.fsdecode(path))
 
-    def delete(self, path: Any) -> None:
+    def delete(self, path: Path) -> None:
         self._host.ask("fs.delete", path=os.fsdecode(path))
 
-    def rename(self, source: Any, target: Any) -> None:
+    def rename(self, source: Path, target: Path) -> None:
         self._host.ask("fs.rename", source=os.fsdecode(source), target=os.fsdecode(target))
 
-    def open(self, path: Any, mode: str = "r", encoding: str | None = None) -> Any:
+    def open(self, path: Path, mode: str = "r", encoding: str | None = None) -> Any:
         return builtins.open(path, mode, encoding=encoding)
 
 
@@ -208,10 +209,10 @@ class Fetch:
         url: str,
         method: str = "GET",
         *,
-        headers: Any = None,
-        json: Any = None,
-        body: Any = None,
-        data: Any = None,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+        json: object = None,
+        body: object = None,
+        data: object = None,
         params: Any = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
@@ -271,7 +272,7 @@ class Store:
         value = self._host.value("kv.get", key=key, kind=self._kind)
         return default if value is None else value
 
-    def set(self, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+    def set(self, key: str, value: object, ttl_seconds: int | None = None) -> None:
         self._host.ask("kv.set", {"value": value}, key=key, ttl_seconds=ttl_seconds, kind=self._kind)
 
     def delete(self, key: str) -> bool:
@@ -317,7 +318,7 @@ class Programs:
         args: Iterable[str] = (),
         stdin: str | bytes = "",
         env: Mapping[str, str] | None = None,
-        cwd: Any = None,
+        cwd: Path | None = None,
         timeout: float | None = None,
     ) -> Ended:
         """Run a program and wait for its end. No shell reads the arguments."""
@@ -342,5 +343,5 @@ class Context:
         self.env = Environment(host)
         self.process = Programs(host)
 
-    def charge(self, amount: Any) -> None:
+    def charge(self, amount: object) -> None:
         self._host.ask("charge", amount=str(amount))

@@ -48,7 +48,7 @@ def stream(output: Output) -> io.TextIOWrapper:
     return io.TextIOWrapper(output, "utf-8", "backslashreplace", write_through=True)
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """A value as JSON text. What JSON cannot hold is in it as its `repr`, and NaN and Infinity as their names."""
     if not _is_flat_enough(value):
         value = _plain(value, 0, set())
@@ -59,7 +59,7 @@ def as_json(value: Any) -> str:
     return text.encode("utf-8", "replace").decode()  # lone surrogates become `?`
 
 
-def _is_flat_enough(value: Any) -> bool:
+def _is_flat_enough(value: object) -> bool:
     """Whether a value has few levels. The writer of JSON recurses in C, and the stack of the instance is small."""
     level = {id(value): value}
     for _ in range(MOST_DEPTH):
@@ -70,7 +70,7 @@ def _is_flat_enough(value: Any) -> bool:
     return False
 
 
-def _plain(value: Any, depth: int, above: set[int]) -> Any:
+def _plain(value: object, depth: int, above: set[int]) -> Any:
     """A copy of a value with nothing that JSON cannot hold."""
     if value is None or isinstance(value, bool | str):
         return value
@@ -93,7 +93,7 @@ def _plain(value: Any, depth: int, above: set[int]) -> Any:
         above.discard(id(value))
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     if isinstance(key, str):
         return key
     if key is None or isinstance(key, bool):
@@ -101,7 +101,7 @@ def _key(key: Any) -> str:
     return short_repr(key)
 
 
-def short_repr(value: Any) -> str:
+def short_repr(value: object) -> str:
     """The `repr` of a value, at most `MOST_REPR` characters of it."""
     try:
         text = str(repr(value))
@@ -159,7 +159,7 @@ def _is_own(name: str) -> bool:
     return name.startswith((f"{_OWN}/", "<frozen importlib"))
 
 
-def answer_text(result: Any, outputs: Mapping[str, Output], error: str | None, limit: str | None = None) -> str:
+def answer_text(result: object, outputs: Mapping[str, Output], error: str | None, limit: str | None = None) -> str:
     """The answer to the host."""
     rest: dict[str, Any] = {name: output.text() for name, output in outputs.items()} | {"error": error}
     if limit:

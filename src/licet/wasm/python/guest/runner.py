@@ -11,6 +11,7 @@ import encodings
 import gc
 import importlib
 import inspect
+import io
 import json
 import linecache
 import mimetypes
@@ -21,16 +22,20 @@ import sys
 import tempfile
 import types
 import uuid
+import zoneinfo
+from collections.abc import Callable
 from typing import Any
+from zoneinfo import _common as zone_data
 
 import wit_world  # type: ignore[import-not-found] # componentize-py makes both
 from componentize_py_types import Err  # type: ignore[import-not-found]
 
-from . import absent, files, zones
+from . import absent, files
+from .absent import MODULES
 from .handles import Context
-from .modules import MODULES
 from .outcome import FILE, Output, answer_text, error_text, stream
 
+_ZONES = os.path.join(os.path.dirname(__file__), "zones")  # before `__file__` is replaced below
 _VALUE = "_value_of_the_last_expression"
 _ALWAYS = ("data", "ctx", "fetch")
 _LAST_ANSWER = '{"result":null,"stdout":"","stderr":"","error":"%s: the result could not be returned"}'
@@ -60,6 +65,22 @@ def _try_import(name: str) -> types.ModuleType | None:
         return None
 
 
+def _install_zones() -> None:
+    """Let `zoneinfo` find its data in memory: one packed file, which is read when the component is built."""
+    with open(_ZONES, "rb") as packed:
+        places, data = json.loads(packed.readline()), packed.read()
+
+    def load_tzdata(key: str) -> Any:
+        if key not in places:
+            raise zoneinfo.ZoneInfoNotFoundError(f"No time zone found with key {key}")
+        begin, end = places[key]
+        return io.BytesIO(data[begin:end])
+
+    zoneinfo.reset_tzpath(to=[])
+    zone_data.load_tzdata = load_tzdata
+    zoneinfo.available_timezones = lambda: {*places}
+
+
 def _ask(op: str, args: str) -> tuple[bool, str]:
     try:
         return True, wit_world.call(op, args)
@@ -71,7 +92,7 @@ def _ask(op: str, args: str) -> tuple[bool, str]:
 def _renew() -> None:
     """Make what came with the stored memory differ between calls. The seed of `hash` is the one thing that cannot."""
     random.seed(os.urandom(32))
-    uuid._node = uuid._last_timestamp = None  # type: ignore[attr-defined]
+    vars(uuid).update(_node=None, _last_timestamp=None)
 
 
 def _compiled(source: str) -> types.CodeType:
@@ -105,7 +126,7 @@ class _Run:
         self.outputs = {"stdout": Output("stdout"), "stderr": Output("stderr")}
         self.error: str | None = None
         self.limit: str | None = None
-        self.result: Any = None
+        self.result: object = None
 
     def run(self, request: str) -> str:
         sys.stdout = sys.__stdout__ = stream(self.outputs["stdout"])  # type: ignore[misc]
@@ -132,7 +153,7 @@ class _Run:
         vars(module).update(zip(_ALWAYS, (asked.get("data"), CTX, CTX.fetch), strict=True))
         self.result = _evaluated(asked["code"], vars(module))
 
-    def _guarded(self, step: Any) -> None:
+    def _guarded(self, step: Callable[[], object]) -> None:
         try:
             step()
         except SystemExit as end:
@@ -182,8 +203,8 @@ CTX = Context(_ask)
 FILES = files.HostFiles(CTX)
 mimetypes.init(files=[])
 tempfile.tempdir = "."  # otherwise it looks for one, and the host would be asked
-zones.install()
-uuid._GETTERS = [uuid._random_getnode]  # type: ignore[attr-defined]
+_install_zones()
+vars(uuid)["_GETTERS"] = [vars(uuid)["_random_getnode"]]
 absent.install(CTX)
 files.install(FILES)
 linecache.updatecache = lambda filename, module_globals=None: []  # the library has no source files here

@@ -1,11 +1,14 @@
-"""Reads and writes open files from the event loop without ever blocking it.
+"""Reads, writes and copies open files: from the event loop without ever blocking it, and in threads.
 
-Pipes and sockets are polled. Files and terminals, and pipes that cannot be opened again, are read and written in a
-thread. The mode of an open file that other processes may share is never changed.
+`Source` and `Sink`: pipes and sockets are polled. Files and terminals, and pipes that cannot be opened again, are read
+and written in a thread. The mode of an open file that other processes may share is never changed.
+
+`Receiver` and `Sender`: pipes of a program that end with it. `carry`: two connections. `copy`: in a thread.
 """
 
 import asyncio
 import os
+import select
 import socket
 import stat
 import sys
@@ -16,8 +19,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-_CHUNK = 1 << 16  # bytes of one read: what a pipe holds
-_ROOM = 1 << 18  # bytes that wait to be written before a writer has to wait
+from licet.sandbox.limits import CHUNK, MOST_UNWRITTEN
 
 
 class Gone(Exception):
@@ -142,7 +144,7 @@ class PolledSource:
     def _now(self) -> bytes | None:
         """What can be read without waiting; None if that is nothing."""
         try:
-            return self._read(_CHUNK)
+            return self._read(CHUNK)
         except BlockingIOError:
             return None
         except OSError:  # a socket whose other end was reset
@@ -195,8 +197,8 @@ class PolledSink:
 
     async def write(self, data: bytes) -> None:
         """Write data, or wait first if much of what came before is still unwritten. Raises `Gone`."""
-        while self._is_open and self._size > _ROOM:
-            await self._until(_ROOM)
+        while self._is_open and self._size > MOST_UNWRITTEN:
+            await self._until(MOST_UNWRITTEN)
         if self._is_open:
             self._unwritten.append(memoryview(data))
             self._size += len(data)
@@ -334,7 +336,7 @@ class ThreadedSource:
         if not self._is_open:
             return b""
         if self._reading is None:
-            self._reading = self._worker.submit(lambda: os.read(self._fd, _CHUNK))
+            self._reading = self._worker.submit(lambda: os.read(self._fd, CHUNK))
         self._closed = asyncio.get_running_loop().create_future()
         await asyncio.wait([self._reading, self._closed], return_when=asyncio.FIRST_COMPLETED)
         if self._closed.done():
@@ -390,7 +392,166 @@ class ThreadedSink:
             self._worker.stop(lambda: os.close(self._fd))
 
     def _write(self, data: bytes) -> bytes:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self._fd, left) :]
+        write_all(self._fd, data)
         return b""
+
+
+# Pipes of a program ---------------------------------------------------------------------------------------------------
+
+
+class _Pipe:
+    """One pipe in the event loop, from its first byte to its end."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self._loop.create_future()
+        self._remove: Callable[[int], object] = self._loop.remove_reader
+        self._fd = -1
+        self._watched = True
+
+    def stop(self) -> None:
+        """Stop watching the pipe."""
+        self._unwatch()
+        self.done.cancel()
+
+    def _finish(self) -> None:
+        self._unwatch()
+        if not self.done.done():  # a cancelled task that awaited it has cancelled it too
+            self.done.set_result(None)
+
+    def _unwatch(self) -> None:
+        if self._watched:  # otherwise its number may belong to another file by now
+            self._watched = False
+            self._remove(self._fd)
+
+
+class Receiver(_Pipe):
+    """Keeps the first bytes and reads on: a flood neither fills the memory of this process nor blocks the program."""
+
+    def __init__(self, fd: int, limit: int) -> None:
+        super().__init__()
+        os.set_blocking(fd, False)
+        self._fd, self._limit = fd, limit
+        self.data, self.truncated = bytearray(), False
+        self.first: asyncio.Future[None] = self._loop.create_future()  # done with the first bytes, or at the end
+        self._loop.add_reader(fd, self._read)
+
+    def stop(self) -> None:
+        """Stop watching the pipe."""
+        super().stop()
+        self.first.cancel()
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(self._fd, CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        room = self._limit - len(self.data)
+        self.data += chunk[: max(room, 0)]
+        self.truncated = self.truncated or len(chunk) > room
+        if not self.first.done():
+            self.first.set_result(None)
+        if not chunk:
+            self._finish()
+
+
+class Sender(_Pipe):
+    """Writes some bytes as the other side reads them, and then calls `then` with the pipe."""
+
+    def __init__(self, fd: int, data: bytes, then: Callable[[int], object] = lambda _: None) -> None:
+        super().__init__()
+        os.set_blocking(fd, False)
+        self._remove = self._loop.remove_writer
+        self._fd, self._left, self._then = fd, memoryview(data), then
+        self._loop.add_writer(fd, self._write)
+
+    def _write(self) -> None:
+        try:
+            self._left = self._left[os.write(self._fd, self._left[:CHUNK]) :]
+        except (BlockingIOError, InterruptedError):
+            return
+        except (BrokenPipeError, ConnectionResetError):  # the reader has closed it
+            self._left = self._left[:0]
+        if not self._left:
+            self._finish()
+            self._then(self._fd)
+
+
+# Connections ----------------------------------------------------------------------------------------------------------
+
+
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, other: socket.socket) -> None:
+    """Carry bytes between a connection and another one, both ways, until both sides have ended."""
+    try:
+        others_reader, others_writer = await asyncio.open_connection(sock=other)
+    except BaseException:
+        other.close()
+        raise
+    try:
+        async with asyncio.TaskGroup() as both:
+            both.create_task(_pump(reader, others_writer))
+            both.create_task(_pump(others_reader, writer))
+        await close_when_sent(others_writer)
+    except* OSError:
+        writer.transport.abort()
+    finally:
+        others_writer.transport.abort()
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    while data := await source.read(CHUNK):
+        sink.write(data)
+        await sink.drain()
+    sink.write_eof()
+
+
+async def close_when_sent(writer: asyncio.StreamWriter) -> None:
+    """Close a connection once everything that was written is sent."""
+    writer.close()
+    await writer.wait_closed()
+
+
+# In a thread of the caller --------------------------------------------------------------------------------------------
+
+
+class Unwritten(OSError):
+    """Bytes that were read could not be written; `size` is their number."""
+
+    def __init__(self, wrong: OSError, size: int) -> None:
+        super().__init__(wrong.errno, wrong.strerror)
+        self.size = size
+
+
+def copy(source: int, sink: int, seen: Callable[[bytes], object] = lambda _: None) -> None:
+    """Copy until the source ends or the reader of the sink has closed it. Raises `OSError` if either fails.
+
+    `seen` is called with each piece before it is written.
+    """
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    poll.register(sink, 0)  # reports only that the reader has closed it
+    while True:
+        if sink in dict(poll.poll()):
+            return
+        try:
+            data = os.read(source, CHUNK)
+        except BlockingIOError:  # another process read it
+            continue
+        if not data:
+            return
+        seen(data)
+        write_all(sink, data)
+
+
+def write_all(sink: int, data: bytes) -> None:
+    """Write all of it, also if the file does not block and is full. Raises `Unwritten`."""
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(sink, left) :]
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(sink, select.POLLOUT)
+            poll.poll()
+        except OSError as wrong:
+            raise Unwritten(wrong, len(left)) from None

@@ -1,0 +1,104 @@
+"""What walls, workers and programs are bounded by. Launchers inside walls read it too, so it imports nothing."""
+
+# Workers
+PARKED_OF_ONE_TOOL = 2  # workers; those of one tool that are started ahead of time
+MOST_PARKED = 32  # workers; those of all tools that are started ahead of time
+MOST_PREPARED = 512  # kinds of call; those that are prepared
+EXIT_SECONDS = 10.0  # seconds; learning how a worker ended, which takes long on a very busy machine only
+LARGEST_LINE_NUMBER = 10_000_000  # lines; the line of an error that a worker names: a larger number is not believed
+ERRAND_EXIT_SECONDS = 2.0  # seconds; learning how a worker ended that does something for licet itself
+ZYGOTE_SECONDS = 5.0  # seconds; the process that workers come from takes a message: after that it counts as dead
+RUNNING_LOOK_SECONDS = 0.1  # seconds; between two looks at what workers use that run a call
+WAITING_LOOK_SECONDS = 1.0  # seconds; between two looks at what workers use that wait for one
+MOST_PRINTED = 64 << 10  # bytes; what is kept of what a worker prints: as much as a pipe holds
+WORKER_BUFFER = 1 << 20  # bytes; the buffer of the socket to a worker, and what is read of why none could be started
+THREAD_STACK = 2 << 20  # bytes; each thread of a worker: the default is four times that, and counts as memory
+MOST_FRAMES = 50  # frames; those of a traceback that a worker prints
+MEMORY_RESERVE = 1 << 20  # bytes; what a worker frees to report that its memory is used up
+LONGEST_ERROR = 20_000  # characters; the text of an error from a worker: the host shows fewer, without secrets
+MOST_SCRATCH_ENTRIES = 20_000  # entries; what is counted in a scratch directory: more exceed every limit
+
+# Questions of a worker
+MOST_OPEN_QUESTIONS = 32  # questions; those of one call that wait for an answer
+MOST_ASKED_AT_ONCE = 16  # questions; those that an honest worker asks at once
+MOST_REFUSALS = 64  # refusals; those of one call that are known again if the tool lets one through
+MEMORY_OF_A_HEAD = 4  # times; its length in bytes, which a question takes in memory
+MOST_RUNNING = 16  # programs; those of one call that run at once, started by a library
+MOST_PIECES = 32  # pieces; those of one stream that are asked for and not sent
+LARGEST_NUMBER = 10**15  # units; the largest number that is sent as a limit: above every limit of the host
+MOST_SENT_HEADERS = 4096  # headers; those of one request that are sent: the host refuses more
+
+# Messages between host and worker
+DEEPEST_HEAD = 100  # levels; JSON inside JSON, in the head of a message
+SHORT_READ = 1 << 14  # bytes; what is read at once
+LONG_READ = 1 << 18  # bytes; what is read at once in the middle of a long message
+MOST_SENT_FILES = 4  # files; those of one message
+RESULT_BYTES = 16 << 20  # bytes; the result of a tool: one longer than `limits.output_kb` is cut
+LARGEST_QUESTION = 4 << 20  # bytes; the head of a question: the arguments of a command may be long
+LARGEST_SENT_BLOB = 32 << 20  # bytes; the content that a worker sends with a question
+MOST_HEAD_UNITS = 50_000  # units; parsing the head of a question, where a value of a list is one unit
+LARGEST_ANSWER = 16 << 20  # bytes; the head of an answer
+LARGEST_ANSWERED_BLOB = 300 << 20  # bytes; the content of an answer: a response of `ctx.fetch` may be large
+NAMES_AT_ONCE = 100  # names; those of a list that are written in one step
+MOST_UNREAD = 32  # answers; those that a worker leaves unread, if they are also many bytes or files
+ANSWER_OVERHEAD = 1 << 10  # bytes; what each answer counts besides its content
+SENT_APART = 1 << 16  # bytes; the longest content that is copied behind its head
+UNREAD_MESSAGE = 768  # bytes; what the kernel counts at least for an unread message
+UNREAD_SECONDS = 0.005  # seconds; between two looks at whether a worker has read its files
+
+# The network of programs
+LARGEST_REQUEST_HEAD = 1 << 16  # bytes; the head of a request of a program
+LARGEST_REQUEST_BODY = 32 << 20  # bytes; the body of a request of a program
+MOST_CHUNKS = 1 << 17  # chunks; those of one body: each takes the same time, however short it is
+CHUNKS_AT_ONCE = 64  # chunks; those that are read before other tasks run
+CONNECT_SECONDS = 10.0  # seconds; connecting to one address: a silent one must not use up the time of the others
+MOST_CONNECTIONS = 128  # connections; those of the programs of a call at once
+MOST_REQUESTS = 10_000  # requests; those of the programs of a call: each leaves an event in memory
+REQUEST_SECONDS = 30.0  # seconds; a program sends its request, and each wait after that
+ACCEPT_SECONDS = 0.05  # seconds; until the next attempt to accept a connection when the quota is used up
+BODY_COPIES = 2  # copies; those of a body that are in memory while its buffer grows
+CONNECTION_FILES = 2  # files; one connection: from the program, and to the server
+LAUNCHER_BACKLOG = 128  # connections; those of programs that wait to be accepted
+
+# Programs
+SUPERVISOR_SECONDS = 10.0  # seconds; a supervisor clears up after the time of its program
+SUPERVISOR_START_SECONDS = 60.0  # seconds; a supervisor takes its command, or ends
+MOST_SUPERVISOR_FILES = 8  # files; those that come with a command
+LONGEST_POLL = 3600.0  # seconds; one wait: the kernel takes no more milliseconds than fit into 31 bits
+LONGEST_LAUNCH_REPORT = 1 << 16  # bytes; what a launcher says about its walls
+LAUNCHER_SECONDS = 2.0  # seconds; a launcher ends after its program
+MOST_PROGRAM_ENTRIES = 20_000  # entries; a path that a program may use, searched for named pipes
+LARGEST_ORDERS = 64 << 20  # bytes; the orders to a launcher
+PROGRAM_LOOK_SECONDS = 0.1  # seconds; between two looks at what a program uses
+MEASURED_AT_ONCE = 64  # processes; those whose memory is looked at each time
+COPY_SECONDS = 2.0  # seconds; a copy of a stream ends when its program has ended
+AWAKE_SECONDS = 0.2  # seconds; between two moments in which a signal is noticed
+LAST_OUTPUT = 1 << 14  # bytes; the last output that is kept, to say which wall a failed program hit
+CHUNK = 1 << 16  # bytes; what is read at once from a stream: as much as a pipe holds
+MOST_UNWRITTEN = 1 << 18  # bytes; what waits to be written to a stream before its writer waits
+
+# Kernel rules
+MOST_GRANT_FILES = 100_000  # files; those of a grant that are searched for second names
+MOST_CLOSED_FILES = 2_000_000  # files; those of closed trees that are searched
+MOST_RULES = 3_000  # rules; those of one process: more would block the event loop for each new worker
+ADDRESSES = 4  # times; its memory, which a process may reserve in addresses
+PROCESS_STACK = 8 << 20  # bytes; the stack of a process behind walls
+LOCKED_MEMORY = 64 << 10  # bytes; the memory that a process behind walls may lock
+MOST_JUDGES = 32  # threads; those that decide about connections of a program to unix sockets
+MOST_KNOWN_SOCKETS = 512  # files; those of listening sockets that are remembered
+JUDGE_STACK = 256 << 10  # bytes; the stack of each of these threads
+LONGEST_ADDRESS = 128  # bytes; the address of a socket
+ATTEMPT_SECONDS = 30  # seconds; all attempts at the walls of this machine
+ATTEMPT_FILES = 32  # files; those that an attempt may have open
+PROBE_SECONDS = 60  # seconds; the process that tests the walls of this machine
+
+# `licet learn`
+LONGEST_PATH = 4096  # bytes; a path, with the NUL at its end
+MOST_INTERPRETERS = 4  # interpreters; those that one script leads to
+GUARDIAN_BACKLOG = 128  # connections; those of an observed command that wait to be accepted
+LARGEST_COMMAND = 1 << 16  # bytes; the command that is observed
+LEFT_RUNNING_SECONDS = 1.0  # seconds; between SIGTERM and SIGKILL for processes that the command left running
+ACTS_AT_ONCE = 64  # calls; those of a command that are answered before other tasks run
+FLUSH_SECONDS = 0.25  # seconds; until what was observed is written
+MOST_NAMED = 20  # names; those of one kind of note
+MOST_OBSERVED_REQUESTS = 1 << 40  # requests; those of an observed command: as many as it makes
