@@ -437,10 +437,9 @@ class Grant:
 
     def deny(self, decision: Deny | Asked) -> NoReturn:
         """Record a refusal and raise it."""
-        # Record its rules as they are now: looking up the rules of many refusals would delay the end of the call.
-        recorded = Deny(decision.request, decision.rules, decision.use) if isinstance(decision, Deny) else decision
-        self._record(decision.use, recorded)
-        raise Refused(decision)
+        refusal = Refused(decision)  # with its rules: looking up those of many refusals would delay the end of the call
+        self._record(decision.use, refusal.decision)
+        raise refusal
 
     def deny_for_each(self, decision: Deny) -> NoReturn:
         """Record a refusal of the whole call as one event for each ground, and raise it."""

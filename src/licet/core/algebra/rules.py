@@ -111,6 +111,15 @@ class Capability(Immutable):
             and self.key in DOMAINS[self.domain].ancestors(other.key)
         )
 
+    def covers_use(self, use: "Use") -> bool:
+        """Whether this rule covers one use."""
+        return (
+            self.key in use.keys
+            and self.domain == use.domain
+            and bool(self.atoms & use.kind.atom)
+            and (self.port is None or self.port == use.port)
+        )
+
     def meet(self, other: "Capability") -> "Capability | None":
         """The rule for what both rules cover; None if they have nothing in common."""
         atoms = self.atoms & other.atoms

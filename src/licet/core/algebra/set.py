@@ -314,7 +314,7 @@ class CapabilitySet(Immutable):
     allows no concrete use and no absolute rule with the domain and actions of the deny.
     """
 
-    __slots__ = ("_answers", "_denied", "_grids", "_orders", "_ports", "_tables", "_texts")
+    __slots__ = ("_answers", "_denied", "_grids", "_hash", "_orders", "_ports", "_tables", "_texts")
 
     # A table maps keys to bits: the allowed atoms, and the denied atoms shifted by DENY_SHIFT.
     _tables: dict[str, dict[str, int]]  # by domain: the rules without a port
@@ -325,6 +325,7 @@ class CapabilitySet(Immutable):
     _denied: Tables | None  # the denies of the normal form as tables
     _orders: dict[str, Order]  # by domain: the sorted keys of the allows of the normal form
     _texts: tuple[tuple[str, ...], tuple[str, ...]] | None  # the normal form as text: allows, denies
+    _hash: int | None  # of that text
 
     def __new__(cls, rules: Rules = (), deny: Rules = ()) -> "CapabilitySet":
         """Create a set from rules and denies, each a text or a `Capability`."""
@@ -368,7 +369,9 @@ class CapabilitySet(Immutable):
     def verdict(self, x: Use | Capability | str) -> bool | None:
         """True if allowed, False if a deny covers it, None if no rule covers it."""
         if isinstance(x, Capability):
-            return CapabilitySet((x,)) <= self or None
+            theirs = self._normal().get(x.domain, EMPTY)
+            missing = uncovered(x.domain, ({x.key: {x.port: x.atoms}}, {}), theirs)
+            return next(missing, None) is None or None
         use = x if type(x) is Use else Use(x)  # type: ignore[arg-type]
         if self.has(use):
             return True
@@ -388,6 +391,19 @@ class CapabilitySet(Immutable):
             if port == use.port:
                 here = (allowed | more) & ~denied & ~less
         return here, anywhere
+
+    def covering(self, use: Use) -> tuple[Capability, ...]:
+        """The allows of the normal form that cover a use, in canonical order."""
+        domain, (grid, _), atom = DOMAINS[use.domain], self._normal().get(use.domain, EMPTY), use.kind.atom
+        found = [
+            capability(domain.name, phrase, key, port)
+            for key in use.keys
+            for port, atoms in grid.get(key, {}).items()
+            if atoms & atom and (port is None or port == use.port)
+            for phrase in phrases_for(domain, atoms)
+            if phrase & atom
+        ]
+        return tuple(sorted(found))
 
     @property
     def allow(self) -> tuple[Capability, ...]:
@@ -495,7 +511,11 @@ class CapabilitySet(Immutable):
         return self._normal() == other._normal()
 
     def __hash__(self) -> int:
-        return hash(self._canonical())
+        known = self._hash
+        if known is None:
+            known = hash(self._canonical())
+            object.__setattr__(self, "_hash", known)
+        return known
 
     def __str__(self) -> str:
         allow, deny = self._canonical()
@@ -610,6 +630,7 @@ def _from_tables(tables: Tables) -> CapabilitySet:
         _orders={},
         _denied=None,
         _grids=None,
+        _hash=None,
         _texts=None,
     )
 

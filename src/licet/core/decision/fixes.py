@@ -38,7 +38,7 @@ _ALL_BELOW = " (no rule can name the path itself, so this is everything in the d
 
 def add_to_layer(layer: Layer, wanted: Sequence[Capability], spec: ToolSpec, roots: Roots, use: Use | None) -> str:
     """The edit after which a layer allows the wanted rules; with a `use`, a note marks what is wider than the use."""
-    missing = [rule for rule in wanted if not CapabilitySet((rule,)) <= layer.without_denies]
+    missing = [rule for rule in wanted if not layer.without_denies.has(rule)]
     exact = narrowest(use) if use else None
     steps: dict[str, str] = {}  # edit -> its note; two rules may need the same edit, which is listed once
     for rule in missing or wanted:
