@@ -24,8 +24,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
 from math import isfinite
 from typing import Any
+
+import msgspec
 
 from licet.core.policy.argument_ties import ALSO
 from licet.core.values import canonical_json
@@ -39,6 +42,7 @@ from licet.declare.plain_json import (
     data_again,
     is_finite,
     is_heavy,
+    is_short_and_plain,
     json_core,
     plain_data,
     plain_json,
@@ -346,6 +350,8 @@ def checked_json(given: object) -> bytes:
     """The JSON of arguments; `InvalidArguments` if they are no mapping, too large, or nothing that JSON can carry."""
     if type(given) is not dict and not isinstance(given, Mapping):
         raise InvalidArguments(f"expected arguments by name, found {type(given).__name__}")
+    if is_short_and_plain(given):
+        return _encoded(msgspec.json.encode, given)
     if _check_size(given) > _MOST_IN_LOOP:
         leave_loop()
     try:
@@ -355,10 +361,7 @@ def checked_json(given: object) -> bytes:
         raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found more") from None
     except ValueError as error:
         raise InvalidArguments(f"expected arguments that JSON can carry, found {error}") from error
-    try:
-        text: bytes = json_core().to_json(plain, inf_nan_mode="constants")
-    except (ValueError, RecursionError) as error:
-        raise InvalidArguments("expected arguments that JSON can carry") from error
+    text = _encoded(partial(json_core().to_json, inf_nan_mode="constants"), plain)
     if len(text) > MOST_ARGUMENTS:
         raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
     if is_heavy(text):
@@ -366,6 +369,13 @@ def checked_json(given: object) -> bytes:
     if (_N in text or _I in text) and not is_finite(text):
         raise InvalidArguments("expected numbers that JSON can carry: NaN and infinities are none")
     return text
+
+
+def _encoded(encode: Callable[[object], bytes], given: object) -> bytes:
+    try:
+        return encode(given)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments("expected arguments that JSON can carry") from error
 
 
 def _check_size(given: Mapping[str, Any]) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import NOTHING, Ground, plus_up, reported, settled_amount
+from licet.guard.facts import SessionFacts
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
 from licet.guard.handles.processes import ScopedProcesses
@@ -18,7 +19,6 @@ from licet.guard.registration import Registered
 
 if TYPE_CHECKING:
     from licet.guard.handles.fetch import ScopedFetch
-    from licet.guard.session import Session
 
 
 _MAKING = free_after_fork(threading.Lock())
@@ -42,7 +42,7 @@ class BoundContext:
     _env: ScopedEnv | None
     _process: ScopedProcesses | None
 
-    def __init__(self, session: "Session", registered: Registered, ports: Ports, grant: Grant) -> None:
+    def __init__(self, session: SessionFacts, registered: Registered, ports: Ports, grant: Grant) -> None:
         self.charged: Decimal | None = None
         self._total = NOTHING  # the exact sum; `charged` is rounded up
         self._session = session
@@ -170,7 +170,7 @@ class AvailabilityView:
         return await self._context.secrets.exists(reference)
 
 
-async def is_available(session: "Session", registered: Registered, grant: Grant) -> bool:
+async def is_available(session: SessionFacts, registered: Registered, grant: Grant) -> bool:
     """Whether the availability check of a tool returns True; an error in the check counts as False."""
     check = registered.tool.available
     if check is None:

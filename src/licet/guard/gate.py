@@ -23,11 +23,11 @@ from licet.core.values import Origin
 from licet.declare import Tool
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.bind import BoundContext
-from licet.guard.call import Call
 from licet.guard.execution import ToolCall, Warms
+from licet.guard.facts import GateFacts
 from licet.guard.grant import Grant, Observer
 from licet.guard.import_path import WritableImports
-from licet.guard.ports import Agreement, Clock, NotStanding, Ports, free_after_fork
+from licet.guard.ports import NotStanding, Ports, free_after_fork
 from licet.guard.registration import MODES, OnMisfit, Packages, Protect, Registered, RegisteredTools, register
 from licet.guard.session import Session
 
@@ -38,7 +38,7 @@ Narrow = Callable[[Manifest], Manifest]
 _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceiling
 
 
-class BareGate:
+class BareGate(GateFacts):
     """A gate without defaults: every backend is passed in. `assemble.gate.Gate` picks them."""
 
     _finds_standing: ClassVar[bool] = False  # whether it searches for a standing approval if it is given none
@@ -76,7 +76,7 @@ class BareGate:
         if ports.clock is None:
             raise RuntimeError("a gate needs a clock: give its backends one")
         self.ports = ports
-        self.clock: Clock = ports.clock
+        self.clock = ports.clock
         self.workdir, self.home = workdir, home
         self.pin, self.on_misfit = pin, on_misfit
         self.observers = tuple(observers)
@@ -86,13 +86,8 @@ class BareGate:
         self.narrow = narrow
         self.imports: WritableImports = imports  # what to do about a grant to write where this process imports from
         self.strict = strict  # whether text in arguments that is not tied to what a tool declares refuses the tool
-        self.flags: tuple[str, ...] = ()  # of `licet run`, if they made or narrowed the policy; receipts have them
         self._frozen = ""
-        self.ended: set[tuple[str, str]] = set()  # sessions ended by this process; the store has all of them
-        self.running: set[Call] = set()  # of this gate and its delegates
-        # By session: its approvals, each with the policy it was given under, and when it expires.
-        self.agreed: dict[tuple[str, str], dict[Approval, tuple[RegisteredTools, float, Agreement]]] = {}
-        self.reloaded = 0.0  # time of day of the last reload; earlier questions are void
+        self.ended, self.running, self.agreed = set(), set(), {}
         self._loading = free_after_fork(threading.RLock())  # reloads wait for each other, so the last one stays
         self._number_receipts()
         self.reload(manifest)

@@ -201,16 +201,45 @@ def store_deadline() -> float:
     return monotonic() + STORE_SECONDS if current is None else current.until
 
 
-async def in_time(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> _T:
-    """Wait for a store until its deadline. Raises `Unavailable` if it has not given up by itself shortly after."""
+@coroutine
+def in_time(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> Generator[Any, None, _T]:
+    """Wait for a store until its deadline. Raises `Unavailable` if it has not given up by itself shortly after.
+
+    Of a store that answers without waiting, nothing is timed.
+    """
+    steps = answer.__await__()
+    try:
+        waiting = next(steps)
+    except StopIteration as end:
+        value: _T = end.value
+        return value
     began, deadline = monotonic(), Deadline(stores.left + _LATER)
     try:
         with deadline:
-            return await answer
+            return (yield from _continued(steps, waiting))
     except TimeoutError:
         if not deadline.expired:  # raised by the store itself
             raise
-        raise Unavailable(f"{what} gave no answer: waited {monotonic() - began:.1f} seconds for it") from None
+        raise _no_answer(what, began) from None
+
+
+def _no_answer(what: str, began: float) -> Unavailable:
+    return Unavailable(f"{what} gave no answer: waited {monotonic() - began:.1f} seconds for it")
+
+
+def _continued(steps: Generator[Any, Any, _T], waiting: object) -> Generator[Any, None, _T]:
+    """Await the rest of something whose first step has been made: it waits for `waiting`."""
+    try:
+        while True:
+            try:
+                yield waiting
+            except BaseException as error:
+                waiting = steps.throw(error)
+            else:
+                waiting = next(steps)
+    except StopIteration as end:
+        value: _T = end.value
+    return value
 
 
 class _FinishDeadline(Deadline):
@@ -231,55 +260,53 @@ class _FinishDeadline(Deadline):
         return self.expired
 
 
-async def finish(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> _T:
+@coroutine
+def finish(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> Generator[Any, None, _T]:
     """As `in_time`, but wait to the end although the task is cancelled: `stores.cancelled` then has the cancel.
 
     Whatever must be written when a call ends is written like this. A task of its own would cost more, and would be
-    cancelled too when its event loop ends.
+    cancelled too when its event loop ends. Cancels of the task end a future of ours, and not what the store waits for.
     """
+    task, steps = current_task(), answer.__await__()
+    assert task is not None  # noqa: S101 - each call has one
+    before, cancelled = task.cancelling(), None
+    try:
+        waiting = next(steps)
+    except StopIteration as end:
+        value: _T = end.value
+        return value
     began, deadline = monotonic(), _FinishDeadline(stores.left + _LATER)
     deadline.waiting = None
     deadline.start()
     try:
-        return await _to_its_end(answer, deadline, stores)
-    except (asyncio.CancelledError, Exception):
-        if not deadline.expired:
-            raise
-        raise Unavailable(f"{what} gave no answer: waited {monotonic() - began:.1f} seconds for it") from None
-    finally:
-        deadline.stop()
-
-
-@coroutine
-def _to_its_end(answer: Awaitable[_T], deadline: _FinishDeadline, stores: StoreDeadline) -> Generator[Any, None, _T]:
-    """Step through an awaitable inside the current task. Cancels of the task end a future of ours, and not its own."""
-    loop, task = deadline._watch.loop, deadline._task
-    before, cancelled, steps = task.cancelling(), None, answer.__await__()
-    try:
         while True:
-            try:
-                waiting: Any = next(steps)
-            except StopIteration as end:
-                value: _T = end.value
-                return value
             if waiting is None:  # it lets other tasks run
                 try:
                     yield
                 except asyncio.CancelledError as error:
                     cancelled = error
-                continue
-            waiting._asyncio_future_blocking = False  # as a task does with a future that it has been given
-            deadline.waiting = waiting
-            while not waiting.done():
-                woken = loop.create_future()
-                wake = partial(_wake, woken)
-                waiting.add_done_callback(wake)
-                try:
-                    yield from woken
-                except asyncio.CancelledError as error:
-                    cancelled = error
-                    waiting.remove_done_callback(wake)
+            else:
+                waiting._asyncio_future_blocking = False  # as a task does with a future that it has been given
+                deadline.waiting = waiting
+                while not waiting.done():
+                    woken = task.get_loop().create_future()
+                    wake = partial(_wake, woken)
+                    waiting.add_done_callback(wake)
+                    try:
+                        yield from woken
+                    except asyncio.CancelledError as error:
+                        cancelled = error
+                        waiting.remove_done_callback(wake)
+            waiting = next(steps)
+    except StopIteration as end:
+        value = end.value
+        return value
+    except (asyncio.CancelledError, Exception):
+        if not deadline.expired:
+            raise
+        raise _no_answer(what, began) from None
     finally:
+        deadline.stop()
         # An `asyncio.timeout` inside the store cancels the task too, and takes its cancel back.
         if cancelled is not None and task.cancelling() > before:
             stores.cancelled = cancelled

@@ -314,7 +314,7 @@ class CapabilitySet(Immutable):
     allows no concrete use and no absolute rule with the domain and actions of the deny.
     """
 
-    __slots__ = ("_answers", "_denied", "_grids", "_hash", "_orders", "_ports", "_tables", "_texts")
+    __slots__ = ("_answers", "_denied", "_grids", "_orders", "_ports", "_tables", "_texts")
 
     # A table maps keys to bits: the allowed atoms, and the denied atoms shifted by DENY_SHIFT.
     _tables: dict[str, dict[str, int]]  # by domain: the rules without a port
@@ -325,7 +325,6 @@ class CapabilitySet(Immutable):
     _denied: Tables | None  # the denies of the normal form as tables
     _orders: dict[str, Order]  # by domain: the sorted keys of the allows of the normal form
     _texts: tuple[tuple[str, ...], tuple[str, ...]] | None  # the normal form as text: allows, denies
-    _hash: int | None  # of that text
 
     def __new__(cls, rules: Rules = (), deny: Rules = ()) -> "CapabilitySet":
         """Create a set from rules and denies, each a text or a `Capability`."""
@@ -511,11 +510,7 @@ class CapabilitySet(Immutable):
         return self._normal() == other._normal()
 
     def __hash__(self) -> int:
-        known = self._hash
-        if known is None:
-            known = hash(self._canonical())
-            object.__setattr__(self, "_hash", known)
-        return known
+        return hash(self._canonical())
 
     def __str__(self) -> str:
         allow, deny = self._canonical()
@@ -630,7 +625,6 @@ def _from_tables(tables: Tables) -> CapabilitySet:
         _orders={},
         _denied=None,
         _grids=None,
-        _hash=None,
         _texts=None,
     )
 

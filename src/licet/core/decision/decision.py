@@ -260,8 +260,7 @@ def is_written(use: Use, reach: Reach) -> bool:
     """Whether every ceiling has a rule for exactly this address. Wildcards and the needs of the tool do not count."""
     ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
     return bool(ceilings) and all(
-        any(rule.capability.key == use.target for rule in layer.nearest_allows(use))
-        for layer in ceilings
+        any(rule.capability.key == use.target for rule in layer.nearest_allows(use)) for layer in ceilings
     )
 
 

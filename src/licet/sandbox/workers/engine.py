@@ -22,7 +22,7 @@ from licet.core.values import Origin
 from licet.declare import Tool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
-from licet.guard.gate import BareGate
+from licet.guard.facts import GateFacts
 from licet.guard.ports import free_after_fork
 from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
@@ -105,7 +105,7 @@ async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limit
 
 
 _KNOWN = 512  # kinds of call that are prepared
-_Key = tuple[ref[BareGate], Tool, CapabilitySet, frozenset[tuple[str, int]], Level]
+_Key = tuple[ref[GateFacts], Tool, CapabilitySet, frozenset[tuple[str, int]], Level]
 
 
 if hasattr(os, "register_at_fork"):
