@@ -167,6 +167,8 @@ def _approvals(call: Call) -> tuple[ApprovalFact, ...]:
 
 def _sandbox(call: Call, parts: ResultParts | None = None) -> SandboxFact:
     """The walls of the tool's level; in a receipt those that were in force, and the rules that the kernel enforced."""
+    if parts is not None and call.running and call.decision and parts.access is None and parts.programs is None:
+        return call.decision.sandbox  # nothing was added to it
     registered = call.registered
     level = registered.reach.level if registered is not None and registered.reach is not None else None
     shown = registered if parts is None or call.running else None

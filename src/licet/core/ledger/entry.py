@@ -259,7 +259,7 @@ class Tail(NamedTuple):
 START = Tail()
 
 
-def link(entry: Entry, ledger: str, number: int, tail: Tail, recorded: str) -> Row:
+def link(entry: Entry, ledger: str, number: int, tail: Tail | Row, recorded: str) -> Row:
     """Link an entry to the tail of its session; return its row."""
     sequence, previous = tail.sequence + 1, hash_text(tail.hash) if tail.hash else None
     linked = LinkedEntry(*astuple(entry), ledger=ledger, sequence=sequence, previous=previous, recorded=recorded)
