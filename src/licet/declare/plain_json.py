@@ -96,7 +96,7 @@ def check_bounded(value: object, most: int = MOST_SIZE) -> bool:
     return has_bytes
 
 
-def with_typed_bytes(value: Any) -> Any:
+def with_typed_bytes(value: object) -> Any:
     """The same data with `{"type": "bytes", "base64": …}` in place of bytes. Models write their own fields."""
     match value:
         case bytes() | bytearray():

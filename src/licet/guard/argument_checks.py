@@ -4,6 +4,7 @@ Also what arguments tell before the call: the deletes that they name, and their 
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from licet.core.algebra.rules import Use, use_of_path
@@ -88,7 +89,9 @@ def _reading(call: Call, registered: Registered) -> PathReading:
         return PathReading("", gate.home, by_code=True)
 
 
-def _check_links(call: Call, reach: Reach, rules: Any, data: dict[str, Any], reading: PathReading) -> None:
+def _check_links(
+    call: Call, reach: Reach, rules: Mapping[str, Any], data: dict[str, Any], reading: PathReading
+) -> None:
     """Refuse a path that leads out of the grant through a link, both as it is written and without its `..`.
 
     Code may open the text as it is, or clean it first: `notes/link/../a` is then `notes/a`.

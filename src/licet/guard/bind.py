@@ -3,7 +3,7 @@
 import inspect
 import threading
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.decision.decision import Deny
@@ -47,7 +47,7 @@ class BoundContext:
         self._total = NOTHING  # the exact sum; `charged` is rounded up
         self._session = session
         self._registered = registered
-        self._ports: Any = ports
+        self._ports = ports
         self._grant = grant
         self._fetch = self._fs = self._secrets = self._kv = self._env = self._process = None
 

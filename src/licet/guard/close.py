@@ -49,7 +49,7 @@ _LOADED_AGAIN = (
 )
 
 
-async def succeeded(call: Call, value: Any) -> ResultParts:
+async def succeeded(call: Call, value: object) -> ResultParts:
     """The result of a tool that returned: a copy of its data, redacted, and cut to its limit."""
     if value is None or value is True or value is False:
         return ResultParts(call.tool, value)
@@ -68,7 +68,7 @@ async def succeeded(call: Call, value: Any) -> ResultParts:
     return _as_reported(call, value, parts)
 
 
-def _as_reported(call: Call, value: Any, parts: ResultParts) -> ResultParts:
+def _as_reported(call: Call, value: object, parts: ResultParts) -> ResultParts:
     """The result as a failure if the tool says that it is one. It keeps what the tool returned."""
     if type(value) is FailedText:
         data = parts.value
@@ -126,7 +126,7 @@ def _no_json(call: Call) -> NoReturn:
     call.refuse("TOOL_CRASHED", "the tool's process returned a result that is not JSON")
 
 
-def result_text(value: Any) -> bytes:
+def result_text(value: object) -> bytes:
     """The JSON of what a tool returned, at every level the same; `TypeError` if it has none."""
     kind = type(value)
     if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):

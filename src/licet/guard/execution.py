@@ -339,7 +339,7 @@ def is_from_operator(error: KeyboardInterrupt) -> bool:
 
 def _handler_code() -> CodeType | None:
     """The code of the SIGINT handler; None if the handler is not written in Python."""
-    handler: Any = signal.getsignal(signal.SIGINT)
+    handler: object = signal.getsignal(signal.SIGINT)
     while isinstance(handler, functools.partial):
         handler = handler.func
     return getattr(getattr(handler, "__func__", handler), "__code__", None)

@@ -233,10 +233,11 @@ class BareGate(GateFacts):
     def is_current(self, registered: Registered) -> bool:
         """Whether a call of this tool would be decided by the same policy now. Thread-safe, and never reloads."""
         tools = self._policy.tools
-        return not self.frozen and self._is_up_to_date() and tools.get(registered.tool.name) is registered
+        return not self.frozen and self.follows(self._policy) and tools.get(registered.tool.name) is registered
 
-    def _is_up_to_date(self) -> bool:
-        return True
+    def follows(self, policy: RegisteredTools) -> bool:
+        """Whether a policy is in force here, and nothing above this gate was reloaded. Thread-safe, never reloads."""
+        return self._policy is policy
 
     @property
     def frozen(self) -> str:
@@ -336,8 +337,9 @@ class _Delegated(BareGate):
         """As for the parent, whose policy this gate follows."""
         self._parent.renew_standing()
 
-    def _is_up_to_date(self) -> bool:
-        return self._parent._policy is self._followed and self._parent._is_up_to_date()
+    def follows(self, policy: RegisteredTools) -> bool:
+        """Whether a policy is in force here, and nothing above this gate was reloaded. Thread-safe, never reloads."""
+        return self._policy is policy and self._parent.follows(self._followed)
 
     @property
     def frozen(self) -> str:

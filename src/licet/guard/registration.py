@@ -21,7 +21,7 @@ have put a file on the import path, which would run in this process. A backend t
 """
 
 import importlib
-import sys
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -137,7 +137,8 @@ def untied_grounds(tool: Tool, manifest: Manifest) -> tuple[Ground, ...]:
 
 def warn_untied(grounds: Iterable[Ground]) -> None:
     """Warn about text in arguments that is not tied, at the line of the program that makes the gate."""
-    frame = sys._getframe()
+    frame = inspect.currentframe()
+    assert frame is not None  # noqa: S101 - CPython has frames
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back
     for ground in grounds:

@@ -459,7 +459,7 @@ class CapabilitySet(Immutable):
     def __le__(self, other: "CapabilitySet") -> bool:
         if not isinstance(other, CapabilitySet):
             return NotImplemented
-        return next(self._uncovered(other), None) is None
+        return next(self._uncovered(other._normal()), None) is None
 
     def __ge__(self, other: "CapabilitySet") -> bool:
         if not isinstance(other, CapabilitySet):
@@ -474,7 +474,7 @@ class CapabilitySet(Immutable):
         own = {domain: (denies, index_below(domain, denies)) for domain, (_, denies) in mine.items()}
         their = {domain: (allows, index_below(domain, allows)) for domain, (allows, _) in theirs.items()}
         gathered: dict[tuple[str, Box, tuple[Box, ...]], int] = {}
-        for domain, box, atoms, beyond in self._uncovered(other):
+        for domain, box, atoms, beyond in self._uncovered(other._normal()):
             sides = [own[domain], *([their[domain]] if beyond and domain in their else [])]
             for group, holes in holes_left(domain, box, atoms, sides):
                 gathered[domain, box, holes] = gathered.get((domain, box, holes), 0) | group
@@ -575,8 +575,7 @@ class CapabilitySet(Immutable):
             object.__setattr__(self, "_texts", texts)
         return texts
 
-    def _uncovered(self, other: "CapabilitySet") -> Iterator[tuple[str, Box, int, bool]]:
-        theirs = other._normal()
+    def _uncovered(self, theirs: Grids) -> Iterator[tuple[str, Box, int, bool]]:
         for domain, mine in self._normal().items():
             for box, atoms, beyond in uncovered(domain, mine, theirs.get(domain, EMPTY)):
                 yield domain, box, atoms, beyond

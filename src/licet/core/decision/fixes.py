@@ -405,7 +405,7 @@ def _assign_fix(manifest: Manifest, roster: Roster, bundle: Bundle) -> str:
 def _overlaps(manifest: Manifest, bundle: Bundle, rosters: tuple[Roster, ...]) -> tuple[str, ...]:
     """The tools of a bundle that are also in another bundle that one of these ceilings assigns."""
     # Cached, because a file may name thousands of tools of a bundle that has thousands.
-    cached: dict[object, tuple[str, ...]] = manifest._cache.setdefault("overlaps", {})
+    cached: dict[object, tuple[str, ...]] = manifest.cache.setdefault("overlaps", {})
     key = bundle.name, *(roster.assigned for roster in rosters)
     if key not in cached:
         others = {name for roster in rosters for name in roster.assigned} - {bundle.name}

@@ -213,7 +213,7 @@ class Reach(Compared, frozen=True):
 
 def reach_of(manifest: Manifest, tool: str) -> Reach | None:
     """What a tool may do under a manifest; None if the tool is unknown, not admitted or denied."""
-    cached: dict[str, Reach] = manifest._cache.setdefault("reach", {})
+    cached: dict[str, Reach] = manifest.cache.setdefault("reach", {})
     if tool not in cached:
         if tool not in manifest.admissions or tool not in manifest.tools or call_denials(manifest, tool):
             return None

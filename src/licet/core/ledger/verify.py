@@ -517,7 +517,7 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _bytes(text: Any) -> bytes:
+def _bytes(text: object) -> bytes:
     if not isinstance(text, str):
         raise Unsound("a signature is text")
     try:

@@ -90,9 +90,12 @@ class Layer(Struct, frozen=True, dict=True):
 
     def nearest_allows(self, use: Use) -> list[Rule]:
         """The allows with the narrowest scope among those that cover a use, in the order of the file."""
-        by_key = self._allows_by_key
-        each = ([rule for _, rule in by_key.get(key, ()) if rule.capability.covers_use(use)] for key in use.keys)
-        return next(filter(None, each), [])
+        for key in use.keys:
+            if known := self._allows_by_key.get(key):
+                found = [rule for _, rule in known if rule.capability.covers_use(use)]
+                if found:
+                    return found
+        return []
 
     def denies_of(self, use: Use) -> list[Rule]:
         """The denies that cover a use, in the order of the file."""

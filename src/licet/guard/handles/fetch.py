@@ -194,8 +194,8 @@ class ScopedFetch:
         url: str,
         method: str = "GET",
         *,
-        headers: Any = None,
-        json: Any = None,
+        headers: object = None,
+        json: object = None,
         body: bytes | str | None = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
@@ -216,8 +216,8 @@ class ScopedFetch:
         url: str,
         method: str = "GET",
         *,
-        headers: Any = None,
-        json: Any = None,
+        headers: object = None,
+        json: object = None,
         body: bytes | str | None = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
@@ -292,7 +292,7 @@ class ScopedFetch:
                 raise
             self._grant.refuse("LIMIT_TIME", f"no complete answer within {waited:g} seconds", use)
 
-    def _bounds(self, timeout: Any, max_bytes: Any, redirects: Any) -> tuple[float, int, bool]:
+    def _bounds(self, timeout: object, max_bytes: object, redirects: object) -> tuple[float, int, bool]:
         limits = self._limits
         try:
             waited = limits.seconds if timeout is None else seconds(timeout, "timeout")

@@ -59,7 +59,7 @@ class Outgoing(Struct, frozen=True):
         return Outgoing(tuple(pair for pair in self.headers if not pair[0].lower().startswith("content-")))
 
 
-def outgoing(headers: Any, json_value: Any, body: Any, meter: Meter | None = None) -> Outgoing:
+def outgoing(headers: object, json_value: object, body: object, meter: Meter | None = None) -> Outgoing:
     """Check the parts of a request; `BadRequest` if one is malformed, `Exceeded` if there are too many headers."""
     if headers is None and json_value is None and body is None:
         return _NOTHING
@@ -75,7 +75,7 @@ def outgoing(headers: Any, json_value: Any, body: Any, meter: Meter | None = Non
     return Outgoing(pairs, data, True)
 
 
-def _dumped(json_value: Any) -> bytes:
+def _dumped(json_value: object) -> bytes:
     try:
         return json.dumps(json_value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as wrong:
@@ -141,7 +141,7 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _text(text: Any) -> str:
+def _text(text: object) -> str:
     # Not `str(text)`: a subclass may return another text each time.
     if not issubclass(type(text), str):
         raise TypeError

@@ -256,7 +256,7 @@ class ScopedProcesses:
     def _named(self) -> set[str]:
         return {rule.key for rule in self._grant.capabilities.allow if rule.domain == "env" and rule.key != TOP}
 
-    def _directory(self, cwd: Any) -> str:
+    def _directory(self, cwd: object) -> str:
         """The real path of the working directory of the child; the call must be allowed to read it.
 
         If none is named, it is that of the call, as soon as the walls show it: the call may also only write there.

@@ -168,7 +168,7 @@ def getter(backend: Secrets | SecretsFunction) -> Callable[[str], Awaitable[str 
     return value
 
 
-def _is_async(function: Any) -> bool:
+def _is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
@@ -238,7 +238,7 @@ class ScopedKv:
             self._grant.invalid("STORAGE_NOT_DECLARED", wrong)
         return ScopedKv(self._grant, self._backend, use.target)
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: object = None) -> Any:
         self._grant.check(self._read)
         try:
             value = await self._grant.backend(self._backend, self._read).get(self._scope, key)
