@@ -29,9 +29,9 @@ from licet.core.decision.reach import Reach
 from licet.core.decision.request import Approval, Ground, Reason, Usage, bundle_account
 from licet.core.values import money_text
 from licet.declare.arguments import exact
+from licet.guard.deadlines import Deadline, finish, in_time
 from licet.guard.facts import Call
 from licet.guard.grant import Grant
-from licet.guard.limits import Deadline, finish, in_time
 from licet.guard.ports import (
     Agreement,
     Answer,

@@ -17,11 +17,19 @@ from licet.core.values import Origin
 from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_core, plain_json, with_typed_bytes
 from licet.errors import Refused
 from licet.guard.approvals_and_budgets import settle
+from licet.guard.deadlines import finish
 from licet.guard.execution import LIMIT_KEYS, FailedText, JsonText, Raised, class_name, limit_name, raised
 from licet.guard.facts import Call
 from licet.guard.grant import Grant, held_paths
 from licet.guard.handles.secrets_and_kv import redacted_refusal
-from licet.guard.limits import finish
+from licet.guard.limits import (
+    CLOSING_SECONDS,
+    LONG_RESULT,
+    MOST_DIRECTORIES,
+    MOST_OF_AN_ERROR,
+    MOST_OF_LOGS,
+    PARSED_BEYOND,
+)
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.receipt import keep_receipt
 from licet.guard.redaction.redact import Redactor, encoded, in_turn, shown
@@ -29,14 +37,8 @@ from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, REPORTED, Result, ResultParts, code_of
 from licet.guard.session_end import caller_cancelled
 
-MOST_OF_AN_ERROR = 1000  # characters
-MOST_OF_LOGS = 48 << 10  # bytes of what a tool printed
-CLOSING_SECONDS = 2.0  # for the stores after a tool has ended, even if the time of its call is up
 _REASONS = frozenset(get_args(Reason))
 _NO_WORDS = ("note: ", "thread '")  # how lines begin that the runtime of Rust adds to an error
-_LONG = 64 << 10  # bytes of a result; a longer one must not block the event loop
-_BEHIND = 1 << 20  # bytes of a long text that are parsed beyond twice its limit
-_MOST_DIRECTORIES = 3  # that one message names
 _NEW_NAMES = "new names directly in {}, next to names that are closed, can be made with `ctx.fs` alone"
 _USE_HANDLES = (
     "if a wall stopped this: declare what it touches, and use its handle (`ctx.fs`, `ctx.fetch`, `ctx.process`)"
@@ -55,7 +57,7 @@ async def succeeded(call: Call, value: object) -> ResultParts:
         return ResultParts(call.tool, value)
     text = value if isinstance(value, JsonText) else result_text(value)
     limit, redactor = call.registered.output_bytes if call.registered else 0, call.redactor
-    call.long_result = len(text) > _LONG
+    call.long_result = len(text) > LONG_RESULT
     if len(text) > limit:  # before anything is parsed
         return _as_reported(call, value, await _cut(call, text, limit, redactor))
     text, data = _parsed(call, text)
@@ -81,7 +83,7 @@ async def _cut(call: Call, text: bytes, limit: int, redactor: Redactor | None = 
     """The result of a tool that returned too much: the beginning of its text, or of its JSON if it is no text."""
     cut = text
     if text[:1] == b'"':  # a text: parse as far as a secret that begins within the limit can reach
-        cut = encoded(_partly(call, text[: 2 * limit + _BEHIND]))
+        cut = encoded(_partly(call, text[: 2 * limit + PARSED_BEYOND]))
     clean = cut[:limit] if redactor is None else await _redacted(call, redactor.work_on_beginning(cut, limit))
     parts = ResultParts(call.tool, shown(clean))
     parts.truncated = True
@@ -248,8 +250,8 @@ def _wall_advice(call: Call) -> str:
     closed = held_paths(reach.grant).directories_with_closed_names()
     if not closed:
         return _USE_HANDLES
-    named = ", ".join(visible(path) for path in closed[:_MOST_DIRECTORIES])
-    more = f" and {len(closed) - _MOST_DIRECTORIES} more" if len(closed) > _MOST_DIRECTORIES else ""
+    named = ", ".join(visible(path) for path in closed[:MOST_DIRECTORIES])
+    more = f" and {len(closed) - MOST_DIRECTORIES} more" if len(closed) > MOST_DIRECTORIES else ""
     return f"{_USE_HANDLES}; {_NEW_NAMES.format(f'{named}{more}')}"
 
 

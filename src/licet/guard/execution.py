@@ -23,6 +23,7 @@ from licet.core.decision.request import Reason
 from licet.core.policy.layer import Level
 from licet.core.values import Origin
 from licet.declare import Tool
+from licet.guard.limits import LONGEST_ERROR, MOST_FRAMES
 
 
 class Layers(Struct, frozen=True):
@@ -212,8 +213,6 @@ class Warms(Protocol):
 
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LONGEST = 100_000  # characters of the text of an error
-_MOST_FRAMES = 10_000
 # Taken from `type` and `BaseException`, so that a tool's class cannot override them.
 _class_name: Any = type.__dict__["__name__"]
 _traceback: Any = BaseException.__dict__["__traceback__"]
@@ -296,7 +295,7 @@ class Raised(Exception):
 def raised(error: BaseException) -> Raised:
     """Read an error. This runs its `__str__`, which may hang: call it where the tool runs."""
     try:
-        text = str.__str__(str(error))[:_LONGEST]
+        text = str.__str__(str(error))[:LONGEST_ERROR]
     except BaseException:  # the class is the tool's own: it may raise anything
         text = ""
     return Raised(class_name(type(error)), text, origin=_origin(error))
@@ -314,7 +313,7 @@ def _origin(error: BaseException) -> Origin | None:
     No source file is opened: the tool may have compiled its code under any file name.
     """
     trace, last, frames = _traceback.__get__(error), None, 0
-    while trace is not None and frames < _MOST_FRAMES:
+    while trace is not None and frames < MOST_FRAMES:
         name = trace.tb_frame.f_code.co_filename
         if not name.startswith(_OURS):
             last = name, trace.tb_lineno or 1

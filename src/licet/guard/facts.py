@@ -21,13 +21,12 @@ from licet.core.ledger.entry import Caller, Entry, ObservedFact
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import StandingApproval
 from licet.errors import Refused
+from licet.guard.deadlines import Deadline, StoreDeadline
 from licet.guard.grant import CallIdentity, Grant, Observer
-from licet.guard.limits import STORE_SECONDS, Deadline, StoreDeadline
+from licet.guard.limits import LONGEST_TOOL_NAME, STORE_SECONDS
 from licet.guard.ports import Agreement, Clock, Ports, Reservation
 from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Registered, RegisteredTools
-
-_LONGEST = 128  # characters; no tool has a longer name, and a receipt leaves it out
 
 
 class GateFacts(ABC):
@@ -206,7 +205,7 @@ class Call(Struct, eq=False):
 def begun(session: SessionFacts, tool: str, purpose: str | None = None) -> Call:
     """The facts of a call that begins now."""
     gate, clock = session.gate, session.gate.clock
-    name = tool if type(tool) is str and len(tool) <= _LONGEST else ""
+    name = tool if type(tool) is str and len(tool) <= LONGEST_TOOL_NAME else ""
     return Call(
         session,
         name,

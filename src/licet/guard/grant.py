@@ -43,7 +43,19 @@ from licet.core.policy.layer import delete_asks
 from licet.core.values import digest
 from licet.errors import Refused
 from licet.guard.execution import Layers
-from licet.guard.limits import DEFAULTS, Exceeded, Meter
+from licet.guard.limits import (
+    ASKED,
+    GRANTED,
+    LEAST_OF_A_GRANT,
+    LEAST_OF_A_REFUSAL,
+    MANY_EVENTS,
+    MOST_CHARACTERS,
+    MOST_HELD_PATHS,
+    MOST_PROGRAMS,
+    MOST_TEXTS,
+    REFUSED,
+)
+from licet.guard.meter import DEFAULTS, Exceeded, Meter
 from licet.guard.ports import Clock, Escaped, free_after_fork
 from licet.guard.redaction.redact import Redactor
 
@@ -117,11 +129,7 @@ def held_paths(grant: CapabilitySet) -> HeldPaths:
     return found
 
 
-MOST_HELD_PATHS = 1000  # grants
-MOST_TEXTS = 64  # of one list
-MOST_CHARACTERS = 8192  # of one list
 LISTS = ("granted", "closed", "rules", "runtime")
-MOST_PROGRAMS = 8  # different sets of rules in one receipt
 
 
 class Access(Struct, frozen=True):
@@ -191,12 +199,6 @@ class ProgramAccess(Struct, frozen=True):
 NO_PROGRAMS = ProgramAccess()
 
 
-# Quotas in bytes, roughly. With the least size of one check that is about 4000 grants,
-# 1000 refusals and 1000 questions.
-GRANTED, REFUSED, ASKED = 8 << 20, 4 << 20, 2 << 20
-_A_GRANT, _A_REFUSAL = 2 << 10, 4 << 10
-
-
 class CheckQuotas(Struct, eq=False):
     """What is left of the quotas of one call, and how many checks were beyond them."""
 
@@ -212,13 +214,13 @@ class CheckQuotas(Struct, eq=False):
         """Use up quota for a check; False, and count it, if there is not enough left."""
         size = _size(use) if use is not None else 0
         if refusal is None:
-            size = max(size, _A_GRANT)
+            size = max(size, LEAST_OF_A_GRANT)
             if size > self._granted:
                 self.more_granted += 1
                 return False
             self._granted -= size
             return True
-        size = max(size + sum(len(rule.text) + len(rule.fix) for rule in refusal.rules), _A_REFUSAL)
+        size = max(size + sum(len(rule.text) + len(rule.fix) for rule in refusal.rules), LEAST_OF_A_REFUSAL)
         if size > self._refused:
             self.more_refused += 1
             return False
@@ -227,7 +229,7 @@ class CheckQuotas(Struct, eq=False):
 
     def take_asked(self, use: Use) -> bool:
         """The same for a question to an approver, or its answer."""
-        size = max(_size(use), _A_GRANT)
+        size = max(_size(use), LEAST_OF_A_GRANT)
         if size > self._asked:
             self.more_asked += 1
             return False
@@ -292,7 +294,6 @@ PART_OF_DOMAIN = {
 _MALFORMED: dict[str, str] = {REASON_OF_DOMAIN[domain]: f"{domain}:*:<malformed>" for domain in PART_OF_DOMAIN}
 
 Check = Use | Event | Deny | Ask | None
-_MANY = 200  # events that take too long to build on the event loop
 _MAKING = free_after_fork(threading.Lock())
 
 _Part = TypeVar("_Part")
@@ -494,7 +495,7 @@ class Grant:
     @property
     def is_long(self) -> bool:
         """Whether building the events would block the event loop for too long."""
-        return len(self._checks) > 2 * _MANY
+        return len(self._checks) > 2 * MANY_EVENTS
 
     @property
     def stamped_events(self) -> tuple[Event, ...]:

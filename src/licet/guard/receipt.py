@@ -35,10 +35,10 @@ from licet.core.values import data_digest, data_json, milliseconds, money_text
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers
 from licet.guard.facts import Call
+from licet.guard.limits import SHOWN_TOOL_NAME
 from licet.guard.ports import Ledger
 from licet.guard.result import INTERRUPTED, REPORTED, ResultParts
 
-_LONGEST_NAME = 200  # characters of a tool's name: a model may write any name
 # The tool ran, or its use was granted, and something else went wrong: such a call was not denied.
 _FAILURES = frozenset({"TOOL_FAILED", "TOOL_CRASHED", "CONNECT_FAILED", "RESOLVE_FAILED"})
 _NOTHING = Decimal(0)
@@ -110,7 +110,7 @@ def receipt_of(call: Call, parts: ResultParts) -> Entry:
 
 
 def _tool_name(call: Call) -> str:
-    return visible(call.tool[:_LONGEST_NAME]) + "…" * (len(call.tool) > _LONGEST_NAME)
+    return visible(call.tool[:SHOWN_TOOL_NAME]) + "…" * (len(call.tool) > SHOWN_TOOL_NAME)
 
 
 def _purpose(call: Call, text: str) -> str:

@@ -62,6 +62,7 @@ from licet.errors import RegistrationRefused, UntiedArgument
 from licet.guard.execution import Layers, LayersOfTools, SandboxUnavailable
 from licet.guard.grant import PART_OF_DOMAIN, held_paths
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
+from licet.guard.limits import OUTPUT_KB, WALL_SECONDS
 from licet.guard.ports import ArgumentRules, Ports
 
 _PACKAGE = "licet"
@@ -215,7 +216,6 @@ def load_code(domains: Iterable[str], parts: Iterable[object]) -> None:
 Packages = Callable[[Manifest, Sequence[Tool]], tuple[Mapping[str, str], Mapping[str, Installed]]]
 OnMisfit = Literal["refuse", "narrow", "deny"]
 MODES: tuple[OnMisfit, ...] = get_args(OnMisfit)
-WALL_SECONDS, OUTPUT_KB = 30, 1024  # if the manifest states no limit
 
 _IMPORT_FIX = (
     "grant a subdirectory that holds no code, such as `${workdir}/work`; or start the program with `python -P`, with "

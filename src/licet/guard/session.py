@@ -27,17 +27,16 @@ from licet.guard.argument_checks import arguments_digest
 from licet.guard.bind import is_available
 from licet.guard.call import CallAdmission, declare, deny_misfit, make_grant, resolve, run_call
 from licet.guard.close import close, outcome
+from licet.guard.deadlines import Deadline
 from licet.guard.facts import Call, GateFacts, SessionFacts, begun
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
-from licet.guard.limits import Deadline
+from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS
 from licet.guard.result import NOTHING, Result, ResultParts
 from licet.guard.session_end import check_session, end_with_session, look_up_end, mark_ended
 
 _ADMISSION = CallAdmission()
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-CONCURRENT_CALLS = 64
-_END_SECONDS, _END_PAUSE = 5.0, 0.005  # how long `end` waits for calls that it has cancelled, and between two looks
 
 
 class Session(SessionFacts):
@@ -150,9 +149,9 @@ class Session(SessionFacts):
         kv, scope = self.gate.ports.kv, scope_id("session", "", self.id, None, self.agent)
         if kv is not None:
             await mark_ended(kv, *self.name)
-        until = monotonic() + _END_SECONDS
+        until = monotonic() + END_SECONDS
         while any(call in running and call.task is not this for call in calls) and monotonic() < until:
-            await asyncio.sleep(_END_PAUSE)
+            await asyncio.sleep(END_PAUSE)
         self.gate.agreed.pop(self.name, None)
         if kv is not None:
             await kv.clear(scope)

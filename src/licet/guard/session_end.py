@@ -9,9 +9,9 @@ from licet.core.algebra.scope import visible
 from licet.core.decision.decision import SessionEnded
 from licet.core.ledger.entry import MOST_PURPOSE, Entry, EventFact
 from licet.errors import Refused
+from licet.guard.deadlines import was_cancelled
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.handles.secrets_and_kv import scope_id
-from licet.guard.limits import was_cancelled
 from licet.guard.ports import ENDED, Kv, Ledger, Unavailable
 
 

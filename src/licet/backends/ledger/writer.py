@@ -49,7 +49,8 @@ from licet.backends.secrets import SigningKey, generated_key, ledger_key, load_c
 from licet.backends.sqlite.file import Patience, SqliteFile, busy
 from licet.core.ledger.entry import START, Checkpoint, Entry, Row, Tail, checkpoint_body, link, recorded_at, time_text
 from licet.core.ledger.merkle import Frontier
-from licet.guard.limits import STORE_SECONDS, store_deadline
+from licet.guard.deadlines import store_deadline
+from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
 

@@ -26,7 +26,7 @@ from msgspec.structs import astuple
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Running, Streams
 from licet.guard.handles.secrets_and_kv import ScopedKv
-from licet.guard.limits import Exceeded, Meter
+from licet.guard.meter import Exceeded, Meter
 from licet.guard.redaction.redact import BLOCK, Redactor, in_turn
 from licet.sandbox.bridge.wire import FROM_WORKER, BrokenWire, Overrun, packed_names
 from licet.sandbox.programs.proxy import connect

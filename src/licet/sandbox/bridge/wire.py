@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from licet.core.decision.request import Reason
 from licet.declare.plain_json import is_heavy
-from licet.guard.limits import Exceeded, Meter
+from licet.guard.meter import Exceeded, Meter
 
 _LENGTHS = struct.Struct("<II")
 MOST_DEPTH = 100  # of JSON inside JSON
