@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -35,11 +36,12 @@ from benchmarks.harness import (
 )
 from benchmarks.peers import AbsentPeerError
 from licet import Backends, Context, Gate, Refused, Session, load_manifest, tool
+from licet.tools import read_file
 
 __all__ = ["measure"]
 
 FLOOR = "the four steps by hand"
-FLOOR_TARGET, CHECKS_TARGET, CROWD_TARGET = at_most(20), at_most(30), at_most(1.3)
+FLOOR_TARGET, CHECKS_TARGET, CROWD_TARGET, REFUSED_TARGET = at_most(8), at_most(30), at_most(1.3), at_most(1.5)
 PEER_TARGETS: dict[str, Target | None] = {
     "toolkit: MCP gateway": None,
     "toolkit: gateway, both ways": None,
@@ -53,6 +55,7 @@ PEER_TARGETS: dict[str, Target | None] = {
 CITIES = [f"city {number}" for number in range(50)]
 CHECKS = 8
 CROWD, FEW = 10_000, 10
+REFUSALS, DENIES = 200, 20_000
 
 MANIFEST = {
     "agent": "bench",
@@ -69,7 +72,8 @@ def measure(effort: Effort) -> list[Row]:
     loop = asyncio.new_event_loop()
     try:
         with tempfile.TemporaryDirectory() as place:
-            return [*_calls(loop, Path(place), effort), *_crowds(loop, Path(place), effort)]
+            rows = [*_calls(loop, Path(place), effort), *_refusals(loop, Path(place))]
+            return [*rows, *_crowds(loop, Path(place), effort)]
     finally:
         loop.close()
 
@@ -219,6 +223,53 @@ def _licet_checking(place: Path) -> Way:
         return result.unwrap()
 
     return Way(call, forget, value, Refused)
+
+
+# Refused -------------------------------------------------------------------------------------------------------------
+
+
+# As `licet.tools` has it, but without walls: these would take most of the time.
+_reading = tool(
+    name="read_file",
+    capabilities={"fs_reach": {"read": "from-personality"}},
+    effect="read_only",
+    sandbox="native",
+)(read_file.fn)
+
+
+def _refusals(loop: asyncio.AbstractEventLoop, place: Path) -> list[Row]:
+    """Medians of calls in one session, of a file that may be read and of one that may not, in turn."""
+    rows = []
+    for what, denies in (("few rules", 1), (f"{DENIES:,} denies", DENIES)):
+        session = _reading_session(place, denies)
+        allowed, refused = loop.run_until_complete(_in_turn(session))
+        rows.append(versus_floor(f"a refused call, {what}", "an allowed one", refused, allowed, REFUSED_TARGET))
+    return rows
+
+
+def _reading_session(place: Path, denies: int) -> Session:
+    path, file = place / "reader.yaml", place / "a.txt"
+    rules = {
+        "fs_reach": {"read": [str(place)]},
+        "deny": [f"fs:read:{place}/denied/{number}" for number in range(denies)],
+    }
+    native = {"tools": ["read_file"], "native": ["read_file"]}
+    path.write_text(json.dumps({"agent": "bench", "capabilities": {**native, **rules}}))
+    backends = Backends.memory(files={str(file): "hello"})
+    return Gate(load_manifest(path), [_reading], backends, workdir=place).session("bench")
+
+
+async def _in_turn(session: Session) -> tuple[Timing, Timing]:
+    took: dict[str, list[float]] = {"a.txt": [], "denied/0": []}
+    for _ in range(REFUSALS):
+        for path, times in took.items():
+            began = time.perf_counter_ns()
+            result = await session.call("read_file", {"path": path})
+            times.append(time.perf_counter_ns() - began)
+            if result.ok is not (path == "a.txt"):
+                raise VerdictError(f"{path}: {result.explain()}")
+    allowed, refused = (Timing(median(times), median(times)) for times in took.values())
+    return allowed, refused
 
 
 # Thousands at once ---------------------------------------------------------------------------------------------------

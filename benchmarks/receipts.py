@@ -40,7 +40,7 @@ from licet.core.ledger.entry import Entry, time_text
 
 __all__ = ["measure"]
 
-CHAINED, DURABLE, VERIFIED, APPENDED, FOUND = at_most(2.5), at_least(3.5), at_least(4), at_most(1.2), at_most(2)
+CHAINED, DURABLE, VERIFIED, APPENDED, FOUND = at_most(2.5), at_least(3.5), at_least(8), at_most(1.2), at_most(2)
 CITIES = [f"city {number}" for number in range(50)]
 AT_ONCE = 64
 FEW = 1_000

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import Ask, Deny, explain, missing_at_host
-from licet.core.decision.reach import Reach
 from licet.core.decision.request import REASON_OF_DOMAIN, Reason, RequestAsSent
 from licet.core.decision.validate import Misfit
 from licet.core.values import Problem
@@ -62,7 +61,7 @@ class Refused(LicetError):
     _explained = ""  # the text of `explain` if the refusal was pickled in another process
 
     def __init__(self, decision: Deny | Ask) -> None:
-        self.decision = decision
+        self.decision = decision = decision.with_reasons() if isinstance(decision, Deny) else decision
         self.code: Reason = decision.reason if isinstance(decision, Deny) else "APPROVAL_REQUIRED"
         self.use = decision.use
         text = _sentence(self.code, decision)
@@ -76,8 +75,6 @@ class Refused(LicetError):
         """The same refusal, with the use in its text as the caller wrote it."""
         decision, asked = self.decision, self.decision.request
         request = RequestAsSent(asked.tool, asked.uses, asked.session, asked.arguments, sent=sent)
-        if isinstance(decision, Deny):
-            return Refused(Deny(request, decision._source, decision.use))
         return Refused(replace(decision, request=request))
 
     def __reduce__(self) -> tuple[type["Refused"], tuple[Deny | Ask], dict[str, Any]]:
@@ -119,8 +116,8 @@ def _sentence(code: Reason, decision: Deny | Ask) -> str:
         return f"{tool} would exceed the budget" if code == "BUDGET_EXCEEDED" else f"{tool} may not be called"
     match code:
         case "HOST_NOT_ALLOWED":
-            reach = decision._source if isinstance(decision, Deny) else None
-            if isinstance(reach, Reach) and (missing := missing_at_host(reach, use)):
+            reach = decision.reach if isinstance(decision, Deny) else None
+            if reach is not None and (missing := missing_at_host(reach, use)):
                 return f"{target} is allowed, but not with {missing}"
             return f"{target} is not in the declared allowedHosts"
         case "SECRET_NOT_DECLARED":

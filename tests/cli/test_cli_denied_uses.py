@@ -14,7 +14,7 @@ from effort import LONG
 from kept_calls import run
 from licet import Backends, Context, Gate, Refused, load_manifest, tool
 from licet.backends.ledger.writer import SqliteLedger
-from licet.guard.grant import REFUSED
+from licet.guard.limits import REFUSED
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MANIFEST = """agent: {agent}

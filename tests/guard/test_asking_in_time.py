@@ -13,7 +13,7 @@ from licet import Backends, Context, Gate, Result, tool
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.files.memory import MemoryFiles
 from licet.backends.memory import MemoryClock
-from licet.guard import limits
+from licet.guard import deadlines
 from licet.guard.ports import Answered, Question
 
 SECONDS = 300
@@ -103,7 +103,7 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         nonlocal passed
         passed += seconds
 
-    monkeypatch.setattr(limits, "monotonic", lambda: time.monotonic() + passed)
+    monkeypatch.setattr(deadlines, "monotonic", lambda: time.monotonic() + passed)
     return advance
 
 

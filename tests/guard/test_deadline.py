@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from licet.guard.limits import Deadline
+from licet.guard.deadlines import Deadline
 
 SHORT, AGES = 0.2, 60.0  # seconds: long before anything here, and never
 

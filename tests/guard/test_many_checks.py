@@ -9,7 +9,8 @@ from licet.core.algebra.rules import Use
 from licet.core.decision.decision import ApprovalAnswered, ApprovalAsked, CapabilityDenied, CapabilityGranted, Event
 from licet.core.decision.reach import Reach
 from licet.errors import Refused
-from licet.guard.grant import GRANTED, REFUSED, Grant
+from licet.guard.grant import Grant
+from licet.guard.limits import GRANTED, REFUSED
 
 MANY = 6000
 CASES = {

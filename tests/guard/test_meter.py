@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from licet.guard.limits import Exceeded, Meter
+from licet.guard.meter import Exceeded, Meter
 
 MB = 1 << 20
 

@@ -17,7 +17,8 @@ from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger
 from licet.core.decision.reach import reach_of
 from licet.core.values import data_digest
-from licet.guard.grant import LISTS, MOST_CHARACTERS, MOST_PROGRAMS, MOST_TEXTS, NO_PROGRAMS, access
+from licet.guard.grant import LISTS, NO_PROGRAMS, access
+from licet.guard.limits import MOST_CHARACTERS, MOST_PROGRAMS, MOST_TEXTS
 from licet.sandbox import probe
 from licet.sandbox.grant_paths import program_access
 from licet.sandbox.native import InProcess

@@ -20,8 +20,9 @@ from licet.core.values import data_digest
 from licet.declare.arguments import InvalidArguments, exact
 from licet.declare.plain_json import data_again, plain_json
 from licet.errors import Refused
-from licet.guard.call import Call, arguments_digest, look_up_usage, resolve, validate
-from licet.guard.gate import BareGate
+from licet.guard.argument_checks import arguments_digest, validate
+from licet.guard.call import look_up_usage, resolve
+from licet.guard.facts import GateFacts, begun
 from licet.guard.ports import (
     Answer,
     Answered,
@@ -88,7 +89,7 @@ async def pending_question(session: Session, tool: str, arguments: object, call_
         return None
     if reach.approvals.quorum > 1 or reach.approvals.keys is not None:
         return None
-    call = Call(session, tool)
+    call = begun(session, tool)
     try:
         call.arguments = await validate(call, registered, arguments)
         call.digest = arguments_digest(call.arguments)
@@ -215,7 +216,7 @@ def _with_note(answered: Answered, note: str) -> Answered:
 _installing = free_after_fork(threading.Lock())
 
 
-def installed_in(gate: BareGate) -> FrameworkApprover:
+def installed_in(gate: GateFacts) -> FrameworkApprover:
     """Make the framework's yes known to a gate, in front of the approver that it has."""
     with _installing:
         found = gate.ports.approver

@@ -13,7 +13,8 @@ from typing import Any
 from licet.backends.sqlite.file import Format, SqliteFile
 from licet.core.policy.layer import whole_seconds
 from licet.declare.plain_json import is_heavy
-from licet.guard.handles.secrets_and_kv import LARGEST_VALUE, MOST_KEYS, MOST_UNITS, TOO_HEAVY, too_long, too_many
+from licet.guard.handles.secrets_and_kv import TOO_HEAVY, too_long, too_many
+from licet.guard.limits import LARGEST_VALUE, MOST_KEYS, MOST_UNITS
 from licet.guard.ports import ENDED, Ended, TooLarge
 
 LARGEST_KEY = 512  # bytes

@@ -26,7 +26,6 @@ from licet.core.ledger.entry import (
     Entry,
     LinkedEntry,
     Row,
-    Tail,
     checkpoint_body,
     link,
     read_entry,
@@ -36,6 +35,7 @@ from licet.core.ledger.entry import (
 from licet.core.ledger.merkle import Frontier
 from licet.guard.ports import Exchange, LedgerUnavailable, Reply, Unconnected, Unreached, Unresolved, free_after_fork
 
+_AT_ONCE = 256  # leaves
 MOST_ENTRIES = 20_000  # entries that one process keeps, because it may run for months
 
 
@@ -84,8 +84,9 @@ class MemoryLedger:
         self.ledger = secrets.token_hex(16) if ledger is None else ledger
         self.rows: deque[Row] = deque(maxlen=most)
         self._quota, self._now = quota, now
-        self._tails: dict[tuple[str, str], Tail] = {}  # the ends of the chains, by agent and session
+        self._tails: dict[tuple[str, str], Row] = {}  # the last rows of the chains, by agent and session
         self._frontier = Frontier()
+        self._leaves: list[bytes] = []  # of the rows since the tree grew: it grows by many at once
         self._recorded = ""
         self._key: SigningKey | None = None
         self._lock = free_after_fork(threading.Lock())  # several event loops, each in its thread, may share a ledger
@@ -94,14 +95,20 @@ class MemoryLedger:
         """Store an entry."""
         session = entry.agent, entry.session
         with self._lock:
-            number = self._frontier.size + 1
+            number = self._frontier.size + len(self._leaves) + 1
             if self._quota is not None and number > self._quota:
                 raise LedgerUnavailable("the ledger is full")
             recorded = recorded_at(self._now(), self._recorded)
             row = link(entry, self.ledger, number, self._tails.get(session, START), recorded)
-            self._recorded, self._tails[session] = recorded, Tail(row.sequence, row.hash, number)
-            self._frontier.add(row.hash)
+            self._recorded, self._tails[session] = recorded, row
+            self._leaves.append(row.hash)
+            if len(self._leaves) == _AT_ONCE:
+                self._grow()
             self.rows.append(row)
+
+    def _grow(self) -> None:
+        self._frontier.extend(self._leaves)
+        self._leaves.clear()
 
     @property
     def entries(self) -> Sequence[LinkedEntry]:
@@ -120,6 +127,8 @@ class MemoryLedger:
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """One checkpoint over all entries so far."""
+        with self._lock:
+            self._grow()
         frontier, key = self._frontier, self._signer()
         body = checkpoint_body(self.ledger, frontier.size, frontier.root, time_text(self._now()), key.public)
         return iter([Checkpoint(frontier.size, body, key.sign(body))])

@@ -31,7 +31,7 @@ from licet.core.algebra.scope import visible
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Allow, Decision, Deny, explain
 from licet.core.decision.foreseen import foreseen
-from licet.core.decision.reach import Reach, nearest_rules, reach_of
+from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Request
 from licet.core.policy.manifest import COMMANDS, PROGRAM, Manifest, asked_tool, check_command_use
 from licet.core.review.allowing import growth_if_allowed
@@ -230,7 +230,7 @@ def _passed(use: Use, reach: Reach | None) -> Iterator[str]:
     if reach.effect and reach.permitted.has(use):
         yield f"class         {reach.effect} permits it"
     for layer in reach.layers:
-        rules = nearest_rules(layer.allows, use) if layer.allowed.has(use) else []
+        rules = layer.nearest_allows(use) if layer.allowed.has(use) else []
         yield from (f"allowed by    {layer.title}: {rule.capability} ({rule.origin})" for rule in rules[:1])
 
 

@@ -39,8 +39,10 @@ def canonical_json(value: Any) -> bytes:
     Decimals become text without trailing zeros, sets become sorted lists. A `msgspec.Struct` is encoded by its fields,
     which must hold no floats.
     """
-    if isinstance(value, msgspec.Struct) or _is_simple(value):
-        return _ENCODER.encode(value)
+    return _ENCODER.encode(value) if isinstance(value, msgspec.Struct) or _is_simple(value) else _rfc8785(value)
+
+
+def _rfc8785(value: Any) -> bytes:
     import rfc8785
 
     return rfc8785.dumps(plain(value))
@@ -57,9 +59,11 @@ def data_json(value: Any) -> bytes:
     RFC 8785 does not write integers from 2**53 on, and writes a larger float with the digits of an integer that it may
     not equal. Data with such a number is written by Python's `json` with sorted keys.
     """
-    if not _is_simple(value) and _has_large_number(value):
+    if _is_simple(value):
+        return _ENCODER.encode(value)
+    if _has_large_number(value):
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-    return canonical_json(value)
+    return _rfc8785(value)
 
 
 def data_digest(value: Any) -> str:
@@ -75,7 +79,10 @@ def _is_simple(value: Any) -> bool:
     if kind is int:
         return bool(-_SAFE < value < _SAFE)
     if kind is dict:
-        return all(type(key) is str and key.isascii() and _is_simple(item) for key, item in value.items())
+        for key, item in value.items():
+            if type(key) is not str or not key.isascii() or not _is_simple(item):
+                return False
+        return True
     return (kind is list or kind is tuple) and all(map(_is_simple, value))
 
 
@@ -105,6 +112,8 @@ def plain(value: Any) -> Any:
 
 def money_text(amount: Decimal) -> str:
     """An amount of money without exponent and trailing zeros: `5`, `0.25`."""
+    if not amount:
+        return "0"
     text = f"{amount:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -24,8 +24,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from licet.core.policy.argument_ties import ALSO
 from licet.core.values import canonical_json
@@ -39,10 +42,20 @@ from licet.declare.plain_json import (
     data_again,
     is_finite,
     is_heavy,
+    is_short_and_plain,
     json_core,
     plain_data,
     plain_json,
 )
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import (
+        ArgumentsParameter,
+        ArgumentsV3Parameter,
+        DataclassField,
+        ModelField,
+        TypedDictField,
+    )
 
 _DEFINITIONS = "#/$defs/"
 _HOLD_SCHEMAS = ("properties", "patternProperties", "dependentSchemas")
@@ -127,7 +140,7 @@ def stand_in(fn: Callable[..., Any], context: str | None) -> Callable[..., Any]:
     }
     hints = type_hints(fn, written)
 
-    def arguments(**given: Any) -> dict[str, Any]:
+    def arguments(**given: object) -> dict[str, Any]:
         return given
 
     arguments.__annotations__ = {parameter.name: hints.get(parameter.name, Any) for parameter in taken}
@@ -165,16 +178,16 @@ def schema_by_fields(made: Any, parameters: list[Any]) -> dict[str, Any]:
     class ByFields(GenerateJsonSchema):
         ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}  # noqa: RUF012
 
-        def get_argument_name(self, argument: Any) -> str:
+        def get_argument_name(self, argument: "ArgumentsParameter | ArgumentsV3Parameter") -> str:
             return sent_name(argument)
 
-        def model_field_schema(self, schema: Any) -> dict[str, Any]:
+        def model_field_schema(self, schema: "ModelField") -> dict[str, Any]:
             return _also_named(super().model_field_schema(schema), schema.get("validation_alias"))
 
-        def dataclass_field_schema(self, schema: Any) -> dict[str, Any]:
+        def dataclass_field_schema(self, schema: "DataclassField") -> dict[str, Any]:
             return _also_named(super().dataclass_field_schema(schema), schema.get("validation_alias"))
 
-        def typed_dict_field_schema(self, schema: Any) -> dict[str, Any]:
+        def typed_dict_field_schema(self, schema: "TypedDictField") -> dict[str, Any]:
             return _also_named(super().typed_dict_field_schema(schema), schema.get("validation_alias"))
 
     schema = TypeAdapter(made).json_schema(by_alias=False, schema_generator=ByFields)
@@ -184,13 +197,13 @@ def schema_by_fields(made: Any, parameters: list[Any]) -> dict[str, Any]:
     return schema
 
 
-def sent_name(parameter: Any) -> str:
+def sent_name(parameter: Mapping[str, Any]) -> str:
     """The name of a parameter in the JSON Schema of its function."""
     alias = parameter.get("alias")
     return alias if isinstance(alias, str) else str(parameter["name"])
 
 
-def _also_named(schema: dict[str, Any], alias: Any) -> dict[str, Any]:
+def _also_named(schema: dict[str, Any], alias: object) -> dict[str, Any]:
     return schema if alias is None else {**schema, ALSO: [str(part) for choice in _choices(alias) for part in choice]}
 
 
@@ -201,7 +214,7 @@ def _choices(alias: Any) -> list[list[Any]]:
     return list(alias) if isinstance(alias[0], list) else [alias]
 
 
-def _ordered(value: Any) -> Any:
+def _ordered(value: object) -> Any:
     match value:
         case set() | frozenset():
             return sorted(map(_ordered, value), key=lambda item: (type(item).__name__, repr(item)))
@@ -346,6 +359,8 @@ def checked_json(given: object) -> bytes:
     """The JSON of arguments; `InvalidArguments` if they are no mapping, too large, or nothing that JSON can carry."""
     if type(given) is not dict and not isinstance(given, Mapping):
         raise InvalidArguments(f"expected arguments by name, found {type(given).__name__}")
+    if is_short_and_plain(given):
+        return _encoded(msgspec.json.encode, given)
     if _check_size(given) > _MOST_IN_LOOP:
         leave_loop()
     try:
@@ -355,10 +370,7 @@ def checked_json(given: object) -> bytes:
         raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found more") from None
     except ValueError as error:
         raise InvalidArguments(f"expected arguments that JSON can carry, found {error}") from error
-    try:
-        text: bytes = json_core().to_json(plain, inf_nan_mode="constants")
-    except (ValueError, RecursionError) as error:
-        raise InvalidArguments("expected arguments that JSON can carry") from error
+    text = _encoded(partial(json_core().to_json, inf_nan_mode="constants"), plain)
     if len(text) > MOST_ARGUMENTS:
         raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
     if is_heavy(text):
@@ -366,6 +378,13 @@ def checked_json(given: object) -> bytes:
     if (_N in text or _I in text) and not is_finite(text):
         raise InvalidArguments("expected numbers that JSON can carry: NaN and infinities are none")
     return text
+
+
+def _encoded(encode: Callable[[object], bytes], given: object) -> bytes:
+    try:
+        return encode(given)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments("expected arguments that JSON can carry") from error
 
 
 def _check_size(given: Mapping[str, Any]) -> int:
@@ -391,7 +410,7 @@ def _dicts(values: list[Any]) -> list[dict[Any, Any]]:
     return [value for value in values if type(value) is dict]
 
 
-def _is_simple(hint: Any) -> bool:
+def _is_simple(hint: object) -> bool:
     """Whether values of a type equal their JSON."""
     if hint in _SIMPLE:
         return True
@@ -427,7 +446,7 @@ def parameters_of(adapter: Any) -> tuple[list[Any], dict[str, Any]]:
     return schema["arguments_schema"]["arguments_schema"], known
 
 
-def _complaint(error: Any) -> str:
+def _complaint(error: Mapping[str, Any]) -> str:
     where = _cut(".".join(_cut(str(part), _LONGEST_NAME) for part in error["loc"]), _LONGEST_COMPLAINT)
     match error["type"]:
         case "missing_keyword_only_argument":
@@ -443,7 +462,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _resolved(fn: Callable[..., Any], annotation: Any) -> Any:
+def _resolved(fn: Callable[..., Any], annotation: object) -> Any:
     """An annotation as a type, or as a syntax tree if it names something that is not defined yet."""
     try:
         return type_hints(fn, {"it": annotation})["it"]
@@ -458,7 +477,7 @@ def _tree(text: str) -> ast.expr | None:
         return None
 
 
-def _is_context(annotation: Any) -> bool:
+def _is_context(annotation: object) -> bool:
     match annotation:
         # A name imported under `if TYPE_CHECKING:` cannot be resolved, so compare the name itself.
         case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -557,7 +576,7 @@ def _names(parameters: list[Any], known: dict[str, Any]) -> Iterator[tuple[str, 
             yield sent, None if _is_renamed(parameter["schema"], known, set()) else name
 
 
-def _is_renamed(schema: Any, known: dict[str, Any], seen: set[str], *, by_name: bool = False) -> bool:
+def _is_renamed(schema: object, known: dict[str, Any], seen: set[str], *, by_name: bool = False) -> bool:
     """Whether a value in a schema can be sent under a name that `received` does not restore."""
     if isinstance(schema, list | tuple):
         return any(_is_renamed(part, known, seen, by_name=by_name) for part in schema)
@@ -585,5 +604,5 @@ def _number(value: Decimal) -> int | float | str:
     return number if Decimal(repr(number)) == value else str(value)
 
 
-def _text(key: Any) -> str:
+def _text(key: object) -> str:
     return key if type(key) is str else next(iter(plain_data(plain_json({key: None}))))

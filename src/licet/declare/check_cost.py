@@ -17,7 +17,7 @@ Where that is not so, because a keyword checks other parts again, or a number ta
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache
 from itertools import chain
@@ -61,8 +61,11 @@ def leave_loop() -> None:
 
 def may_wait() -> None:
     """Leave the event loop before a check that waits for a process: waiting would block every other task."""
-    if asyncio._get_running_loop() is not None:
-        raise Unfinished
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise Unfinished
 
 
 @cache
@@ -94,7 +97,7 @@ class _Part(Struct):
     named: dict[str, Any] | None  # of fields that have one name each
 
 
-def explodes(schema: Any) -> Callable[[Any], bool] | None:
+def explodes(schema: Mapping[str, Any]) -> Callable[[Any], bool] | None:
     """A function that says whether checking some data would explode; None if that cannot be with these hints."""
     count = _Count(schema)
     return count.explodes if count.known and count.width > 1 else None
@@ -103,13 +106,13 @@ def explodes(schema: Any) -> Callable[[Any], bool] | None:
 class _Count:
     """Counts what pydantic tries. `known` are the definitions of a schema, which may contain themselves."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Mapping[str, Any]) -> None:
         self.known = {held["ref"]: held for held in schema.get("definitions", ())}
         self._schema = schema
         self._parts: dict[int, _Part] = {}
         self.width = self._widest() if self.known else 0
 
-    def explodes(self, data: Any) -> bool:
+    def explodes(self, data: object) -> bool:
         """Whether there are too many tries: by a rough count, and if that is high, by an exact one."""
         level, tries, each = [data], 0, 1
         while level and tries <= _FEW_TRIES:
@@ -125,7 +128,7 @@ class _Count:
         except (_TooMany, RecursionError):
             return True
 
-    def _tries(self, schema: Any, data: Any, counted: dict[tuple[int, int], int]) -> int:
+    def _tries(self, schema: Mapping[str, Any], data: object, counted: dict[tuple[int, int], int]) -> int:
         """How many values are tried, with each choice of each union. Every pair is counted once."""
         while schema["type"] == "definition-ref":
             schema = self.known[schema["schema_ref"]]
@@ -139,7 +142,7 @@ class _Count:
             counted[pair] = 1 + (max(found, default=0) if part.is_choice else sum(found))
         return counted[pair]
 
-    def _part(self, schema: Any) -> _Part:
+    def _part(self, schema: Mapping[str, Any]) -> _Part:
         if id(schema) not in self._parts:
             self._parts[id(schema)] = _part_of(schema)
         return self._parts[id(schema)]
@@ -148,11 +151,11 @@ class _Count:
         """The most choices of one union that take the same kind of value and hold further values."""
         return max((self._width(one) for one in _all_schemas(self._schema) if one["type"] == "union"), default=0)
 
-    def _width(self, union: Any) -> int:
+    def _width(self, union: Mapping[str, Any]) -> int:
         kinds = [self._takes(choice, set()) for choice in self._part(union).held]
         return max(sum("dict" in kind for kind in kinds), sum("list" in kind for kind in kinds))
 
-    def _takes(self, schema: Any, seen: set[int]) -> set[str]:
+    def _takes(self, schema: Mapping[str, Any], seen: set[int]) -> set[str]:
         """Which kinds of values that hold others a schema takes."""
         if schema["type"] == "definition-ref":
             schema = self.known[schema["schema_ref"]]
@@ -164,19 +167,19 @@ class _Count:
         return set().union(*(self._takes(inner, {*seen, id(schema)}) for inner in part.held))
 
 
-def _part_of(schema: Any) -> _Part:
+def _part_of(schema: Mapping[str, Any]) -> _Part:
     kind = schema["type"]
     if kind not in _FIELDS:
         takes = "list" if kind in _LISTS else "dict" if kind == "dict" else ""
         return _Part(kind == "tagged-union", takes, [*_held(schema)], None)
-    fields = schema.get("fields", schema.get("arguments_schema"))
+    fields = schema["fields"] if "fields" in schema else schema["arguments_schema"]
     pairs = fields.items() if isinstance(fields, dict) else [(field["name"], field) for field in fields]
     if any("validation_alias" in field or "alias" in field for _, field in pairs):  # it may take any value
         return _Part(False, "dict", [field["schema"] for _, field in pairs], None)
     return _Part(False, "dict", [], {name: field["schema"] for name, field in pairs})
 
 
-def _inside(part: _Part, data: Any) -> Iterable[tuple[Any, Any]]:
+def _inside(part: _Part, data: object) -> Iterable[tuple[Any, Any]]:
     """The parts inside a part, each with the value that it is for."""
     if part.named is not None:
         held = data if isinstance(data, dict) else {}
@@ -191,7 +194,7 @@ def _inside(part: _Part, data: Any) -> Iterable[tuple[Any, Any]]:
     return [(inner, value) for inner in part.held for value in values]
 
 
-def _held(schema: Any) -> Iterator[Any]:
+def _held(schema: Mapping[str, Any]) -> Iterator[Any]:
     for key, value in schema.items():
         if key in _NO_SCHEMAS:
             continue
@@ -202,11 +205,11 @@ def _held(schema: Any) -> Iterator[Any]:
             yield from filter(_is_schema, (one[0] if isinstance(one, tuple) else one for one in choices))
 
 
-def _is_schema(value: Any) -> bool:
+def _is_schema(value: object) -> bool:
     return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
-def _all_schemas(schema: Any) -> Iterator[Any]:
+def _all_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
     todo = [schema, *schema.get("definitions", ())]
     while todo:
         one = todo.pop()
@@ -264,14 +267,14 @@ def values_in(text: bytes) -> int:
     return 1 + len(text.translate(None, _NO_MARKS))
 
 
-def has_long_integer(data: Any, text: bytes | None = None) -> bool:
+def has_long_integer(data: object, text: bytes | None = None) -> bool:
     """Whether data, or its JSON if that is known, has an integer that is too long to compute with here."""
     if text is not None:
         return has_long_number(text, _MOST_DIGITS)
     return isinstance(data, int) and data.bit_length() > _MOST_BITS
 
 
-def weight_of(schema: Any, *, of_any_size: bool = False) -> Weight | None:
+def weight_of(schema: object, *, of_any_size: bool = False) -> Weight | None:
     """The weight of a schema; None if it is too large to compile here, or what it takes is not known.
 
     Keywords are not told from names, and so some things are counted that take no time.
@@ -322,7 +325,7 @@ class _Followed(Struct):
     """A `$ref` whose target is counted in its place."""
 
     reference: str
-    target: Any
+    target: object
 
 
 class _Left(Struct):
@@ -331,13 +334,13 @@ class _Left(Struct):
     reference: str
 
 
-def _refers_elsewhere(key: str, held: Any, *, is_root: bool) -> bool:
+def _refers_elsewhere(key: str, held: object, *, is_root: bool) -> bool:
     if key == "$schema":  # of another dialect: the schema is first checked by what that says
         return not (isinstance(held, str) and held.startswith(_KNOWN_DRAFTS))
     return key in _ELSEWHERE or (key in _BASES and isinstance(held, str) and not is_root)
 
 
-def _target(schema: Any, reference: str) -> Any:
+def _target(schema: object, reference: str) -> Any:
     """What a `$ref` within a schema leads to; None if it leads elsewhere, or is written in an unusual way."""
     if not (reference == "#" or reference.startswith("#/")) or "%" in reference:
         return None

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, astuple
 
 PLAIN = frozenset((str, int, bool, type(None)))  # every writer of JSON writes these alike
-_FEW = 100  # values of short data
+_FEW, _SHORT = 100, 8_000  # values of short data, and its characters and bits of integers
 MOST_DIGITS = 4300  # of an integer: the limit of Python and pydantic; converting more takes quadratic time
 MOST_DEPTH = 250  # levels of nesting; the limit of pydantic is a little higher
 MOST_SIZE = 32 << 20  # bytes of JSON; an object that is contained twice counts twice, as it is written twice
@@ -41,7 +41,7 @@ class DataTooLarge(ValueError):
 
 def plain_json(value: object) -> bytes:
     """Convert data to JSON; `ValueError` if that is not possible."""
-    if _is_short_and_plain(value):
+    if is_short_and_plain(value):
         return msgspec.json.encode(value)
     text: bytes = json_core().to_json(value, inf_nan_mode="strings", fallback=_fields)
     return text
@@ -96,7 +96,7 @@ def check_bounded(value: object, most: int = MOST_SIZE) -> bool:
     return has_bytes
 
 
-def with_typed_bytes(value: Any) -> Any:
+def with_typed_bytes(value: object) -> Any:
     """The same data with `{"type": "bytes", "base64": …}` in place of bytes. Models write their own fields."""
     match value:
         case bytes() | bytearray():
@@ -207,17 +207,28 @@ def json_core() -> Any:
     return pydantic_core
 
 
-def _is_short_and_plain(value: object) -> bool:
-    """Whether a value has few parts, and only strings, integers, booleans and nulls, in lists and objects."""
-    values = [value]
+def is_short_and_plain(value: object) -> bool:
+    """Whether a value has few parts, and only strings, integers, booleans and nulls, in lists and objects.
+
+    No limit for what is written or parsed is below this.
+    """
+    values, left = [value], _SHORT
     for count, one in enumerate(values):  # the list grows meanwhile
         kind = type(one)
-        if isinstance(one, dict) and kind is dict and all(type(name) is str for name in one):
+        if isinstance(one, str) and kind is str:
+            left -= len(one)
+        elif isinstance(one, int) and kind is int:
+            left -= one.bit_length()
+        elif isinstance(one, dict) and kind is dict:
+            for name in one:
+                if type(name) is not str:
+                    return False
+                left -= len(name)
             values += one.values()
         elif isinstance(one, list) and kind is list:
             values += one
         elif kind not in PLAIN:
             return False
-        if count > _FEW or len(values) > 10 * _FEW:
+        if left < 0 or count > _FEW or len(values) > 10 * _FEW:
             return False
     return True

@@ -34,7 +34,8 @@ from licet.gateway.served_tools import CallNotes, ServerTool
 from licet.gateway.server_asks import RunningCall, RunningCalls, ServerAsks
 from licet.guard.execution import FailedText, JsonText, Raised, Stopped, ToolCall
 from licet.guard.gate import BareGate
-from licet.guard.registration import OUTPUT_KB, RegisteredTools
+from licet.guard.limits import OUTPUT_KB
+from licet.guard.registration import RegisteredTools
 from licet.guard.result import Result
 from licet.guard.session import Session, refuse_call
 from licet.mcp.exchange import TimedOut, UpstreamError, error_result, quoted, refusal_line, too_long

@@ -25,7 +25,8 @@ from licet.core.policy.manifest_fields import DECIDED_BY_CALL, Organisation
 from licet.core.policy.servers import Server, servers_of
 from licet.errors import Refused
 from licet.guard.approvals_and_budgets import settle
-from licet.guard.call import Call, CallAdmission
+from licet.guard.call import CallAdmission
+from licet.guard.facts import Call
 from licet.guard.grant import Grant, Observer
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import NOTHING

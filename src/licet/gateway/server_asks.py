@@ -29,9 +29,9 @@ from licet.core.values import data_digest
 from licet.declare.plain_json import plain_data, plain_json
 from licet.gateway.questions import CALLER, CallerLink, CannotAsk
 from licet.gateway.served_tools import CallNotes
+from licet.guard.deadlines import Deadline
 from licet.guard.execution import Pausable
 from licet.guard.gate import BareGate
-from licet.guard.limits import Deadline
 from licet.guard.ports import Answered, Question, Unavailable, answer_of
 from licet.guard.session import Session, record_question
 from licet.mcp.exchange import not_found

@@ -8,7 +8,7 @@ If the bundle of a tool has a budget, a call spends from the bundle's account an
 import asyncio
 from decimal import Decimal
 from time import monotonic
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from msgspec.structs import replace
 
@@ -29,8 +29,9 @@ from licet.core.decision.reach import Reach
 from licet.core.decision.request import Approval, Ground, Reason, Usage, bundle_account
 from licet.core.values import money_text
 from licet.declare.arguments import exact
+from licet.guard.deadlines import Deadline, finish, in_time
+from licet.guard.facts import Call
 from licet.guard.grant import Grant
-from licet.guard.limits import Deadline, finish, in_time
 from licet.guard.ports import (
     Agreement,
     Answer,
@@ -38,16 +39,14 @@ from licet.guard.ports import (
     Approver,
     ApproverFunction,
     Budgets,
+    Claim,
     Question,
     Reservation,
     Unavailable,
     answer_of,
 )
 from licet.guard.registration import Registered
-from licet.guard.session_end import check_session
-
-if TYPE_CHECKING:
-    from licet.guard.call import Call
+from licet.guard.session_end import check_session, look_up_end
 
 _ANSWERS = get_args(Answer)
 _REFUSALS: dict[str, tuple[Reason, str]] = {
@@ -56,7 +55,7 @@ _REFUSALS: dict[str, tuple[Reason, str]] = {
 }
 
 
-async def ask_approver(call: "Call", decision: Ask) -> tuple[Approval, ...]:
+async def ask_approver(call: Call, decision: Ask) -> tuple[Approval, ...]:
     """Ask the approver, and return the approvals that were given; raise `Refused` if there are none.
 
     They are the call itself and, if the approver was shown them and agreed, the deletes that the call is known to make.
@@ -82,7 +81,7 @@ async def ask_approver(call: "Call", decision: Ask) -> tuple[Approval, ...]:
         except Unavailable as broken:
             call.refuse("BACKEND_MISSING", "the store of approvals cannot be used", str(broken), decision.use)
         if call.deadline is None:  # nothing has run, so the end of the session by another process still stops it
-            await call.session.check_ended()
+            await look_up_end(call.session)
             check_session(call, decision.use)
         if call.clock.monotonic() - asked >= question.expires_seconds:  # a late answer counts as none
             answered = replace(answered, answer="expired")
@@ -108,17 +107,6 @@ async def ask_approver(call: "Call", decision: Ask) -> tuple[Approval, ...]:
     grant.deny(stop)
 
 
-def redacted_agreements(call: "Call") -> tuple[Agreement, ...]:
-    """The agreements of a call without its secrets: the path of a delete may contain one."""
-    redactor = call.redactor
-    if redactor is None:
-        return call.approvals
-    return tuple(
-        replace(agreed, approval=replace(agreed.approval, use=redactor.text(agreed.approval.use)))
-        for agreed in call.approvals
-    )
-
-
 async def _answer(approver: Approver | ApproverFunction, question: Question) -> Answered:
     """The answer of an approver, or `expired` when the time of the question is up."""
     limit = Deadline(question.expires_seconds)
@@ -132,7 +120,7 @@ async def _answer(approver: Approver | ApproverFunction, question: Question) -> 
     return answer if isinstance(answer, Answered) else Answered(answer, ("callback",))
 
 
-def _question(call: "Call", decision: Ask, reach: Reach, acts: tuple[str, ...]) -> Question:
+def _question(call: Call, decision: Ask, reach: Reach, acts: tuple[str, ...]) -> Question:
     approvals = reach.approvals
     return Question(
         approval=decision.approval,
@@ -156,7 +144,7 @@ def _question(call: "Call", decision: Ask, reach: Reach, acts: tuple[str, ...]) 
 _STORE = "the store of budgets"
 
 
-async def spent(call: "Call", registered: Registered, budgets: Budgets) -> Usage:
+async def spent(call: Call, registered: Registered, budgets: Budgets) -> Usage:
     """The usage of the session of a call, and of the bundles of its tool."""
     (agent, session), day = call.session.account, call.time.date().isoformat()
     bundles = registered.reach.bundles if registered.reach is not None else ()
@@ -174,12 +162,12 @@ async def spent(call: "Call", registered: Registered, budgets: Budgets) -> Usage
     return replace(usage, bundles=bundle_usage) if bundle_usage else usage
 
 
-async def reserve(call: "Call", registered: Registered, grant: Grant) -> None:
+async def reserve(call: Call, registered: Registered, grant: Grant) -> None:
     """Reserve one call and its cost, or refuse the call."""
     budgets = call.ports.budgets
     if budgets is None:
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
-    claim, bundle_claims = call.session.claims(registered, call.policy.manifest.budget, call.time)
+    claim, bundle_claims = _claims(call, registered)
     try:
         # The bundles first: a call that its bundle refuses then takes nothing from the other tools of its agent.
         for name, wanted in bundle_claims.items():
@@ -200,7 +188,21 @@ async def reserve(call: "Call", registered: Registered, grant: Grant) -> None:
     grant.note_of(BudgetReserved, rule=f"{money_text(claim.cost_usd)} USD" if claim.cost_usd else "")
 
 
-async def settle(call: "Call", cost: Decimal) -> Happened | None:
+def _claims(call: Call, registered: Registered) -> tuple[Claim, dict[str, Claim]]:
+    """What a call claims of the budget of its agent, and of those of its bundles."""
+    reach = registered.reach
+    assert reach is not None  # noqa: S101 - only admitted tools have claims
+    (agent, session), day, cost = call.session.account, call.time.date().isoformat(), registered.cost_usd
+    budget, own = call.policy.manifest.budget, (reach.max_calls, reach.max_cost_usd)
+    bundle_claims = {
+        bundle.name: Claim(bundle_account(agent, bundle.name), session, call.tool, day, cost, bundle.budget, None, None)
+        for bundle in reach.bundles
+        if bundle.budget
+    }
+    return Claim(agent, session, call.tool, day, cost, budget, *own), bundle_claims
+
+
+async def settle(call: Call, cost: Decimal) -> Happened | None:
     """Settle the reservations of a call that ran, or refund those of one that did not; return the event."""
     registered, about = call.registered, (f"tool:call:{call.tool}", call.tool)
     assert registered is not None  # noqa: S101 - it has made the reservation
@@ -221,7 +223,7 @@ async def settle(call: "Call", cost: Decimal) -> Happened | None:
     return BudgetSettled(*about, rule=f"{money_text(cost)} USD" if cost or registered.cost_usd else "")
 
 
-async def _end(call: "Call", reservation: Reservation, cost: Decimal) -> None:
+async def _end(call: Call, reservation: Reservation, cost: Decimal) -> None:
     budgets = call.ports.budgets
     assert budgets is not None  # noqa: S101 - it has made the reservation
     await finish(

@@ -3,11 +3,12 @@
 import inspect
 import threading
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import NOTHING, Ground, plus_up, reported, settled_amount
+from licet.guard.facts import SessionFacts
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
 from licet.guard.handles.processes import ScopedProcesses
@@ -18,7 +19,6 @@ from licet.guard.registration import Registered
 
 if TYPE_CHECKING:
     from licet.guard.handles.fetch import ScopedFetch
-    from licet.guard.session import Session
 
 
 _MAKING = free_after_fork(threading.Lock())
@@ -27,7 +27,7 @@ _MAKING = free_after_fork(threading.Lock())
 class CallParts(NamedTuple):
     """What a context is made of: engines read it, such as the one that runs tools in workers."""
 
-    session: "Session"
+    session: SessionFacts
     registered: Registered
     ports: Ports
     grant: Grant
@@ -51,12 +51,12 @@ class BoundContext:
     _env: ScopedEnv | None
     _process: ScopedProcesses | None
 
-    def __init__(self, session: "Session", registered: Registered, ports: Ports, grant: Grant) -> None:
+    def __init__(self, session: SessionFacts, registered: Registered, ports: Ports, grant: Grant) -> None:
         self.charged: Decimal | None = None
         self._total = NOTHING  # the exact sum; `charged` is rounded up
         self._session = session
         self._registered = registered
-        self._ports: Any = ports
+        self._ports = ports
         self._grant = grant
         self._fetch = self._fs = self._secrets = self._kv = self._env = self._process = None
 
@@ -184,7 +184,7 @@ class AvailabilityView:
         return await self._context.secrets.exists(reference)
 
 
-async def is_available(session: "Session", registered: Registered, grant: Grant) -> bool:
+async def is_available(session: SessionFacts, registered: Registered, grant: Grant) -> bool:
     """Whether the availability check of a tool returns True; an error in the check counts as False."""
     check = registered.tool.available
     if check is None:

@@ -2,44 +2,17 @@
 
 There is no middleware to reorder, and no shared object stores anything about a call. An error before the tool runs
 refuses the call. An error inside the tool ends only that call.
-
-Tells a Ctrl-C of the operator from a `KeyboardInterrupt` that a tool raised by itself.
-
-Both leave a receipt. The first is raised to the caller, because it is meant for the program. The second is treated as
-any error of the tool.
-
-Checks the arguments of a call against the rules of the manifest and what is tied, and computes their digest.
 """
 
 import asyncio
-import dis
-import functools
-import os
-import signal
-import threading
 from contextlib import suppress
+from functools import partial
 from time import monotonic
-from types import CodeType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from licet.core.algebra.rules import Use, use_of_path
-from licet.core.algebra.scope import inside
-from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.argument_rules import (
-    PathReading,
-    argument_denial,
-    likely_deletes,
-    opened_paths,
-    tie_denial,
-    tied,
-    unheld,
-    untying,
-    use_of_argument,
-    uses_of_argument,
-)
+from licet.core.algebra.rules import Use
 from licet.core.decision.decide import decide, delete_ground
 from licet.core.decision.decision import (
     Allow,
@@ -51,262 +24,38 @@ from licet.core.decision.decision import (
     SessionOpened,
 )
 from licet.core.decision.fixes import call_denials
-from licet.core.decision.reach import Reach
-from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason
-from licet.core.ledger.entry import ObservedFact
+from licet.core.decision.request import UNUSED, Approval, Ground
 from licet.core.policy.servers import tool_parts
-from licet.core.values import data_digest
-from licet.declare.arguments import InvalidArguments, exact, received
+from licet.declare.arguments import InvalidArguments
 from licet.declare.check_cost import patiently
-from licet.declare.plain_json import data_again, plain_json
 from licet.errors import Refused
 from licet.guard.approvals_and_budgets import ask_approver, reserve, spent
+from licet.guard.argument_checks import arguments_digest, known_deletes, named_deletes, validate
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
-from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall
-from licet.guard.grant import CallIdentity, Grant, held_paths
-from licet.guard.limits import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time
-from licet.guard.ports import Agreement, Clock, LedgerUnavailable, Reservation, Unavailable
-from licet.guard.receipt import keep_decision
-from licet.guard.redaction.redact import Redactor
-from licet.guard.registration import Registered, RegisteredTools, Rules
+from licet.guard.deadlines import CURRENT, Deadline, in_time
+from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
+from licet.guard.facts import Call, SessionFacts, begun
+from licet.guard.grant import Grant
+from licet.guard.ports import Agreement, LedgerUnavailable, Unavailable
+from licet.guard.receipt import decision_of
+from licet.guard.registration import Registered
 from licet.guard.result import Result, interrupted
-from licet.guard.session_end import caller_cancelled, check_policy, check_session, session_end
-
-if TYPE_CHECKING:
-    from licet.guard.session import Session
-
-_traceback: Any = BaseException.__dict__["__traceback__"]
+from licet.guard.session_end import caller_cancelled, check_policy, check_session, look_up_end, session_end
 
 
-def is_from_operator(error: KeyboardInterrupt) -> bool:
-    """Whether a signal caused it: it was raised in the main thread, and not by a `raise` in the tool's code."""
-    if type(error) is not KeyboardInterrupt or threading.current_thread() is not threading.main_thread():
-        return False
-    last: TracebackType | None = _traceback.__get__(error)
-    handler, codes = _handler_code(), set[CodeType]()
-    while last is not None:
-        codes.add(last.tb_frame.f_code)
-        if last.tb_next is None:
-            break
-        last = last.tb_next
-    # A signal handler in Python, such as that of `asyncio.run`, also has a `raise`.
-    return handler in codes or last is None or not _is_raise(last)
-
-
-def _handler_code() -> CodeType | None:
-    """The code of the SIGINT handler; None if the handler is not written in Python."""
-    handler: Any = signal.getsignal(signal.SIGINT)
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return getattr(getattr(handler, "__func__", handler), "__code__", None)
-
-
-def _is_raise(trace: TracebackType) -> bool:
-    """Whether the line that an error came from was a `raise` statement."""
-    code = trace.tb_frame.f_code.co_code
-    return dis.opname[code[trace.tb_lasti]] == "RAISE_VARARGS"
-
-
-def check_rules(call: "Call", registered: Registered, one: Rules, data: dict[str, Any]) -> None:
-    """Check arguments against the rules of one admission; raise `Refused` if they break one."""
-    reach = registered.reach
-    assert reach is not None  # noqa: S101
-    reading = _reading(call, registered)
-    denied = argument_denial(call.request, reach, one.rules, one.check, data, reading, one.origin)
-    if denied is not None:
-        raise Refused(denied)
-    if reading.by_code or reach.level == "native":  # around other tools are walls, which look at links
-        _check_links(call, reach, one.rules, data, reading)
-
-
-def check_ties(call: "Call", registered: Registered, given: dict[str, Any]) -> None:
-    """Check what the code of a tool without handles gets against its grant; raise `Refused` if it is not held.
-
-    This is about the text of the arguments, and about links that exist now. What the code makes of them, and links
-    that change before it opens a file, are not seen.
-    """
-    ties, reach = registered.ties, registered.reach
-    assert ties is not None  # noqa: S101
-    assert reach is not None  # noqa: S101
-    got = {name: received(given[name], by_fields=True) for name in ties.rules if name in given}
-    reading = _reading(call, registered)
-    if (denied := tie_denial(call.request, reach, ties, got, reading)) is not None:
-        raise Refused(denied)
-    _check_links(call, reach, ties.rules, got, reading)
-
-
-def _reading(call: "Call", registered: Registered) -> PathReading:
-    gate = call.session.gate
-    if registered.ties is None:
-        return PathReading(gate.workdir, gate.home)
-    try:
-        return PathReading(os.getcwd(), gate.home, by_code=True)  # where its code opens relative paths
-    except FileNotFoundError:  # the directory was removed; relative paths are then refused
-        return PathReading("", gate.home, by_code=True)
-
-
-def _check_links(call: "Call", reach: Reach, rules: Any, data: dict[str, Any], reading: PathReading) -> None:
-    """Refuse a path that leads out of the grant through a link, both as it is written and without its `..`.
-
-    Code may open the text as it is, or clean it first: `notes/link/../a` is then `notes/a`.
-    """
-    for value in tied(rules, data):
-        # A URL of a host has a use, and no path.
-        uses = [use for use in uses_of_argument(value, reach.grant, reading) if use.domain == "fs"]
-        for use, path in zip(uses, opened_paths(value, reading), strict=False):
-            for real in dict.fromkeys((os.path.realpath(use.target), os.path.realpath(path))):
-                if (away := _linked_away(use, real, reach.grant)) is not None:
-                    raise Refused(unheld(call.request, reach, value.argument, away, untying(reach, value.argument)))
-
-
-def _linked_away(use: Use, real: str, grant: CapabilitySet) -> Use | None:
-    """The use of the real path, if a path leads through a link to something that is not held; otherwise None."""
-    if real == use.target:
-        return None
-    found, held = use_of_path(use.action, real), held_paths(grant)
-    if (known := grant.verdict(found)) is not None:
-        return None if known else found
-    # The grant may name a directory by a path with links, such as a working directory below one.
-    roots, denied = (map(os.path.realpath, paths(use.action)) for paths in (held.allowed, held.denied))
-    return None if inside(real, list(roots)) and not inside(real, list(denied)) else found
-
-
-def known_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
-    """The deletes that are known from the arguments: those that a rule ties to `fs:delete`."""
-    if not (registered.asks and registered.rules):
-        return ()
-    found: dict[Use, None] = {}
-    reading = PathReading(call.session.gate.workdir, call.session.gate.home)
-    for one in registered.rules:
-        got = {name: received(call.arguments[one.parameters[name]]) for name in one.rules}
-        for value in tied(one.rules, got):
-            if value.scope == "fs:delete":
-                found[use_of_argument(value, CapabilitySet(), reading)] = None
-    return tuple(found)
-
-
-def named_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
-    """The deletes that are likely: of the paths that arguments name, by a tool that deletes through `ctx.fs`."""
-    tool, reach = registered.tool, registered.reach
-    if not registered.asks or reach is None or not tool.uses_handles or reach.delete_approval != "call":
-        return ()
-    names = tool.parameter_names()
-    got = {name: received(call.arguments[held]) for name, held in names.items() if held in call.arguments}
-    return likely_deletes(tool.schema, got, call.session.gate.workdir)
-
-
-def arguments_digest(arguments: dict[str, Any]) -> str:
-    return data_digest(exact(arguments))
-
-
-_LONGEST = 128  # characters; no tool has a longer name, and a receipt leaves it out
-
-
-class Call:
-    """The state of one call, filled in step by step."""
-
-    __slots__ = (
-        *(
-            "approvals",
-            "arguments",
-            "clock",
-            "context",
-            "deadline",
-            "digest",
-            "grant",
-            "long_result",
-            "bundle_reservations",
-            "observed",
-            "policy",
-            "ports",
-            "purpose",
-        ),
-        *("receipt", "registered", "request", "reservation", "running", "session", "started", "stores", "time", "tool"),
-        *("cuts", "task", "usage", "was_cut"),
-    )
-
-    arguments: dict[str, Any]  # once they are validated
-
-    def __init__(self, session: "Session", tool: str, purpose: str | None = None) -> None:
-        gate, clock = session.gate, session.gate.clock
-        self.session = session
-        self.task: asyncio.Task[Any] | None = asyncio.current_task()
-        self.was_cut, self.cuts = False, 0  # whether the end of its session has cancelled it, and how often
-        self.tool = tool if type(tool) is str and len(tool) <= _LONGEST else ""
-        self.policy: RegisteredTools = gate.policy  # read once: a reload affects later calls only
-        self.ports = gate.ports
-        self.clock: Clock = clock
-        self.receipt: str = gate.next_receipt()
-        self.time = clock.now()
-        self.started = clock.monotonic()
-        self.request = session.request(self.tool)
-        self.usage = UNUSED
-        self.digest = ""  # of the arguments, once they are validated
-        self.approvals: tuple[Agreement, ...] = ()  # with who agreed
-        self.observed: ObservedFact | UnsetType = UNSET  # for its receipts, if nothing was enforced
-        self.registered: Registered | None = None
-        self.grant: Grant | None = None
-        self.reservation: Reservation | None = None
-        self.bundle_reservations: dict[str, Reservation] = {}  # in the budgets of its tool's bundles
-        self.context: BoundContext | None = None
-        self.deadline: Deadline | None = None
-        self.stores = StoreDeadline(STORE_SECONDS)  # until the tool, and so its time limit, is known
-        self.running = False
-        self.long_result = False
-        self.purpose = purpose  # why the caller makes this call
-
-    @property
-    def identity(self) -> CallIdentity:
-        """Which call this is, for its events."""
-        session = self.session
-        return CallIdentity(session.agent, session.id, self.receipt, self.time, self.started, self.clock)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether its events or its result are so long that building the receipt would block the event loop."""
-        return self.long_result or (self.grant is not None and self.grant.is_long)
-
-    @property
-    def redactor(self) -> Redactor | None:
-        """The redactor of the secrets that this call has seen; None if it has seen none."""
-        return self.grant.redactor if self.grant is not None else None
-
-    async def ask(self, approval: Approval, use: Use) -> None:
-        """Ask about one delete inside this call. Its deadline is paused meanwhile."""
-        assert self.grant is not None  # noqa: S101 - the grant calls this
-        if approval in self.usage.approved:  # given with the call, and valid once
-            self.usage = replace(self.usage, approved=self.usage.approved - {approval})
-            return
-        ground = delete_ground(self.grant.reach, use)
-        if self.deadline is not None:
-            self.deadline.pause()
-        try:
-            await ask_approver(self, Ask(self.request, approval, (ground,), use))
-            check_session(self, use)
-            check_policy(self, use)
-        finally:
-            if self.deadline is not None:
-                self.deadline.resume()
-                self.stores.set_by(self.deadline.when)
-
-    def refuse(self, reason: Reason, text: str, fix: str = "", use: Use | None = None) -> NoReturn:
-        """Refuse this call, or one use inside it, for a reason that no rule states, such as a missing backend."""
-        if self.grant is not None:
-            self.grant.refuse(reason, text, use, fix)
-        raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),), use))
-
-
-async def run_call(session: "Session", tool: str, arguments: object, purpose: str | None = None) -> Result:
+async def run_call(
+    session: SessionFacts, admission: "CallAdmission", tool: str, arguments: object, purpose: str | None = None
+) -> Result:
     """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised."""
-    await session.check_ended()  # at each call: `licet session end` is another process
+    await look_up_end(session)  # at each call: `licet session end` is another process
     session.gate.renew_standing()
-    call = Call(session, tool, purpose)
+    call = begun(session, tool, purpose)
     outer, running = CURRENT.get(), session.gate.running  # `outer` is set if the tool of another call makes this one
     CURRENT.set(call.stores)
     running.add(call)  # before the session is checked, so that its end finds this call or is found by it
     try:
-        return await _run_call(call, arguments)
+        return await _run_call(call, admission, arguments)
     finally:
         running.discard(call)
         CURRENT.set(outer)
@@ -314,10 +63,10 @@ async def run_call(session: "Session", tool: str, arguments: object, purpose: st
             caller_cancelled(call)
 
 
-async def _run_call(call: Call, arguments: object) -> Result:
+async def _run_call(call: Call, admission: "CallAdmission", arguments: object) -> Result:
     try:
         check_session(call)
-        registered, grant = await call.session.admission.admit(call, arguments)
+        registered, grant = await admission.admit(call, arguments)
         grant.begin()
         await record(call)
         context = bind(call, registered, grant)  # the fail-closed guard
@@ -430,24 +179,6 @@ async def deny_misfit(call: Call, registered: Registered, arguments: object) -> 
     make_grant(call, registered).deny_for_each(Deny(call.request, registered.misfits))
 
 
-async def validate(call: Call, registered: Registered, arguments: object) -> dict[str, Any]:
-    """Return the arguments as the tool will get them, checked against its type hints and the manifest's rules."""
-    try:
-        given = await patiently(registered.validate, arguments)
-    except InvalidArguments as wrong:
-        call.refuse("INPUT_INVALID", str(wrong))
-    if registered.rules:
-        sent = data_again(plain_json(arguments))
-        for one in registered.rules:
-            await patiently(check_rules, call, registered, one, {**one.defaults, **sent})
-            # Type hints trim, convert and fill in defaults: check what the tool gets, too.
-            got = {name: received(given[one.parameters[name]]) for name in one.rules}
-            await patiently(check_rules, call, registered, one, got)
-    if registered.ties is not None:
-        await patiently(check_ties, call, registered, given)
-    return given
-
-
 async def look_up_usage(call: Call, registered: Registered) -> None:
     """Add to the request its arguments and deletes, and to the usage what was spent and approved in this session."""
     certain, likely = known_deletes(call, registered), named_deletes(call, registered)
@@ -472,7 +203,7 @@ def make_grant(call: Call, registered: Registered) -> Grant:
         registered.reach,
         call.policy.digest,
         gate.observers,
-        call.ask if registered.asks else _unasked,
+        partial(_ask_about_delete, call) if registered.asks else _unasked,
         registered.limits,
         call.identity,
         None if standing is None else lambda: gate.stands(standing),
@@ -484,6 +215,25 @@ def make_grant(call: Call, registered: Registered) -> Grant:
         by = f"standing approval {agreement.request}" if agreement.standing else agreement.approval.use
         grant.note_of(ApprovalRemembered, rule=by)
     return grant
+
+
+async def _ask_about_delete(call: Call, approval: Approval, use: Use) -> None:
+    """Ask about one delete inside a call. Its deadline is paused meanwhile."""
+    assert call.grant is not None  # noqa: S101 - the grant calls this
+    if approval in call.usage.approved:  # given with the call, and valid once
+        call.usage = replace(call.usage, approved=call.usage.approved - {approval})
+        return
+    ground = delete_ground(call.grant.reach, use)
+    if call.deadline is not None:
+        call.deadline.pause()
+    try:
+        await ask_approver(call, Ask(call.request, approval, (ground,), use))
+        check_session(call, use)
+        check_policy(call, use)
+    finally:
+        if call.deadline is not None:
+            call.deadline.resume()
+            call.stores.set_by(call.deadline.when)
 
 
 async def _unasked(approval: Approval, use: Use) -> None:
@@ -509,7 +259,8 @@ async def record(call: Call) -> None:
     if ledger is None:
         call.refuse("LEDGER_UNAVAILABLE", "no ledger is configured")
     try:
-        await in_time(call.stores, keep_decision(call, ledger), "the ledger")
+        call.decision = decision_of(call)
+        await in_time(call.stores, ledger.record(call.decision), "the ledger")
     except Exception as error:
         fix = str(error) if isinstance(error, LedgerUnavailable | Unavailable) else ""
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)
@@ -518,9 +269,11 @@ async def record(call: Call) -> None:
 def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | None:
     """Make the context of the call; refuse if a backend or the sandbox that the tool needs is missing."""
     check_backends(call, registered)
-    if registered.needs_context:  # otherwise nothing would use it
-        call.context = BoundContext(call.session, registered, call.ports, grant)
-    return call.context
+    if not registered.needs_context:  # nothing would use it
+        return None
+    context = BoundContext(call.session, registered, call.ports, grant)
+    call.charged = context.settled
+    return context
 
 
 def check_backends(call: Call, registered: Registered) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from decimal import Decimal
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import Any, NoReturn, get_args
 
 from msgspec.structs import replace
 
@@ -16,11 +16,20 @@ from licet.core.decision.request import Ground, Reason, Request
 from licet.core.values import Origin
 from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_core, plain_json, with_typed_bytes
 from licet.errors import Refused
-from licet.guard.approvals_and_budgets import redacted_agreements, settle
+from licet.guard.approvals_and_budgets import settle
+from licet.guard.deadlines import finish
 from licet.guard.execution import LIMIT_KEYS, FailedText, JsonText, Raised, class_name, limit_name, raised
+from licet.guard.facts import Call
 from licet.guard.grant import Grant, held_paths
 from licet.guard.handles.secrets_and_kv import redacted_refusal
-from licet.guard.limits import finish
+from licet.guard.limits import (
+    CLOSING_SECONDS,
+    LONG_RESULT,
+    MOST_DIRECTORIES,
+    MOST_OF_AN_ERROR,
+    MOST_OF_LOGS,
+    PARSED_BEYOND,
+)
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.receipt import keep_receipt
 from licet.guard.redaction.redact import Redactor, encoded, in_turn, shown
@@ -28,17 +37,8 @@ from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, REPORTED, Result, ResultParts, code_of
 from licet.guard.session_end import caller_cancelled
 
-if TYPE_CHECKING:
-    from licet.guard.call import Call
-
-MOST_OF_AN_ERROR = 1000  # characters
-MOST_OF_LOGS = 48 << 10  # bytes of what a tool printed
-CLOSING_SECONDS = 2.0  # for the stores after a tool has ended, even if the time of its call is up
 _REASONS = frozenset(get_args(Reason))
 _NO_WORDS = ("note: ", "thread '")  # how lines begin that the runtime of Rust adds to an error
-_LONG = 64 << 10  # bytes of a result; a longer one must not block the event loop
-_BEHIND = 1 << 20  # bytes of a long text that are parsed beyond twice its limit
-_MOST_DIRECTORIES = 3  # that one message names
 _NEW_NAMES = "new names directly in {}, next to names that are closed, can be made with `ctx.fs` alone"
 _USE_HANDLES = (
     "if a wall stopped this: declare what it touches, and use its handle (`ctx.fs`, `ctx.fetch`, `ctx.process`)"
@@ -51,13 +51,13 @@ _LOADED_AGAIN = (
 )
 
 
-async def succeeded(call: "Call", value: Any) -> ResultParts:
+async def succeeded(call: Call, value: object) -> ResultParts:
     """The result of a tool that returned: a copy of its data, redacted, and cut to its limit."""
     if value is None or value is True or value is False:
         return ResultParts(call.tool, value)
     text = value if isinstance(value, JsonText) else result_text(value)
     limit, redactor = call.registered.output_bytes if call.registered else 0, call.redactor
-    call.long_result = len(text) > _LONG
+    call.long_result = len(text) > LONG_RESULT
     if len(text) > limit:  # before anything is parsed
         return _as_reported(call, value, await _cut(call, text, limit, redactor))
     text, data = _parsed(call, text)
@@ -70,7 +70,7 @@ async def succeeded(call: "Call", value: Any) -> ResultParts:
     return _as_reported(call, value, parts)
 
 
-def _as_reported(call: "Call", value: Any, parts: ResultParts) -> ResultParts:
+def _as_reported(call: Call, value: object, parts: ResultParts) -> ResultParts:
     """The result as a failure if the tool says that it is one. It keeps what the tool returned."""
     if type(value) is FailedText:
         data = parts.value
@@ -79,18 +79,18 @@ def _as_reported(call: "Call", value: Any, parts: ResultParts) -> ResultParts:
     return parts
 
 
-async def _cut(call: "Call", text: bytes, limit: int, redactor: Redactor | None = None) -> ResultParts:
+async def _cut(call: Call, text: bytes, limit: int, redactor: Redactor | None = None) -> ResultParts:
     """The result of a tool that returned too much: the beginning of its text, or of its JSON if it is no text."""
     cut = text
     if text[:1] == b'"':  # a text: parse as far as a secret that begins within the limit can reach
-        cut = encoded(_partly(call, text[: 2 * limit + _BEHIND]))
+        cut = encoded(_partly(call, text[: 2 * limit + PARSED_BEYOND]))
     clean = cut[:limit] if redactor is None else await _redacted(call, redactor.work_on_beginning(cut, limit))
     parts = ResultParts(call.tool, shown(clean))
     parts.truncated = True
     return parts
 
 
-async def _redacted(call: "Call", work: Generator[None, None, bytes]) -> bytes:
+async def _redacted(call: Call, work: Generator[None, None, bytes]) -> bytes:
     """Remove secrets from a result within the time of its call; nothing leaves that was not searched completely."""
     left = call.deadline.when - monotonic() if call.deadline is not None else 0.0
     try:
@@ -102,7 +102,7 @@ async def _redacted(call: "Call", work: Generator[None, None, bytes]) -> bytes:
         )
 
 
-def _partly(call: "Call", text: bytes) -> str:
+def _partly(call: Call, text: bytes) -> str:
     try:
         found: str = json_core().from_json(text, allow_partial="trailing-strings")
     except ValueError:
@@ -110,7 +110,7 @@ def _partly(call: "Call", text: bytes) -> str:
     return found
 
 
-def _parsed(call: "Call", text: bytes) -> tuple[bytes, Any]:
+def _parsed(call: Call, text: bytes) -> tuple[bytes, Any]:
     """The canonical JSON of a result and its data; refuse one whose parsing would delay other calls."""
     if is_heavy(text):
         fix = "return fewer values, or one text"
@@ -124,11 +124,11 @@ def _parsed(call: "Call", text: bytes) -> tuple[bytes, Any]:
         _no_json(call)
 
 
-def _no_json(call: "Call") -> NoReturn:
+def _no_json(call: Call) -> NoReturn:
     call.refuse("TOOL_CRASHED", "the tool's process returned a result that is not JSON")
 
 
-def result_text(value: Any) -> bytes:
+def result_text(value: object) -> bytes:
     """The JSON of what a tool returned, at every level the same; `TypeError` if it has none."""
     kind = type(value)
     if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):
@@ -144,7 +144,7 @@ def result_text(value: Any) -> bytes:
         raise TypeError(f"it returned what JSON cannot carry: {class_name(kind)}") from error
 
 
-def refused(call: "Call", refusal: Refused) -> ResultParts:
+def refused(call: Call, refusal: Refused) -> ResultParts:
     """The result of a call that was refused, before its tool ran or by a handle inside it."""
     code, decision = code_of(refusal.code), refusal.decision
     if call.running and refusal.code != "TOOL_NOT_AVAILABLE":  # a server that is gone: whatever it did is not known
@@ -157,7 +157,7 @@ def refused(call: "Call", refusal: Refused) -> ResultParts:
     return ResultParts(call.tool).refuse(code, told)
 
 
-def _with_advice(call: "Call", decision: Deny | Ask) -> Deny | Ask:
+def _with_advice(call: Call, decision: Deny | Ask) -> Deny | Ask:
     """The refusal of a tool that ran into a limit, with a fix: which limit to raise, and where it is stated."""
     ground, manifest = decision.rules[0], call.policy.manifest
     if (
@@ -172,7 +172,7 @@ def _with_advice(call: "Call", decision: Deny | Ask) -> Deny | Ask:
     return Deny(decision.request, (replace(ground, fix=fix, origin=place),), None)
 
 
-def _limit_place(call: "Call", key: str) -> tuple[str, Origin] | None:
+def _limit_place(call: Call, key: str) -> tuple[str, Origin] | None:
     """Which part of the policy states the limit of this call, and where; None if none does."""
     manifest, registered = call.policy.manifest, call.registered
     limit = registered.limits.get(key) if registered is not None else None
@@ -191,7 +191,7 @@ def _limit_place(call: "Call", key: str) -> tuple[str, Origin] | None:
     return None
 
 
-def failed(call: "Call", error: BaseException) -> ResultParts:
+def failed(call: Call, error: BaseException) -> ResultParts:
     """The result of a call that raised an error: the tool's own, or one of licet before the tool ran."""
     reason: Reason = "TOOL_FAILED" if call.running else "DECISION_FAILED"
     known = error if type(error) is Raised else raised(error)
@@ -214,7 +214,7 @@ def failed(call: "Call", error: BaseException) -> ResultParts:
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
 
-def outcome(call: "Call", error: BaseException) -> ResultParts:
+def outcome(call: Call, error: BaseException) -> ResultParts:
     """The result of a call that raised. A tool can raise anything, also a `Refused` of its own making."""
     with suppress(Exception):
         if type(error) is Refused and _is_complete(error):
@@ -242,7 +242,7 @@ def _is_valid(ground: Ground) -> bool:
     return origin and ground.reason in _REASONS and type(ground.text) is str and type(ground.fix) is str
 
 
-def _wall_advice(call: "Call") -> str:
+def _wall_advice(call: Call) -> str:
     """The fix for an error that a wall may have caused. It lists directories where only `ctx.fs` can create files."""
     reach = call.registered.reach if call.registered is not None else None
     if reach is None or reach.level != "isolated":
@@ -250,18 +250,18 @@ def _wall_advice(call: "Call") -> str:
     closed = held_paths(reach.grant).directories_with_closed_names()
     if not closed:
         return _USE_HANDLES
-    named = ", ".join(visible(path) for path in closed[:_MOST_DIRECTORIES])
-    more = f" and {len(closed) - _MOST_DIRECTORIES} more" if len(closed) > _MOST_DIRECTORIES else ""
+    named = ", ".join(visible(path) for path in closed[:MOST_DIRECTORIES])
+    more = f" and {len(closed) - MOST_DIRECTORIES} more" if len(closed) > MOST_DIRECTORIES else ""
     return f"{_USE_HANDLES}; {_NEW_NAMES.format(f'{named}{more}')}"
 
 
-def _raised_behind_walls(call: "Call", error: Raised) -> Origin | None:
+def _raised_behind_walls(call: Call, error: Raised) -> Origin | None:
     """Where a tool in a worker raised. The worker reports only the line: it could lie about a file."""
     code = getattr(call.registered.tool.fn, "__code__", None) if call.registered is not None else None
     return Origin(code.co_filename, error.line, 1) if code is not None and error.line else None
 
 
-async def close(call: "Call", parts: ResultParts) -> Result:
+async def close(call: Call, parts: ResultParts) -> Result:
     """Settle the budget, write the receipt, and return the result. Every call gets here, refused or not.
 
     A cancel of the caller is raised when all of it is done.
@@ -292,7 +292,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
         parts.programs = None
         _notify_observers(call, parts)
     if call.approvals:
-        parts.approvals = redacted_agreements(call)
+        parts.approvals = call.shown_approvals
     parts.receipt = call.receipt
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
     if ledger is not None:
@@ -302,10 +302,10 @@ async def close(call: "Call", parts: ResultParts) -> Result:
             _unrecorded(call, parts, error)
     if call.stores.cancelled is not None and caller_cancelled(call):
         raise call.stores.cancelled
-    return parts.sealed(grant, call.identity)
+    return parts.sealed(grant, None if grant is not None else call.identity)
 
 
-async def _logs(call: "Call", grant: Grant) -> str:
+async def _logs(call: Call, grant: Grant) -> str:
     """What the tool printed, as text without secrets. Observers get it as an event; the ledger does not keep it."""
     text = grant.printed.decode("utf-8", "replace")
     cut = len(grant.printed) > MOST_OF_LOGS
@@ -323,7 +323,7 @@ async def _logs(call: "Call", grant: Grant) -> str:
     return text
 
 
-def _unrecorded(call: "Call", parts: ResultParts, error: BaseException) -> None:
+def _unrecorded(call: Call, parts: ResultParts, error: BaseException) -> None:
     """Turn a result into a refusal: its receipt could not be written. It says whether the tool ran."""
     known = isinstance(error, LedgerUnavailable | Unavailable)
     text = "the ledger could not keep the receipt" + ("" if known else f": {type(error).__name__}")
@@ -335,13 +335,13 @@ def _unrecorded(call: "Call", parts: ResultParts, error: BaseException) -> None:
     parts.refuse("execution_failed" if call.running else "not_available", refusal)
 
 
-def _cost(call: "Call", registered: Registered) -> Decimal:
+def _cost(call: Call, registered: Registered) -> Decimal:
     """The cost of a call that ran: what the tool charged, or else what it declares."""
-    charged = call.context.settled() if call.context is not None else None
+    charged = call.charged() if call.charged is not None else None
     return charged if charged is not None else registered.cost_usd
 
 
-def _notify_observers(call: "Call", parts: ResultParts) -> None:
+def _notify_observers(call: Call, parts: ResultParts) -> None:
     """Pass the events of a call that was refused before it had a grant."""
     if parts.refusal is None:
         return

@@ -2,11 +2,19 @@
 
 A tool's error is an object with code of its own, which may lie, raise or never end. `raised` reads the error and runs
 nothing of it but `__str__`.
+
+A Ctrl-C of the operator is told from a `KeyboardInterrupt` that a tool raised by itself. Both leave a receipt; the
+first is raised to the caller, because it is meant for the program, and the second is an error of the tool.
 """
 
+import dis
+import functools
 import os
+import signal
+import threading
 from collections.abc import Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager
+from types import CodeType, TracebackType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -15,6 +23,7 @@ from licet.core.decision.request import Reason
 from licet.core.policy.layer import Level
 from licet.core.values import Origin
 from licet.declare import Tool
+from licet.guard.limits import LONGEST_ERROR, MOST_FRAMES
 
 
 class Layers(Struct, frozen=True):
@@ -204,8 +213,6 @@ class Warms(Protocol):
 
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LONGEST = 100_000  # characters of the text of an error
-_MOST_FRAMES = 10_000
 # Taken from `type` and `BaseException`, so that a tool's class cannot override them.
 _class_name: Any = type.__dict__["__name__"]
 _traceback: Any = BaseException.__dict__["__traceback__"]
@@ -288,7 +295,7 @@ class Raised(Exception):
 def raised(error: BaseException) -> Raised:
     """Read an error. This runs its `__str__`, which may hang: call it where the tool runs."""
     try:
-        text = str.__str__(str(error))[:_LONGEST]
+        text = str.__str__(str(error))[:LONGEST_ERROR]
     except BaseException:  # the class is the tool's own: it may raise anything
         text = ""
     return Raised(class_name(type(error)), text, origin=_origin(error))
@@ -306,9 +313,38 @@ def _origin(error: BaseException) -> Origin | None:
     No source file is opened: the tool may have compiled its code under any file name.
     """
     trace, last, frames = _traceback.__get__(error), None, 0
-    while trace is not None and frames < _MOST_FRAMES:
+    while trace is not None and frames < MOST_FRAMES:
         name = trace.tb_frame.f_code.co_filename
         if not name.startswith(_OURS):
             last = name, trace.tb_lineno or 1
         trace, frames = trace.tb_next, frames + 1
     return Origin(*last, 1) if last is not None else None
+
+
+def is_from_operator(error: KeyboardInterrupt) -> bool:
+    """Whether a signal caused it: it was raised in the main thread, and not by a `raise` in the tool's code."""
+    if type(error) is not KeyboardInterrupt or threading.current_thread() is not threading.main_thread():
+        return False
+    last: TracebackType | None = _traceback.__get__(error)
+    handler, codes = _handler_code(), set[CodeType]()
+    while last is not None:
+        codes.add(last.tb_frame.f_code)
+        if last.tb_next is None:
+            break
+        last = last.tb_next
+    # A signal handler in Python, such as that of `asyncio.run`, also has a `raise`.
+    return handler in codes or last is None or not _is_raise(last)
+
+
+def _handler_code() -> CodeType | None:
+    """The code of the SIGINT handler; None if the handler is not written in Python."""
+    handler: object = signal.getsignal(signal.SIGINT)
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return getattr(getattr(handler, "__func__", handler), "__code__", None)
+
+
+def _is_raise(trace: TracebackType) -> bool:
+    """Whether the line that an error came from was a `raise` statement."""
+    code = trace.tb_frame.f_code.co_code
+    return dis.opname[code[trace.tb_lasti]] == "RAISE_VARARGS"

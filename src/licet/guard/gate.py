@@ -23,11 +23,11 @@ from licet.core.values import Origin
 from licet.declare import Tool
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.bind import BoundContext
-from licet.guard.call import Call
 from licet.guard.execution import ToolCall, Warms
+from licet.guard.facts import GateFacts
 from licet.guard.grant import Grant, Observer
 from licet.guard.import_path import WritableImports
-from licet.guard.ports import Agreement, Clock, NotStanding, Ports, free_after_fork
+from licet.guard.ports import NotStanding, Ports, free_after_fork
 from licet.guard.registration import MODES, OnMisfit, Packages, Protect, Registered, RegisteredTools, register
 from licet.guard.session import Session
 
@@ -38,7 +38,7 @@ Narrow = Callable[[Manifest], Manifest]
 _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceiling
 
 
-class BareGate:
+class BareGate(GateFacts):
     """A gate without defaults: every backend is passed in. `assemble.gate.Gate` picks them."""
 
     _finds_standing: ClassVar[bool] = False  # whether it searches for a standing approval if it is given none
@@ -76,7 +76,7 @@ class BareGate:
         if ports.clock is None:
             raise RuntimeError("a gate needs a clock: give its backends one")
         self.ports = ports
-        self.clock: Clock = ports.clock
+        self.clock = ports.clock
         self.workdir, self.home = workdir, home
         self.pin, self.on_misfit = pin, on_misfit
         self.observers = tuple(observers)
@@ -86,13 +86,8 @@ class BareGate:
         self.narrow = narrow
         self.imports: WritableImports = imports  # what to do about a grant to write where this process imports from
         self.strict = strict  # whether text in arguments that is not tied to what a tool declares refuses the tool
-        self.flags: tuple[str, ...] = ()  # of `licet run`, if they made or narrowed the policy; receipts have them
         self._frozen = ""
-        self.ended: set[tuple[str, str]] = set()  # sessions ended by this process; the store has all of them
-        self.running: set[Call] = set()  # of this gate and its delegates
-        # By session: its approvals, each with the policy it was given under, and when it expires.
-        self.agreed: dict[tuple[str, str], dict[Approval, tuple[RegisteredTools, float, Agreement]]] = {}
-        self.reloaded = 0.0  # time of day of the last reload; earlier questions are void
+        self.ended, self.running, self.agreed = set(), set(), {}
         self._loading = free_after_fork(threading.RLock())  # reloads wait for each other, so the last one stays
         self._number_receipts()
         self.reload(manifest)
@@ -238,10 +233,11 @@ class BareGate:
     def is_current(self, registered: Registered) -> bool:
         """Whether a call of this tool would be decided by the same policy now. Thread-safe, and never reloads."""
         tools = self._policy.tools
-        return not self.frozen and self._is_up_to_date() and tools.get(registered.tool.name) is registered
+        return not self.frozen and self.follows(self._policy) and tools.get(registered.tool.name) is registered
 
-    def _is_up_to_date(self) -> bool:
-        return True
+    def follows(self, policy: RegisteredTools) -> bool:
+        """Whether a policy is in force here, and nothing above this gate was reloaded. Thread-safe, never reloads."""
+        return self._policy is policy
 
     @property
     def frozen(self) -> str:
@@ -341,8 +337,9 @@ class _Delegated(BareGate):
         """As for the parent, whose policy this gate follows."""
         self._parent.renew_standing()
 
-    def _is_up_to_date(self) -> bool:
-        return self._parent._policy is self._followed and self._parent._is_up_to_date()
+    def follows(self, policy: RegisteredTools) -> bool:
+        """Whether a policy is in force here, and nothing above this gate was reloaded. Thread-safe, never reloads."""
+        return self._policy is policy and self._parent.follows(self._followed)
 
     @property
     def frozen(self) -> str:

@@ -16,7 +16,6 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from hashlib import sha256
 from itertools import chain, islice, repeat
 from typing import Any, NoReturn, TypeVar
@@ -27,8 +26,16 @@ from msgspec.structs import replace
 from licet.core.algebra.rules import InvalidUse, Kind, Use, capability, use_of_path
 from licet.core.algebra.scope import inside, path_ancestors, visible
 from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.decision import ApprovalAsked, Ask, CapabilityDenied, CapabilityGranted, Deny, Event, Happened
-from licet.core.decision.decision import Ask as Asked
+from licet.core.decision.decision import (
+    ApprovalAsked,
+    Ask,
+    CallEvent,
+    CapabilityDenied,
+    CapabilityGranted,
+    Deny,
+    Event,
+    Happened,
+)
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import MOST_OF_A_GROUND, REASON_OF_DOMAIN, Approval, Ground, Reason, Request
 from licet.core.ledger.search import UNLISTED
@@ -36,7 +43,19 @@ from licet.core.policy.layer import delete_asks
 from licet.core.values import digest
 from licet.errors import Refused
 from licet.guard.execution import Layers
-from licet.guard.limits import DEFAULTS, Exceeded, Meter
+from licet.guard.limits import (
+    ASKED,
+    GRANTED,
+    LEAST_OF_A_GRANT,
+    LEAST_OF_A_REFUSAL,
+    MANY_EVENTS,
+    MOST_CHARACTERS,
+    MOST_HELD_PATHS,
+    MOST_PROGRAMS,
+    MOST_TEXTS,
+    REFUSED,
+)
+from licet.guard.meter import DEFAULTS, Exceeded, Meter
 from licet.guard.ports import Clock, Escaped, free_after_fork
 from licet.guard.redaction.redact import Redactor
 
@@ -97,16 +116,20 @@ def _key(path: str) -> str:
     return "" if path == "/" else path
 
 
-@lru_cache(maxsize=1000)
+_held: dict[int, HeldPaths] = {}  # by the identity of a grant: comparing two large ones would take longer than a call
+
+
 def held_paths(grant: CapabilitySet) -> HeldPaths:
     """The paths of a grant, cached: all calls of a tool have the same grant."""
-    return HeldPaths(grant)
+    found = _held.get(id(grant))
+    if found is None:
+        if len(_held) >= MOST_HELD_PATHS:
+            _held.clear()
+        found = _held[id(grant)] = HeldPaths(grant)  # it keeps its grant, so no other one gets that identity
+    return found
 
 
-MOST_TEXTS = 64  # of one list
-MOST_CHARACTERS = 8192  # of one list
 LISTS = ("granted", "closed", "rules", "runtime")
-MOST_PROGRAMS = 8  # different sets of rules in one receipt
 
 
 class Access(Struct, frozen=True):
@@ -176,33 +199,28 @@ class ProgramAccess(Struct, frozen=True):
 NO_PROGRAMS = ProgramAccess()
 
 
-# Quotas in bytes, roughly. With the least size of one check that is about 4000 grants,
-# 1000 refusals and 1000 questions.
-GRANTED, REFUSED, ASKED = 8 << 20, 4 << 20, 2 << 20
-_A_GRANT, _A_REFUSAL = 2 << 10, 4 << 10
-
-
-class CheckQuotas:
+class CheckQuotas(Struct, eq=False):
     """What is left of the quotas of one call, and how many checks were beyond them."""
 
-    __slots__ = ("_asked", "_granted", "_happened", "_refused", "more_asked", "more_granted", "more_refused")
-
-    def __init__(self) -> None:
-        self._granted, self._refused, self._asked = GRANTED, REFUSED, ASKED
-        self.more_granted = self.more_refused = self.more_asked = 0
-        self._happened: dict[type[Happened], int] = {}  # events that a server can cause any number of
+    _granted: int = GRANTED
+    _refused: int = REFUSED
+    _asked: int = ASKED
+    more_granted: int = 0
+    more_refused: int = 0
+    more_asked: int = 0
+    happened: dict[type[Happened], int] = {}  # events that a server can cause any number of
 
     def take(self, use: Use | None, refusal: Deny | Ask | None) -> bool:
         """Use up quota for a check; False, and count it, if there is not enough left."""
         size = _size(use) if use is not None else 0
         if refusal is None:
-            size = max(size, _A_GRANT)
+            size = max(size, LEAST_OF_A_GRANT)
             if size > self._granted:
                 self.more_granted += 1
                 return False
             self._granted -= size
             return True
-        size = max(size + sum(len(rule.text) + len(rule.fix) for rule in refusal.rules), _A_REFUSAL)
+        size = max(size + sum(len(rule.text) + len(rule.fix) for rule in refusal.rules), LEAST_OF_A_REFUSAL)
         if size > self._refused:
             self.more_refused += 1
             return False
@@ -211,7 +229,7 @@ class CheckQuotas:
 
     def take_asked(self, use: Use) -> bool:
         """The same for a question to an approver, or its answer."""
-        size = max(_size(use), _A_GRANT)
+        size = max(_size(use), LEAST_OF_A_GRANT)
         if size > self._asked:
             self.more_asked += 1
             return False
@@ -222,12 +240,12 @@ class CheckQuotas:
         """The same for one more event of a kind that is listed only so many times."""
         if kind.most is None:
             return True
-        self._happened[kind] = number = self._happened.get(kind, 0) + 1
+        self.happened[kind] = number = self.happened.get(kind, 0) + 1
         return number <= kind.most
 
     def more_happened(self) -> Iterator[tuple[type[Happened], int]]:
         """The kinds of events that were not all listed, with how many were not."""
-        for kind, number in self._happened.items():
+        for kind, number in self.happened.items():
             if kind.most is not None and number > kind.most:
                 yield kind, number - kind.most
 
@@ -275,8 +293,7 @@ PART_OF_DOMAIN = {
 # The recorded capability of a malformed request, by reason, so that a search for the domain finds it.
 _MALFORMED: dict[str, str] = {REASON_OF_DOMAIN[domain]: f"{domain}:*:<malformed>" for domain in PART_OF_DOMAIN}
 
-Check = Use | Happened | Deny | Asked | None
-_MANY = 200  # events that take too long to build on the event loop
+Check = Use | Event | Deny | Ask | None
 _MAKING = free_after_fork(threading.Lock())
 
 _Part = TypeVar("_Part")
@@ -330,9 +347,10 @@ class Grant:
 
     def begin(self) -> None:
         """Record that the call itself is granted."""
-        self._keep(None, None)  # no use, no refusal
+        begun = CapabilityGranted(self._name(None), self.request.tool, "", "")
+        self._keep(begun, None)
         if self._observers:
-            self._notify_observers(None, None)
+            self._notify_observers(begun, None)
 
     def note(self, happened: Happened, *, kept: bool = True) -> None:
         """Pass an event that is no check to the observers, and record it if `kept`."""
@@ -435,12 +453,11 @@ class Grant:
         """Refuse a malformed request. Its event names the domain, by the reason."""
         self.refuse(reason, str(wrong))
 
-    def deny(self, decision: Deny | Asked) -> NoReturn:
+    def deny(self, decision: Deny | Ask) -> NoReturn:
         """Record a refusal and raise it."""
-        # Record its rules as they are now: looking up the rules of many refusals would delay the end of the call.
-        recorded = Deny(decision.request, decision.rules, decision.use) if isinstance(decision, Deny) else decision
-        self._record(decision.use, recorded)
-        raise Refused(decision)
+        refusal = Refused(decision)  # with its rules: looking up those of many refusals would delay the end of the call
+        self._record(decision.use, refusal.decision)
+        raise refusal
 
     def deny_for_each(self, decision: Deny) -> NoReturn:
         """Record a refusal of the whole call as one event for each ground, and raise it."""
@@ -448,7 +465,7 @@ class Grant:
             self._record(None, Deny(decision.request, (ground,)))
         raise Refused(decision)
 
-    def _record(self, use: Use | None, refusal: Deny | Asked | None) -> None:
+    def _record(self, use: Use | None, refusal: Deny | Ask | None) -> None:
         """Record a check within the quota, and pass its event to the observers."""
         kept = self._quotas.take(use, refusal)
         if kept:
@@ -456,12 +473,12 @@ class Grant:
         if self._observers:
             self._notify_observers(use, refusal, kept=kept)
 
-    def _keep(self, use: Check, refusal: Deny | Asked | None) -> None:
+    def _keep(self, use: Check, refusal: Deny | Ask | None) -> None:
         self._checks += (use, refusal)
         if self._identity is not None:
             self._moments.append(self._identity.clock.monotonic())
 
-    def _notify_observers(self, use: Check, refusal: Deny | Asked | None, *, kept: bool = True) -> None:
+    def _notify_observers(self, use: Check, refusal: Deny | Ask | None, *, kept: bool = True) -> None:
         (event,) = self._redacted_events([self._event(use, refusal, {})])
         if self._identity is not None:
             event = self._identity.stamped(event, self._identity.clock.monotonic())
@@ -478,7 +495,7 @@ class Grant:
     @property
     def is_long(self) -> bool:
         """Whether building the events would block the event loop for too long."""
-        return len(self._checks) > 2 * _MANY
+        return len(self._checks) > 2 * MANY_EVENTS
 
     @property
     def stamped_events(self) -> tuple[Event, ...]:
@@ -506,18 +523,17 @@ class Grant:
         if quotas.more_asked:
             text = f"{quotas.more_asked} more questions to people and answers, {UNLISTED}"
             events.append(ApprovalAsked(f"tool:call:{tool}", tool, rule=text))
-        for kind, more in quotas.more_happened():
+        for kind, more in quotas.more_happened() if quotas.happened else ():
             events.append(kind(f"tool:call:{tool}", tool, rule=f"{more} more of these, {UNLISTED}", count=more))
         return tuple(events)
 
-    def _event(self, use: Check, refusal: Deny | Asked | None, granted: dict[Use, CapabilityGranted]) -> Event:
-        if isinstance(use, Happened):
+    def _event(self, use: Check, refusal: Deny | Ask | None, granted: dict[Use, CapabilityGranted]) -> Event:
+        if isinstance(use, CallEvent):
             return use
         assert use is None or isinstance(use, Use)  # noqa: S101 - the second of a pair is the refusal
         asked = self._name(use)
         if refusal is None:
-            if use is None:
-                return CapabilityGranted(asked, self.request.tool, "", "")
+            assert use is not None  # noqa: S101 - what is granted is a use, or an event already
             if use not in granted:
                 rules = "; ".join(map(str, self.reach.grounds_of(use)))
                 granted[use] = CapabilityGranted(asked, self.request.tool, "", rules)

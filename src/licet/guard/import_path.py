@@ -23,11 +23,11 @@ from licet.core.algebra.rules import InvalidUse, use_of_path
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.guard.grant import HeldPaths
+from licet.guard.limits import MOST_LINKS
 from licet.own_files import open_regular, read_most
 
 WritableImports = Literal["refuse", "drop", "accept"]
 UNCHECKED = "unchecked imports"  # a layer in receipts: the risk was accepted
-_MOST_LINKS = 40  # the limit of the kernel
 _ENDINGS = (".py", ".pyc", *importlib.machinery.EXTENSION_SUFFIXES)
 _COMPILED = "__pycache__"
 
@@ -103,7 +103,7 @@ def ways(path: str, links: dict[str, bool] | None = None) -> tuple[str, ...]:
     links = {} if links is None else links
     here = os.path.abspath(path)
     found = {here: None}
-    for _ in range(_MOST_LINKS):
+    for _ in range(MOST_LINKS):
         link = next((above for above in _prefixes(here) if _is_link(above, links)), None)
         if link is None:
             break
@@ -307,7 +307,7 @@ def followed(path: str) -> tuple[str, tuple[str, ...]]:
             real = candidate
             continue
         links.append(candidate)
-        if len(links) > _MOST_LINKS:
+        if len(links) > MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         real = "/" if target.startswith("/") else real
         rest = target.split("/") + rest

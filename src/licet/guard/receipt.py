@@ -5,11 +5,11 @@ results are digests, and texts are redacted. With `record: full` the redacted ar
 """
 
 import asyncio
-from collections.abc import Iterable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from msgspec import UNSET, UnsetType, convert
+from msgspec.structs import replace
 
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import Ask, BudgetSettled, Deny, Event, Happened, SandboxEntered, all_events
@@ -33,47 +33,53 @@ from licet.core.ledger.entry import (
 )
 from licet.core.values import data_digest, data_json, milliseconds, money_text
 from licet.declare.plain_json import data_again, plain_json
-from licet.guard.approvals_and_budgets import redacted_agreements
+from licet.guard.execution import Layers
+from licet.guard.facts import Call
+from licet.guard.limits import SHOWN_TOOL_NAME
 from licet.guard.ports import Ledger
 from licet.guard.result import INTERRUPTED, REPORTED, ResultParts
 
-if TYPE_CHECKING:
-    from licet.guard.call import Call
-
-_LONGEST_NAME = 200  # characters of a tool's name: a model may write any name
 # The tool ran, or its use was granted, and something else went wrong: such a call was not denied.
 _FAILURES = frozenset({"TOOL_FAILED", "TOOL_CRASHED", "CONNECT_FAILED", "RESOLVE_FAILED"})
 _NOTHING = Decimal(0)
+_ELSEWHERE = (BudgetSettled, SandboxEntered)  # the rule of these events is in `cost_usd` or `sandbox`
 _OWN_TEXTS = (INTERRUPTED, REPORTED)  # of failures; every other text is the tool's
 
 
-async def keep_decision(call: "Call", ledger: Ledger) -> None:
-    """Write the decision of a call to the ledger."""
-    await ledger.record(decision_of(call))
-
-
-async def keep_receipt(call: "Call", ledger: Ledger, parts: ResultParts) -> None:
+async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts) -> None:
     """Write the receipt of a call to the ledger. A long one is built in a thread, so that other calls can run."""
     await ledger.record(await asyncio.to_thread(receipt_of, call, parts) if call.is_long else receipt_of(call, parts))
 
 
-def decision_of(call: "Call") -> Entry:
+def decision_of(call: Call) -> Entry:
     """The facts that are known when a call is allowed, and nothing has happened yet."""
-    cost = call.reservation.claim.cost_usd if call.reservation is not None else _NOTHING
+    session, registered, manifest = call.session, call.registered, call.policy.manifest
+    parent, cost = session.parent, call.reservation.claim.cost_usd if call.reservation is not None else _NOTHING
     return Entry(
         kind="decision",
-        **_identity(call),
-        approvals=_approvals(call),
+        id=call.receipt,
+        agent=session.agent,
+        session=session.id,
+        parent=ParentFact(agent=parent.agent, session=parent.id) if parent is not None else None,
+        caller=session.caller,
+        tool=_tool_name(call),
+        tool_digest=registered.tool_digest if registered is not None else None,
+        time=time_text(call.time),
+        manifest=call.policy.digest,
+        organisation=tuple([above.digest for above in manifest.organisations]) or UNSET,
+        flags=tuple(map(visible, session.gate.flags)) or UNSET,
+        arguments=call.digest or None,
+        approvals=_approvals(call) if call.approvals else (),
         budget=_budget(call, cost, spent=True),
         cost_usd=money_text(cost),
-        events=_events(call.grant.events if call.grant is not None else ()),
+        events=tuple(map(_event, call.grant.events if call.grant is not None else ())),
         observed=call.observed,
         rules=_admission_rules(call),
         sandbox=_sandbox(call),
     )
 
 
-def receipt_of(call: "Call", parts: ResultParts) -> Entry:
+def receipt_of(call: Call, parts: ResultParts) -> Entry:
     """The facts of a call that has ended, however it ended."""
     refusal, full = parts.refusal, call.policy.manifest.record == "full"
     failed = parts.reason == "TOOL_FAILED"
@@ -81,18 +87,18 @@ def receipt_of(call: "Call", parts: ResultParts) -> Entry:
     withheld = failed and not full
     returned = refusal is None or parts.value is not None  # a server's tool may say in its result that it failed
     result = parts.value if returned else parts.error
-    return Entry(
+    return replace(  # what identifies the call is the same in both
+        call.decision or decision_of(call),
         kind="receipt",
-        **_identity(call),
-        purpose=_purpose(call),
-        approvals=_approvals(call),
+        purpose=_purpose(call, call.purpose) if call.purpose is not None else None,
+        approvals=_approvals(call) if call.approvals else (),
         bodies=_bodies(call, parts) if full else UNSET,
         budget=_budget(call, parts.cost_usd, spent=call.running),
         code=parts.code,
         cost_usd=money_text(parts.cost_usd),
         duration_ms=milliseconds(parts.duration_ms),
         error=visible(parts.error) if refusal is not None and not _hides_error(parts, full) else None,
-        events=_events(_happened(call, refusal)),
+        events=_events(call, refusal),
         observed=call.observed,
         reason=parts.reason,
         result=data_digest(result) if returned or withheld else None,
@@ -103,38 +109,16 @@ def receipt_of(call: "Call", parts: ResultParts) -> Entry:
     )
 
 
-def _identity(call: "Call") -> dict[str, Any]:
-    """The fields that identify the call; the same in a decision and its receipt."""
-    session, registered = call.session, call.registered
-    parent = session.parent
-    return {
-        "id": call.receipt,
-        "agent": session.agent,
-        "session": session.id,
-        "parent": ParentFact(agent=parent.agent, session=parent.id) if parent is not None else None,
-        "caller": session.caller,
-        "tool": _tool_name(call),
-        "tool_digest": registered.tool_digest if registered is not None else None,
-        "time": time_text(call.time),
-        "manifest": call.policy.digest,
-        "organisation": tuple(above.digest for above in call.policy.manifest.organisations) or UNSET,
-        "flags": tuple(map(visible, session.gate.flags)) or UNSET,
-        "arguments": call.digest or None,
-    }
+def _tool_name(call: Call) -> str:
+    return visible(call.tool[:SHOWN_TOOL_NAME]) + "…" * (len(call.tool) > SHOWN_TOOL_NAME)
 
 
-def _tool_name(call: "Call") -> str:
-    return visible(call.tool[:_LONGEST_NAME]) + "…" * (len(call.tool) > _LONGEST_NAME)
-
-
-def _purpose(call: "Call") -> str | None:
+def _purpose(call: Call, text: str) -> str:
     """Why the caller made this call, redacted and cut to 500 characters.
 
     A decision has no purpose: the secrets that the call will see, and that must not be in it, are not known then.
     """
-    if call.purpose is None:
-        return None
-    text, enough = call.purpose, 4 * (MOST_PURPOSE + 1)  # bytes of that many characters
+    enough = 4 * (MOST_PURPOSE + 1)  # bytes of that many characters
     # Only the beginning is redacted, and no secret is cut in half.
     text = visible(text[:enough] if call.redactor is None else call.redactor.beginning_of(text, enough))
     return text if len(text) <= MOST_PURPOSE else text[: MOST_PURPOSE - 1] + "…"
@@ -146,7 +130,7 @@ def _verdict(parts: ResultParts) -> Literal["allow", "ask", "deny"]:
     return "ask" if isinstance(parts.refusal, Ask) else "deny"
 
 
-def _admission_rules(call: "Call") -> Texts:
+def _admission_rules(call: Call) -> Texts:
     return call.registered.admission_rules if call.registered is not None else ()
 
 
@@ -157,7 +141,7 @@ def _hides_error(parts: ResultParts, full: bool) -> bool:
     return parts.reason == "TOOL_FAILED" and parts.refusal.rules[0].text not in _OWN_TEXTS
 
 
-def _rules(call: "Call", parts: ResultParts, full: bool) -> Texts:
+def _rules(call: Call, parts: ResultParts, full: bool) -> Texts:
     """The rules that decided how a call ended."""
     if parts.refusal is None:
         return _admission_rules(call)
@@ -167,7 +151,7 @@ def _rules(call: "Call", parts: ResultParts, full: bool) -> Texts:
     return tuple(visible(str(rule)) for rule in parts.refusal.rules)
 
 
-def _approvals(call: "Call") -> tuple[ApprovalFact, ...]:
+def _approvals(call: Call) -> tuple[ApprovalFact, ...]:
     return tuple(
         ApprovalFact(
             arguments=agreed.approval.arguments or None,
@@ -177,12 +161,14 @@ def _approvals(call: "Call") -> tuple[ApprovalFact, ...]:
             deletes=agreed.approval.deletes or UNSET,
             standing=agreed.standing or UNSET,
         )
-        for agreed in redacted_agreements(call)
+        for agreed in call.shown_approvals
     )
 
 
-def _sandbox(call: "Call", parts: ResultParts | None = None) -> SandboxFact:
+def _sandbox(call: Call, parts: ResultParts | None = None) -> SandboxFact:
     """The walls of the tool's level; in a receipt those that were in force, and the rules that the kernel enforced."""
+    if parts is not None and call.running and call.decision and parts.access is None and parts.programs is None:
+        return call.decision.sandbox  # nothing was added to it
     registered = call.registered
     level = registered.reach.level if registered is not None and registered.reach is not None else None
     shown = registered if parts is None or call.running else None
@@ -191,48 +177,42 @@ def _sandbox(call: "Call", parts: ResultParts | None = None) -> SandboxFact:
     if parts is None:
         return SandboxFact(level=level, layers=layers, missing=missing)
     access = convert(parts.access.document(), AccessFact) if parts.access is not None else None
-    programs = _programs(call, parts)
+    programs = _programs(call, parts, parts.programs) if parts.programs is not None else None
     return SandboxFact(level=level, layers=layers, missing=missing, access=access, programs=programs)
 
 
-def _programs(call: "Call", parts: ResultParts) -> ProgramsFact | None:
-    if parts.programs is None:
-        return None
+def _programs(call: Call, parts: ResultParts, layers: Layers) -> ProgramsFact:
     return ProgramsFact(
         access=convert(parts.program_access.document(), ProgramAccessFact),
         ended=call.grant.ended if call.grant is not None else (),
-        layers=tuple(parts.programs.in_force),
-        missing=tuple(parts.programs.missing),
+        layers=tuple(layers.in_force),
+        missing=tuple(layers.missing),
     )
 
 
-def _happened(call: "Call", refusal: Deny | Ask | None) -> Iterable[Event]:
-    if call.grant is not None:
-        return call.grant.events
-    return all_events(refusal) if refusal is not None else ()
-
-
-def _events(events: Iterable[Event]) -> tuple[EventFact, ...]:
-    return tuple(map(_event, events))
+def _events(call: Call, refusal: Deny | Ask | None) -> tuple[EventFact, ...]:
+    """The events of a call that has ended. Those of its decision stay, unless they hold what is known as secret now."""
+    if call.grant is None:
+        return tuple(map(_event, all_events(refusal))) if refusal is not None else ()
+    before = call.decision.events if call.decision is not None and not call.grant.redactor else ()
+    return (*before, *map(_event, call.grant.events[len(before) :]))
 
 
 def _event(event: Event) -> EventFact:
     """One event. Events that are no checks leave out what another field of the entry has."""
-    kind, capability = type(event).__name__, visible(event.capability)
-    if not isinstance(event, Happened):
-        return EventFact(kind=kind, capability=capability, reason=event.reason, rule=visible(event.rule))
-    about_call = event.capability == f"tool:call:{event.tool_name}"
-    rule = "" if isinstance(event, BudgetSettled | SandboxEntered) else event.rule  # it is in `cost_usd` or `sandbox`
+    kind, about, rule = type(event), event.capability, event.rule
+    if not issubclass(kind, Happened):
+        return EventFact(kind=kind.__name__, capability=visible(about), reason=event.reason, rule=visible(rule))
     return EventFact(
-        kind=kind,
-        capability=UNSET if about_call else capability,
+        kind=kind.__name__,
+        capability=UNSET if about == f"tool:call:{event.tool_name}" else visible(about),
         reason=event.reason or UNSET,
-        rule=visible(rule) or UNSET,
+        rule=UNSET if kind in _ELSEWHERE else visible(rule) or UNSET,
         count=event.count or UNSET,
     )
 
 
-def _budget(call: "Call", cost: Decimal, *, spent: bool) -> BudgetFact | None:
+def _budget(call: Call, cost: Decimal, *, spent: bool) -> BudgetFact | None:
     """What was spent before this call, and with it; None if nothing was reserved and nothing was looked up."""
     usage = call.usage
     if call.reservation is not None:
@@ -248,7 +228,7 @@ def _budget(call: "Call", cost: Decimal, *, spent: bool) -> BudgetFact | None:
     )
 
 
-def _bundles(call: "Call", cost: Decimal, *, spent: bool) -> dict[str, BundleBudgetFact] | UnsetType:
+def _bundles(call: Call, cost: Decimal, *, spent: bool) -> dict[str, BundleBudgetFact] | UnsetType:
     """The same for each bundle that has a budget."""
     found = {name: spent_of(usage, "") for name, usage in call.usage.bundles.items()}
     found |= {name: reservation.before for name, reservation in call.bundle_reservations.items()}
@@ -291,7 +271,7 @@ def _bundle_spent(spent: Spent) -> SpentFact:
     )
 
 
-def _bodies(call: "Call", parts: ResultParts) -> BodiesFact:
+def _bodies(call: Call, parts: ResultParts) -> BodiesFact:
     """Arguments and result as JSON text: as text they may hold floats, which an entry itself may not."""
     arguments = None
     if call.digest:

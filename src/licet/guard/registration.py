@@ -21,7 +21,7 @@ have put a file on the import path, which would run in this process. A backend t
 """
 
 import importlib
-import sys
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -62,6 +62,7 @@ from licet.errors import RegistrationRefused, UntiedArgument
 from licet.guard.execution import Layers, LayersOfTools, SandboxUnavailable
 from licet.guard.grant import PART_OF_DOMAIN, held_paths
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
+from licet.guard.limits import OUTPUT_KB, WALL_SECONDS
 from licet.guard.ports import ArgumentRules, Ports
 
 _PACKAGE = "licet"
@@ -137,7 +138,8 @@ def untied_grounds(tool: Tool, manifest: Manifest) -> tuple[Ground, ...]:
 
 def warn_untied(grounds: Iterable[Ground]) -> None:
     """Warn about text in arguments that is not tied, at the line of the program that makes the gate."""
-    frame = sys._getframe()
+    frame = inspect.currentframe()
+    assert frame is not None  # noqa: S101 - CPython has frames
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back
     for ground in grounds:
@@ -214,7 +216,6 @@ def load_code(domains: Iterable[str], parts: Iterable[object]) -> None:
 Packages = Callable[[Manifest, Sequence[Tool]], tuple[Mapping[str, str], Mapping[str, Installed]]]
 OnMisfit = Literal["refuse", "narrow", "deny"]
 MODES: tuple[OnMisfit, ...] = get_args(OnMisfit)
-WALL_SECONDS, OUTPUT_KB = 30, 1024  # if the manifest states no limit
 
 _IMPORT_FIX = (
     "grant a subdirectory that holds no code, such as `${workdir}/work`; or start the program with `python -P`, with "

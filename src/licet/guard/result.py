@@ -46,27 +46,26 @@ def code_of(reason: Reason) -> Code:
     return "not_available" if reason in _NOT_AVAILABLE else "denied"
 
 
-class ResultParts:
+class ResultParts(Struct, eq=False):
     """A mutable result: `close` fills it in, and `sealed` makes the `Result`."""
 
-    def __init__(self, tool: str, value: Any = None) -> None:
-        self.tool = tool
-        self.value = value
-        self.ok = True
-        self.code: Code = "ok"
-        self.reason: Reason = "ALLOWED"
-        self.error = ""
-        self.receipt = ""
-        self.cost_usd = NOTHING
-        self.duration_ms = 0.0
-        self.truncated = False
-        self.logs = ""
-        self.layers: tuple[str, ...] = ()
-        self.approvals: tuple[Agreement, ...] = ()
-        self.programs: Layers | None = None
-        self.access: Access | None = None
-        self.program_access: ProgramAccess = NO_PROGRAMS
-        self.refusal: Deny | Ask | None = None
+    tool: str
+    value: Any = None
+    ok: bool = True
+    code: Code = "ok"
+    reason: Reason = "ALLOWED"
+    error: str = ""
+    receipt: str = ""
+    cost_usd: Decimal = NOTHING
+    duration_ms: float = 0.0
+    truncated: bool = False
+    logs: str = ""
+    layers: tuple[str, ...] = ()
+    approvals: tuple[Agreement, ...] = ()
+    programs: Layers | None = None
+    access: Access | None = None
+    program_access: ProgramAccess = NO_PROGRAMS
+    refusal: Deny | Ask | None = None
 
     def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
         """Turn it into the result of a refusal."""
@@ -76,8 +75,27 @@ class ResultParts:
 
     def sealed(self, grant: Grant | None, identity: CallIdentity | None = None) -> "Result":
         """The finished result."""
-        given = {**vars(self)}
-        return Result(_refusal=given.pop("refusal"), **given, _grant=grant, _identity=identity)
+        return Result(
+            tool=self.tool,
+            value=self.value,
+            ok=self.ok,
+            code=self.code,
+            reason=self.reason,
+            error=self.error,
+            receipt=self.receipt,
+            cost_usd=self.cost_usd,
+            duration_ms=self.duration_ms,
+            truncated=self.truncated,
+            logs=self.logs,
+            layers=self.layers,
+            approvals=self.approvals,
+            programs=self.programs,
+            access=self.access,
+            program_access=self.program_access,
+            _refusal=self.refusal,
+            _grant=grant,
+            _identity=identity,
+        )
 
 
 def interrupted(request: Request, running: bool) -> ResultParts:

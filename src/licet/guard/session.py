@@ -10,52 +10,36 @@ import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
-from datetime import datetime
 from operator import length_hint
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from licet.core.algebra.rules import Use
 from licet.core.algebra.set import Rules
 from licet.core.decision.decision import Deny
-from licet.core.decision.request import Approval, Ground, Request, bundle_account
-from licet.core.ledger.entry import Caller
-from licet.core.policy.terms import Budget
+from licet.core.decision.request import Approval, Ground
 from licet.core.values import data_digest
 from licet.declare.arguments import InvalidArguments
 from licet.declare.check_cost import patiently
 from licet.declare.plain_json import plain_data, plain_json
 from licet.errors import Refused
+from licet.guard.argument_checks import arguments_digest
 from licet.guard.bind import is_available
-from licet.guard.call import (
-    Call,
-    CallAdmission,
-    arguments_digest,
-    declare,
-    deny_misfit,
-    make_grant,
-    resolve,
-    run_call,
-)
+from licet.guard.call import CallAdmission, declare, deny_misfit, make_grant, resolve, run_call
 from licet.guard.close import close, outcome
+from licet.guard.deadlines import Deadline
+from licet.guard.facts import Call, GateFacts, SessionFacts, begun
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
-from licet.guard.limits import Deadline
-from licet.guard.ports import Agreement, Claim, Unavailable
-from licet.guard.registration import Registered, RegisteredTools
+from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS
 from licet.guard.result import NOTHING, Result, ResultParts
-from licet.guard.session_end import check_session, end_with_session, is_ended, mark_ended
-
-if TYPE_CHECKING:
-    from licet.guard.gate import BareGate
+from licet.guard.session_end import check_session, end_with_session, look_up_end, mark_ended
 
 _ADMISSION = CallAdmission()
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-CONCURRENT_CALLS = 64
-_END_SECONDS, _END_PAUSE = 5.0, 0.005  # how long `end` waits for calls that it has cancelled, and between two looks
 
 
-class Session:
+class Session(SessionFacts):
     """One conversation of one agent. It is identified by (agent, id); opening it again continues it, until it is ended.
 
         async with gate.session("s-42") as session:
@@ -67,89 +51,25 @@ class Session:
 
     def __init__(
         self,
-        gate: "BareGate",
+        gate: GateFacts,
         id: str,  # noqa: A002
-        parent: "Session | None" = None,
+        parent: SessionFacts | None = None,
         *,
         admission: CallAdmission = _ADMISSION,
     ) -> None:
         _check_name("a session id", id)
-        self.gate = gate
-        self.id = id
-        self.agent = gate.manifest.agent
-        self._name = (self.agent, id)
-        self.parent = parent
-        # A delegate spends from the account of the first session, so delegating does not raise a budget.
-        self.account: tuple[str, str] = parent.account if parent else (self.agent, id)
-        self.store_error = ""  # why `check_ended` could not read the store
-        self._closed = False
-        self.reported_open = False  # whether observers have seen `SessionOpened`
-        self.caller: Caller | None = None  # who calls, as a gateway reports it; a claim that decides nothing
+        super().__init__(gate, id, parent)
         self.admission = admission
-        self._requests: dict[str, Request] = {}
-        self._claims: dict[str, tuple[Registered, int, Claim, dict[str, Claim]]] = {}
 
     def __repr__(self) -> str:
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
 
     async def __aenter__(self) -> "Session":
-        await self.check_ended()
+        await look_up_end(self)
         return self
 
-    async def check_ended(self) -> None:
-        """Read from the store whether this session, or one that delegated to it, was ended by any process."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            raise RuntimeError(
-                "sessions need the loop of asyncio: under another, use `licet.run` in a thread"
-            ) from None
-        if self.parent is not None:
-            await self.parent.check_ended()
-        kv, self.store_error = self.gate.ports.kv, self.parent.store_error if self.parent is not None else ""
-        if kv is None or self._name in self.gate.ended:
-            return
-        try:
-            if await is_ended(kv, *self._name):
-                self.gate.ended.add(self._name)
-                self.gate.agreed.pop(self._name, None)
-        except Exception as error:  # a user's store may raise anything
-            # The session may have been ended, so its calls are refused with this text.
-            self.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
-
-    def agreed(self, policy: RegisteredTools, now: float) -> dict[Approval, Agreement]:
-        """The approvals for this session that were given under this policy and have not expired."""
-        known = list(self.gate.agreed.get(self._name, {}).items())  # a copy: another thread may change it
-        return {approval: agreement for approval, (under, until, agreement) in known if under is policy and now < until}
-
-    def agree(self, agreement: Agreement, policy: RegisteredTools, asked: float, seconds: int) -> None:
-        """Remember an approval for this session until it expires, counted from the time of the question."""
-        if self.ended:
-            return
-        agreed = self.gate.agreed
-        for name, known in list(agreed.items()):  # remove expired ones, also of sessions that are never ended
-            if all(until <= asked for _, until, _ in list(known.values())):
-                agreed.pop(name, None)
-        agreed.setdefault(self._name, {})[agreement.approval] = (policy, asked + seconds, agreement)
-
     async def __aexit__(self, *_: object) -> None:
-        self._closed = True
-
-    @property
-    def over(self) -> bool:
-        """Whether this session accepts no more calls."""
-        return self._closed or self._name in self.gate.ended or (self.parent is not None and self.parent.over)
-
-    @property
-    def ended(self) -> bool:
-        """Whether this session, or one that delegated to it, was ended for good."""
-        return self._name in self.gate.ended or (self.parent is not None and self.parent.ended)
-
-    def other_agent(self, policy: RegisteredTools) -> str:
-        """The agent of the manifest in force, if it is not that of this session or of a parent; otherwise empty."""
-        if policy.manifest.agent != self.agent:
-            return policy.manifest.agent
-        return self.parent.other_agent(self.parent.gate.policy) if self.parent is not None else ""
+        self.closed = True
 
     def call(
         self, tool: str, arguments: Mapping[str, Any] | None = None, *, purpose: str | None = None
@@ -160,7 +80,7 @@ class Session:
         """
         if purpose is not None and not isinstance(purpose, str):
             raise TypeError("expected `purpose` to be text: why this call is made")
-        return run_call(self, tool, {} if arguments is None else arguments, purpose)
+        return run_call(self, self.admission, tool, {} if arguments is None else arguments, purpose)
 
     async def call_many(
         self, calls: Iterable[tuple[str, Mapping[str, Any] | None]], *, at_once: int = CONCURRENT_CALLS
@@ -221,50 +141,20 @@ class Session:
 
         Calls of other processes are not cancelled. They can store nothing more in the session's storage.
         """
-        self.gate.ended.add(self._name)
+        self.gate.ended.add(self.name)
         running, this = self.gate.running, asyncio.current_task()
         calls = [call for call in list(running) if call.session.ended]
         for call in calls:
             end_with_session(call, this)
         kv, scope = self.gate.ports.kv, scope_id("session", "", self.id, None, self.agent)
         if kv is not None:
-            await mark_ended(kv, *self._name)
-        until = monotonic() + _END_SECONDS
+            await mark_ended(kv, *self.name)
+        until = monotonic() + END_SECONDS
         while any(call in running and call.task is not this for call in calls) and monotonic() < until:
-            await asyncio.sleep(_END_PAUSE)
-        self.gate.agreed.pop(self._name, None)
+            await asyncio.sleep(END_PAUSE)
+        self.gate.agreed.pop(self.name, None)
         if kv is not None:
             await kv.clear(scope)
-
-    def request(self, tool: str) -> Request:
-        """The request to call a tool, cached for the tools of this gate."""
-        if type(tool) is not str:
-            return Request(tool, (), self.id)
-        found = self._requests.get(tool)
-        if found is None:
-            found = Request(tool, (), self.id)
-            if tool in self.gate.policy.tools:  # names that models make up are not kept
-                self._requests[tool] = found
-        return found
-
-    def claims(self, registered: Registered, budget: Budget, moment: datetime) -> tuple[Claim, dict[str, Claim]]:
-        """The claims of a call on the budget of its agent and on those of its bundles, cached for a day."""
-        tool, day = registered.tool.name, moment.toordinal()
-        cached = self._claims.get(tool)
-        if cached is not None and cached[0] is registered and cached[1] == day:
-            return cached[2], cached[3]
-        reach = registered.reach
-        assert reach is not None  # noqa: S101 - only admitted tools have claims
-        own = reach.max_calls, reach.max_cost_usd
-        (agent, session), date, cost = self.account, moment.date().isoformat(), registered.cost_usd
-        claim = Claim(agent, session, tool, date, cost, budget, *own)
-        bundle_claims = {
-            bundle.name: Claim(bundle_account(agent, bundle.name), session, tool, date, cost, bundle.budget, None, None)
-            for bundle in reach.bundles
-            if bundle.budget
-        }
-        self._claims[tool] = registered, day, claim, bundle_claims
-        return claim, bundle_claims
 
 
 def _check_name(what: str, name: object) -> None:
@@ -276,9 +166,9 @@ async def _ask_nobody(approval: Approval, use: Use) -> None:
     raise PermissionError(f"no approver is asked about {use} by an availability check")
 
 
-async def refuse_call(session: "Session", tool: str, arguments: Mapping[str, Any], ground: Ground) -> Result:
+async def refuse_call(session: Session, tool: str, arguments: Mapping[str, Any], ground: Ground) -> Result:
     """Refuse and record a call: for the reason of the policy if it has one, otherwise for `ground`. Nothing runs."""
-    call = Call(session, tool)
+    call = begun(session, tool)
     try:
         check_session(call)
         registered = call.registered = declare(call)
@@ -290,17 +180,17 @@ async def refuse_call(session: "Session", tool: str, arguments: Mapping[str, Any
         denied = resolve(call)
         make_grant(call, registered).deny(denied if isinstance(denied, Deny) else Deny(call.request, (ground,)))
     except Exception as error:
-        return await _closed(call, outcome(call, error))
+        return await _closed(session, call, outcome(call, error))
 
 
 async def record_question(
-    session: "Session", name: str, params: Mapping[str, Any] | None, ground: Ground | None
+    session: Session, name: str, params: Mapping[str, Any] | None, ground: Ground | None
 ) -> Result:
     """Record a question that a server asks while none of its calls runs, as a call of `name`.
 
     With `ground` it is refused. It is recorded before the client is asked: if that fails, the result is a refusal too.
     """
-    call = Call(session, name, "asked by the server itself, outside of a call")
+    call = begun(session, name, "asked by the server itself, outside of a call")
     parts = ResultParts(name)
     try:
         check_session(call)
@@ -310,10 +200,10 @@ async def record_question(
             parts = outcome(call, Refused(Deny(call.request, (ground,))))
     except Exception as error:
         parts = outcome(call, error)
-    return await _closed(call, parts)
+    return await _closed(session, call, parts)
 
 
-async def _closed(call: Call, parts: ResultParts) -> Result:
+async def _closed(session: Session, call: Call, parts: ResultParts) -> Result:
     """Write the receipt."""
-    call.session.admission.note_unrun(call, parts.refusal.rules if parts.refusal is not None else ())
+    session.admission.note_unrun(call, parts.refusal.rules if parts.refusal is not None else ())
     return await close(call, parts)

@@ -2,22 +2,41 @@
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import SessionEnded
 from licet.core.ledger.entry import MOST_PURPOSE, Entry, EventFact
 from licet.errors import Refused
+from licet.guard.deadlines import was_cancelled
+from licet.guard.facts import Call, SessionFacts
 from licet.guard.handles.secrets_and_kv import scope_id
-from licet.guard.limits import was_cancelled
-from licet.guard.ports import ENDED, Kv, Ledger
-
-if TYPE_CHECKING:
-    from licet.guard.call import Call
+from licet.guard.ports import ENDED, Kv, Ledger, Unavailable
 
 
-def check_session(call: "Call", use: Use | None = None) -> None:
+async def look_up_end(session: SessionFacts) -> None:
+    """Read from the store whether a session, or one that delegated to it, was ended by any process."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError("sessions need the loop of asyncio: under another, use `licet.run` in a thread") from None
+    if session.parent is not None:
+        await look_up_end(session.parent)
+    gate, session.store_error = session.gate, session.parent.store_error if session.parent is not None else ""
+    kv = gate.ports.kv
+    if kv is None or session.name in gate.ended:
+        return
+    try:
+        if await is_ended(kv, *session.name):
+            gate.ended.add(session.name)
+            gate.agreed.pop(session.name, None)
+    except Exception as error:  # a user's store may raise anything
+        # The session may have been ended, so its calls are refused with this text.
+        session.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
+
+
+def check_session(call: Call, use: Use | None = None) -> None:
     """Refuse if the gate is frozen, or the session has ended or belongs to another agent."""
     session = call.session
     if frozen := session.gate.frozen:
@@ -33,7 +52,7 @@ def check_session(call: "Call", use: Use | None = None) -> None:
         call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.store_error, use)
 
 
-def check_policy(call: "Call", use: Use | None = None) -> None:
+def check_policy(call: Call, use: Use | None = None) -> None:
     """Refuse if the policy was reloaded while an approver was asked: the answer was about the old one."""
     if call.session.gate.policy is not call.policy:
         text = "another manifest was loaded while a person was asked: call again"
@@ -85,7 +104,7 @@ def ended_key(agent: str, session: str) -> str:
     return f"{agent}\n{session}"
 
 
-def end_with_session(call: "Call", ending: "asyncio.Task[Any] | None") -> None:
+def end_with_session(call: Call, ending: "asyncio.Task[Any] | None") -> None:
     """Cancel a call whose session has ended, from any thread. Its handles refuse from now on.
 
     A call whose tool ends its own session (its task is `ending`) is not cancelled.
@@ -98,7 +117,7 @@ def end_with_session(call: "Call", ending: "asyncio.Task[Any] | None") -> None:
             call.task.get_loop().call_soon_threadsafe(_cut, call)
 
 
-def _cut(call: "Call") -> None:
+def _cut(call: Call) -> None:
     if call.task is not None and call in call.session.gate.running:  # so its task waits inside this call
         call.cuts += 1
         call.task.cancel()
@@ -106,7 +125,7 @@ def _cut(call: "Call") -> None:
             call.deadline.when = 0.0  # a tool that swallows the cancel is cancelled again
 
 
-def caller_cancelled(call: "Call") -> bool:
+def caller_cancelled(call: Call) -> bool:
     """Whether the caller was cancelled. A cancel by the end of the session is taken back: it was for this call."""
     while call.cuts and call.task is not None:
         call.cuts -= 1
@@ -114,7 +133,7 @@ def caller_cancelled(call: "Call") -> bool:
     return was_cancelled()
 
 
-def session_end(call: "Call") -> Refused:
+def session_end(call: Call) -> Refused:
     """The refusal of a call that was cancelled because its session has ended."""
     try:
         if call.grant is not None:

@@ -32,7 +32,7 @@ from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.handles.fetch import FetchLimits, first_reply
 from licet.guard.handles.messages import Headers, Outgoing, Pairs
-from licet.guard.limits import Exceeded
+from licet.guard.meter import Exceeded
 from licet.guard.ports import Http, Ports, Reply, Unconnected
 from licet.guard.redaction.redact import Redactor, in_turn
 from licet.mcp.http_messages import (

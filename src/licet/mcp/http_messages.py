@@ -18,7 +18,7 @@ from typing import Any
 from licet.backends.http import Pace
 from licet.core.algebra.domains import TOKEN
 from licet.guard.handles.messages import Corrupt, Decoder, Headers, Pairs
-from licet.guard.limits import Exceeded, Meter
+from licet.guard.meter import Exceeded, Meter
 from licet.guard.ports import Reply, Unconnected
 from licet.mcp.jsonrpc import MOST_BYTES
 from licet.mcp.link import Flood, Gone

@@ -10,7 +10,7 @@ from typing import Any
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Ground, Request
 from licet.errors import Refused
-from licet.guard.limits import Meter
+from licet.guard.meter import Meter
 from licet.sandbox.bridge.broker import Broker
 from licet.sandbox.bridge.wire import packed
 from licet.sandbox.limits import MOST_REFUSALS

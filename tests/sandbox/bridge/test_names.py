@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from licet.guard.limits import Exceeded, Meter
+from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.bridge.broker import Broker
 from licet.sandbox.bridge.wire import FROM_HOST, Frame, Unpacker, names_in, packed, packed_names
 from licet.sandbox.limits import NAMES_AT_ONCE

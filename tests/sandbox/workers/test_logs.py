@@ -9,7 +9,7 @@ from licet import Backends, Gate
 from licet.backends.memory import MemoryLedger
 from licet.backends.secrets import MemorySecrets
 from licet.events import Event, ToolPrinted
-from licet.guard.close import MOST_OF_LOGS
+from licet.guard.limits import MOST_OF_LOGS
 from sandbox import printing_tools as tools
 from sandbox.levels import WALLED, call, gate, needs_walls
 

@@ -36,7 +36,8 @@ from licet.core.decision.approval import (
 from licet.core.policy.terms import Approvals
 from licet.core.values import data_digest, key_bytes
 from licet.declare.plain_json import plain_data, plain_json
-from licet.guard.limits import CURRENT, STORE_SECONDS
+from licet.guard.deadlines import CURRENT
+from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import Answered, Question
 
 MOST_WAITING = 100  # unanswered requests of one session; nobody reads more

@@ -339,7 +339,8 @@ def _moment(value: datetime | str) -> str:
 
 _ENDS = "SELECT agent, session, sequence, hash, number FROM chains ORDER BY number"
 _TWICE = """
-SELECT max(number), id, min(number) FROM entries GROUP BY id
+SELECT max(number), id, min(number) FROM entries
+WHERE id IN (SELECT id FROM entries GROUP BY id HAVING count(*) > 1) GROUP BY id
 HAVING count(*) > count(DISTINCT kind) OR min(agent) != max(agent) OR min(session) != max(session)
     OR min(tool) != max(tool) OR min(time) != max(time)
 ORDER BY 1

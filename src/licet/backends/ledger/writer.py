@@ -49,7 +49,8 @@ from licet.backends.secrets import SigningKey, generated_key, ledger_key, load_c
 from licet.backends.sqlite.file import Patience, SqliteFile, busy
 from licet.core.ledger.entry import START, Checkpoint, Entry, Row, Tail, checkpoint_body, link, recorded_at, time_text
 from licet.core.ledger.merkle import Frontier
-from licet.guard.limits import STORE_SECONDS, store_deadline
+from licet.guard.deadlines import store_deadline
+from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
 
@@ -132,7 +133,7 @@ class SqliteLedger:
         self._tagging: Tagging | None = None
         self._flushes: list[Callable[[], None]] = []
         self._left: State | None = None  # the state that this process wrote last, since it opened the file
-        self._reset()
+        self.reset()
         _LEDGERS.add(self)
 
     def load_code(self) -> None:
@@ -143,7 +144,7 @@ class SqliteLedger:
         """Run a function before each transaction, in the thread that writes. If it raises, no entry is kept."""
         self._flushes.append(flush)
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
         """Start without a thread and without waiting calls, in a new object and in a forked child."""
         self._ready = threading.Condition()
         self._pending: deque[WaitingEntry] = deque()
@@ -157,7 +158,7 @@ class SqliteLedger:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         if self._process != os.getpid():
-            self._reset()
+            self.reset()
         with self._ready:
             self._pending.append(WaitingEntry(entry, future, loop, time.monotonic(), store_deadline()))
             if self._thread is None:
@@ -414,7 +415,7 @@ def _close_all() -> None:
 
 def _in_child() -> None:
     for ledger in list(_LEDGERS):  # the thread and the waiting calls stayed in the parent
-        ledger._reset()
+        ledger.reset()
 
 
 atexit.register(_close_all)

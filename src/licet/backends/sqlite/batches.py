@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from licet.backends.sqlite.file import Patience, SqliteFile, busy
-from licet.guard.limits import store_deadline
+from licet.guard.deadlines import store_deadline
 from licet.guard.ports import Unavailable
 
 _T = TypeVar("_T")

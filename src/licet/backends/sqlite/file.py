@@ -33,7 +33,7 @@ from typing import Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from licet.guard.limits import store_deadline
+from licet.guard.deadlines import store_deadline
 from licet.guard.ports import Unavailable
 
 # As bytes, because an attacker may have written bytes that are no text.

@@ -111,6 +111,15 @@ class Capability(Immutable):
             and self.key in DOMAINS[self.domain].ancestors(other.key)
         )
 
+    def covers_use(self, use: "Use") -> bool:
+        """Whether this rule covers one use."""
+        return (
+            self.key in use.keys
+            and self.domain == use.domain
+            and bool(self.atoms & use.kind.atom)
+            and (self.port is None or self.port == use.port)
+        )
+
     def meet(self, other: "Capability") -> "Capability | None":
         """The rule for what both rules cover; None if they have nothing in common."""
         atoms = self.atoms & other.atoms
@@ -383,7 +392,7 @@ def _parents(domain: str) -> tuple[str, ...]:
         return ()
 
 
-def use_of_path(action: str, path: Any, base: Any = None, home: Any = None) -> Use:
+def use_of_path(action: str, path: object, base: object = None, home: object = None) -> Use:
     """The use of reading, writing or deleting a path; `..` is resolved without looking at the file system.
 
     With `home`, a path that is `~` or begins with `~/` lies below that directory, as in a rule.
@@ -431,7 +440,7 @@ def path_text(path: Any) -> str:
     return _true_text(path)
 
 
-def _true_text(text: Any) -> str:
+def _true_text(text: object) -> str:
     """Convert to a plain `str`: the methods of a subclass may lie, but its characters cannot."""
     if type(text) is str:
         return text

@@ -368,7 +368,9 @@ class CapabilitySet(Immutable):
     def verdict(self, x: Use | Capability | str) -> bool | None:
         """True if allowed, False if a deny covers it, None if no rule covers it."""
         if isinstance(x, Capability):
-            return CapabilitySet((x,)) <= self or None
+            theirs = self._normal().get(x.domain, EMPTY)
+            missing = uncovered(x.domain, ({x.key: {x.port: x.atoms}}, {}), theirs)
+            return next(missing, None) is None or None
         use = x if type(x) is Use else Use(x)  # type: ignore[arg-type]
         if self.has(use):
             return True
@@ -388,6 +390,19 @@ class CapabilitySet(Immutable):
             if port == use.port:
                 here = (allowed | more) & ~denied & ~less
         return here, anywhere
+
+    def covering(self, use: Use) -> tuple[Capability, ...]:
+        """The allows of the normal form that cover a use, in canonical order."""
+        domain, (grid, _), atom = DOMAINS[use.domain], self._normal().get(use.domain, EMPTY), use.kind.atom
+        found = [
+            capability(domain.name, phrase, key, port)
+            for key in use.keys
+            for port, atoms in grid.get(key, {}).items()
+            if atoms & atom and (port is None or port == use.port)
+            for phrase in phrases_for(domain, atoms)
+            if phrase & atom
+        ]
+        return tuple(sorted(found))
 
     @property
     def allow(self) -> tuple[Capability, ...]:
@@ -444,7 +459,7 @@ class CapabilitySet(Immutable):
     def __le__(self, other: "CapabilitySet") -> bool:
         if not isinstance(other, CapabilitySet):
             return NotImplemented
-        return next(self._uncovered(other), None) is None
+        return next(self._uncovered(other._normal()), None) is None
 
     def __ge__(self, other: "CapabilitySet") -> bool:
         if not isinstance(other, CapabilitySet):
@@ -459,7 +474,7 @@ class CapabilitySet(Immutable):
         own = {domain: (denies, index_below(domain, denies)) for domain, (_, denies) in mine.items()}
         their = {domain: (allows, index_below(domain, allows)) for domain, (allows, _) in theirs.items()}
         gathered: dict[tuple[str, Box, tuple[Box, ...]], int] = {}
-        for domain, box, atoms, beyond in self._uncovered(other):
+        for domain, box, atoms, beyond in self._uncovered(other._normal()):
             sides = [own[domain], *([their[domain]] if beyond and domain in their else [])]
             for group, holes in holes_left(domain, box, atoms, sides):
                 gathered[domain, box, holes] = gathered.get((domain, box, holes), 0) | group
@@ -560,8 +575,7 @@ class CapabilitySet(Immutable):
             object.__setattr__(self, "_texts", texts)
         return texts
 
-    def _uncovered(self, other: "CapabilitySet") -> Iterator[tuple[str, Box, int, bool]]:
-        theirs = other._normal()
+    def _uncovered(self, theirs: Grids) -> Iterator[tuple[str, Box, int, bool]]:
         for domain, mine in self._normal().items():
             for box, atoms, beyond in uncovered(domain, mine, theirs.get(domain, EMPTY)):
                 yield domain, box, atoms, beyond

@@ -201,7 +201,7 @@ def approval_lines(
     yield _line("until", time_text(request.expires))
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Write the value of an argument as JSON; invisible and right-to-left characters are escaped."""
     return left_to_right(json.dumps(value, ensure_ascii=False, sort_keys=True))
 

@@ -197,7 +197,7 @@ def _delete_of(path: str, workdir: str) -> Use | None:
         return None
 
 
-def _is_path(schema: Any) -> bool:
+def _is_path(schema: object) -> bool:
     """Whether a JSON Schema says that a value is a path, or a list of paths; or may be one, beside null."""
     if not isinstance(schema, Mapping):
         return False
@@ -352,7 +352,7 @@ def _paths_by_code(text: str, domain: str) -> tuple[str, ...]:
     return (text or ".",)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     if type(value) is not str:
         raise InvalidUse(type(value).__name__, "text")
     if value != value.strip():

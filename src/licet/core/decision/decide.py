@@ -191,7 +191,8 @@ def _bundle_overspent(request: Request, reach: Reach, usage: Usage, cost: Decima
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:
     """Ask for the first missing approval, and list the others; None if none is missing."""
     found = [*_call_asks(request, manifest, reach, reach.approval, usage)] if reach.approval else []
-    found += _deletes_ask(request, request.uses, manifest, reach, usage)
+    if request.uses:
+        found += _deletes_ask(request, request.uses, manifest, reach, usage)
     if not found:
         return None
     # A person who is asked anyway is not asked a second time, when the tool deletes what its arguments name.

@@ -19,7 +19,7 @@ from licet.core.algebra.domains import PROTOCOL_ATOMS
 from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import is_address, visible
 from licet.core.decision.folding import CEILINGS
-from licet.core.decision.reach import Reach, not_admitted_grounds, rule_covers
+from licet.core.decision.reach import Reach, not_admitted_grounds
 from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
 from licet.core.policy.addresses import PUBLIC, Address, address_kind, in_list, private_lists, refused_addresses
 from licet.core.policy.manifest import Manifest
@@ -59,11 +59,23 @@ class Deny(Struct, frozen=True):
     request: Request
     _source: tuple[Ground, ...] | Reach | Manifest  # the reasons, or what they are computed from
     use: Use | None = None
+    _under: Reach | None = None  # what the reasons were computed from
 
     @property
     def verdict(self) -> str:
         """The decision in one word."""
         return "deny"
+
+    @property
+    def reach(self) -> Reach | None:
+        """What the tool may do, if a use was refused by it."""
+        return self._source if isinstance(self._source, Reach) else self._under
+
+    def with_reasons(self) -> "Deny":
+        """The same with its reasons computed, once, before it is raised, recorded and told."""
+        if isinstance(self._source, tuple):
+            return self
+        return Deny(self.request, self.rules, self.use, self.reach)
 
     @property
     def rules(self) -> tuple[Ground, ...]:
@@ -248,8 +260,7 @@ def is_written(use: Use, reach: Reach) -> bool:
     """Whether every ceiling has a rule for exactly this address. Wildcards and the needs of the tool do not count."""
     ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
     return bool(ceilings) and all(
-        any(rule.capability.key == use.target and rule_covers(rule.capability, use) for rule in layer.allows)
-        for layer in ceilings
+        any(rule.capability.key == use.target for rule in layer.nearest_allows(use)) for layer in ceilings
     )
 
 
@@ -310,7 +321,7 @@ def _bundle_fix(wrong: tuple[str, ...], bundle: Bundle) -> str:
 def _is_written_in(bundle: Bundle, use: Use) -> bool:
     """Whether the destinations of a bundle name exactly this address."""
     rules = bundle.admission.layer.allows if bundle.admission.layer else ()
-    return any(rule.capability.key == use.target and rule_covers(rule.capability, use) for rule in rules)
+    return any(rule.capability.key == use.target and rule.capability.covers_use(use) for rule in rules)
 
 
 def _exact(address: Address) -> str:
@@ -342,7 +353,7 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
             lines = [f"denied: `{tool}` may not {_what(decision.use)}"]
             rules = decision.rules
             lines += [_line("because", ground) for ground in rules]
-            reach = decision._source if isinstance(decision._source, Reach) else reach
+            reach = decision.reach or reach
             if reach is not None and decision.use is not None:
                 lines += _allowed_instead(reach, decision.use)
             lines += [_line("to allow it", fix) for fix in dict.fromkeys(ground.fix for ground in rules) if fix]

@@ -38,7 +38,7 @@ _ALL_BELOW = " (no rule can name the path itself, so this is everything in the d
 
 def add_to_layer(layer: Layer, wanted: Sequence[Capability], spec: ToolSpec, roots: Roots, use: Use | None) -> str:
     """The edit after which a layer allows the wanted rules; with a `use`, a note marks what is wider than the use."""
-    missing = [rule for rule in wanted if not CapabilitySet((rule,)) <= layer.without_denies]
+    missing = [rule for rule in wanted if not layer.without_denies.has(rule)]
     exact = narrowest(use) if use else None
     steps: dict[str, str] = {}  # edit -> its note; two rules may need the same edit, which is listed once
     for rule in missing or wanted:
@@ -405,7 +405,7 @@ def _assign_fix(manifest: Manifest, roster: Roster, bundle: Bundle) -> str:
 def _overlaps(manifest: Manifest, bundle: Bundle, rosters: tuple[Roster, ...]) -> tuple[str, ...]:
     """The tools of a bundle that are also in another bundle that one of these ceilings assigns."""
     # Cached, because a file may name thousands of tools of a bundle that has thousands.
-    cached: dict[object, tuple[str, ...]] = manifest._cache.setdefault("overlaps", {})
+    cached: dict[object, tuple[str, ...]] = manifest.cache.setdefault("overlaps", {})
     key = bundle.name, *(roster.assigned for roster in rosters)
     if key not in cached:
         others = {name for roster in rosters for name in roster.assigned} - {bundle.name}

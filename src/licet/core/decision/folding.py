@@ -216,7 +216,7 @@ def common_of(manifest: Manifest, admissions: Iterable[Admission], spec: ToolSpe
     listing = tuple(bundle for bundle in bundles_of(manifest, admissions) if bundle.connectors is not None)
     refs = tuple(connector_ref(manifest, spec, name) for name in sorted(spec.named_connectors))
     key = narrowing, tuple(bundle.name for bundle in listing), refs
-    cached: dict[object, Common] = manifest._cache.setdefault("common", {})
+    cached: dict[object, Common] = manifest.cache.setdefault("common", {})
     if key not in cached:
         cached[key] = _common(manifest, narrowing, listing, refs)
     return cached[key]
@@ -225,7 +225,7 @@ def common_of(manifest: Manifest, admissions: Iterable[Admission], spec: ToolSpe
 def _common(
     manifest: Manifest, narrowing: tuple[Layer, ...], listing: tuple[Bundle, ...], refs: tuple[ConnectorRef, ...]
 ) -> Common:
-    counter: _PairCounter = manifest._cache.setdefault("pairs", {}).setdefault("all", _PairCounter())
+    counter: _PairCounter = manifest.cache.setdefault("pairs", {}).setdefault("all", _PairCounter())
     counter.count(_WEIGHT + sum(len(layer.allows) for layer in narrowing))
     connectors = _connector_layer(manifest, listing, refs, counter)
     layers = distinct((*manifest.layers, *narrowing, connectors))
@@ -235,7 +235,7 @@ def _common(
 
 def _ceilings_of(manifest: Manifest, layers: tuple[Layer, ...]) -> _Ceilings:
     ceilings = tuple(layer for layer in layers if layer.kind in CEILINGS)
-    cached: dict[tuple[Layer, ...], _Ceilings] = manifest._cache.setdefault("ceilings", {})
+    cached: dict[tuple[Layer, ...], _Ceilings] = manifest.cache.setdefault("ceilings", {})
     if ceilings not in cached:
         cached[ceilings] = _Ceilings(manifest.ceiling if ceilings else _NOTHING, _tcp_named_by_all(ceilings))
     return cached[ceilings]
@@ -312,7 +312,7 @@ def _connector_layer(
 ) -> Layer:
     """The layer of allowed connectors for a tool that uses `refs`."""
     key = tuple(bundle.name for bundle in listing), refs
-    cached: dict[object, Layer] = manifest._cache.setdefault("connector layers", {})
+    cached: dict[object, Layer] = manifest.cache.setdefault("connector layers", {})
     if key in cached:
         return cached[key]
     lines = _lines(manifest, listing)
@@ -338,7 +338,7 @@ class _SharedConnector(Struct, frozen=True):
 
 
 def _lines(manifest: Manifest, listing: tuple[Bundle, ...]) -> dict[str, _SharedConnector]:
-    cached: dict[object, dict[str, _SharedConnector]] = manifest._cache.setdefault("connectors", {})
+    cached: dict[object, dict[str, _SharedConnector]] = manifest.cache.setdefault("connectors", {})
     key = tuple(bundle.name for bundle in listing)
     if key not in cached:
         connectors = connectors_of(manifest, listing)

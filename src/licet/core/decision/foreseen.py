@@ -19,7 +19,7 @@ from licet.core.decision.decide import decide
 from licet.core.decision.decision import Decision, Deny, address_grounds
 from licet.core.decision.fixes import pin, stand
 from licet.core.decision.folding import CEILINGS, MOST_PAIRS, approvals_of, private_of
-from licet.core.decision.reach import Reach, reach_of, rule_covers
+from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Request
 from licet.core.decision.validate import argument_grounds, misfit_grounds, unmet_needs
 from licet.core.policy.addresses import address_kind, beyond, common_ranges, private_lists, refused_addresses
@@ -70,7 +70,7 @@ def _will_be_named(use: Use, reach: Reach) -> bool:
     """Whether every list names an address exactly once the missing rules are added, which opens it."""
 
     def names(rules: Iterable[Capability]) -> bool:
-        return any(rule.key == use.target and rule_covers(rule, use) for rule in rules)
+        return any(rule.key == use.target and rule.covers_use(use) for rule in rules)
 
     ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
     listing = [one.admission.layer for one in reach.bundles if one.private is not None]

@@ -52,7 +52,6 @@ from licet.core.policy.layer import (
     EffectClass,
     Layer,
     Level,
-    Rule,
     class_fits,
     distinct,
     level_fits,
@@ -104,16 +103,14 @@ class Reach(Compared, frozen=True):
         """The rules that allow a use: the need of the tool, then the nearest rules of each layer."""
         grounds = [
             Ground("ALLOWED", f"`{self.spec.name}` needs {need}", self.spec.origin)
-            for need in covering(self.spec.needs, use)
+            for need in self.spec.needs.covering(use)
         ]
         grounds = grounds or [
             Ground("ALLOWED", f"`{self.spec.name}` may use {rule}", self.spec.origin)
-            for rule in covering(self.spec.optional, use)
+            for rule in self.spec.optional.covering(use)
         ]
         for layer in self.layers:
-            grounds += [
-                Ground("ALLOWED", str(rule.capability), rule.origin) for rule in nearest_rules(layer.allows, use)
-            ]
+            grounds += [Ground("ALLOWED", str(rule.capability), rule.origin) for rule in layer.nearest_allows(use)]
         if self.free_deletes.has(use):
             by = f", standing approval {self.standing.id}" if self.standing is not None else ""
             grounds.append(Ground("ALLOWED", f"`approvals.delete: {self.delete_approval}`{by}", self.delete_origin))
@@ -139,7 +136,7 @@ class Reach(Compared, frozen=True):
             text = f"{_act(use)} is not permitted to class {self.effect}"
             yield Ground("SIDE_EFFECT_EXCEEDED", text, self.class_origin, self._stronger(use))
         for layer in self.layers:
-            denies = (rule for rule in layer.denies if rule_covers(rule.capability, use))
+            denies = layer.denies_of(use)
             if layer.kind == "protected paths":
                 yield from (Ground(reason, rule.key) for rule in denies)  # a sentence, such as `layer.POLICY`
                 continue
@@ -179,7 +176,7 @@ class Reach(Compared, frozen=True):
         """The rules that each layer must allow before a use is possible: the needs for it, declared already or not."""
         if not self.spec.touches.has(use):
             return declared_so(use, self.spec)
-        needs = () if self.manifest.narrow else covering(self.spec.needs, use)
+        needs = () if self.manifest.narrow else self.spec.needs.covering(use)
         required = tuple(need for need in needs if not need.defers)
         return required or tuple(rule for rule in (narrowest(use),) if rule)
 
@@ -216,7 +213,7 @@ class Reach(Compared, frozen=True):
 
 def reach_of(manifest: Manifest, tool: str) -> Reach | None:
     """What a tool may do under a manifest; None if the tool is unknown, not admitted or denied."""
-    cached: dict[str, Reach] = manifest._cache.setdefault("reach", {})
+    cached: dict[str, Reach] = manifest.cache.setdefault("reach", {})
     if tool not in cached:
         if tool not in manifest.admissions or tool not in manifest.tools or call_denials(manifest, tool):
             return None
@@ -256,32 +253,10 @@ def _names_tools(layer: Layer, call: Use) -> bool:
 
 
 def _left_out(layer: Layer, tool: str, call: Use) -> Ground:
-    fixes = [remove(rule) for rule in layer.denies if rule_covers(rule.capability, call)]
+    fixes = [remove(rule) for rule in layer.denies_of(call)]
     if not layer.without_denies.has(call):
         fixes.append(delegate(call))
     return Ground("TOOL_NOT_IN_BUNDLE", f"{layer.title} leaves `{tool}` out", layer.origin, "; ".join(fixes))
-
-
-def nearest_rules(rules: tuple[Rule, ...], use: Use) -> list[Rule]:
-    """The rules with the narrowest scope among those that cover a use."""
-    found = [(use.keys.index(rule.capability.key), rule) for rule in rules if rule_covers(rule.capability, use)]
-    nearest = min((distance for distance, _ in found), default=0)
-    return [rule for distance, rule in found if distance == nearest]
-
-
-def covering(needs: CapabilitySet, use: Use) -> list[Capability]:
-    """The needs that cover a use."""
-    return [need for need in needs.allow if rule_covers(need, use)]
-
-
-def rule_covers(rule: Capability, use: Use) -> bool:
-    """Whether one rule covers one use."""
-    return (
-        rule.domain == use.domain
-        and bool(rule.atoms & use.kind.atom)
-        and rule.key in use.keys
-        and (rule.port is None or rule.port == use.port)
-    )
 
 
 def compute_reach(manifest: Manifest, spec: ToolSpec) -> Reach:
@@ -414,7 +389,7 @@ def _level_of(
 
 
 def _takes(layer: Layer, wanted: tuple[Capability, ...]) -> bool:
-    return CapabilitySet(wanted) <= layer.without_denies
+    return all(map(layer.without_denies.has, wanted))
 
 
 def _act(use: Use) -> str:

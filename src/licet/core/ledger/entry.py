@@ -16,13 +16,12 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 
 from licet.core.ledger.merkle import leaf_hash
 from licet.core.values import canonical_json
 
 FORMAT: Final = 2
-_TIME_DIGITS = len("2026-01-01T00:00:00.000000")
 CLOCK_CORRECTION = timedelta(minutes=1)  # a clock that goes back no further is not reported
 MOST_PURPOSE = 500  # characters
 KINDS = ("decision", "receipt", "approval", "withdrawal")
@@ -181,7 +180,7 @@ class ObservedFact(Fact, frozen=True, kw_only=True):
     walls: bool = True
 
 
-class Entry(Fact, frozen=True, kw_only=True):
+class Entry(Fact, frozen=True):
     """The facts of one call: a decision before the call runs, or a receipt after it. Or a standing approval."""
 
     kind: Literal["decision", "receipt", "approval", "withdrawal"]
@@ -260,13 +259,24 @@ class Tail(NamedTuple):
 START = Tail()
 
 
-def link(entry: Entry, ledger: str, number: int, tail: Tail, recorded: str) -> Row:
+def link(entry: Entry, ledger: str, number: int, tail: Tail | Row, recorded: str) -> Row:
     """Link an entry to the tail of its session; return its row."""
     sequence, previous = tail.sequence + 1, hash_text(tail.hash) if tail.hash else None
-    linked = LinkedEntry(**asdict(entry), ledger=ledger, sequence=sequence, previous=previous, recorded=recorded)
+    linked = LinkedEntry(*astuple(entry), ledger=ledger, sequence=sequence, previous=previous, recorded=recorded)
     body = canonical_json(linked)
-    index = entry.id, entry.kind, entry.agent, entry.session, sequence, entry.tool, entry.verdict, entry.time
-    return Row(number, *index, leaf_hash(body), body)
+    return Row(
+        number,
+        entry.id,
+        entry.kind,
+        entry.agent,
+        entry.session,
+        sequence,
+        entry.tool,
+        entry.verdict,
+        entry.time,
+        leaf_hash(body),
+        body,
+    )
 
 
 def hash_text(digest: bytes) -> str:
@@ -299,9 +309,10 @@ def check_row(row: Row) -> dict[str, Any]:
 
 def time_text(moment: datetime) -> str:
     """A time in UTC with microseconds, such as `2026-01-01T00:00:00.000000Z`; a naive datetime counts as UTC."""
-    if moment.tzinfo is not UTC and (offset := moment.utcoffset()) is not None:
-        moment = moment.replace(tzinfo=None) - offset
-    return moment.isoformat("T", "microseconds")[:_TIME_DIGITS] + "Z"
+    if moment.tzinfo is not UTC:
+        moment = moment.replace(tzinfo=UTC) - (moment.utcoffset() or timedelta())
+    text: str = msgspec.to_builtins(moment)
+    return text if moment.microsecond else f"{text[:-1]}.000000Z"
 
 
 def recorded_at(now: datetime, last: str) -> str:

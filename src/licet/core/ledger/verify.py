@@ -37,6 +37,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -61,6 +62,8 @@ from licet.core.ledger.entry import (
 from licet.core.ledger.merkle import Frontier, includes, leaf_hash
 from licet.core.values import canonical_json
 
+_columns = attrgetter(*COLUMNS)
+_AT_ONCE = 1024  # leaves
 # A writer signs a checkpoint earlier than this.
 UNSIGNED_SECONDS, UNSIGNED_ENTRIES = 10, 4096
 
@@ -151,6 +154,7 @@ class _Ledger:
         self._checkpoints = checkpoints
         self._ledger = checkpoints.ledger
         self._frontier = Frontier()
+        self._leaves: list[bytes] = []  # of the entries that were read since it grew
         self._tails: dict[tuple[str, str], Tail] = {}
         self._recorded = ""
         self._clock: Finding | None = None  # where the time first went back
@@ -159,13 +163,22 @@ class _Ledger:
         """Read every entry, and each checkpoint once its entries are read; return the first broken rule."""
         checkpoints, frontier = self._checkpoints, self._frontier
         checkpoints.compare(frontier, "")
-        for row in rows:
-            if (finding := self._broken_rule(row)) is not None:
+        for number, row in enumerate(rows, 1):
+            if (finding := self._broken_rule(row, number)) is not None:
+                self._grow()
                 return finding if checkpoints.mismatch is None else narrowed(checkpoints.mismatch, finding)
-            frontier.add(row.hash)
-            if (finding := checkpoints.compare(frontier, self._recorded)) is not None:
-                return finding
+            self._leaves.append(row.hash)
+            if checkpoints.is_due(number) or len(self._leaves) == _AT_ONCE:
+                self._grow()
+                if (finding := checkpoints.compare(frontier, self._recorded)) is not None:
+                    return finding
+        self._grow()
         return None
+
+    def _grow(self) -> None:
+        """Add the leaves to the tree, many at once."""
+        self._frontier.extend(self._leaves)
+        self._leaves.clear()
 
     def end(self) -> Finding | None:
         """Check the rules about the number of entries, after all were read."""
@@ -198,9 +211,9 @@ class _Ledger:
             ends=self._tails,
         )
 
-    def _broken_rule(self, row: Row) -> Finding | None:
+    def _broken_rule(self, row: Row, expected: int) -> Finding | None:
         """Check one entry, and make it the end of its session's chain."""
-        number, expected = row.number, self._frontier.size + 1
+        number = row.number
         if number > expected:
             return Finding("missing", expected, f"after entry {expected - 1} comes entry {number}", until=number - 1)
         if number < expected:
@@ -245,6 +258,8 @@ class _Ledger:
 
 
 def _wrong_column(row: Row, entry: LinkedEntry) -> Finding | None:
+    if _columns(row) == _columns(entry):
+        return None
     for name in COLUMNS:
         if getattr(row, name) != getattr(entry, name):
             text = f"its index says {name} `{getattr(row, name)}`, and the entry says `{getattr(entry, name)}`"
@@ -279,6 +294,11 @@ class _Checkpoints:
         self.mismatch: Finding | None = None  # a range that does not match its checkpoint
         self.next: CheckpointFacts | None = None
         self.wrong = self._advance()
+
+    def is_due(self, size: int) -> bool:
+        """Whether a checkpoint is to be checked, or one that is wrong reported, after so many entries."""
+        following, wrong = self.next, self.wrong
+        return (following is not None and following.size <= size) or (wrong is not None and wrong.number <= size)
 
     def compare(self, frontier: Frontier, recorded: str) -> Finding | None:
         """Check every checkpoint whose size is not larger than the number of entries read so far."""
@@ -497,7 +517,7 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _bytes(text: Any) -> bytes:
+def _bytes(text: object) -> bytes:
     if not isinstance(text, str):
         raise Unsound("a signature is text")
     try:

@@ -19,6 +19,7 @@ comparison lets it pass, and the call would never end.
 from collections.abc import Iterable
 from functools import cached_property
 from math import inf
+from operator import itemgetter
 from typing import Literal, TypeVar, get_args
 
 from msgspec import Struct
@@ -87,6 +88,30 @@ class Layer(Struct, frozen=True, dict=True):
         """The uses that would pass if the layer had no denies."""
         return CapabilitySet(self._allows())
 
+    def nearest_allows(self, use: Use) -> list[Rule]:
+        """The allows with the narrowest scope among those that cover a use, in the order of the file."""
+        for key in use.keys:
+            if known := self._allows_by_key.get(key):
+                found = [rule for _, rule in known if rule.capability.covers_use(use)]
+                if found:
+                    return found
+        return []
+
+    def denies_of(self, use: Use) -> list[Rule]:
+        """The denies that cover a use, in the order of the file."""
+        by_key = self._denies_by_key
+        found = [one for key in use.keys for one in by_key.get(key, ()) if one[1].capability.covers_use(use)]
+        return [rule for _, rule in sorted(found, key=itemgetter(0))]
+
+    # A use has few keys, and a layer may have thousands of rules: they are looked up, as in a check.
+    @cached_property
+    def _allows_by_key(self) -> "_ByKey":
+        return _by_key(self.allows)
+
+    @cached_property
+    def _denies_by_key(self) -> "_ByKey":
+        return _by_key(self.denies)
+
     def _allows(self) -> list[Capability]:
         passed = [Capability(f"{domain}:*:*") for domain in sorted(self.silent)]
         return [*passed, *(rule.capability for rule in self.allows)]
@@ -105,6 +130,16 @@ class Layer(Struct, frozen=True, dict=True):
             )
 
         return replace(self, allows=expanded(self.allows), denies=expanded(self.denies))
+
+
+_ByKey = dict[str, list[tuple[int, Rule]]]  # the rules with a scope key, each with its number in the layer
+
+
+def _by_key(rules: tuple[Rule, ...]) -> _ByKey:
+    found: _ByKey = {}
+    for numbered in enumerate(rules):
+        found.setdefault(numbered[1].capability.key, []).append(numbered)
+    return found
 
 
 EVERY_DOMAIN = frozenset(DOMAINS)

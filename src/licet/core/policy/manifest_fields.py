@@ -176,7 +176,7 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
         return frozenset(name for roster in self.rosters for name in roster.assigned)
 
     @cached_property
-    def _cache(self) -> dict[str, dict[Any, Any]]:
+    def cache(self) -> dict[str, dict[Any, Any]]:
         """Results of `reach`, `folding` and `admission` for this manifest, by kind."""
         return {}
 

@@ -18,7 +18,7 @@ from licet.core.decision.decision import Deny
 from licet.core.decision.fixes import declared_so, hosts_alone, narrowest
 from licet.core.decision.folding import CEILINGS
 from licet.core.decision.foreseen import foreseen
-from licet.core.decision.reach import Reach, reach_of, rule_covers
+from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Request
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Rule, class_fits, named_tcp, weakest_class
 from licet.core.policy.manifest import Manifest
@@ -72,7 +72,7 @@ def _opened(layer: Layer, wanted: Iterable[Capability], spec: ToolSpec, use: Use
     """A layer that allows the use, and whatever else its tool needs with it."""
     if layer.kind in ("protected paths", "connectors") or use.domain in layer.silent:
         return layer
-    denies = tuple(rule for rule in layer.denies if not rule_covers(rule.capability, use))
+    denies = tuple(rule for rule in layer.denies if not rule.capability.covers_use(use))
     missing = [rule for rule in wanted if not CapabilitySet((rule,)) <= layer.without_denies]
     added = tuple(Rule(each, layer.origin, key) for rule in missing for each, key in _as_written(layer, rule, spec))
     return replace(layer, allows=(*layer.allows, *added), denies=denies)

@@ -16,7 +16,6 @@ from licet.core.algebra.domains import DOMAINS, KIND_OF_DOMAIN, RESOURCE_KINDS, 
 from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.decision.folding import CEILINGS, approvals_of, connectors_of, private_of
-from licet.core.decision.reach import rule_covers
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.connector import Connectors
 from licet.core.policy.layer import WRITES, Layer, Rule
@@ -51,7 +50,7 @@ class ReachEntry(Compared, frozen=True, dict=True):
 
     def covers(self, use: Use) -> bool:
         return any(
-            rule_covers(piece.rule, use) and not any(rule_covers(hole, use) for hole in piece.excepts)
+            piece.rule.covers_use(use) and not any(hole.covers_use(use) for hole in piece.excepts)
             for piece in self.pieces
         )
 

@@ -21,6 +21,7 @@ from licet.core.algebra.rules import Destination, InvalidUse, Use, destination, 
 from licet.core.decision.decision import Deny, address_grounds
 from licet.core.policy.layer import seconds
 from licet.errors import Refused
+from licet.guard.deadlines import Deadline
 from licet.guard.grant import Grant
 from licet.guard.handles.messages import (
     BadRequest,
@@ -35,11 +36,10 @@ from licet.guard.handles.messages import (
     outgoing,
 )
 from licet.guard.handles.secrets_and_kv import Placeholders, redacted_refusal
-from licet.guard.limits import Deadline, Exceeded
+from licet.guard.limits import BODY_BLOCK, DRAINED, MOST_ADDRESSES, REDACTION_GROWTH
+from licet.guard.meter import Exceeded
 from licet.guard.ports import LOOKED_UP_FOR, Exchange, Http, Reply, Unconnected, Unreached, Unresolved
 from licet.guard.redaction.redact import Redactor, in_turn
-
-_MOST_ADDRESSES = 4  # that are tried, one after the other
 
 
 async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ..
     grounds = address_grounds(use, addresses, grant.reach)
     if grounds:
         grant.deny(Deny(grant.request, grounds, use))
-    return addresses[:_MOST_ADDRESSES]
+    return addresses[:MOST_ADDRESSES]
 
 
 class FetchLimits(Struct, frozen=True):
@@ -114,9 +114,6 @@ def _measure(grant: Grant, reply: Reply, use: Use, limits: FetchLimits) -> None:
 
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_BLOCK = 1 << 20  # bytes; smaller pieces of a body are joined
-_DRAINED = 16 * 1024  # bytes of a redirect's body that are read, so that its connection can be reused
-_GROWN = 64 * 1024  # bytes that redaction may add to a body
 
 
 class Streamed:
@@ -157,11 +154,11 @@ async def _gathered(pieces: AsyncIterable[bytes], grant: Grant, use: Use) -> byt
         try:
             async for piece in pieces:
                 share.take(len(piece))
-                if len(piece) >= _BLOCK and not last:
+                if len(piece) >= BODY_BLOCK and not last:
                     blocks.append(piece)
                     continue
                 last += piece
-                if len(last) >= _BLOCK:
+                if len(last) >= BODY_BLOCK:
                     blocks.append(bytes(last))
                     last.clear()
             if not blocks or (len(blocks) == 1 and not last):
@@ -194,8 +191,8 @@ class ScopedFetch:
         url: str,
         method: str = "GET",
         *,
-        headers: Any = None,
-        json: Any = None,
+        headers: object = None,
+        json: object = None,
         body: bytes | str | None = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
@@ -216,8 +213,8 @@ class ScopedFetch:
         url: str,
         method: str = "GET",
         *,
-        headers: Any = None,
-        json: Any = None,
+        headers: object = None,
+        json: object = None,
         body: bytes | str | None = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
@@ -292,7 +289,7 @@ class ScopedFetch:
                 raise
             self._grant.refuse("LIMIT_TIME", f"no complete answer within {waited:g} seconds", use)
 
-    def _bounds(self, timeout: Any, max_bytes: Any, redirects: Any) -> tuple[float, int, bool]:
+    def _bounds(self, timeout: object, max_bytes: object, redirects: object) -> tuple[float, int, bool]:
         limits = self._limits
         try:
             waited = limits.seconds if timeout is None else seconds(timeout, "timeout")
@@ -363,7 +360,7 @@ class ScopedFetch:
         try:
             async for piece in reply.body:
                 read += len(piece)
-                if read > _DRAINED:
+                if read > DRAINED:
                     return
         except Unconnected:
             return  # the redirect itself has arrived
@@ -380,7 +377,7 @@ class ScopedFetch:
         async for piece in pieces:
             clean = await in_turn(stream.work(piece))
             size += len(clean)
-            if size > 2 * most + _GROWN:  # a label may be longer than its secret
+            if size > 2 * most + REDACTION_GROWTH:  # a label may be longer than its secret
                 self._too_large(use, most)
             if clean:
                 yield clean

@@ -13,13 +13,9 @@ from typing import IO, Any, NoReturn, TypeVar
 from licet.core.algebra.rules import InvalidUse, Use, path_text, use_of_path
 from licet.errors import Refused
 from licet.guard.grant import Grant, held_paths
-from licet.guard.limits import Exceeded
+from licet.guard.limits import DEEPEST_MADE, FIRST_READ, INLINE_BYTES, READ_LIMIT
+from licet.guard.meter import Exceeded
 from licet.guard.ports import Escaped, Files, GivenUp, Held, Stat, TooLarge, Waiting
-
-READ_LIMIT = 10 << 20
-_INLINE = 1 << 20  # bytes; a thread costs more than reading or writing these
-_FIRST = 1 << 16
-_DEEP = 64  # nested directories; making more of them would delay other calls
 
 _MODES = {"r": "rb", "w": "wb", "a": "ab", "x": "xb", "r+": "r+b"}
 _ACTIONS = {"rb": ("read",), "wb": ("write",), "ab": ("write",), "xb": ("write",), "r+b": ("read", "write")}
@@ -62,10 +58,10 @@ class ScopedFiles:
         most = self._limit if limit is None else min(limit, self._limit)
         try:
             with self._backend(use).open(use.target, "rb", self._held) as file:
-                data = file.read(min(_FIRST, most + 1))
-                if len(data) == _FIRST <= most:
-                    data += file.read(min(_INLINE, most + 1) - _FIRST)
-                    if len(data) == _INLINE <= most:
+                data = file.read(min(FIRST_READ, most + 1))
+                if len(data) == FIRST_READ <= most:
+                    data += file.read(min(INLINE_BYTES, most + 1) - FIRST_READ)
+                    if len(data) == INLINE_BYTES <= most:
                         data = await self._rest(file, data, most)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
@@ -91,7 +87,7 @@ class ScopedFiles:
             raise TypeError(f"expected text or bytes, found {type(data).__name__}")
         sent, use = self._checked("write", path)
         try:
-            if len(content) > _INLINE:
+            if len(content) > INLINE_BYTES:
                 await self._write_in_thread(use, content)
             else:
                 self._backend(use).write(use.target, content, self._held)
@@ -132,7 +128,7 @@ class ScopedFiles:
     async def mkdir(self, path: Path) -> None:
         sent, use = self._checked("write", path)
         try:
-            if use.target.count("/") > _DEEP:
+            if use.target.count("/") > DEEPEST_MADE:
                 await asyncio.to_thread(self._backend(use).mkdir, use.target, self._held)
             else:
                 self._backend(use).mkdir(use.target, self._held)

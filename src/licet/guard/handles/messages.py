@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from licet.core.algebra.domains import TOKEN
 from licet.guard.execution import JsonText
-from licet.guard.limits import Meter
+from licet.guard.limits import COMPRESSED_STEP, MOST_HEADER_BYTES, UNPACKED_STEP
+from licet.guard.meter import Meter
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -31,7 +32,6 @@ METHOD_OVERRIDES = frozenset({"x-http-method", "x-http-method-override", "x-meth
 # connection: one that was never checked, or that somebody else's request completes.
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
-_MOST_BYTES = 256 << 10  # of all headers of a request; servers accept far less
 _DEFAULTS = (("accept", "*/*"), ("accept-encoding", "gzip, deflate"), ("user-agent", "licet"))
 
 
@@ -59,7 +59,7 @@ class Outgoing(Struct, frozen=True):
         return Outgoing(tuple(pair for pair in self.headers if not pair[0].lower().startswith("content-")))
 
 
-def outgoing(headers: Any, json_value: Any, body: Any, meter: Meter | None = None) -> Outgoing:
+def outgoing(headers: object, json_value: object, body: object, meter: Meter | None = None) -> Outgoing:
     """Check the parts of a request; `BadRequest` if one is malformed, `Exceeded` if there are too many headers."""
     if headers is None and json_value is None and body is None:
         return _NOTHING
@@ -75,7 +75,7 @@ def outgoing(headers: Any, json_value: Any, body: Any, meter: Meter | None = Non
     return Outgoing(pairs, data, True)
 
 
-def _dumped(json_value: Any) -> bytes:
+def _dumped(json_value: object) -> bytes:
     try:
         return json.dumps(json_value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as wrong:
@@ -127,8 +127,8 @@ def _pairs(headers: Any, meter: Meter) -> Pairs:
             meter.check_headers(len(pairs))
     except (TypeError, ValueError) as wrong:
         raise BadRequest("expected `headers` to be texts by name, or pairs of texts") from wrong
-    if sum(len(name) + len(value) for name, value in pairs) > _MOST_BYTES:
-        raise BadRequest(f"found more than {_MOST_BYTES} bytes of headers")
+    if sum(len(name) + len(value) for name, value in pairs) > MOST_HEADER_BYTES:
+        raise BadRequest(f"found more than {MOST_HEADER_BYTES} bytes of headers")
     return tuple((_checked_name(name), checked_value(name, value)) for name, value in pairs)
 
 
@@ -141,7 +141,7 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _text(text: Any) -> str:
+def _text(text: object) -> str:
     # Not `str(text)`: a subclass may return another text each time.
     if not issubclass(type(text), str):
         raise TypeError
@@ -255,8 +255,6 @@ class Response(Struct, frozen=True):
         return self
 
 
-_SLICE = 64 * 1024  # compressed bytes per step
-_STEP = 256 * 1024  # decompressed bytes per step
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _CODINGS = {"": "", "identity": "", "gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 
@@ -294,8 +292,8 @@ class Decoder:
         if not self._coding:
             yield raw
             return
-        for start in range(0, len(raw), _SLICE):
-            yield from self._decode(raw[start : start + _SLICE])
+        for start in range(0, len(raw), COMPRESSED_STEP):
+            yield from self._decode(raw[start : start + COMPRESSED_STEP])
 
     def finish(self) -> None:
         """Check at the end of the body that it is complete; otherwise `Corrupt`."""
@@ -308,7 +306,7 @@ class Decoder:
                 raw = self._begin(raw)
                 continue
             try:
-                piece = self._unpack.decompress(raw, min(_STEP, self._most - self._decoded + 1))
+                piece = self._unpack.decompress(raw, min(UNPACKED_STEP, self._most - self._decoded + 1))
             except zlib.error as wrong:
                 raise Corrupt(f"the body is not {self._coding} data") from wrong
             self._decoded += len(piece)

@@ -30,15 +30,10 @@ from licet.guard.execution import (
 )
 from licet.guard.grant import Grant, held_paths
 from licet.guard.handles.secrets_and_kv import Placeholders
-from licet.guard.limits import Exceeded
+from licet.guard.limits import FILES_OF_A_RUN, FILES_OF_A_START, MOST_EXIT_CODES, OUTPUT_BYTES
+from licet.guard.meter import Exceeded
 from licet.guard.ports import Unavailable
 from licet.guard.redaction.redact import Redactor, in_turn
-
-_MOST_CODES = 100  # exit codes in one receipt
-# Open files of this process while a program runs: its pipes, and sockets to its supervisor.
-_FILES_OF_A_RUN, _FILES_OF_A_START = 8, 4
-OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise
-
 
 # The message for each limit.
 _LIMITS: Mapping[Reason, str] = {
@@ -96,7 +91,7 @@ class ScopedProcesses:
         use, command, walls = await self._prepared(name, args, env, cwd, timeout)
         command = replace(command, stdin=stdin.encode() if isinstance(stdin, str) else bytes(stdin))
         try:
-            async with self._grant.meter.files(_FILES_OF_A_RUN):
+            async with self._grant.meter.files(FILES_OF_A_RUN):
                 finished = await self._backend(use).run(command, walls)
         except Exceeded as over:
             self._grant.exceeded(over, use)
@@ -123,7 +118,7 @@ class ScopedProcesses:
         use, command, walls = await self._prepared(name, args, env, cwd)
         async with AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(self._grant.meter.files(_FILES_OF_A_START))
+                await stack.enter_async_context(self._grant.meter.files(FILES_OF_A_START))
                 running = await stack.enter_async_context(self._backend(use).start(command, walls, streams))
             except Exceeded as over:
                 self._grant.exceeded(over, use)
@@ -135,7 +130,7 @@ class ScopedProcesses:
 
     def _record(self, use: Use, ending: Ending) -> None:
         """Add the end of a program to the receipt."""
-        if len(self._grant.ended) < _MOST_CODES:
+        if len(self._grant.ended) < MOST_EXIT_CODES:
             self._grant.ended += (ending.returncode,)
         if ending.limit:
             what, fix = _LIMITS[ending.limit], f"the limit is {limit_name(ending.limit)}"
@@ -256,7 +251,7 @@ class ScopedProcesses:
     def _named(self) -> set[str]:
         return {rule.key for rule in self._grant.capabilities.allow if rule.domain == "env" and rule.key != TOP}
 
-    def _directory(self, cwd: Any) -> str:
+    def _directory(self, cwd: object) -> str:
         """The real path of the working directory of the child; the call must be allowed to read it.
 
         If none is named, it is that of the call, as soon as the walls show it: the call may also only write there.

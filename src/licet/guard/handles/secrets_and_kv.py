@@ -26,6 +26,7 @@ from licet.core.decision.request import Ground
 from licet.declare.plain_json import is_heavy
 from licet.errors import Refused
 from licet.guard.grant import Grant
+from licet.guard.limits import LARGEST_VALUE, MOST_KEYS, MOST_UNITS
 from licet.guard.ports import Ended, Kv, Secrets, SecretsFunction, TooLarge, Unavailable
 from licet.guard.redaction.redact import Redactor
 
@@ -168,7 +169,7 @@ def getter(backend: Secrets | SecretsFunction) -> Callable[[str], Awaitable[str 
     return value
 
 
-def _is_async(function: Any) -> bool:
+def _is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
@@ -194,9 +195,6 @@ class ScopedEnv:
         return self._grant.backend(self._environ, use).get(use.target, default)
 
 
-LARGEST_VALUE = 1 << 20  # bytes of JSON
-MOST_UNITS = 125_000  # of parsing work, see `is_heavy`; less than for a result, because the parser of stores is slower
-MOST_KEYS = 50_000  # in one list
 TOO_HEAVY = "expected a value of fewer parts: it holds more than can be parsed without delay for others"
 
 
@@ -238,7 +236,7 @@ class ScopedKv:
             self._grant.invalid("STORAGE_NOT_DECLARED", wrong)
         return ScopedKv(self._grant, self._backend, use.target)
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: object = None) -> Any:
         self._grant.check(self._read)
         try:
             value = await self._grant.backend(self._backend, self._read).get(self._scope, key)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from licet.errors import Refused
 from licet.guard.bind import BoundContext
-from licet.guard.limits import Exceeded, Meter
+from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.bridge.operations import NOW, Act, CallPrograms, Mirrors, OperationReply, Operations, at
 from licet.sandbox.bridge.wire import (
     FROM_WORKER,

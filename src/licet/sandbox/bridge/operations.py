@@ -29,7 +29,7 @@ from licet.declare.context import OPERATIONS, Operation, method_of
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Running, Streams
 from licet.guard.handles.secrets_and_kv import ScopedKv
-from licet.guard.limits import Exceeded, Meter
+from licet.guard.meter import Exceeded, Meter
 from licet.guard.redaction.redact import Redactor, in_turn
 from licet.sandbox.bridge.wire import FROM_WORKER, BrokenWire, Overrun, packed_names
 from licet.sandbox.limits import MOST_PIECES, MOST_RUNNING

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from licet.core.decision.request import Reason
 from licet.declare.plain_json import is_heavy
-from licet.guard.limits import Exceeded, Meter
+from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.limits import (
     ANSWER_OVERHEAD,
     DEEPEST_HEAD,

@@ -42,7 +42,7 @@ from licet.guard.handles.messages import (
     check_may_have_body,
     is_connections_own,
 )
-from licet.guard.limits import Exceeded, Meter
+from licet.guard.meter import Exceeded, Meter
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.sandbox.limits import (
     ACCEPT_SECONDS,

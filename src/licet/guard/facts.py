@@ -1,0 +1,222 @@
+"""What a gate, a session and a call know. The steps of a call read these facts, and fill in what they find out.
+
+There is no step here, so each step imports this module, and none of them needs another one's.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from licet.core.algebra.rules import Use
+from licet.core.algebra.set import Rules
+from licet.core.decision.decision import Deny
+from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason, Request, Usage
+from licet.core.ledger.entry import Caller, Entry, ObservedFact
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import StandingApproval
+from licet.errors import Refused
+from licet.guard.deadlines import Deadline, StoreDeadline
+from licet.guard.grant import CallIdentity, Grant, Observer
+from licet.guard.limits import LONGEST_TOOL_NAME, STORE_SECONDS
+from licet.guard.ports import Agreement, Clock, Ports, Reservation
+from licet.guard.redaction.redact import Redactor
+from licet.guard.registration import Registered, RegisteredTools
+
+
+class GateFacts(ABC):
+    """A gate as its sessions and calls see it."""
+
+    manifest: Manifest
+    ports: Ports
+    clock: Clock
+    workdir: str
+    home: str
+    observers: tuple[Observer, ...]
+    flags: tuple[str, ...] = ()  # of `licet run`, if they made or narrowed the policy; receipts have them
+    reloaded = 0.0  # time of day of the last reload; earlier questions are void
+    ended: set[tuple[str, str]]  # sessions ended by this process; the store has all of them
+    running: "set[Call]"  # of this gate and its delegates
+    # By session: its approvals, each with the policy it was given under, and when it expires.
+    agreed: dict[tuple[str, str], dict[Approval, tuple[RegisteredTools, float, Agreement]]]
+
+    @property
+    @abstractmethod
+    def policy(self) -> RegisteredTools:
+        """The manifest in force, and the tools under it."""
+
+    @property
+    @abstractmethod
+    def frozen(self) -> str:
+        """Why this gate takes no calls; empty if it does."""
+
+    @abstractmethod
+    def next_receipt(self) -> str:
+        """A new receipt id."""
+
+    @abstractmethod
+    def is_current(self, registered: Registered) -> bool:
+        """Whether a call of this tool would be decided by the same policy now. Thread-safe, and never reloads."""
+
+    @abstractmethod
+    def stands(self, standing: StandingApproval) -> bool:
+        """Whether a standing approval that a policy of this gate has still counts."""
+
+    @abstractmethod
+    def renew_standing(self) -> None:
+        """Decide later calls without the standing approval, if it has ended or was withdrawn. Before each call."""
+
+    @abstractmethod
+    def delegated(self, agent: str, allow: Rules) -> "GateFacts":
+        """A gate for another agent, limited to `allow` and to what this gate holds."""
+
+
+class SessionFacts:
+    """A session as its calls see it: who it is, whether it is over, and what was approved for it."""
+
+    def __init__(self, gate: GateFacts, id: str, parent: "SessionFacts | None" = None) -> None:  # noqa: A002
+        self.gate = gate
+        self.id = id
+        self.agent = gate.manifest.agent
+        self.name = (self.agent, id)
+        self.parent = parent
+        # A delegate spends from the account of the first session, so delegating does not raise a budget.
+        self.account: tuple[str, str] = parent.account if parent else (self.agent, id)
+        self.store_error = ""  # why it is not known whether this session was ended
+        self.closed = False
+        self.reported_open = False  # whether observers have seen `SessionOpened`
+        self.caller: Caller | None = None  # who calls, as a gateway reports it; a claim that decides nothing
+        self._requests: dict[str, Request] = {}
+
+    @property
+    def over(self) -> bool:
+        """Whether this session accepts no more calls."""
+        return self.closed or self.name in self.gate.ended or (self.parent is not None and self.parent.over)
+
+    @property
+    def ended(self) -> bool:
+        """Whether this session, or one that delegated to it, was ended for good."""
+        return self.name in self.gate.ended or (self.parent is not None and self.parent.ended)
+
+    def other_agent(self, policy: RegisteredTools) -> str:
+        """The agent of the manifest in force, if it is not that of this session or of a parent; otherwise empty."""
+        if policy.manifest.agent != self.agent:
+            return policy.manifest.agent
+        return self.parent.other_agent(self.parent.gate.policy) if self.parent is not None else ""
+
+    def agreed(self, policy: RegisteredTools, now: float) -> dict[Approval, Agreement]:
+        """The approvals for this session that were given under this policy and have not expired."""
+        known = list(self.gate.agreed.get(self.name, {}).items())  # a copy: another thread may change it
+        return {approval: agreement for approval, (under, until, agreement) in known if under is policy and now < until}
+
+    def agree(self, agreement: Agreement, policy: RegisteredTools, asked: float, seconds: int) -> None:
+        """Remember an approval for this session until it expires, counted from the time of the question."""
+        if self.ended:
+            return
+        agreed = self.gate.agreed
+        for name, known in list(agreed.items()):  # remove expired ones, also of sessions that are never ended
+            if all(until <= asked for _, until, _ in list(known.values())):
+                agreed.pop(name, None)
+        agreed.setdefault(self.name, {})[agreement.approval] = (policy, asked + seconds, agreement)
+
+    def request(self, tool: str) -> Request:
+        """The request to call a tool, cached for the tools of this gate."""
+        if type(tool) is not str:
+            return Request(tool, (), self.id)
+        found = self._requests.get(tool)
+        if found is None:
+            found = Request(tool, (), self.id)
+            if tool in self.gate.policy.tools:  # names that models make up are not kept
+                self._requests[tool] = found
+        return found
+
+
+class Call(Struct, eq=False):
+    """One call: what is fixed when it begins, then what each of its steps has found out."""
+
+    session: SessionFacts
+    tool: str  # empty if it cannot be the name of a tool
+    policy: RegisteredTools  # read once: a reload affects later calls only
+    ports: Ports
+    clock: Clock
+    receipt: str
+    time: datetime
+    started: float
+    request: Request
+    purpose: str | None  # why the caller makes this call
+    stores: StoreDeadline  # until the tool, and so its time limit, is known
+    task: "asyncio.Task[Any] | None"
+    arguments: dict[str, Any] = {}  # once they are validated
+    digest: str = ""  # of these
+    registered: Registered | None = None
+    usage: Usage = UNUSED
+    approvals: tuple[Agreement, ...] = ()  # with who agreed
+    observed: ObservedFact | UnsetType = UNSET  # for its receipts, if nothing was enforced
+    grant: Grant | None = None
+    reservation: Reservation | None = None
+    bundle_reservations: dict[str, Reservation] = {}  # in the budgets of its tool's bundles
+    decision: Entry | None = None  # as the ledger got it; the receipt repeats its facts
+    charged: Callable[[], Decimal | None] | None = None  # what its tool has charged
+    deadline: Deadline | None = None
+    running: bool = False
+    long_result: bool = False
+    was_cut: bool = False  # whether the end of its session has cancelled it
+    cuts: int = 0  # how often
+
+    @property
+    def identity(self) -> CallIdentity:
+        """Which call this is, for its events."""
+        session = self.session
+        return CallIdentity(session.agent, session.id, self.receipt, self.time, self.started, self.clock)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its events or its result are so long that building the receipt would block the event loop."""
+        return self.long_result or (self.grant is not None and self.grant.is_long)
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """The redactor of the secrets that this call has seen; None if it has seen none."""
+        return self.grant.redactor if self.grant is not None else None
+
+    @property
+    def shown_approvals(self) -> tuple[Agreement, ...]:
+        """The agreements without secrets: the path of a delete may contain one."""
+        redactor = self.redactor
+        if redactor is None:
+            return self.approvals
+        return tuple(
+            replace(agreed, approval=replace(agreed.approval, use=redactor.text(agreed.approval.use)))
+            for agreed in self.approvals
+        )
+
+    def refuse(self, reason: Reason, text: str, fix: str = "", use: Use | None = None) -> NoReturn:
+        """Refuse this call, or one use inside it, for a reason that no rule states, such as a missing backend."""
+        if self.grant is not None:
+            self.grant.refuse(reason, text, use, fix)
+        raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),), use))
+
+
+def begun(session: SessionFacts, tool: str, purpose: str | None = None) -> Call:
+    """The facts of a call that begins now."""
+    gate, clock = session.gate, session.gate.clock
+    name = tool if type(tool) is str and len(tool) <= LONGEST_TOOL_NAME else ""
+    return Call(
+        session,
+        name,
+        gate.policy,
+        gate.ports,
+        clock,
+        gate.next_receipt(),
+        clock.now(),
+        clock.monotonic(),
+        session.request(name),
+        purpose,
+        StoreDeadline(STORE_SECONDS),
+        asyncio.current_task(),
+    )
