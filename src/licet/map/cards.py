@@ -15,9 +15,9 @@ from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.policy.manifest import command_text
 from licet.core.policy.servers import host_rule
-from licet.core.policy.terms import Budget, WriteApproval
+from licet.core.policy.terms import Budget, Terms, WriteApproval
 from licet.core.review.surface import Surface, ToolSurface
-from licet.core.review.surface_entries import ReachEntry, Terms, entries_of, piece_text, target_of, ways_of
+from licet.core.review.surface_entries import ReachEntry, entries_of, piece_text, target_of, ways_of
 from licet.core.values import money_text
 from licet.map.model import (
     MOST_BUNDLES,

@@ -18,15 +18,15 @@ from licet.core.algebra.set import CapabilitySet, TooManyPairs
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Decision, Deny, address_grounds
 from licet.core.decision.fixes import pin, stand
-from licet.core.decision.folding import CEILINGS, MOST_PAIRS, approvals_of, private_of
+from licet.core.decision.folding import CEILINGS, MOST_PAIRS
 from licet.core.decision.reach import Reach, reach_of, rule_covers
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Request
 from licet.core.decision.validate import argument_grounds, misfit_grounds, unmet_needs
-from licet.core.policy.addresses import address_kind, beyond, common_ranges, private_lists, refused_addresses
+from licet.core.policy.addresses import address_kind, beyond, common_ranges, refused_addresses
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Rule, permits
 from licet.core.policy.manifest import Manifest, admit_commands
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server, ServerToolEntry, servers_of, tool_parts
-from licet.core.policy.terms import Approvals, least_limits
+from licet.core.policy.terms import Approvals, approvals_of, least_limits, private_lists, private_of
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem, key_bytes
 
