@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable, Iterator
 
+from licet.core.policy import keys
 from licet.core.review.surface import Surface, ToolSurface, kind_of, withheld_lines
-from licet.core.values import money_text
+from licet.core.values import canonical_json, money_text
 from licet.map.cards import ANY_COMMAND, DELETES, bundle_facts, spending
 
 Short = Callable[[str], str]  # makes the paths in a text short
@@ -39,6 +40,9 @@ def heading(surface: Surface) -> Iterator[tuple[str, str]]:
     for title, listed in (("native", surface.native), ("private", surface.private)):
         if listed:
             yield title, ", ".join(listed)
+    for key in keys.VALUED:
+        for title, value in key.document(surface.of(key)).items():
+            yield title, ", ".join(map(str, value)) if isinstance(value, list) else canonical_json(value).decode()
     if surface.allow_degraded:
         yield "sandbox", "programs may run without namespaces, and can then see the names of all files (allow_degraded)"
     if not surface.tools:

@@ -352,6 +352,8 @@ TOOL_ENTRY = Record(
         "limits": Field(LIMITS),
     }
 )
+# What a ceiling may have. A key either becomes rules, which `manifest_reader` says, or has its other half in the row of
+# the same name in `core/policy/keys.py`.
 CAPABILITY_FIELDS = {
     "bundles": _several(NAME, "bundles of the workspace that are assigned to this agent"),
     "tools": Field(

@@ -5,7 +5,8 @@ and how `licet diff` words a difference. How a key is written in a file is the r
 `policy_files/schema.py`. Keys that become rules (`destinations`, `grants`, `deny` …) have no row here: their rules are
 met, digested and compared as rules.
 
-A new key is a row made by `valued`, whose value is kept in `Manifest.values`, and its row in the schema.
+A new key is a row made by `valued` in `VALUED`, and its row in the schema: its value, as plain data, is then in
+`Manifest.values`, and `ROW.of(manifest)` is it.
 """
 
 import json
@@ -60,7 +61,7 @@ class Key(Struct, Generic[S], frozen=True, kw_only=True):
     of: Callable[[ManifestFields], S]  # what counts, as a surface shows it
     field: str = ""
     met: Callable[[ManifestFields, ManifestFields], Keys]  # the fields, or the value, of what both allow
-    under: Callable[[ManifestFields, Organisation], Keys] = lambda manifest, above: {}  # the fields that it narrows
+    under: Callable[[ManifestFields, Organisation], Keys] | None = None  # the fields that an organisation narrows
     digest: Callable[[ManifestFields], Keys]  # what a digest has about it; keys that were added later only if stated
     document: Callable[[S], Keys]  # as plain data, in a surface
     kind: str = ""  # of the changes below
@@ -363,7 +364,7 @@ def met_keys(one: ManifestFields, two: ManifestFields) -> Keys:
 
 def keys_under(manifest: ManifestFields, above: Organisation) -> Keys:
     """The fields about these keys that an organisation narrows."""
-    return {field: value for key in KEYS for field, value in key.under(manifest, above).items()}
+    return {field: value for key in KEYS if key.under for field, value in key.under(manifest, above).items()}
 
 
 def keys_digest(manifest: ManifestFields) -> Keys:
