@@ -129,7 +129,8 @@ def _read_policy(
         problems += (*quorum_problems(manifest), *pair_problems(manifest), *directory_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     if manifest is not None and sound:
-        manifest = with_server_tools(with_pin(manifest, path))
+        manifest = with_pin(manifest, path)
+        manifest = with_server_tools(manifest) if manifest.servers else manifest
         problems += [manifest.lock_problem] if manifest.lock_problem is not None else []
     return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
 
@@ -276,11 +277,10 @@ def _protected(manifest: Manifest, problems: list[Problem]) -> Manifest:
             problems.append(Problem(Origin(file, 1, 1), found, expected))
     closed = dict.fromkeys(policy_paths(manifest.files, trusted_paths()), POLICY)
     # A tool that could write the code of a tool could do anything at the next start.
-    sources = [reference for reference, _ in manifest.sources.values()]
-    roots = dict.fromkeys(str(policy_root(Path(path))) for path, _ in spelled)
-    return with_protected_paths(
-        manifest, {**dict(code for root in roots for code in tool_files(sources, root)), **closed}
-    )
+    if sources := [reference for reference, _ in manifest.sources.values()]:
+        roots = dict.fromkeys(str(policy_root(Path(path))) for path, _ in spelled)
+        closed = {**dict(code for root in roots for code in tool_files(sources, root)), **closed}
+    return with_protected_paths(manifest, closed)
 
 
 def manifests_in(directory: Path) -> tuple[Path, ...]:

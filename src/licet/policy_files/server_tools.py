@@ -178,8 +178,6 @@ _PSEUDO = {
 
 def with_server_tools(manifest: Manifest) -> Manifest:
     """The manifest with the tools of its locked servers declared and, where it names them, admitted."""
-    if not manifest.servers:
-        return manifest
     servers = servers_of(manifest.servers)
     if manifest.lock is None:
         return replace(manifest, withheld=_withheld(manifest, servers), loaded=manifest.loaded or manifest)

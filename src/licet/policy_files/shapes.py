@@ -11,11 +11,12 @@ that editors and the loader accept the same files. The loader refuses more than 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Mapping as ReadOnly
 from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -459,23 +460,13 @@ class Field(Struct, frozen=True):
         return self.shape.schema() | ({"description": self.description} if self.description else {})
 
 
-class RecordValues(ReadOnly[str, Value]):
+class RecordValues(dict[str, Value]):
     """The values of a record by key. A refused value is absent, but `in` is true for its key."""
 
-    def __init__(self, values: ReadOnly[str, Value], refused: frozenset[str]) -> None:
-        self._values, self._refused = values, refused
-
-    def __getitem__(self, key: str) -> Value:
-        return self._values[key]
+    refused: frozenset[str] = frozenset()
 
     def __contains__(self, key: object) -> bool:
-        return key in self._values or key in self._refused
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+        return super().__contains__(key) or key in self.refused
 
 
 class Record(Struct, frozen=True):
@@ -496,7 +487,7 @@ class Record(Struct, frozen=True):
             return report_mismatch(self, node, problems)
         spellings = {text: name for name, known in self.fields.items() for text in (name, *known.aliases)}
         given: dict[str, str] = {}
-        values: dict[str, Value] = {}
+        values = RecordValues()
         refused: set[str] = set()
         misspelt: set[str] = set()
         for text, entry in node.entries.items():
@@ -523,7 +514,8 @@ class Record(Struct, frozen=True):
             if known_field.required and name not in given and name not in misspelt:
                 expected = f"the key {shown(name)} ({known_field.shape.expected})"
                 problems.append(Problem(node.origin, "a mapping without it", expected))
-        return Located(RecordValues(values, frozenset(refused | misspelt - given.keys())), node.origin)
+        values.refused = frozenset(refused | misspelt - given.keys())
+        return Located(MappingProxyType(values), node.origin)
 
     def schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {}

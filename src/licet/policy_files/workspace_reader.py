@@ -130,11 +130,7 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
     for name, located in record(shared, "tools").items():
         given: Fields = located.value
         if ("from" in given) == ("needs" in given) or ("from" in given and len(given) > 1):
-            found = (
-                "neither `from` nor `needs`"
-                if not given.keys() & {"from", "needs"}
-                else "`from` together with other keys"
-            )
+            found = "neither `from` nor `needs`" if "from" not in given else "`from` together with other keys"
             expected = "`from` alone, or `needs` with optional, effect, sandbox, connector and cost_usd"
             problems.append(Problem(key_origin(located), found, expected, "`needs: []` is a tool that touches nothing"))
         elif "from" in given:
