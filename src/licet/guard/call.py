@@ -52,8 +52,9 @@ from licet.core.decision.decision import (
 )
 from licet.core.decision.fixes import call_denials
 from licet.core.decision.reach import Reach
-from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason
+from licet.core.decision.request import UNUSED, Approval, Ground, Reason
 from licet.core.ledger.entry import ObservedFact
+from licet.core.limits import MOST_OF_A_GROUND
 from licet.core.policy.servers import tool_parts
 from licet.core.values import data_digest
 from licet.declare.arguments import InvalidArguments, exact, received

@@ -7,6 +7,7 @@ from licet.core.policy import keys
 from licet.core.review.surface import Surface, ToolSurface, kind_of, withheld_lines
 from licet.core.values import canonical_json, money_text
 from licet.map.cards import ANY_COMMAND, DELETES, bundle_facts, spending
+from licet.map.limits import MOST_UNUSED
 
 Short = Callable[[str], str]  # makes the paths in a text short
 
@@ -17,7 +18,6 @@ _SERVER = {
     "native": "unrestricted code of this user, without walls",
     "remote": "remote, at {}: what it does there is not seen or limited here",
 }
-_MOST_UNUSED = 10  # rules that the note about unused ones lists
 
 
 def heading(surface: Surface) -> Iterator[tuple[str, str]]:
@@ -127,8 +127,8 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
 
 
 def _few(items: tuple[str, ...]) -> str:
-    more = f" and {len(items) - _MOST_UNUSED} more" if len(items) > _MOST_UNUSED else ""
-    return ", ".join(items[:_MOST_UNUSED]) + more
+    more = f" and {len(items) - MOST_UNUSED} more" if len(items) > MOST_UNUSED else ""
+    return ", ".join(items[:MOST_UNUSED]) + more
 
 
 def _denied(surface: Surface) -> Iterator[str]:

@@ -17,6 +17,7 @@ from licet.core.decision.argument_rules import DESCENDS
 from licet.core.policy.argument_ties import FREE, SCOPES
 from licet.core.values import Origin, Problem
 from licet.declare.plain_json import plain_json
+from licet.policy_files.limits import LONGEST_PATTERNS, LONGEST_SHOWN, MOST_PATTERNS
 from licet.policy_files.shapes import Located, did_you_mean
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ _WORDS = (
     *("minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "minContains"),
     *("maxContains", "required", "minProperties", "maxProperties", "title", "description", "scope"),
 )
-MOST_PATTERNS = 500  # in one file: each may take ten milliseconds to compile
-LONGEST_PATTERNS = 1 << 16  # characters of all rules with patterns; compiling takes a hundred times that in memory
-LONGEST_SHOWN = 200  # characters of a message about a rule
 _PATTERN = '"pattern": '  # the key as it is written in JSON; inside a JSON string, its quotes would be escaped
 _KNOWN = (*_WORDS, *_ONE, *_SEVERAL, *_NAMED)
 

@@ -22,6 +22,7 @@ from licet.core.values import Origin, Problem
 from licet.errors import ManifestError
 from licet.own_files import is_there, open_regular, read_most
 from licet.policy_files.checks import suffix_problems
+from licet.policy_files.limits import MOST_BYTES, MOST_FOLLOWED, MOST_FOUND
 from licet.policy_files.manifest_reader import (
     Document,
     NewerFormat,
@@ -32,7 +33,7 @@ from licet.policy_files.manifest_reader import (
     with_protected_paths,
     workspace_conflicts,
 )
-from licet.policy_files.nodes import MOST_BYTES, read_nodes
+from licet.policy_files.nodes import read_nodes
 from licet.policy_files.organisation import (
     machine_file,
     machine_organisation,
@@ -57,9 +58,6 @@ from licet.policy_files.workspace_reader import declarations, shared_layers, wor
 from licet.source.finder import tool_files
 
 __all__ = ["PolicyDocument", "is_agent_policy", "load_manifest", "read_made", "read_policy"]
-
-_MOST_FOUND = 1_000  # policies below the paths to write: each is closed to a program by several mounts
-_MOST_FOLLOWED = 100  # policies that were searched for, and whose code is closed
 
 
 def load_manifest(
@@ -170,10 +168,10 @@ def read_made(text: str, name: str, directory: str, written: Sequence[str] = ())
     manifest = combined(file, file, None, problems)
     if manifest is not None:
         found = policies_below(written)
-        if len(found) > _MOST_FOUND:
-            text = f"more than {_MOST_FOUND} policies below the paths to write"
+        if len(found) > MOST_FOUND:
+            text = f"more than {MOST_FOUND} policies below the paths to write"
             problems.append(Problem(manifest.origin, text, "smaller directories"))
-        manifest = with_protected_paths(manifest, _closed_to_made(directory, written, found[:_MOST_FOUND]))
+        manifest = with_protected_paths(manifest, _closed_to_made(directory, written, found[:MOST_FOUND]))
         problems += (*address_problems(manifest), *ceiling_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
@@ -185,7 +183,7 @@ def _closed_to_made(directory: str, written: Sequence[str], found: Sequence[str]
     closed = policy_paths((here, *found), trusted_paths()) if written else ()
     # The code of a policy may be in a written directory that the policy itself is not in.
     files = filter(os.path.isfile, dict.fromkeys((*closed, *policies_above(written))))
-    followed = islice((path for path in files if path.lower().endswith(SUFFIXES)), _MOST_FOLLOWED)
+    followed = islice((path for path in files if path.lower().endswith(SUFFIXES)), MOST_FOLLOWED)
     code = dict(one for path in followed for one in _code_of(Path(path)))
     names = (name for tree in written for name in names_of_policy(tree, directory))
     return {**code, **dict.fromkeys((*closed, *names), POLICY)}

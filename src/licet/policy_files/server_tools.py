@@ -37,10 +37,10 @@ from licet.core.policy.terms import Admission, Natives
 from licet.core.policy.tool import ToolSpec, spec_of
 from licet.core.values import Origin
 from licet.declare.plain_json import json_core
+from licet.policy_files.limits import MOST_EXACT
 
 Text = str | UnsetType  # not null: SDKs for TypeScript reject it
 Flag = bool | UnsetType
-MOST_EXACT = 1 << 53  # larger integers are not exact in JavaScript
 
 
 class _Icon(Struct, rename="camel"):

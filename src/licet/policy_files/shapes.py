@@ -25,17 +25,8 @@ from msgspec.structs import replace
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.policy.tool import LARGEST_AMOUNT, amount
 from licet.core.values import Origin, Problem, nearest
-from licet.policy_files.nodes import (
-    LARGEST_INT,
-    REFUSED,
-    Mapping,
-    Node,
-    Scalar,
-    Sequence,
-    UnsafeNumber,
-    plain_value,
-    shown,
-)
+from licet.policy_files.limits import LARGEST_INT, MOST_HINTED_PROBLEMS, MOST_WORDS_COMPARED
+from licet.policy_files.nodes import REFUSED, Mapping, Node, Scalar, Sequence, UnsafeNumber, plain_value, shown
 
 __all__ = [
     "AnyJson",
@@ -87,12 +78,6 @@ class Shape(Protocol):
 
     def schema(self) -> dict[str, Any]:
         """The same checks as JSON Schema."""
-
-
-# Limits for difflib, which is slow, so that a hostile file cannot use much time: no hints after this many problems, and
-# fewer hints if there are many words to compare with.
-_ENOUGH = 100
-_MOST_COMPARED = 20_000
 
 
 def text_of(node: Node) -> str | None:
@@ -155,7 +140,7 @@ def did_you_mean(word: str, words: Collection[str], problems: Problems) -> str:
 
 def meant_by(word: str, words: Collection[str], problems: Problems) -> str:
     """The known word that is most similar, or an empty text."""
-    if len(problems) > _ENOUGH or (len(problems) + 1) * len(words) > _MOST_COMPARED:
+    if len(problems) > MOST_HINTED_PROBLEMS or (len(problems) + 1) * len(words) > MOST_WORDS_COMPARED:
         return ""
     plain = {_folded(known): known for known in words}
     near = nearest(_folded(word[:64]), plain)

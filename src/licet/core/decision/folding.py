@@ -14,6 +14,7 @@ from licet.core.algebra.set import CapabilitySet, TooManyPairs
 from licet.core.decision.approval import enough
 from licet.core.decision.fixes import remove
 from licet.core.decision.request import Ground
+from licet.core.limits import MOST_PAIRS
 from licet.core.policy.connector import ConnectorRef, Connectors, Installed, stated_obstacle
 from licet.core.policy.layer import (
     ELEVATED,
@@ -75,9 +76,7 @@ def _agreed(standing: StandingApproval, approvals: Approvals) -> bool:
 
 
 CEILINGS = ("manifest", "personality", "allow")
-# The grant of each tool has every deny of the manifest. Without a limit, a file of 200 KB with thousands of tools and
-# denies would take gigabytes. A pair is one grant and one rule or deny in it.
-MOST_PAIRS = 1_000_000
+# A pair is one grant and one rule or deny in it.
 _WEIGHT = 300  # the memory of one `Common`, in pairs
 _WEIGHT_OF_A_LINE = 6  # the memory of one entry of the allowlists of connectors, in pairs
 _NOTHING = CapabilitySet()

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.core.algebra.scope import Malformed, name
+from licet.core.limits import LONGEST_RANGE
 from licet.core.policy.layer import EffectClass, Layer
 from licet.core.values import Origin
 
@@ -83,9 +84,6 @@ class ConnectorRule(Struct, frozen=True):
         if ref.name != self.name:
             return False
         return not self.versions or in_range(ref.counted, self.versions)
-
-
-LONGEST_RANGE = 500  # characters; each clause of a range costs time in every comparison
 
 
 class Connectors(Struct, frozen=True):

@@ -91,9 +91,6 @@ class Approvals(Struct, frozen=True):
         )
 
 
-MOST_STANDING_DAYS = 30
-
-
 class StandingApproval(Struct, frozen=True):
     """A person's approval of the deletes of files under one policy, until a day. `approvals.delete: manifest` needs it.
 

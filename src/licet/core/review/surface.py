@@ -30,6 +30,7 @@ from licet.core.decision.foreseen import never_dialled, unfit_grounds, unreachab
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Request
 from licet.core.decision.validate import Most, Undeclared, too_many_pairs
+from licet.core.limits import MOST_TOOLS_ON_A_LINE
 from licet.core.policy import keys
 from licet.core.policy.argument_ties import Ties
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Level, Rule, meet_written_layers
@@ -148,9 +149,6 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
         }
 
 
-_MOST_NAMED = 3  # tools that a line about all of a server names
-
-
 def withheld_lines(tools: Iterable[ToolSurface]) -> list[str]:
     """Why tools of servers cannot be called: a line for each server and reason, since mostly one is true for all."""
     alike: dict[tuple[str, str], list[str]] = {}
@@ -161,8 +159,8 @@ def withheld_lines(tools: Iterable[ToolSurface]) -> list[str]:
 
 
 def _several(names: list[str]) -> str:
-    few = ", ".join(names[:_MOST_NAMED])
-    return few if len(names) == 1 else f"{len(names)} tools ({few}{' …' if names[_MOST_NAMED:] else ''})"
+    few = ", ".join(names[:MOST_TOOLS_ON_A_LINE])
+    return few if len(names) == 1 else f"{len(names)} tools ({few}{' …' if names[MOST_TOOLS_ON_A_LINE:] else ''})"
 
 
 def _reach_document(entries: tuple[ReachEntry, ...]) -> dict[str, Any]:
