@@ -127,7 +127,12 @@ def read_organisation(content: Value, problems: Problems) -> Organisation:
 
 
 def _read_ceiling(
-    ceiling: Lists, kind: Any, agent: str, app: str | None, workspace: Value | None, problems: Problems
+    ceiling: Lists,
+    kind: Literal["manifest", "personality"],
+    agent: str,
+    app: str | None,
+    workspace: Value | None,
+    problems: Problems,
 ) -> Manifest:
     shared: Fields = workspace.value if workspace is not None else NONE
     bundles = {name: _bundle(name, located) for name, located in record(shared, "bundles").items()}
@@ -194,7 +199,9 @@ def _read_ceiling(
     return manifest
 
 
-def _own_layer(ceiling: Lists, kind: Any, admissions: Mapping[str, tuple[Admission, ...]]) -> Layer:
+def _own_layer(
+    ceiling: Lists, kind: Literal["manifest", "personality"], admissions: Mapping[str, tuple[Admission, ...]]
+) -> Layer:
     always = [Rule(rule, ceiling.origin, "in every ceiling") for rule in OWN_STORAGE]
     admitted = [
         Rule(Capability(f"tool:call:{tool}"), given[0].origin, f"{ceiling.prefix}tools")

@@ -102,7 +102,7 @@ def data(located: Value) -> Any:
     return _plain_data([data(item) for item in value] if isinstance(value, tuple) else value)
 
 
-def _plain_data(value: Any) -> Any:
+def _plain_data(value: object) -> Any:
     match value:
         case Located():
             return data(value)
