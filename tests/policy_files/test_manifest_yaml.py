@@ -19,8 +19,8 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.request import Request
 from licet.core.policy.manifest import Manifest
 from licet.policy_files import checks
+from licet.policy_files.limits import LARGEST_INT, MOST_PATTERNS
 from licet.policy_files.load import read_policy
-from licet.policy_files.nodes import LARGEST_INT
 from policy_files.messages import message
 
 
@@ -534,7 +534,7 @@ def test_the_largest_allowed_number_has_a_digest(tmp_path: Path) -> None:
 
 
 def test_patterns_beyond_the_limit_are_not_compiled(tmp_path: Path) -> None:
-    most = checks.MOST_PATTERNS
+    most = MOST_PATTERNS
     assert _patterns(tmp_path, [f"^x{number}$" for number in range(most)]) == []
     (problem,) = _patterns(tmp_path, [*(f"^x{number}$" for number in range(most)), "(", "("])
     assert message("manifest_yaml.more_than_different_patterns_expected", most=most) in problem

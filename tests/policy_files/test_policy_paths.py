@@ -8,15 +8,8 @@ import pytest
 
 from licet import load_manifest
 from licet.assemble.review import Places, review
-from licet.policy_files.policy_paths import (
-    MOST_LISTED,
-    MOST_LOOKED_AT,
-    MOST_PARSED,
-    PolicyDetector,
-    policy_paths,
-    policy_root,
-    workspace_root,
-)
+from licet.policy_files.limits import MOST_LISTED, MOST_LOOKED_AT, MOST_PARSED
+from licet.policy_files.policy_paths import PolicyDetector, policy_paths, policy_root, workspace_root
 
 MANIFEST = "agent: a\ncapabilities: {tools: [t], grants: ['fs:*:*'], max_side_effect_class: full}\n"
 

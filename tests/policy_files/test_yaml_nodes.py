@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from effort import LONG
 from licet.policy_files import nodes
-from licet.policy_files.nodes import MOST_VALUES, Mapping, Node, Scalar, Sequence, read_nodes
+from licet.policy_files.limits import MOST_VALUES
+from licet.policy_files.nodes import Mapping, Node, Scalar, Sequence, read_nodes
 from policy_files.messages import message
 
 HAS_LIBYAML = hasattr(yaml, "CBaseLoader")

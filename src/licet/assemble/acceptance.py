@@ -29,8 +29,8 @@ from licet.core.policy.manifest import Manifest, document
 from licet.errors import LicetError
 from licet.guard.ports import NotStanding
 from licet.own_files import read_regular
+from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.load import load_own_manifest
-from licet.policy_files.nodes import MOST_BYTES
 from licet.policy_files.policy_paths import LOCK_FILE, NoHome, policy_root
 from licet.policy_files.trust import Accepted, accept, accepted, accepted_files, accepted_lock, lock_state
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.gate import Backends, CommandGate, Gate, LocalParts
+from licet.assemble.limits import RUN_SECONDS
 from licet.assemble.review import Places, straight
 from licet.backends.http import HttpClient
 from licet.core.algebra.domains import TCP, place_text
@@ -41,7 +42,6 @@ from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams
 from licet.sandbox.programs.walls import OF_A_RUN, ProgramWalls
 
-_FOR_EVER = 10 * 365 * 86_400  # seconds
 _SCHEMA = {
     "additionalProperties": False,
     "properties": {"command": {"items": {"type": "string"}, "type": "array"}},
@@ -81,7 +81,7 @@ def program_gate(
     if approver is not None:
         parts["approver"] = approver
     backends = Backends.local(state, secrets_file=secrets_file, **parts)
-    limits = {"wall_seconds": _FOR_EVER, **policy.limits}
+    limits = {"wall_seconds": RUN_SECONDS, **policy.limits}
     policy = replace(policy, limits=limits, loaded=policy.loaded or policy)
     if name is None:
         policy = admit_commands(policy, PROGRAM)

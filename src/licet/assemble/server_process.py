@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from licet.assemble.limits import OUTPUT_BYTES, RUN_SECONDS, SHORTEST_LINE
 from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import inside, visible
 from licet.core.algebra.set import CapabilitySet
@@ -52,9 +53,6 @@ from licet.packages.started_from import Interpreters, StartedFrom, code_differen
 from licet.policy_files.policy_paths import data_root
 
 FETCH_SECONDS = 300.0  # for what a lock pins to come from its registry
-_FOREVER = 10 * 365 * 86400.0  # seconds: a server ends with its gateway, not by a clock
-_OUTPUT = 1 << 20
-_SHORTEST_LINE = 8  # characters of a secret's line that is redacted by itself
 
 
 class ServerError(LicetError):
@@ -159,7 +157,7 @@ async def secret(server: Server, reach: Reach, ports: Ports, reference: str, red
         raise ServerError(f"the secret `{reference}` of server `{server.name}` is not known here: {fix}")
     redactor.add(reference, value)
     for line in value.splitlines():  # a server may log it line by line
-        if len(line.strip()) >= _SHORTEST_LINE:
+        if len(line.strip()) >= SHORTEST_LINE:
             redactor.add(reference, line.strip())
     return value
 
@@ -208,7 +206,9 @@ async def started(
         raise ServerError(f"the program of server `{server.name}` is not there: {os.path.basename(program.argv[0])}")
     environment = {**program.environment, **secrets.environment}
     directory = workdir if server.kind == "native" else _start_directory(reach.grant, workdir)
-    command = Command(binary, program.argv, environment, directory, b"", _FOREVER, _OUTPUT, runtime=program.readable)
+    command = Command(
+        binary, program.argv, environment, directory, b"", float(RUN_SECONDS), OUTPUT_BYTES, runtime=program.readable
+    )
     walls = _NoWalls() if server.kind == "native" else ports.sandbox.walls(grant)
     try:
         async with ports.processes.start(command, walls, Streams(stdin=True, stdout=True, stderr=True)) as running:

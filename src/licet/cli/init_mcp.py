@@ -49,9 +49,9 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of
 from licet.errors import LicetError
 from licet.own_files import is_there, read_regular
+from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.load import load_own_manifest, read_policy
 from licet.policy_files.manifest_reader import a_kind
-from licet.policy_files.nodes import MOST_BYTES
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root, shown_path
 from licet.policy_files.trust import TrustListError, is_trusted, lock_state
 

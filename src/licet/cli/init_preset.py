@@ -34,8 +34,8 @@ from licet.core.values import Origin, Problem
 from licet.errors import LicetError
 from licet.own_files import is_there, make_way, read_regular
 from licet.policy_files.draft import SCHEMA_LINE
+from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.load import load_own_manifest
-from licet.policy_files.nodes import MOST_BYTES
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.schema import FORMAT
 

@@ -32,9 +32,10 @@ from licet.mcp.server_definitions import Setup
 from licet.mcp.shown_names import without_clashes
 from licet.own_files import is_there, read_regular
 from licet.policy_files.draft import exact_fit, strongest_class
+from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.load import read_policy
 from licet.policy_files.manifest_reader import checked_document
-from licet.policy_files.nodes import MOST_BYTES, read_nodes
+from licet.policy_files.nodes import read_nodes
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
 from licet.policy_files.workspace_reader import server_problems
 

@@ -40,9 +40,10 @@ from licet.errors import ManifestError
 from licet.guard.ports import Unavailable
 from licet.guard.session_end import is_ended
 from licet.own_files import is_there, read_regular
+from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.load import load_manifest
 from licet.policy_files.manifest_reader import PolicyDocument, a_kind
-from licet.policy_files.nodes import MOST_BYTES, Mapping, read_nodes
+from licet.policy_files.nodes import Mapping, read_nodes
 from licet.policy_files.organisation import machine_organisation, read_organisation_file
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.shapes import did_you_mean, meant_by

@@ -27,7 +27,8 @@ from licet.core.algebra.scope import inside, is_address, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import CapabilityDenied, address_grounds
 from licet.core.decision.reach import Reach
-from licet.core.policy.addresses import address_kind, private_lists
+from licet.core.policy.addresses import address_kind
+from licet.core.policy.terms import private_lists
 from licet.core.values import COMMAND_LINE
 from licet.guard.grant import held_paths
 from licet.policy_files.policy_paths import shown_path

@@ -30,11 +30,11 @@ from licet.cli.options import FILE, Setting, json_option, read_sound
 from licet.cli.output import counted, fail, shortened, show, show_json, show_lock_changes
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.approval import time_text
+from licet.core.limits import MOST_STANDING_DAYS
 from licet.core.policy.layer import OWN_STORAGE, meet_written_layers
 from licet.core.policy.lock import FORMAT, Lock
 from licet.core.policy.lock_changes import lock_changes
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import MOST_STANDING_DAYS
 from licet.core.review.changes import Changes
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface

@@ -22,8 +22,9 @@ import msgspec
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import ApprovalAnswered, ApprovalAsked, ServerAnswered, ServerAsked, ServerAskRefused
 from licet.core.decision.request import Approval, Ground, Reason
+from licet.core.limits import MAX_ASKS
 from licet.core.policy.lock import hidden_in, shown
-from licet.core.policy.servers import MAX_ASKS, Server
+from licet.core.policy.servers import Server
 from licet.core.policy.tool import spec_of
 from licet.core.values import data_digest
 from licet.declare.plain_json import plain_data, plain_json

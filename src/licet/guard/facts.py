@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from licet.core.algebra.rules import Use
 from licet.core.algebra.set import Rules
 from licet.core.decision.decision import Deny
-from licet.core.decision.request import MOST_OF_A_GROUND, UNUSED, Approval, Ground, Reason, Request, Usage
+from licet.core.decision.request import UNUSED, Approval, Ground, Reason, Request, Usage
 from licet.core.ledger.entry import Caller, Entry, ObservedFact
+from licet.core.limits import MOST_OF_A_GROUND
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import StandingApproval
 from licet.errors import Refused

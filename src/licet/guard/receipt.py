@@ -15,7 +15,6 @@ from licet.core.algebra.scope import visible
 from licet.core.decision.decision import Ask, BudgetSettled, Deny, Event, Happened, SandboxEntered, all_events
 from licet.core.decision.request import Spent, plus, spent_of
 from licet.core.ledger.entry import (
-    MOST_PURPOSE,
     AccessFact,
     ApprovalFact,
     BodiesFact,
@@ -31,6 +30,7 @@ from licet.core.ledger.entry import (
     Texts,
     time_text,
 )
+from licet.core.limits import MOST_PURPOSE
 from licet.core.values import data_digest, data_json, milliseconds, money_text
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers

@@ -7,7 +7,8 @@ from typing import Any
 from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import SessionEnded
-from licet.core.ledger.entry import MOST_PURPOSE, Entry, EventFact
+from licet.core.ledger.entry import Entry, EventFact
+from licet.core.limits import MOST_PURPOSE
 from licet.errors import Refused
 from licet.guard.deadlines import was_cancelled
 from licet.guard.facts import Call, SessionFacts

@@ -36,7 +36,7 @@ from licet.learn.learned_policy import SEEN, Unused, denied_by, lacking, unused_
 from licet.own_files import is_there, open_regular, read_regular, size_text
 from licet.policy_files.checks import is_shared_domain
 from licet.policy_files.draft import Entry, NotKept, class_is_learned, commented_out, new_policy, with_entries
-from licet.policy_files.nodes import MOST_BYTES
+from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 from licet.sandbox.kernel.namespaces import DEVICES
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM

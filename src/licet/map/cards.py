@@ -15,23 +15,12 @@ from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.policy.manifest import command_text
 from licet.core.policy.servers import host_rule
-from licet.core.policy.terms import Budget, WriteApproval
+from licet.core.policy.terms import Budget, Terms, WriteApproval
 from licet.core.review.surface import Surface, ToolSurface
-from licet.core.review.surface_entries import ReachEntry, Terms, entries_of, piece_text, target_of, ways_of
+from licet.core.review.surface_entries import ReachEntry, entries_of, piece_text, target_of, ways_of
 from licet.core.values import money_text
-from licet.map.model import (
-    MOST_BUNDLES,
-    MOST_DENIED,
-    MOST_TARGETS,
-    MOST_TIPS,
-    MOST_TOOLS,
-    Card,
-    Line,
-    Links,
-    Picture,
-    drawn,
-    more,
-)
+from licet.map.limits import MOST_BUNDLES, MOST_DENIED, MOST_NOTES, MOST_TARGETS, MOST_TIPS, MOST_TOLD, MOST_TOOLS
+from licet.map.model import Card, Line, Links, Picture, drawn, more
 
 ANY_COMMAND = "any command"
 DELETES: dict[WriteApproval | None, str] = {"session": "once a session", "manifest": "by a standing approval"}
@@ -95,8 +84,6 @@ _NOUNS = {
     "connectors": ("connector", "connectors"),
 }
 _OWN = "policy files and code of tools"
-_MOST_NOTES = 3  # exceptions on one card
-_MOST_TOLD = 12  # exceptions of one entry in a tooltip
 
 
 Held = list[tuple[str, ReachEntry]]  # the tools that reach a target, and how
@@ -141,7 +128,7 @@ def _tip(holder: Card, entry: ReachEntry) -> str:
 def _described(entry: ReachEntry) -> str:
     """Describe an entry, with as many exceptions as fit into a tooltip."""
     return "; ".join(
-        piece_text(Piece(piece.rule, piece.excepts[:_MOST_TOLD])) + (" …" if len(piece.excepts) > _MOST_TOLD else "")
+        piece_text(Piece(piece.rule, piece.excepts[:MOST_TOLD])) + (" …" if len(piece.excepts) > MOST_TOLD else "")
         for piece in entry.pieces
     )
 
@@ -324,7 +311,7 @@ def _notes(held: Held) -> Iterator[tuple[str, str]]:
     parts = [(entry.ways, dict.fromkeys(entry.excepts)) for entry in _distinct(held)]
     ways = dict.fromkeys(way for some, _ in parts for way in some)
     holes = [*dict.fromkeys(hole for _, excepts in parts for hole in excepts)]
-    shown = len(holes) if len(holes) <= _MOST_NOTES else _MOST_NOTES - 1
+    shown = len(holes) if len(holes) <= MOST_NOTES else MOST_NOTES - 1
     for hole in holes[:shown]:
         left = {way for some, excepts in parts if hole not in excepts for way in some}
         lost = [way for way in ways if way not in left]

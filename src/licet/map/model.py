@@ -12,12 +12,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.domains import ResourceKind
 from licet.core.policy.layer import EffectClass
-
-MOST_BUNDLES = 60
-MOST_TOOLS = 100
-MOST_TARGETS = 200  # of one kind
-MOST_DENIED = 60
-MOST_TIPS = 40  # lines of one tooltip
+from licet.map.limits import MOST_TIPS
 
 T = TypeVar("T")
 

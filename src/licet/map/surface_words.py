@@ -3,9 +3,11 @@
 import json
 from collections.abc import Callable, Iterator
 
+from licet.core.policy import keys
 from licet.core.review.surface import Surface, ToolSurface, kind_of, withheld_lines
-from licet.core.values import money_text
+from licet.core.values import canonical_json, money_text
 from licet.map.cards import ANY_COMMAND, DELETES, bundle_facts, spending
+from licet.map.limits import MOST_UNUSED
 
 Short = Callable[[str], str]  # makes the paths in a text short
 
@@ -16,7 +18,6 @@ _SERVER = {
     "native": "unrestricted code of this user, without walls",
     "remote": "remote, at {}: what it does there is not seen or limited here",
 }
-_MOST_UNUSED = 10  # rules that the note about unused ones lists
 
 
 def heading(surface: Surface) -> Iterator[tuple[str, str]]:
@@ -39,6 +40,9 @@ def heading(surface: Surface) -> Iterator[tuple[str, str]]:
     for title, listed in (("native", surface.native), ("private", surface.private)):
         if listed:
             yield title, ", ".join(listed)
+    for key in keys.VALUED:
+        for title, value in key.document(surface.of(key)).items():
+            yield title, ", ".join(map(str, value)) if isinstance(value, list) else canonical_json(value).decode()
     if surface.allow_degraded:
         yield "sandbox", "programs may run without namespaces, and can then see the names of all files (allow_degraded)"
     if not surface.tools:
@@ -123,8 +127,8 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
 
 
 def _few(items: tuple[str, ...]) -> str:
-    more = f" and {len(items) - _MOST_UNUSED} more" if len(items) > _MOST_UNUSED else ""
-    return ", ".join(items[:_MOST_UNUSED]) + more
+    more = f" and {len(items) - MOST_UNUSED} more" if len(items) > MOST_UNUSED else ""
+    return ", ".join(items[:MOST_UNUSED]) + more
 
 
 def _denied(surface: Surface) -> Iterator[str]:

@@ -17,6 +17,7 @@ from licet.core.decision.argument_rules import DESCENDS
 from licet.core.policy.argument_ties import FREE, SCOPES
 from licet.core.values import Origin, Problem
 from licet.declare.plain_json import plain_json
+from licet.policy_files.limits import LONGEST_PATTERNS, LONGEST_SHOWN, MOST_PATTERNS
 from licet.policy_files.shapes import Located, did_you_mean
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ _WORDS = (
     *("minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "minContains"),
     *("maxContains", "required", "minProperties", "maxProperties", "title", "description", "scope"),
 )
-MOST_PATTERNS = 500  # in one file: each may take ten milliseconds to compile
-LONGEST_PATTERNS = 1 << 16  # characters of all rules with patterns; compiling takes a hundred times that in memory
-LONGEST_SHOWN = 200  # characters of a message about a rule
 _PATTERN = '"pattern": '  # the key as it is written in JSON; inside a JSON string, its quotes would be escaped
 _KNOWN = (*_WORDS, *_ONE, *_SEVERAL, *_NAMED)
 
@@ -69,7 +67,7 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
         yield from _uncompilable(text, located.origin)
 
 
-def _unknown(schema: Any, origin: Origin, known: list[Problem], *, certain: bool = True) -> Iterator[Problem]:
+def _unknown(schema: object, origin: Origin, known: list[Problem], *, certain: bool = True) -> Iterator[Problem]:
     """Report unknown keywords, and each `scope` that cannot be enforced.
 
     `certain` is False below keywords such as `not` and `anyOf`. A value need not match a schema there.
@@ -125,7 +123,7 @@ def _fits(check: "SchemaCheck", value: Any) -> bool:
     return check.answer(plain_json(value)).fits is True if fits is None else fits
 
 
-def _text(schema: Any) -> str:
+def _text(schema: object) -> str:
     return json.dumps(schema, default=dict)  # `default` is for read-only mappings
 
 
@@ -147,7 +145,7 @@ def _compile(text: str) -> "SchemaCheck":
 compiled = lru_cache(maxsize=MOST_PATTERNS)(_compile)
 
 
-def _without_scope(schema: Any) -> Any:
+def _without_scope(schema: object) -> Any:
     """The schema without the keyword `scope`, which JSON Schema does not have. A property named `scope` stays."""
     if not isinstance(schema, Mapping):
         return schema
@@ -174,7 +172,7 @@ _KEYWORDS_OF_TYPE = {
 }
 
 
-def _with_types(schema: Any) -> Any:
+def _with_types(schema: object) -> Any:
     """The schema with the `type` that its keywords are for, in all its parts. Null, an absent value, is accepted."""
     if not isinstance(schema, Mapping):
         return schema
@@ -183,7 +181,7 @@ def _with_types(schema: Any) -> Any:
     return plain if "type" in schema or not types else {**plain, "type": [*types, "null"]}
 
 
-def _inner_types(key: str, value: Any) -> Any:
+def _inner_types(key: str, value: object) -> Any:
     if key in _ONE:
         return _with_types(value) if key != "not" else value  # inside `not`, an added type would accept more
     if key in _SEVERAL and isinstance(value, list):

@@ -18,6 +18,7 @@ from licet.core.policy.layer import POLICY
 from licet.core.policy.manifest import Manifest
 from licet.core.values import DATA, Origin, Problem
 from licet.errors import ManifestError
+from licet.policy_files.limits import DEEPEST, MOST_BYTES, MOST_POINTERS, MOST_PROBLEMS
 from licet.policy_files.manifest_reader import (
     Document,
     NewerFormat,
@@ -28,9 +29,6 @@ from licet.policy_files.manifest_reader import (
     workspace_conflicts,
 )
 from licet.policy_files.nodes import (
-    DEEPEST,
-    MOST_BYTES,
-    MOST_PROBLEMS,
     REFUSED,
     Mapping,
     MappingItem,
@@ -50,7 +48,6 @@ from licet.source.finder import tool_files
 __all__ = ["Manifest", "manifest_from_data"]
 
 _WORKSPACE, _PERSONALITY = "the workspace data", "the personality data"
-MOST_POINTERS = 16 << 20  # characters of all JSON pointers, which are long if long keys contain many values
 _NO_ROOT = "declare it with `needs`, or give the directory of its code: `Manifest.from_data(…, root=…)`"
 _WORDS = {None: "null", True: "true", False: "false"}  # as YAML writes them
 # Hints for values of a similar type.

@@ -22,6 +22,7 @@ from licet.core.values import Origin, Problem
 from licet.errors import ManifestError
 from licet.own_files import is_there, open_regular, read_most
 from licet.policy_files.checks import suffix_problems
+from licet.policy_files.limits import MOST_BYTES, MOST_FOLLOWED, MOST_FOUND
 from licet.policy_files.manifest_reader import (
     Document,
     NewerFormat,
@@ -32,7 +33,7 @@ from licet.policy_files.manifest_reader import (
     with_protected_paths,
     workspace_conflicts,
 )
-from licet.policy_files.nodes import MOST_BYTES, read_nodes
+from licet.policy_files.nodes import read_nodes
 from licet.policy_files.organisation import (
     machine_file,
     machine_organisation,
@@ -57,9 +58,6 @@ from licet.policy_files.workspace_reader import declarations, shared_layers, wor
 from licet.source.finder import tool_files
 
 __all__ = ["PolicyDocument", "is_agent_policy", "load_manifest", "read_made", "read_policy"]
-
-_MOST_FOUND = 1_000  # policies below the paths to write: each is closed to a program by several mounts
-_MOST_FOLLOWED = 100  # policies that were searched for, and whose code is closed
 
 
 def load_manifest(
@@ -129,7 +127,8 @@ def _read_policy(
         problems += (*quorum_problems(manifest), *pair_problems(manifest), *directory_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     if manifest is not None and sound:
-        manifest = with_server_tools(with_pin(manifest, path))
+        manifest = with_pin(manifest, path)
+        manifest = with_server_tools(manifest) if manifest.servers else manifest
         problems += [manifest.lock_problem] if manifest.lock_problem is not None else []
     return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
 
@@ -169,10 +168,10 @@ def read_made(text: str, name: str, directory: str, written: Sequence[str] = ())
     manifest = combined(file, file, None, problems)
     if manifest is not None:
         found = policies_below(written)
-        if len(found) > _MOST_FOUND:
-            text = f"more than {_MOST_FOUND} policies below the paths to write"
+        if len(found) > MOST_FOUND:
+            text = f"more than {MOST_FOUND} policies below the paths to write"
             problems.append(Problem(manifest.origin, text, "smaller directories"))
-        manifest = with_protected_paths(manifest, _closed_to_made(directory, written, found[:_MOST_FOUND]))
+        manifest = with_protected_paths(manifest, _closed_to_made(directory, written, found[:MOST_FOUND]))
         problems += (*address_problems(manifest), *ceiling_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
@@ -184,7 +183,7 @@ def _closed_to_made(directory: str, written: Sequence[str], found: Sequence[str]
     closed = policy_paths((here, *found), trusted_paths()) if written else ()
     # The code of a policy may be in a written directory that the policy itself is not in.
     files = filter(os.path.isfile, dict.fromkeys((*closed, *policies_above(written))))
-    followed = islice((path for path in files if path.lower().endswith(SUFFIXES)), _MOST_FOLLOWED)
+    followed = islice((path for path in files if path.lower().endswith(SUFFIXES)), MOST_FOLLOWED)
     code = dict(one for path in followed for one in _code_of(Path(path)))
     names = (name for tree in written for name in names_of_policy(tree, directory))
     return {**code, **dict.fromkeys((*closed, *names), POLICY)}
@@ -276,11 +275,10 @@ def _protected(manifest: Manifest, problems: list[Problem]) -> Manifest:
             problems.append(Problem(Origin(file, 1, 1), found, expected))
     closed = dict.fromkeys(policy_paths(manifest.files, trusted_paths()), POLICY)
     # A tool that could write the code of a tool could do anything at the next start.
-    sources = [reference for reference, _ in manifest.sources.values()]
-    roots = dict.fromkeys(str(policy_root(Path(path))) for path, _ in spelled)
-    return with_protected_paths(
-        manifest, {**dict(code for root in roots for code in tool_files(sources, root)), **closed}
-    )
+    if sources := [reference for reference, _ in manifest.sources.values()]:
+        roots = dict.fromkeys(str(policy_root(Path(path))) for path, _ in spelled)
+        closed = {**dict(code for root in roots for code in tool_files(sources, root)), **closed}
+    return with_protected_paths(manifest, closed)
 
 
 def manifests_in(directory: Path) -> tuple[Path, ...]:

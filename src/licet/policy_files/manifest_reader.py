@@ -18,6 +18,7 @@ from licet.core.algebra.domains import DOMAINS
 from licet.core.algebra.rules import Capability, capability
 from licet.core.decision.fixes import bundle_problems
 from licet.core.decision.folding import bundles_of
+from licet.core.policy import keys
 from licet.core.policy.layer import EVERY_DOMAIN, OWN_STORAGE, Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.manifest_fields import TITLE, Organisation
@@ -126,7 +127,12 @@ def read_organisation(content: Value, problems: Problems) -> Organisation:
 
 
 def _read_ceiling(
-    ceiling: Lists, kind: Any, agent: str, app: str | None, workspace: Value | None, problems: Problems
+    ceiling: Lists,
+    kind: Literal["manifest", "personality"],
+    agent: str,
+    app: str | None,
+    workspace: Value | None,
+    problems: Problems,
 ) -> Manifest:
     shared: Fields = workspace.value if workspace is not None else NONE
     bundles = {name: _bundle(name, located) for name, located in record(shared, "bundles").items()}
@@ -147,7 +153,7 @@ def _read_ceiling(
             hint = did_you_mean(item.value, admissions, problems)
             problems.append(Problem(item.origin, f"`{item.value}`", "a tool that this agent has", hint, "warning"))
     approvals, budget = record(ceiling.keys, "approvals"), record(ceiling.keys, "budget")
-    keys, names = _approver_keys(approvals)
+    signers, names = _approver_keys(approvals)
     problems += _shared_key_problems(approvals)
     quorum = plain(approvals, "quorum", 1)
     effect = ceiling.keys.get("max_side_effect_class")
@@ -172,7 +178,7 @@ def _read_ceiling(
             plain(approvals, "write", "session"),
             plain(approvals, "expires_seconds", 300),
             quorum,
-            keys,
+            signers,
             plain(approvals, "delete", "call"),
             plain(approvals, "through_client", False),
             names,
@@ -185,6 +191,7 @@ def _read_ceiling(
         | {f"approvals.{key}": key_origin(located) for key, located in approvals.items()}
         | {f"limits.{key}": key_origin(located) for key, located in record(ceiling.keys, "limits").items()}
         | dict(server_places(shared)),
+        values={key.name: data(ceiling.keys[key.name]) for key in keys.VALUED if ceiling.keys.get(key.name)},
         servers={name: data(server) for name, server in record(shared, "servers").items()},
         gateway_names=plain(record(shared, "gateway"), "names", ""),
     )
@@ -192,7 +199,9 @@ def _read_ceiling(
     return manifest
 
 
-def _own_layer(ceiling: Lists, kind: Any, admissions: Mapping[str, tuple[Admission, ...]]) -> Layer:
+def _own_layer(
+    ceiling: Lists, kind: Literal["manifest", "personality"], admissions: Mapping[str, tuple[Admission, ...]]
+) -> Layer:
     always = [Rule(rule, ceiling.origin, "in every ceiling") for rule in OWN_STORAGE]
     admitted = [
         Rule(Capability(f"tool:call:{tool}"), given[0].origin, f"{ceiling.prefix}tools")
@@ -212,7 +221,7 @@ def _own_layer(ceiling: Lists, kind: Any, admissions: Mapping[str, tuple[Admissi
     )
     denies = (*ceiling.capability_rules(*hosts, "deny"), *ceiling.capability_rules("deny"))
     # This layer does not decide about connectors: they have versions, and a layer of their own for each tool.
-    safety = kind == "personality" and not {"destinations", "grants"} & ceiling.keys.keys()
+    safety = kind == "personality" and "destinations" not in ceiling.keys and "grants" not in ceiling.keys
     return Layer(kind, f"the {kind}", ceiling.origin, allows, denies, frozenset({"connector"}), safety)
 
 
@@ -377,10 +386,12 @@ def _cost_warnings(manifest: Manifest) -> Iterator[Problem]:
     """Warn about tools without a cost if a budget limits money."""
     for name, admissions in manifest.admissions.items():
         spec = manifest.tools.get(name)
+        if spec is None or spec.cost_usd is not None:
+            continue
         budgets = [manifest.budget, *(bundle.budget for bundle in bundles_of(manifest, admissions))]
         counts = any(one.max_cost_usd is not None or one.max_cost_usd_per_day is not None for one in budgets)
         limited = counts or any(admission.max_cost_usd is not None for admission in admissions)
-        if limited and spec is not None and spec.cost_usd is None:
+        if limited:
             found, expected = f"`{name}` without `cost_usd`", "a cost, since the budget counts money"
             yield Problem(spec.origin or manifest.origin, found, expected, "it counts as 0", "warning")
 

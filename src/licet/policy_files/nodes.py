@@ -29,8 +29,8 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import UNSEEN, visible
 from licet.core.values import Origin, Problem
+from licet.policy_files.limits import DEEPEST, LARGEST_INT, MOST_ALIASED, MOST_BYTES, MOST_PROBLEMS, MOST_VALUES
 
-MOST_BYTES = 1 << 20
 REPLACED = "\ufffd"
 
 _PLAIN_ASCII = bytes(range(0x20, 0x7F)) + b"\t\n"
@@ -247,8 +247,6 @@ def json_events(text: str, file: str) -> Iterator[Any]:
             refuse(start, "a JSON value", 'put text in `"` quotes' if piece.isalnum() else "")
 
 
-LARGEST_INT = (1 << 53) - 1  # readers that store numbers as doubles would change a larger one
-
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -297,11 +295,6 @@ def _fraction(text: str) -> Decimal:
         raise UnsafeNumber("a number that a double can hold")
     return number
 
-
-DEEPEST = 32
-MOST_ALIASED = 1000
-MOST_PROBLEMS = 1000
-MOST_VALUES = 200_000  # keys, values and collections in one file: each takes half a kilobyte, however short it is
 
 _MEANT_AS_TEXT = "quote it if you mean the text"
 

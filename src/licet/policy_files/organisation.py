@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from licet.core.values import Origin, Problem
 from licet.errors import ManifestError
+from licet.policy_files.limits import MOST_STEPS
 
 # Every command looks for the file, and most machines have none: what reads it is imported when it is there.
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["machine_organisation", "read_organisation_file", "under_organisation"]
 
-_MOST_STEPS = 200  # directories and links on the way to the file
 _WHAT = "an organisation file"
 
 
@@ -114,7 +114,7 @@ def organisation_and_problems(
 
 def _read(path: Path, name: str, place: Place | None) -> bytes:
     from licet.own_files import open_regular, read_most
-    from licet.policy_files.nodes import MOST_BYTES
+    from licet.policy_files.limits import MOST_BYTES
 
     try:
         with open_regular(path) as fd:
@@ -144,7 +144,7 @@ def _checked_path(place: Place) -> str:
 def _way(place: Place) -> Iterator[tuple[str, os.stat_result]]:
     """Every directory on the way to the file, then the file; links are followed, and so is the way to their targets."""
     here, waiting, linked = "/", place.file.split("/"), False
-    for _ in range(_MOST_STEPS):
+    for _ in range(MOST_STEPS):
         try:
             status = os.lstat(here)
         except FileNotFoundError:

@@ -19,16 +19,20 @@ from pathlib import Path
 from licet.core.algebra.scope import Malformed, inside, path_key
 from licet.errors import LicetError
 from licet.own_files import FileTooLarge, NotRegular, read_regular
-from licet.policy_files.nodes import MOST_BYTES, yaml_events
+from licet.policy_files.limits import (
+    DEEPEST_PARSED,
+    MOST_BYTES,
+    MOST_LISTED,
+    MOST_LOOKED_AT,
+    MOST_PARSED,
+    MOST_READ,
+    MOST_SEARCHED,
+)
+from licet.policy_files.nodes import yaml_events
 
 OF_AGENTS = frozenset({"capabilities", "bundles", "toolset"})  # others use the rest, too: OpenAPI has `servers`
 KEYS = OF_AGENTS | {"servers", "safety"}
 
-# Bytes that are read and parsed. After that, every further file counts as policy, so that a directory full of large
-# files does not make each load slow.
-MOST_READ = 64 << 20
-MOST_PARSED = 1 << 20
-_DEEPEST = 32  # parsers slow down with depth; the loader has the same limit
 
 _MERGE_KEY = "<<"  # copies keys from elsewhere in the file
 
@@ -94,7 +98,7 @@ def _yaml_keys(text: str) -> set[str]:
     for event in yaml_events(text, ""):
         if isinstance(event, events.CollectionStartEvent):
             depth += 1
-            if depth > _DEEPEST:
+            if depth > DEEPEST_PARSED:
                 raise ValueError("nested too deeply")
             if depth == 1:
                 in_mapping = at_key = isinstance(event, events.MappingStartEvent)
@@ -116,9 +120,6 @@ POLICY_DIRECTORY = ".licet"
 SUFFIXES = (".yaml", ".yml", ".json")
 
 _NOT_SEARCHED = frozenset({".git", "node_modules", "site-packages", "__pycache__"})
-MOST_LOOKED_AT = 1_000  # candidates in one directory; if there are more, all of them count as policy
-MOST_SEARCHED = 100_000  # names below directories that are searched for policy
-MOST_LISTED = 10_000  # files in one directory that are closed one by one; if there are more, the directory is closed
 
 
 def policy_root(path: Path) -> Path:

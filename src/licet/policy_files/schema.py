@@ -25,12 +25,14 @@ from licet.core.algebra.scope import (
     secret_reference,
     variable,
 )
+from licet.core.limits import MOST_ASKS
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
 from licet.core.policy.layer import CLASSES, LEVELS
-from licet.core.policy.servers import CLIENT_ASKS, EVERY, MOST_ASKS, SERVER_NAME
+from licet.core.policy.servers import CLIENT_ASKS, EVERY, SERVER_NAME
 from licet.core.policy.terms import WRITE_APPROVALS
 from licet.core.review.examples import asked_use
 from licet.core.values import Problem, checked_key
+from licet.policy_files.limits import MOST_KEYS_LOOKED_AT
 from licet.policy_files.nodes import Mapping, Node, Scalar, Sequence
 from licet.policy_files.shapes import (
     AnyJson,
@@ -352,6 +354,8 @@ TOOL_ENTRY = Record(
         "limits": Field(LIMITS),
     }
 )
+# What a ceiling may have. A key either becomes rules, which `manifest_reader` says, or has its other half in the row of
+# the same name in `core/policy/keys.py`.
 CAPABILITY_FIELDS = {
     "bundles": _several(NAME, "bundles of the workspace that are assigned to this agent"),
     "tools": Field(
@@ -428,7 +432,6 @@ DESCRIPTIONS = {
 }
 
 
-_MOST_COMPARED = 20
 _KNOWN = {name for shape in SHAPES.values() for name in shape.fields}
 
 # Keys in a text that cannot be parsed: at the start of a line, or inside braces.
@@ -459,4 +462,4 @@ def _quotes(problem: Problem) -> bool:
 
 
 def _like_policy(keys: Iterable[str]) -> bool:
-    return any(key in _KNOWN or did_you_mean(key, _KNOWN, []) for key in islice(keys, _MOST_COMPARED))
+    return any(key in _KNOWN or did_you_mean(key, _KNOWN, []) for key in islice(keys, MOST_KEYS_LOOKED_AT))

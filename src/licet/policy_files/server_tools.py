@@ -37,10 +37,10 @@ from licet.core.policy.terms import Admission, Natives
 from licet.core.policy.tool import ToolSpec, spec_of
 from licet.core.values import Origin
 from licet.declare.plain_json import json_core
+from licet.policy_files.limits import MOST_EXACT
 
 Text = str | UnsetType  # not null: SDKs for TypeScript reject it
 Flag = bool | UnsetType
-MOST_EXACT = 1 << 53  # larger integers are not exact in JavaScript
 
 
 class _Icon(Struct, rename="camel"):
@@ -178,8 +178,6 @@ _PSEUDO = {
 
 def with_server_tools(manifest: Manifest) -> Manifest:
     """The manifest with the tools of its locked servers declared and, where it names them, admitted."""
-    if not manifest.servers:
-        return manifest
     servers = servers_of(manifest.servers)
     if manifest.lock is None:
         return replace(manifest, withheld=_withheld(manifest, servers), loaded=manifest.loaded or manifest)

@@ -11,11 +11,12 @@ that editors and the loader accept the same files. The loader refuses more than 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Mapping as ReadOnly
 from decimal import Decimal
 from functools import cached_property
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -24,17 +25,8 @@ from msgspec.structs import replace
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.policy.tool import LARGEST_AMOUNT, amount
 from licet.core.values import Origin, Problem, nearest
-from licet.policy_files.nodes import (
-    LARGEST_INT,
-    REFUSED,
-    Mapping,
-    Node,
-    Scalar,
-    Sequence,
-    UnsafeNumber,
-    plain_value,
-    shown,
-)
+from licet.policy_files.limits import LARGEST_INT, MOST_HINTED_PROBLEMS, MOST_WORDS_COMPARED
+from licet.policy_files.nodes import REFUSED, Mapping, Node, Scalar, Sequence, UnsafeNumber, plain_value, shown
 
 __all__ = [
     "AnyJson",
@@ -86,12 +78,6 @@ class Shape(Protocol):
 
     def schema(self) -> dict[str, Any]:
         """The same checks as JSON Schema."""
-
-
-# Limits for difflib, which is slow, so that a hostile file cannot use much time: no hints after this many problems, and
-# fewer hints if there are many words to compare with.
-_ENOUGH = 100
-_MOST_COMPARED = 20_000
 
 
 def text_of(node: Node) -> str | None:
@@ -154,7 +140,7 @@ def did_you_mean(word: str, words: Collection[str], problems: Problems) -> str:
 
 def meant_by(word: str, words: Collection[str], problems: Problems) -> str:
     """The known word that is most similar, or an empty text."""
-    if len(problems) > _ENOUGH or (len(problems) + 1) * len(words) > _MOST_COMPARED:
+    if len(problems) > MOST_HINTED_PROBLEMS or (len(problems) + 1) * len(words) > MOST_WORDS_COMPARED:
         return ""
     plain = {_folded(known): known for known in words}
     near = nearest(_folded(word[:64]), plain)
@@ -459,23 +445,13 @@ class Field(Struct, frozen=True):
         return self.shape.schema() | ({"description": self.description} if self.description else {})
 
 
-class RecordValues(ReadOnly[str, Value]):
+class RecordValues(dict[str, Value]):
     """The values of a record by key. A refused value is absent, but `in` is true for its key."""
 
-    def __init__(self, values: ReadOnly[str, Value], refused: frozenset[str]) -> None:
-        self._values, self._refused = values, refused
-
-    def __getitem__(self, key: str) -> Value:
-        return self._values[key]
+    refused: frozenset[str] = frozenset()
 
     def __contains__(self, key: object) -> bool:
-        return key in self._values or key in self._refused
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+        return super().__contains__(key) or key in self.refused
 
 
 class Record(Struct, frozen=True):
@@ -496,7 +472,7 @@ class Record(Struct, frozen=True):
             return report_mismatch(self, node, problems)
         spellings = {text: name for name, known in self.fields.items() for text in (name, *known.aliases)}
         given: dict[str, str] = {}
-        values: dict[str, Value] = {}
+        values = RecordValues()
         refused: set[str] = set()
         misspelt: set[str] = set()
         for text, entry in node.entries.items():
@@ -523,7 +499,8 @@ class Record(Struct, frozen=True):
             if known_field.required and name not in given and name not in misspelt:
                 expected = f"the key {shown(name)} ({known_field.shape.expected})"
                 problems.append(Problem(node.origin, "a mapping without it", expected))
-        return Located(RecordValues(values, frozenset(refused | misspelt - given.keys())), node.origin)
+        values.refused = frozenset(refused | misspelt - given.keys())
+        return Located(MappingProxyType(values), node.origin)
 
     def schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {}

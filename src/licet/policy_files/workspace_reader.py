@@ -20,6 +20,7 @@ from licet.core.policy.servers import PROMPTS, RESOURCES, below, is_own_header
 from licet.core.policy.tool import ToolSpec, spec_of
 from licet.core.values import Origin, Problem
 from licet.policy_files.checks import argument_problems
+from licet.policy_files.limits import LONGEST_TOOL_NAME, MOST_APPS_NAMED, MOST_MODULES
 from licet.policy_files.shapes import Located, did_you_mean
 
 Value = Located[Any]
@@ -101,7 +102,7 @@ def data(located: Value) -> Any:
     return _plain_data([data(item) for item in value] if isinstance(value, tuple) else value)
 
 
-def _plain_data(value: Any) -> Any:
+def _plain_data(value: object) -> Any:
     match value:
         case Located():
             return data(value)
@@ -119,10 +120,6 @@ def key_origin(located: Value) -> Origin:
     return located.key_origin or located.origin
 
 
-_MOST_NAMED = 20  # apps that one message lists
-MOST_MODULES = 1000  # each is searched in several directories, and closed for writing there
-
-
 def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec], dict[str, tuple[str, Origin]]]:
     """The tools that are declared inline, and the `from:` references of the others with their origins."""
     tools: dict[str, ToolSpec] = {}
@@ -130,11 +127,7 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
     for name, located in record(shared, "tools").items():
         given: Fields = located.value
         if ("from" in given) == ("needs" in given) or ("from" in given and len(given) > 1):
-            found = (
-                "neither `from` nor `needs`"
-                if not given.keys() & {"from", "needs"}
-                else "`from` together with other keys"
-            )
+            found = "neither `from` nor `needs`" if "from" not in given else "`from` together with other keys"
             expected = "`from` alone, or `needs` with optional, effect, sandbox, connector and cost_usd"
             problems.append(Problem(key_origin(located), found, expected, "`needs: []` is a tool that touches nothing"))
         elif "from" in given:
@@ -182,8 +175,8 @@ def app_problems(given: Fields, ceiling: Lists, shared: Fields) -> Iterator[Prob
     if overrides is None:
         return
     app, listed = given.get("app"), ceiling.keys.get("connectors")
-    names = ", ".join(f"`{name}`" for name in [*overrides.value][:_MOST_NAMED]) or "none yet"
-    more = f" and {len(overrides.value) - _MOST_NAMED} more" if len(overrides.value) > _MOST_NAMED else ""
+    names = ", ".join(f"`{name}`" for name in [*overrides.value][:MOST_APPS_NAMED]) or "none yet"
+    more = f" and {len(overrides.value) - MOST_APPS_NAMED} more" if len(overrides.value) > MOST_APPS_NAMED else ""
     expected = f"an app of `connectors.app_overrides` ({names}{more})"
     if app is not None and app.value not in overrides.value:
         near = did_you_mean(app.value, overrides.value, [])
@@ -259,7 +252,6 @@ def shared_layers(shared: Fields, but: Container[str] = ()) -> tuple[Layer, ...]
     return tuple(layer for layer in layers if layer is not None)
 
 
-LONGEST_NAME = 128  # characters of `SERVER.TOOL`
 _PROCESS_KEYS = ("code", "grants", "env", "secrets", "limits", "sandbox")  # about the process of a server
 
 
@@ -326,7 +318,7 @@ def _tool_problems(name: str, given: Fields) -> Iterator[Problem]:
         if tool in (RESOURCES, PROMPTS):
             found, expected = f"a tool called `{tool}`", f"another name: reading its {tool} is the tool `{name}.{tool}`"
             yield Problem(key_origin(located), found, expected)
-        if len(f"{name}.{tool}") > LONGEST_NAME:
+        if len(f"{name}.{tool}") > LONGEST_TOOL_NAME:
             found = f"`{name}.{tool}`"
             yield Problem(key_origin(located), found, f"a full name that fits {NAME_PATTERN}")
         effect = entry.get("effect")

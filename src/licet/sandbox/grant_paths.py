@@ -27,10 +27,10 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.folding import private_of
 from licet.core.decision.reach import Reach
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.layer import SECOND_CODE, Level, Rule
+from licet.core.policy.terms import private_of
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import Access, Grant, HeldPaths, access, held_paths
 from licet.guard.import_path import changeable, followed

@@ -13,16 +13,9 @@ from core.manifests import manifest, tool
 from core.strategies import clean_paths, odd_paths, outcome
 from core.tables import grouped
 from licet.core.algebra.rules import Capability, InvalidUse, Use, use_of_path
-from licet.core.algebra.scope import (
-    LONGEST_PATH,
-    Malformed,
-    inside,
-    path_ancestors,
-    path_key,
-    resolved_path,
-    secret_ancestors,
-)
+from licet.core.algebra.scope import Malformed, inside, path_ancestors, path_key, resolved_path, secret_ancestors
 from licet.core.algebra.set import CapabilitySet
+from licet.core.limits import LONGEST_PATH
 
 # As written in a rule, and the canonical text.
 SPELLINGS = grouped({

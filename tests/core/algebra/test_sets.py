@@ -7,7 +7,8 @@ import pytest
 from licet.core.algebra.domains import EVERYTHING, HTTP, HTTPS, TCP
 from licet.core.algebra.rules import Capability, InvalidUse, Use
 from licet.core.algebra.scope import Malformed
-from licet.core.algebra.set import MOST_BOXES, CapabilitySet, Piece, TooManyPairs
+from licet.core.algebra.set import CapabilitySet, Piece, TooManyPairs
+from licet.core.limits import MOST_BOXES
 
 Spec = tuple[list[str], list[str]]
 

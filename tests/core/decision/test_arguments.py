@@ -8,7 +8,8 @@ import pytest
 from core.manifests import HERE, manifest, tool
 from licet.core.decision.argument_rules import PathReading, argument_denial
 from licet.core.decision.reach import reach_of
-from licet.core.decision.request import MOST_OF_A_GROUND, Request
+from licet.core.decision.request import Request
+from licet.core.limits import MOST_OF_A_GROUND
 from licet.core.values import Origin
 
 RULES = {"to": {"enum": ["ann", "bob"]}, "path": {"scope": "fs:read"}}

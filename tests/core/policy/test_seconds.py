@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from licet.core.policy.layer import LONGEST, seconds, whole_seconds
+from licet.core.limits import LONGEST_SECONDS
+from licet.core.policy.layer import seconds, whole_seconds
 
 
 class Lies(float):
@@ -21,7 +22,14 @@ class Lies(float):
         return 1.0
 
 
-TAKEN = [(1, 1.0), (0.5, 0.5), (5e-324, 5e-324), (LONGEST + 1, LONGEST), (1e300, LONGEST), (10**400, LONGEST)]
+TAKEN = [
+    (1, 1.0),
+    (0.5, 0.5),
+    (5e-324, 5e-324),
+    (LONGEST_SECONDS + 1, LONGEST_SECONDS),
+    (1e300, LONGEST_SECONDS),
+    (10**400, LONGEST_SECONDS),
+]
 REFUSED: list[Any] = [
     *(float("nan"), -float("nan"), float("inf"), -float("inf"), Lies("nan"), Lies("inf")),
     *("nan", "inf", "5", b"5", "", None, [], Decimal),
@@ -48,6 +56,9 @@ def test_a_lifetime_is_a_whole_number(given: Any) -> None:
         whole_seconds(given, "ttl_seconds")
 
 
-@pytest.mark.parametrize(("given", "taken"), [(1, 1), (LONGEST, LONGEST), (LONGEST + 1, LONGEST), (10**400, LONGEST)])
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [(1, 1), (LONGEST_SECONDS, LONGEST_SECONDS), (LONGEST_SECONDS + 1, LONGEST_SECONDS), (10**400, LONGEST_SECONDS)],
+)
 def test_a_lifetime_is_cut_at_the_longest(given: int, taken: int) -> None:
     assert whole_seconds(given, "ttl_seconds") == taken

@@ -34,7 +34,8 @@ from licet.core.ledger.entry import (
     read_entry,
 )
 from licet.core.ledger.entry import time_text as entry_time
-from licet.core.policy.terms import MOST_STANDING_DAYS, Approvals, StandingApproval
+from licet.core.limits import MOST_STANDING_DAYS
+from licet.core.policy.terms import Approvals, StandingApproval
 from licet.core.values import data_digest, digest
 from licet.guard.ports import LedgerUnavailable, NotStanding, Unavailable
 

@@ -23,7 +23,6 @@ from licet.core.algebra import domains
 from licet.core.algebra.domains import DEFAULT_PORTS, DOMAINS, EVERYTHING, Domain, parse_rule, split_text
 from licet.core.algebra.scope import (
     LONGEST_LABEL,
-    LONGEST_PATH,
     TOP,
     Malformed,
     checked_host,
@@ -35,6 +34,7 @@ from licet.core.algebra.scope import (
     resolved_path,
     visible,
 )
+from licet.core.limits import LONGEST_PATH
 
 
 class Immutable:

@@ -16,10 +16,11 @@ from typing import NoReturn
 
 import can_ada
 
+from licet.core.limits import LONGEST_PATH
+
 __all__ = ["Malformed"]
 
 TOP = ""
-LONGEST_PATH = 4096  # PATH_MAX: a longer path cannot be opened, and its ancestors would cost quadratic memory
 LONGEST_HOST, LONGEST_LABEL = 253, 63  # limits of DNS, in characters
 
 _plain_host = re.compile(r"(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}").fullmatch

@@ -29,6 +29,7 @@ from licet.core.algebra.rules import (
     meet_boxes,
 )
 from licet.core.algebra.scope import TOP, Malformed, directory_key, is_unexpanded
+from licet.core.limits import MOST_BOXES
 from licet.core.values import digest
 
 Tables = dict[str | int, dict[str, int]]  # by domain, or by port: key -> allowed atoms | denied atoms << DENY_SHIFT
@@ -37,11 +38,6 @@ Grids = dict[str, tuple[Grid, Grid]]  # by domain: allows, denies
 Below = dict[str, list[str]]  # key -> the keys of a grid that it covers
 Order = tuple[list[str], list[str]]  # the sort keys, and the keys in that order
 EMPTY: tuple[Grid, Grid] = ({}, {})
-
-
-# Hosts without ports on one side and ports without hosts on the other overlap in a box for each pair. No other input
-# has an overlap that is much larger than itself.
-MOST_BOXES = 100_000
 
 
 class TooManyPairs(ValueError):

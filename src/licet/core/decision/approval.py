@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 
 from licet.core.algebra.domains import KIND_OF_DOMAIN
 from licet.core.algebra.scope import escaped, visible
-from licet.core.policy.terms import MOST_STANDING_DAYS
+from licet.core.limits import MOST_STANDING_DAYS
 from licet.core.values import canonical_json, digest, key_bytes, key_text
 
 FORMAT = 1

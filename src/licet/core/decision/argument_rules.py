@@ -16,7 +16,8 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import Deny
 from licet.core.decision.fixes import tools_key
 from licet.core.decision.reach import Reach, reach_of
-from licet.core.decision.request import MOST_OF_A_GROUND, Ground, Reason, Request
+from licet.core.decision.request import Ground, Reason, Request
+from licet.core.limits import MOST_DELETES_ASKED, MOST_OF_A_GROUND
 from licet.core.policy.argument_ties import EITHER, FORMATS, FREE, PATH, URL, Ties, kind_of_name, ties_of
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
@@ -37,9 +38,6 @@ class PathReading(Struct, frozen=True):
     home: str = ""
     # Whether code without handles gets the value: it opens URLs and paths by itself, as it likes to read them.
     by_code: bool = False
-
-
-_MOST_LIKELY = 20  # deletes in one question; nobody reads more, and any further one asks when it happens
 
 
 def argument_denial(
@@ -187,7 +185,7 @@ def likely_deletes(schema: Mapping[str, Any], arguments: Mapping[str, Any], work
         for one in value if isinstance(value, list) else [value]:
             if type(one) is str and (use := _delete_of(one, workdir)) is not None:
                 found[use] = None
-    return tuple(found)[:_MOST_LIKELY]
+    return tuple(found)[:MOST_DELETES_ASKED]
 
 
 def _delete_of(path: str, workdir: str) -> Use | None:

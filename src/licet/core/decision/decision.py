@@ -21,9 +21,9 @@ from licet.core.algebra.scope import is_address, visible
 from licet.core.decision.folding import CEILINGS
 from licet.core.decision.reach import Reach, not_admitted_grounds
 from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
-from licet.core.policy.addresses import PUBLIC, Address, address_kind, in_list, private_lists, refused_addresses
+from licet.core.policy.addresses import PUBLIC, Address, address_kind, in_list, refused_addresses
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import Bundle
+from licet.core.policy.terms import Bundle, private_lists
 from licet.core.values import Compared
 
 # A Deny would be true like most objects, and `if decide(…)` would allow everything. So `bool` raises.

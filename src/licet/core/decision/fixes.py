@@ -20,6 +20,7 @@ from licet.core.algebra.rules import Capability, Use, capability
 from licet.core.algebra.scope import TOP, Malformed
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.request import Ground
+from licet.core.limits import MOST_TOOLS_IN_A_FIX
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Level, Rule, class_fits, distinct, level_fits
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission, Bundle, MaxEffect, Roster
@@ -304,7 +305,6 @@ def _target(rule: Capability, roots: Roots) -> str:
     return rule.scope
 
 
-_MOST_NAMED = 5  # how many tools one fix lists for removal from a bundle
 Admissions = Mapping[str, tuple[Admission, ...]]
 
 
@@ -396,9 +396,9 @@ def _assign_fix(manifest: Manifest, roster: Roster, bundle: Bundle) -> str:
     # A manifest does not load if it assigns two bundles with the same tool.
     twice = _overlaps(manifest, bundle, (roster,))
     where = f"from `bundles.{bundle.name}.tools` in {bundle.origin.file}"
-    steps += [f"remove `{tool}` {where}" for tool in twice[:_MOST_NAMED]]
-    if len(twice) > _MOST_NAMED:
-        steps.append(f"and remove {len(twice) - _MOST_NAMED} more that are in another assigned bundle {where}")
+    steps += [f"remove `{tool}` {where}" for tool in twice[:MOST_TOOLS_IN_A_FIX]]
+    if len(twice) > MOST_TOOLS_IN_A_FIX:
+        steps.append(f"and remove {len(twice) - MOST_TOOLS_IN_A_FIX} more that are in another assigned bundle {where}")
     return "; ".join(steps)
 
 

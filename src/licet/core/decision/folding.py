@@ -2,16 +2,11 @@
 
 A manifest may have hundreds of tools and hundreds of rules. Nothing here depends on the name of a tool: tools with the
 same bundles, connectors, class and needs get the same objects. The total size of all grants is limited.
-
-The approvals, private addresses and connectors of a tool, from its manifest and its bundles.
-
-The tighter value counts. A key that a bundle leaves out does not narrow.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.rules import Capability
@@ -19,6 +14,7 @@ from licet.core.algebra.set import CapabilitySet, TooManyPairs
 from licet.core.decision.approval import enough
 from licet.core.decision.fixes import remove
 from licet.core.decision.request import Ground
+from licet.core.limits import MOST_PAIRS
 from licet.core.policy.connector import ConnectorRef, Connectors, Installed, stated_obstacle
 from licet.core.policy.layer import (
     ELEVATED,
@@ -33,8 +29,16 @@ from licet.core.policy.layer import (
     named_tcp,
     permits,
 )
-from licet.core.policy.manifest import Manifest, placed
-from licet.core.policy.terms import APPROVED_IN_REVIEW, Admission, Approvals, Bundle, StandingApproval, WriteApproval
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import (
+    APPROVED_IN_REVIEW,
+    Admission,
+    Approvals,
+    Bundle,
+    StandingApproval,
+    WriteApproval,
+    connectors_of,
+)
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, key_bytes
 
@@ -43,34 +47,6 @@ def bundles_of(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[Bun
     """The bundles through which a tool is admitted."""
     names = dict.fromkeys(admission.bundle for admission in admissions)
     return tuple(manifest.bundles[name] for name in names if name in manifest.bundles)
-
-
-def approvals_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Approvals:
-    """The stricter value of each approval key of the manifest and these bundles."""
-    approvals = manifest.approvals
-    for stated in (bundle.approvals for bundle in bundles if bundle.approvals):
-        approvals = approvals.narrowed_by(stated)
-    return approvals
-
-
-def private_of(manifest: Manifest, bundles: Iterable[Bundle]) -> tuple[tuple[str, ...], ...]:
-    """The lists of private addresses for a tool of these bundles; an address must be in each list."""
-    return (*manifest.private, *(bundle.private for bundle in bundles if bundle.private is not None))
-
-
-def connectors_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Connectors:
-    """The allowlists of connectors for a tool of these bundles."""
-    connectors, stated = manifest.connectors, [bundle for bundle in bundles if bundle.connectors is not None]
-    if not stated:
-        return connectors
-    return replace(
-        connectors,
-        profiles=(*connectors.profiles, *(bundle.connectors for bundle in stated if bundle.connectors is not None)),
-        profile_places=(
-            *placed(manifest),
-            *((f"bundles.{bundle.name}.connectors", bundle.place("connectors")) for bundle in stated),
-        ),
-    )
 
 
 def delete_approval(
@@ -100,9 +76,7 @@ def _agreed(standing: StandingApproval, approvals: Approvals) -> bool:
 
 
 CEILINGS = ("manifest", "personality", "allow")
-# The grant of each tool has every deny of the manifest. Without a limit, a file of 200 KB with thousands of tools and
-# denies would take gigabytes. A pair is one grant and one rule or deny in it.
-MOST_PAIRS = 1_000_000
+# A pair is one grant and one rule or deny in it.
 _WEIGHT = 300  # the memory of one `Common`, in pairs
 _WEIGHT_OF_A_LINE = 6  # the memory of one entry of the allowlists of connectors, in pairs
 _NOTHING = CapabilitySet()

@@ -18,21 +18,19 @@ from licet.core.algebra.set import CapabilitySet, TooManyPairs
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Decision, Deny, address_grounds
 from licet.core.decision.fixes import pin, stand
-from licet.core.decision.folding import CEILINGS, MOST_PAIRS, approvals_of, private_of
+from licet.core.decision.folding import CEILINGS
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Request
 from licet.core.decision.validate import argument_grounds, misfit_grounds, unmet_needs
-from licet.core.policy.addresses import address_kind, beyond, common_ranges, private_lists, refused_addresses
+from licet.core.limits import MOST_PAIRS, MOST_PARTS
+from licet.core.policy.addresses import address_kind, beyond, common_ranges, refused_addresses
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Rule, permits
 from licet.core.policy.manifest import Manifest, admit_commands
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server, ServerToolEntry, servers_of, tool_parts
-from licet.core.policy.terms import Approvals, least_limits
+from licet.core.policy.terms import Approvals, approvals_of, least_limits, private_lists, private_of
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem, key_bytes
 
-MOST_PARTS = (
-    150_000  # the segments of all paths and names in the rules; each of them takes comparisons with other rules
-)
 _PER_SESSION = ("max_calls_per_session", "max_cost_usd")
 _CHANGES = CapabilitySet(("fs:write:*", "fs:delete:*"))
 LOOPBACK = ("127.0.0.0/8", "::1/128")

@@ -37,7 +37,6 @@ from licet.core.decision.fixes import (
 )
 from licet.core.decision.folding import (
     CEILINGS,
-    approvals_of,
     bundles_of,
     common_of,
     connector_ground,
@@ -69,6 +68,7 @@ from licet.core.policy.terms import (
     Natives,
     StandingApproval,
     WriteApproval,
+    approvals_of,
     least,
 )
 from licet.core.policy.tool import ToolSpec

@@ -140,7 +140,6 @@ class Usage(Struct, frozen=True):
 
 
 UNUSED = Usage()
-MOST_OF_A_GROUND = 1000  # characters of one ground
 
 
 class Ground(Struct, frozen=True):

@@ -18,9 +18,10 @@ from licet.core.algebra.set import CapabilitySet, TooManyPairs
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny
 from licet.core.decision.fixes import add_to_layer, call_denials, remove
-from licet.core.decision.folding import MOST_PAIRS, bundles_of, common_of
+from licet.core.decision.folding import bundles_of, common_of
 from licet.core.decision.reach import Reach, compute_reach, not_admitted_grounds, reach_of
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Request
+from licet.core.limits import MOST_PAIRS
 from licet.core.policy.connector import ConnectorRule, Connectors
 from licet.core.policy.layer import CLASSES, LEVELS, EffectClass, Layer, Level
 from licet.core.policy.manifest import Manifest

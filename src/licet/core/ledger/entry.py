@@ -19,11 +19,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import astuple
 
 from licet.core.ledger.merkle import leaf_hash
+from licet.core.limits import MOST_PURPOSE
 from licet.core.values import canonical_json
 
 FORMAT: Final = 2
 CLOCK_CORRECTION = timedelta(minutes=1)  # a clock that goes back no further is not reported
-MOST_PURPOSE = 500  # characters
 KINDS = ("decision", "receipt", "approval", "withdrawal")
 STANDING_SESSION = "standing approvals"  # the chain of standing approvals; no session has a space in its name
 VERDICTS = ("allow", "ask", "deny")

@@ -13,11 +13,10 @@ from msgspec import Struct
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import CapabilityDenied, CapabilityGranted
+from licet.core.limits import MOST_DIGITS, MOST_TEXTS
 
 DENIED, GRANTED = CapabilityDenied.__name__, CapabilityGranted.__name__
 UNLISTED = "which are not listed"  # ends the text of the event that counts the checks beyond the limit of a receipt
-MOST_TEXTS = 1000  # different capabilities that one tally counts separately
-_MOST_DIGITS = 18
 _ENDS = (":", "@", "/")  # separators between the parts of a capability
 
 
@@ -102,7 +101,7 @@ class Tally:
         key, count = (event["kind"], event["capability"], event["reason"]), 1
         unlisted = _is_unlisted(event)
         if unlisted and (number := event["rule"].partition(" ")[0]).isdecimal():
-            count = int(number[:_MOST_DIGITS])
+            count = int(number[:MOST_DIGITS])
         self.total += count
         if not unlisted and (key in self._counts or len(self._counts) < MOST_TEXTS):
             self._counts[key] += 1

@@ -7,7 +7,7 @@ The functions on ranges compare lists of CIDRs. Two ranges are nested or disjoin
 contains a range only if one of its entries does.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import (
     IPv4Address,
@@ -21,8 +21,6 @@ from ipaddress import (
 
 from msgspec import Struct
 
-from licet.core.policy.manifest_fields import ManifestFields
-from licet.core.policy.terms import Bundle
 from licet.core.values import Origin
 
 Address = IPv4Address | IPv6Address
@@ -224,17 +222,3 @@ class PrivateList(Struct, frozen=True):
     key: str
     ranges: tuple[str, ...]
     origin: Origin
-
-
-def private_lists(manifest: ManifestFields, bundles: Iterable[Bundle]) -> Iterator[PrivateList]:
-    """The `private` lists of the ceilings and the bundles; a private address is open only if it is in all of them."""
-    written = manifest.places.get("private")
-    known = manifest.natives if len(manifest.natives) == len(manifest.private) else ()
-    for number, ranges in enumerate(manifest.private or ((),)):
-        ceiling = known[number] if known else None
-        key = ceiling.key.replace("native", "private") if ceiling else "capabilities.private"
-        origin = ceiling.origin if ceiling else manifest.origin
-        yield PrivateList(key, ranges, written if written and written.file == origin.file else origin)
-    for bundle in bundles:
-        if bundle.private is not None:
-            yield PrivateList(f"bundles.{bundle.name}.private", bundle.private, bundle.place("private"))

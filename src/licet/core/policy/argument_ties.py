@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from licet.core.algebra.domains import DOMAINS
+from licet.core.limits import MOST_SCHEMA_NODES
 
 FREE = "free"  # `args: {query: free}`: this argument names no file and no URL, so it is not tied
 # Values of `scope` in the rules that are made here. A text that may be either must be held in both readings: only the
@@ -47,7 +48,6 @@ _NUMBERED = re.compile(r"\[\d+\]$")
 _SEVERAL = ("anyOf", "oneOf", "allOf")
 _CONDITIONAL = ("if", "then", "else")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_MOST_NODES = 5000  # parts of a schema that are read
 
 
 class Ties(Struct, frozen=True):
@@ -122,7 +122,7 @@ class _Reader:
         self._schema = schema
         self._has_bases = _has_bases(schema)
         self._rules: dict[tuple[str, str], dict[str, Any]] = {}  # by reference and kind
-        self._left = _MOST_NODES
+        self._left = MOST_SCHEMA_NODES
         self.tied: list[str] = []
         self.untied: list[str] = []
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.core.algebra.scope import Malformed, name
+from licet.core.limits import LONGEST_RANGE
 from licet.core.policy.layer import EffectClass, Layer
 from licet.core.values import Origin
 
@@ -73,14 +74,16 @@ class ConnectorRule(Struct, frozen=True):
     versions: str  # a specifier such as `>=2.0`; empty is any
     origin: Origin
 
+    @property
+    def text(self) -> str:
+        """The entry as it means: `github >=2.0`."""
+        return f"{self.name} {self.versions}".strip()
+
     def admits(self, ref: ConnectorRef) -> bool:
         """Whether this entry allows a connector; an unknown version fits only if every version is allowed."""
         if ref.name != self.name:
             return False
         return not self.versions or in_range(ref.counted, self.versions)
-
-
-LONGEST_RANGE = 500  # characters; each clause of a range costs time in every comparison
 
 
 class Connectors(Struct, frozen=True):
@@ -95,6 +98,11 @@ class Connectors(Struct, frozen=True):
     workspace_file: str = ""
     tenant_place: Origin | None = None
     app_place: Origin | None = None
+
+    def placed(self, start: Origin) -> tuple[tuple[str, Origin], ...]:
+        """The place of each profile list: one for each, since the two tuples are read in parallel."""
+        missing = len(self.profiles) - len(self.profile_places)
+        return (*self.profile_places, *[("capabilities.connectors", start)] * missing)
 
     def obstacle(self, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
         """Why a connector is not allowed: the place, the reason in words, and the fix; None if it is allowed."""

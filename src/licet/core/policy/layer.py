@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from licet.core.algebra.domains import DOMAINS, TCP
 from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.set import CapabilitySet, expand_rule
+from licet.core.limits import LONGEST_SECONDS
 from licet.core.values import Origin
 
 LayerKind = Literal[
@@ -241,11 +242,8 @@ def deletes_ask(effect: EffectClass) -> bool:
     return not class_fits(effect, "write_limited")
 
 
-LONGEST = 100 * 366 * 86400  # clocks and system calls accept this much; longer times are cut to it
-
-
 def seconds(value: object, name: str) -> float:
-    """Check a number above 0 and cut it to `LONGEST`; `ValueError` for text, booleans, NaN and infinity."""
+    """Check a number above 0 and cut it to `LONGEST_SECONDS`; `ValueError` for text, booleans, NaN and infinity."""
     kind = type(value)
     number: float = 0
     if issubclass(kind, float):
@@ -254,11 +252,11 @@ def seconds(value: object, name: str) -> float:
         number = int.__int__(value)  # type: ignore[arg-type]
     if not 0 < number < inf:
         raise ValueError(f"expected `{name}` to be a number of seconds above 0")
-    return float(min(number, LONGEST))
+    return float(min(number, LONGEST_SECONDS))
 
 
 def whole_seconds(value: object, name: str) -> int:
-    """Check a whole number of at least 1 and cut it to `LONGEST`; `ValueError` for anything else."""
+    """Check a whole number of at least 1 and cut it to `LONGEST_SECONDS`; `ValueError` for anything else."""
     if type(value) is not int or value < 1:
         raise ValueError(f"expected a whole number of seconds, at least 1, as `{name}`")
-    return min(value, LONGEST)
+    return min(value, LONGEST_SECONDS)

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from licet.core.algebra.scope import UNSEEN, visible
+from licet.core.limits import DEEPEST_LOCK, LONGEST_SHOWN_NAME, MOST_HIDDEN
 from licet.core.values import data_json
 
 FORMAT: Final = 1
@@ -27,14 +28,12 @@ KINDS = ("tools", "resources", "templates", "prompts")  # the lists of definitio
 _KEY = {"tools": "name", "resources": "uri", "templates": "uriTemplate", "prompts": "name"}
 _TEXTS = ("description", "title")  # the only fields that may be volatile
 _VALUES = frozenset({"annotations", "const", "default", "enum", "examples"})  # nothing below these is a text about it
-_DEEPEST = 128  # of a lock; messages of servers may be nested 100 deep
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 Definition = dict[str, Any]
 _FILE_NAME = re.compile(r"(?!\.{1,2}\Z)[^/\\\0]+")
 _PLAIN_KEY = re.compile(r"[$A-Za-z0-9_-]{1,40}")
 _MOST_KEYS, _MOST_PATHS = 6, 5  # of a path, and paths, in one message
-_LONGEST_NAME = 100  # characters of a name in a message
 Path = tuple[str, ...]  # of keys, into a definition
 
 
@@ -128,7 +127,7 @@ def read_lock(data: bytes) -> Lock:
     if not isinstance(plain, dict) or type(plain.get("format")) is not int or plain["format"] != FORMAT:
         raise BadLock(f"a lock that has not format {FORMAT}")
     if _is_deep(plain):
-        raise BadLock(f"a lock that is nested more than {_DEEPEST} deep")
+        raise BadLock(f"a lock that is nested more than {DEEPEST_LOCK} deep")
     try:
         lock = msgspec.convert(plain, Lock)
     except msgspec.ValidationError as wrong:
@@ -182,7 +181,7 @@ def _decoded(data: bytes) -> Any:
 
 def _is_deep(value: Any) -> bool:
     level = [value]
-    for _ in range(_DEEPEST):
+    for _ in range(DEEPEST_LOCK):
         level = [item for one in level if isinstance(one, dict | list) for item in _items(one)]
     return bool(level)
 
@@ -283,7 +282,7 @@ def _key_word(key: str) -> str:
 
 def shortened(name: str) -> str:
     """The name of something that a server offers, for a message."""
-    return visible(name[:_LONGEST_NAME]) + "…" * (len(name) > _LONGEST_NAME)
+    return visible(name[:LONGEST_SHOWN_NAME]) + "…" * (len(name) > LONGEST_SHOWN_NAME)
 
 
 # What changed ---------------------------------------------------------------------------------------------------------
@@ -321,7 +320,6 @@ _OUT_OF_PLACE = re.compile(
     f"{_HIDDEN_CLASS}(?<![{_EMOJI}]\ufe0f)(?!(?<=[0-9#*]\ufe0f)\u20e3)(?!(?<=[{_EMOJI}\ufe0f]\u200d)[{_EMOJI}])"
 )
 _WINDOW = 1 << 15  # characters
-_MOST_HIDDEN = 50  # characters that are named; a text with more of them is refused or reported all the same
 
 
 def hidden_in(value: Any) -> tuple[str, ...]:
@@ -332,9 +330,9 @@ def hidden_in(value: Any) -> tuple[str, ...]:
             found.update(map(chr, set(text.encode().translate(None, _SEEN_ASCII))))
         else:
             _add_hidden(text, found)
-        if len(found) >= _MOST_HIDDEN:
+        if len(found) >= MOST_HIDDEN:
             break
-    return tuple(f"U+{ord(char):04X}" for char in sorted(found)[:_MOST_HIDDEN])
+    return tuple(f"U+{ord(char):04X}" for char in sorted(found)[:MOST_HIDDEN])
 
 
 def _add_hidden(text: str, found: set[str]) -> None:
@@ -343,7 +341,7 @@ def _add_hidden(text: str, found: set[str]) -> None:
     The pattern holds Python's lock, so it looks at one window after the other.
     """
     start = 0
-    while start < len(text) and len(found) < _MOST_HIDDEN:
+    while start < len(text) and len(found) < MOST_HIDDEN:
         end = start + _WINDOW
         hidden = _OUT_OF_PLACE.search(text, start, end + 1)  # what is ordinary depends on the character after it
         if hidden is None or hidden.start() >= end:

@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from licet.core.limits import LONGEST_ON_A_LINE
 from licet.core.policy.lock import (
     KINDS,
     Definition,
@@ -25,7 +26,6 @@ from licet.core.values import data_json
 _TITLES = {"tools": "tool", "resources": "resource", "templates": "resource template", "prompts": "prompt"}
 _TEXTS = ("description", "title")
 _NAMES = ("name", "uri", "uriTemplate")  # one of them is in the title
-_LONG = 100  # characters of two texts together, from which on they are shown line by line
 
 
 def lock_changes(old: Lock, new: Lock) -> Iterator[str]:
@@ -221,7 +221,11 @@ def _described(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, st
 
 
 def _value_changes(path: str, old: Any, new: Any) -> Iterator[str]:
-    if isinstance(old, str) and isinstance(new, str) and ("\n" in old or "\n" in new or len(old) + len(new) > _LONG):
+    if (
+        isinstance(old, str)
+        and isinstance(new, str)
+        and ("\n" in old or "\n" in new or len(old) + len(new) > LONGEST_ON_A_LINE)
+    ):
         yield f"    {_one(path)}:"
         lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1))
         # The first two lines are a header. Lines of the texts begin with their sign, so only marks begin with `@@`.

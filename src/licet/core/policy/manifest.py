@@ -19,17 +19,16 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.rules import Capability, InvalidUse, Use
 from licet.core.algebra.scope import directory_key
 from licet.core.algebra.set import CapabilitySet
-from licet.core.policy.addresses import common_ranges
-from licet.core.policy.connector import ConnectorRule, Connectors, Definition
+from licet.core.policy.keys import keys_digest, keys_under, met_keys
 from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
 from licet.core.policy.manifest_fields import ManifestFields, Organisation
-from licet.core.policy.terms import BUDGET_KEYS, Admission, Bundle, least_limits
+from licet.core.policy.terms import BUDGET_KEYS, Admission, stated_keys
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, digest, plain
 
@@ -51,20 +50,10 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
         "layers": distinct(met_layers(one, two, admissions) + met_layers(two, one, admissions)),
         "admissions": admissions,
         "unassigned": unassigned,
-        "bundles": met_bundles(one, two),
         "rosters": one.rosters + two.rosters,
         "tools": {**two.tools, **one.tools},
         "sources": {**two.sources, **one.sources},
-        "max_effects": one.max_effects + two.max_effects,
-        "private": one.private + two.private,
-        "natives": one.natives + two.natives,
-        "connectors": _met_connectors(one, two),
-        "definitions": {**two.definitions, **one.definitions},
-        "approvals": one.approvals.narrowed_by(asdict(two.approvals)),
-        "budget": one.budget.narrowed_by(two.budget),
-        "limits": least_limits(one.limits, two.limits),
-        "allow_degraded": one.allow_degraded and two.allow_degraded,
-        "record": "full" if "full" == one.record == two.record else "digests",
+        **met_keys(one, two),
         "examples": one.examples + two.examples,
         "files": one.files + two.files,
         "roots": {**two.roots, **one.roots},
@@ -75,22 +64,11 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
 
 def narrowed_fields(manifest: ManifestFields, above: Organisation) -> dict[str, Any]:
     """The fields of a manifest that an organisation above it narrows. It admits no tool and allows nothing."""
-    connectors = manifest.connectors
-    if above.connectors is not None:
-        listed = ("connectors.allow", above.place("connectors.allow"))
-        connectors = replace(
-            connectors,
-            profiles=(*connectors.profiles, above.connectors),
-            profile_places=(*placed(manifest), listed),
-        )
     return {
         "layers": manifest.layers + above.layers,
         "admissions": _with_write_approval(manifest.admissions, above),
         "unassigned": _with_write_approval(manifest.unassigned, above),
-        "max_effects": (*manifest.max_effects, *((above.max_effect,) if above.max_effect is not None else ())),
-        "connectors": connectors,
-        "approvals": manifest.approvals.narrowed_by(above.approvals),
-        "budget": manifest.budget.narrowed_by(above.budget),
+        **keys_under(manifest, above),
         "places": {**manifest.places, **above.tightened(manifest.approvals, manifest.budget)},
         "organisations": (*manifest.organisations, above),
     }
@@ -107,32 +85,6 @@ def _with_write_approval(admissions: Admissions, above: Organisation) -> Admissi
     }
 
 
-def _met_connectors(one: ManifestFields, two: ManifestFields) -> Connectors:
-    """The allowlists of both. Lists of another workspace or app that the second states are added to those of the first.
-
-    A personality names no app. Next to a manifest of the same workspace, the app of the manifest counts.
-    """
-    mine, theirs = one.connectors, two.connectors
-    stated = [("connectors.tenant_allowlist", theirs.tenant, theirs.tenant_place)] * (theirs.tenant != mine.tenant)
-    same = not theirs.app_name and mine.app_name and theirs.workspace_file == mine.workspace_file
-    if theirs.app is not None and theirs.app != mine.app and not same:
-        stated.append((f"connectors.app_overrides.{theirs.app_name}.allow", theirs.app, theirs.app_place))
-    more = [(rules, (key, place)) for key, rules, place in stated if place is not None]
-    return replace(
-        mine,
-        app_deny=distinct(mine.app_deny + theirs.app_deny),
-        profiles=(*mine.profiles, *theirs.profiles, *(rules for rules, _ in more)),
-        profile_places=(*placed(one), *placed(two), *(place for _, place in more)),
-    )
-
-
-def placed(manifest: ManifestFields) -> tuple[tuple[str, Origin], ...]:
-    """The place of each profile list: one for each, since the two tuples are read in parallel."""
-    lists = manifest.connectors
-    missing = len(lists.profiles) - len(lists.profile_places)
-    return (*lists.profile_places, *[("capabilities.connectors", manifest.origin)] * missing)
-
-
 def met_admissions(one: ManifestFields, two: ManifestFields) -> tuple[Admissions, Admissions]:
     """The admissions of the tools that both admit, and of tools that are named while no bundle of them is assigned."""
     admissions: dict[str, tuple[Admission, ...]] = {}
@@ -143,23 +95,6 @@ def met_admissions(one: ManifestFields, two: ManifestFields) -> tuple[Admissions
         elif tool in one.unassigned or tool in two.unassigned:
             unassigned[tool] = distinct(_admissions_of(one, tool) + _admissions_of(two, tool))
     return admissions, unassigned
-
-
-def met_bundles(one: ManifestFields, two: ManifestFields) -> Mapping[str, Bundle]:
-    """The bundles of both; `ValueError` if two of the same name have different terms, since one would be lost."""
-    for name in one.bundles.keys() & two.bundles.keys():
-        if _terms(one.bundles[name]) != _terms(two.bundles[name]):
-            places = f"{one.bundles[name].origin} and {two.bundles[name].origin}"
-            raise ValueError(f"the bundle `{name}` says different things in {places}: give one of them another name")
-    return {**two.bundles, **one.bundles}
-
-
-def _terms(bundle: Bundle) -> object:
-    """The content of a bundle, without the places where it is written."""
-    listed = bundle.connectors
-    connectors = None if listed is None else {(rule.name, rule.versions) for rule in listed}
-    private = None if bundle.private is None else set(bundle.private)
-    return set(bundle.tools), bundle.budget, dict(bundle.approvals), connectors, private
 
 
 def met_layers(manifest: ManifestFields, other: ManifestFields, admissions: Admissions) -> tuple[Layer, ...]:
@@ -228,7 +163,6 @@ def manifest_digest(manifest: ManifestFields) -> str:
 
 def document(manifest: ManifestFields) -> dict[str, Any]:
     """The meaning of a manifest as JSON data, without file names, comments, order and notation."""
-    connectors = manifest.connectors
     used = manifest.admissions.keys()
     layers: dict[Layer, dict[str, Any]] = {}
     data: dict[str, Any] = plain(
@@ -245,39 +179,9 @@ def document(manifest: ManifestFields) -> dict[str, Any]:
             },
             "declared": {name: _spec(spec) for name, spec in manifest.tools.items() if name in used},
             "sources": {name: source for name, (source, _) in manifest.sources.items() if name in used},
-            "max_side_effect_class": manifest.max_effect,
-            "private": [common_ranges([ranges]) for ranges in manifest.private],
-            "native": manifest.native,
-            "connectors": {
-                "tenant": _lines(connectors.tenant),
-                "app": None if connectors.app is None else _lines(connectors.app),
-                "app_deny": _lines(connectors.app_deny),
-                "profiles": [_lines(profile) for profile in connectors.profiles],
-                **_stated(definitions=definitions_document(manifest) or None),
-            },
-            "approvals": {
-                "write": manifest.approvals.write,
-                "expires_seconds": manifest.approvals.expires_seconds,
-                "quorum": manifest.approvals.quorum,
-                "keys": None if manifest.approvals.keys is None else sorted(set(manifest.approvals.keys)),
-                **_stated(
-                    delete=None if manifest.approvals.delete == "call" else manifest.approvals.delete,
-                    through_client=True if manifest.approvals.through_client else None,
-                    names=dict(manifest.approvals.names) or None,
-                ),
-            },
-            "budget": {
-                "max_calls_per_session": manifest.budget.max_calls_per_session,
-                "max_cost_usd": manifest.budget.max_cost_usd,
-                "max_cost_usd_per_day": manifest.budget.max_cost_usd_per_day,
-                **_stated(max_calls_per_day=manifest.budget.max_calls_per_day),
-            },
-            "limits": manifest.limits,
-            **_bundles(manifest),
-            "allow_degraded": manifest.allow_degraded,
-            "record": manifest.record,
+            **keys_digest(manifest),
             "servers": {name: server_document(server) for name, server in manifest.servers.items()},
-            **_stated(gateway_names=manifest.gateway_names or None),
+            **stated_keys(gateway_names=manifest.gateway_names or None),
             # Examples allow nothing, so they are no part of the meaning. The key stays: without examples it was empty,
             # and digests of such policies must stay valid.
             "examples": [],
@@ -307,66 +211,15 @@ def _admission(admission: Admission, layers: dict[Layer, dict[str, Any]]) -> dic
         "args": admission.args,
         "approval": admission.approval,
         "max_calls": admission.max_calls,
-        **_stated(max_cost_usd=admission.max_cost_usd),
+        **stated_keys(max_cost_usd=admission.max_cost_usd),
         "limits": admission.limits,
     }
-
-
-def _bundles(manifest: ManifestFields) -> dict[str, Any]:
-    """The keys of the used bundles about all their tools together; classes and hosts are in the admissions."""
-    used = {admission.bundle for admissions in manifest.admissions.values() for admission in admissions}
-    bundles = {name: _bundle(bundle) for name, bundle in manifest.bundles.items() if name in used}
-    return _stated(bundles={name: terms for name, terms in bundles.items() if terms} or None)
-
-
-def _bundle(bundle: Bundle) -> dict[str, Any]:
-    stated, keys = bundle.approvals, bundle.approvals.get("keys")
-    return _stated(
-        budget=_stated(**{key: getattr(bundle.budget, key) for key in BUDGET_KEYS}) or None,
-        expires_seconds=stated.get("expires_seconds"),
-        quorum=stated["quorum"] if stated.get("quorum", 1) > 1 else None,
-        delete=stated.get("delete"),
-        through_client=stated.get("through_client"),
-        keys=None if keys is None else sorted(set(keys)),
-        connectors=None if bundle.connectors is None else _lines(bundle.connectors),
-        private=None if bundle.private is None else common_ranges([bundle.private]),
-    )
-
-
-def definitions_document(manifest: ManifestFields) -> dict[str, Any]:
-    """The definitions of the connectors that this agent may use, by name; a key that is left out is None."""
-    known = {name: manifest.definitions[name] for name in manifest.connectors.names() if name in manifest.definitions}
-    return {name: _definition(definition) for name, definition in known.items()}
-
-
-def _definition(definition: Definition) -> dict[str, Any]:
-    layer, versions = definition.layer, definition.versions
-    rules = [rule.capability for rule in layer.allows] if layer is not None else []
-
-    def listed(domain: str) -> list[str] | None:
-        if layer is None or domain in layer.silent:
-            return None
-        return list(map(str, CapabilitySet(rule for rule in rules if rule.domain == domain).allow))
-
-    return {
-        "hosts": listed("network"),
-        "secrets": listed("secret"),
-        "side_effect_class": next((effect for effect, _ in definition.effects), None),
-        "versions": versions.versions or None,
-        "version": versions.version or None,
-        "distribution": versions.distribution or None,
-    }
-
-
-def _stated(**keys: object) -> dict[str, object]:
-    """Only the keys that are stated. These keys were added later: without them, older digests must stay valid."""
-    return {key: value for key, value in keys.items() if value is not None}
 
 
 def _spec(spec: ToolSpec) -> dict[str, Any]:
     return {
         "needs": [str(rule) for rule in spec.needs.allow],
-        **_stated(optional=[str(rule) for rule in spec.optional.allow] or None),
+        **stated_keys(optional=[str(rule) for rule in spec.optional.allow] or None),
         "effect": spec.effect,
         "sandbox": spec.sandbox,
         "connector": str(spec.connector) if spec.connector else None,
@@ -394,18 +247,14 @@ def server_document(server: Mapping[str, Any]) -> dict[str, Any]:
     if "roots" in data.get("client", {}):
         data["client"] = {**data["client"], "roots": sorted(set(data["client"]["roots"]))}
     for tool in data["tools"].values():
-        tool.update(_stated(needs=list(map(str, CapabilitySet(tool["needs"]))) if "needs" in tool else None))
-        tool.update(_stated(optional=list(map(str, CapabilitySet(tool.pop("optional", ())))) or None))
+        tool.update(stated_keys(needs=list(map(str, CapabilitySet(tool["needs"]))) if "needs" in tool else None))
+        tool.update(stated_keys(optional=list(map(str, CapabilitySet(tool.pop("optional", ())))) or None))
     return data
 
 
 def command_text(words: Iterable[object]) -> str:
     """Write a command as one line. A word is quoted if it is empty or is not plain visible ASCII."""
     return " ".join(word if _ONE_WORD.fullmatch(word) else json.dumps(word) for word in map(str, words))
-
-
-def _lines(rules: tuple[ConnectorRule, ...]) -> list[str]:
-    return sorted({f"{rule.name} {rule.versions}".strip() for rule in rules})
 
 
 class PathText(Protocol):

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType, convert
 
 from licet.core.algebra.rules import Capability, use_of_url
 from licet.core.algebra.set import CapabilitySet
+from licet.core.limits import MAX_ASKS
 from licet.core.policy.layer import CLASSES, EffectClass
 from licet.core.policy.terms import WriteApproval
 from licet.core.values import plain
@@ -21,8 +22,6 @@ SERVER_NAME = r"[a-z][a-z0-9-]{0,31}"
 RESOURCES, PROMPTS = "resources", "prompts"  # reading resources and using prompts are calls of tools with these names
 EVERY = "*"
 CLIENT_ASKS = ("deny", "ask", "allow")
-MAX_ASKS = 10  # of a server in one call, if the policy states no other number
-MOST_ASKS = 1000  # that a policy can state: the receipt of a call lists them all
 
 ClientAsk = Literal["deny", "ask", "allow"]
 Names = tuple[str, ...] | Literal["*"]

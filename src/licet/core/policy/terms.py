@@ -1,24 +1,28 @@
 """Parts of a manifest as values: admissions of tools, approvals, budgets, examples.
 
-Bundles (groups of tools in a workspace) and rosters (the bundles and tools that one ceiling lists).
+Bundles (groups of tools in a workspace) and rosters (the bundles and tools that one ceiling lists). `TERMS` has what a
+bundle may state about all its tools together, a row for each key.
 
 Files are read in `policy_files`. Which tools are admitted is decided in `core/decision/fixes.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from licet.core.policy.addresses import PrivateList, beyond, common_ranges
 from licet.core.policy.argument_ties import FREE
-from licet.core.policy.connector import ConnectorRule
+from licet.core.policy.connector import ConnectorRule, Connectors
 from licet.core.policy.layer import EffectClass, Layer, Level
-from licet.core.values import Compared, Origin, key_bytes
+from licet.core.values import Compared, Origin, key_bytes, money_text
 
 WriteApproval = Literal["call", "session", "manifest"]
 WRITE_APPROVALS: tuple[WriteApproval, ...] = ("call", "session", "manifest")  # strictest first
 Number = TypeVar("Number", int, Decimal)
+S = TypeVar("S")
 
 
 class Admission(Struct, frozen=True):
@@ -85,9 +89,6 @@ class Approvals(Struct, frozen=True):
             self.through_client and stated.get("through_client", True),
             {**stated.get("names", {}), **self.names},
         )
-
-
-MOST_STANDING_DAYS = 30
 
 
 class StandingApproval(Struct, frozen=True):
@@ -187,3 +188,332 @@ class Roster(Struct, frozen=True):
     assigned: frozenset[str]
     named: Mapping[str, Origin]  # tool -> where it is named
     tools_key: str  # the key that names them: `capabilities.tools`; in a personality `tools` or `toolset`
+
+
+class HasTerms(Protocol):
+    """The part of a manifest that bundles narrow."""
+
+    @property
+    def origin(self) -> Origin: ...
+    @property
+    def approvals(self) -> Approvals: ...
+    @property
+    def private(self) -> tuple[tuple[str, ...], ...]: ...
+    @property
+    def connectors(self) -> Connectors: ...
+    @property
+    def natives(self) -> tuple[Natives, ...]: ...
+    @property
+    def admissions(self) -> Mapping[str, tuple[Admission, ...]]: ...
+    @property
+    def bundles(self) -> Mapping[str, Bundle]: ...
+    @property
+    def places(self) -> Mapping[str, Origin]: ...
+
+
+def approvals_of(manifest: HasTerms, bundles: Iterable[Bundle]) -> Approvals:
+    """The stricter value of each approval key of the manifest and these bundles."""
+    approvals = manifest.approvals
+    for stated in (bundle.approvals for bundle in bundles if bundle.approvals):
+        approvals = approvals.narrowed_by(stated)
+    return approvals
+
+
+def private_of(manifest: HasTerms, bundles: Iterable[Bundle]) -> tuple[tuple[str, ...], ...]:
+    """The lists of private addresses for a tool of these bundles; an address must be in each list."""
+    return (*manifest.private, *(bundle.private for bundle in bundles if bundle.private is not None))
+
+
+def private_lists(manifest: HasTerms, bundles: Iterable[Bundle]) -> Iterator[PrivateList]:
+    """The `private` lists of the ceilings and the bundles; a private address is open only if it is in all of them."""
+    written = manifest.places.get("private")
+    known = manifest.natives if len(manifest.natives) == len(manifest.private) else ()
+    for number, ranges in enumerate(manifest.private or ((),)):
+        ceiling = known[number] if known else None
+        key = ceiling.key.replace("native", "private") if ceiling else "capabilities.private"
+        origin = ceiling.origin if ceiling else manifest.origin
+        yield PrivateList(key, ranges, written if written and written.file == origin.file else origin)
+    for bundle in bundles:
+        if bundle.private is not None:
+            yield PrivateList(f"bundles.{bundle.name}.private", bundle.private, bundle.place("private"))
+
+
+def connectors_of(manifest: HasTerms, bundles: Iterable[Bundle]) -> Connectors:
+    """The allowlists of connectors for a tool of these bundles."""
+    connectors, stated = manifest.connectors, [bundle for bundle in bundles if bundle.connectors is not None]
+    if not stated:
+        return connectors
+    return replace(
+        connectors,
+        profiles=(*connectors.profiles, *(bundle.connectors for bundle in stated if bundle.connectors is not None)),
+        profile_places=(
+            *connectors.placed(manifest.origin),
+            *((f"bundles.{bundle.name}.connectors", bundle.place("connectors")) for bundle in stated),
+        ),
+    )
+
+
+def stated_keys(**keys: object) -> dict[str, object]:
+    """Only the keys that are stated. These keys were added later: without them, older digests must stay valid."""
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+VersionRanges = tuple[tuple[str, tuple[str, ...]], ...]  # connector -> version ranges; all apply
+
+
+class Terms(Compared, frozen=True, kw_only=True):
+    """The terms that apply to the tools of some bundles, the agent's own terms included."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"origin"})
+
+    name: str = ""  # of the bundle
+    budgets: tuple[tuple[str, Budget], ...] = ()  # of bundles, by name
+    approvals: Approvals
+    connectors: VersionRanges
+    private: tuple[str, ...]
+    origin: Origin | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """The smallest limits of the bundles. The agent's own budget is counted by itself, over all its tools."""
+        tightest = Budget()
+        for _, budget in self.budgets:
+            tightest = tightest.narrowed_by(budget)
+        return tightest
+
+    def document(self) -> dict[str, Any]:
+        """The terms as plain data."""
+        return {
+            "budget": budget_document(dict(self.budgets).get(self.name, Budget())),
+            "approvals": approvals_document(self.approvals),
+            "connectors": {name: list(versions) for name, versions in self.connectors},
+            "private": list(self.private),
+            "origin": self.origin.full if self.origin else None,
+        }
+
+
+def agent_terms(manifest: HasTerms) -> Terms:
+    """The terms that apply to every tool of the agent."""
+    return terms_of(manifest, ())
+
+
+def bundle_terms(manifest: HasTerms) -> Iterator[Terms]:
+    """The terms of each bundle that differ from those of the agent."""
+    agent = agent_terms(manifest)
+    for name in used_bundles(manifest):
+        terms = terms_of(manifest, (name,))
+        if replace(terms, name="") != agent:
+            yield terms
+
+
+def used_bundles(manifest: HasTerms) -> tuple[str, ...]:
+    """The bundles through which tools are admitted."""
+    used = {admission.bundle for admissions in manifest.admissions.values() for admission in admissions}
+    return tuple(sorted(used & manifest.bundles.keys()))
+
+
+def terms_of(manifest: HasTerms, names: tuple[str, ...]) -> Terms:
+    """The terms that apply to a tool in these bundles."""
+    bundles = [manifest.bundles[name] for name in names if name in manifest.bundles]
+    return Terms(
+        name=names[0] if len(names) == 1 else "",
+        budgets=tuple((bundle.name, bundle.budget) for bundle in bundles if bundle.budget),
+        approvals=shown_approvals(manifest, bundles),
+        connectors=shown_connectors(manifest, bundles),
+        private=shown_private(manifest, bundles),
+        origin=bundles[0].origin if bundles else None,
+    )
+
+
+def shown_approvals(manifest: HasTerms, bundles: Iterable[Bundle] = ()) -> Approvals:
+    """The approvals for a tool of these bundles, each key once."""
+    approvals = approvals_of(manifest, bundles)
+    return replace(approvals, keys=None if approvals.keys is None else tuple(sorted(set(approvals.keys))))
+
+
+def shown_private(manifest: HasTerms, bundles: Iterable[Bundle] = ()) -> tuple[str, ...]:
+    """The private addresses that are open to a tool of these bundles."""
+    return common_ranges(private_of(manifest, bundles)) if manifest.private else ()
+
+
+def shown_connectors(manifest: HasTerms, bundles: Iterable[Bundle] = ()) -> VersionRanges:
+    """Each connector that all lists allow, with one range for each list that limits its versions."""
+    return tuple((name, _versions(about)) for name, about in connectors_of(manifest, bundles).by_name().items())
+
+
+def _versions(about: Connectors) -> tuple[str, ...]:
+    clauses = set()
+    for rules in (about.tenant, about.app, *about.profiles):
+        versions = {rule.versions for rule in rules or ()}
+        if versions and "" not in versions:
+            clauses.add(" or ".join(sorted(versions)))
+    return tuple(sorted(clauses))
+
+
+def approvals_document(approvals: Approvals) -> dict[str, Any]:
+    """How calls are approved, as plain data."""
+    return {
+        "write": approvals.write,
+        "expires_seconds": approvals.expires_seconds,
+        "quorum": approvals.quorum,
+        "keys": None if approvals.keys is None else list(approvals.keys),
+        "names": dict(approvals.names),
+        "delete": approvals.delete,
+        "through_client": approvals.through_client,
+    }
+
+
+def budget_document(budget: Budget) -> dict[str, Any]:
+    """What a budget limits, as plain data."""
+    money = (budget.max_cost_usd, budget.max_cost_usd_per_day)
+    in_session, on_day = (None if amount is None else money_text(amount) for amount in money)
+    return {
+        "max_calls_per_session": budget.max_calls_per_session,
+        "max_calls_per_day": budget.max_calls_per_day,
+        "max_cost_usd": in_session,
+        "max_cost_usd_per_day": on_day,
+    }
+
+
+_NO_LIMIT = Decimal("Infinity")
+
+
+def limit_rank(limit: int | Decimal | None) -> int | Decimal:
+    """The rank of a limit, where None means unlimited."""
+    return _NO_LIMIT if limit is None else limit
+
+
+class Step(Struct, frozen=True):
+    """A part of a value that has an order, as two policies state it. The higher rank allows more."""
+
+    kind: str
+    what: str
+    before: object
+    after: object
+    rank: Callable[..., int | Decimal] = limit_rank
+    words: Mapping[str, str] = {}  # how a value is shown, if not as itself
+    default: str = ""  # what None stands for, if its rank is not known: then each change from and to it has grown
+    key: str = ""  # the key that states it, if it is not that of the row
+
+
+def unordered(_before: object, _after: object) -> Iterable[Step]:
+    return ()
+
+
+def unlisted(_here: object, _there: object) -> Iterable[tuple[str, str]]:
+    return ()
+
+
+WRITES_ASK: dict[str, str] = {
+    "call": "before each call",
+    "session": "once a session",
+    "manifest": "never (the file approves them)",
+}
+DELETES_ASK: dict[str, str] = {
+    **WRITES_ASK,
+    "call": "about each",
+    "manifest": "never, while a standing approval covers them",
+}
+
+
+def write_step(before: WriteApproval, after: WriteApproval) -> Step:
+    return Step("approval", "asks about writes", before, after, WRITE_APPROVALS.index, WRITES_ASK)
+
+
+def delete_step(before: WriteApproval, after: WriteApproval) -> Step:
+    return Step("approval", "asks about deletes of files", before, after, WRITE_APPROVALS.index, DELETES_ASK)
+
+
+def approver_steps(was: Approvals, now: Approvals) -> Iterator[Step]:
+    """How long an approval holds, how many people give it, and whether a client may."""
+    yield Step("approval", "expires_seconds", was.expires_seconds, now.expires_seconds, int)
+    yield Step("approval", "quorum", was.quorum, now.quorum, lambda quorum: -quorum)
+    yield Step("approval", "through_client", was.through_client, now.through_client, int)
+
+
+def budget_steps(was: Budget, now: Budget) -> Iterator[Step]:
+    for key in BUDGET_KEYS:
+        yield Step("budget", key, getattr(was, key), getattr(now, key), key=key)
+
+
+def ranges_only(here: tuple[str, ...], there: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """The private addresses that only the first lists open."""
+    return ((f"private addresses {text}", text) for text in beyond(here, there))
+
+
+def connectors_only(here: VersionRanges, there: VersionRanges) -> Iterator[tuple[str, str]]:
+    """The connectors that only the first lists allow, with their versions."""
+    versions = dict(here)
+    return ((f"connector {name}", versions_text(versions[name])) for name in sorted(versions.keys() - dict(there)))
+
+
+def versions_text(ranges: tuple[str, ...]) -> str:
+    return " and ".join(ranges) or "any version"
+
+
+class Term(Struct, Generic[S], frozen=True, kw_only=True):
+    """One key of a bundle about all its tools together. The tighter value counts; a key that is left out narrows none.
+
+    `content` is what two bundles of the same name must agree on.
+    """
+
+    key: str
+    kind: str  # of the changes below
+    digest: Callable[[Bundle], dict[str, object]]  # the keys of the digest that are stated
+    content: Callable[[Bundle], object]
+    of: Callable[[Terms], S]  # what applies to a tool of some bundles
+    ordered: Callable[[S, S], Iterable[Step]] = unordered  # the parts that have an order
+    listed: Callable[[S, S], Iterable[tuple[str, str]]] = unlisted  # what only the first has: in words, and the item
+
+
+def _approvals_digest(bundle: Bundle) -> dict[str, object]:
+    """Without `write`, which is in the admissions of its tools."""
+    stated, keys = bundle.approvals, bundle.approvals.get("keys")
+    return stated_keys(
+        expires_seconds=stated.get("expires_seconds"),
+        quorum=stated["quorum"] if stated.get("quorum", 1) > 1 else None,
+        delete=stated.get("delete"),
+        through_client=stated.get("through_client"),
+        keys=None if keys is None else sorted(set(keys)),
+    )
+
+
+# In the order in which a comparison has them.
+TERMS: tuple[Term[Any], ...] = (
+    Term[Budget](
+        key="budget",
+        kind="budget",
+        digest=lambda bundle: stated_keys(
+            budget=stated_keys(**{key: getattr(bundle.budget, key) for key in BUDGET_KEYS}) or None
+        ),
+        content=lambda bundle: bundle.budget,
+        of=lambda terms: terms.budget,
+        ordered=budget_steps,
+    ),
+    Term[Approvals](
+        key="approvals",
+        kind="approval",
+        digest=_approvals_digest,
+        content=lambda bundle: dict(bundle.approvals),
+        of=lambda terms: terms.approvals,
+        ordered=approver_steps,
+    ),
+    Term[tuple[str, ...]](
+        key="private",
+        kind="private",
+        digest=lambda bundle: stated_keys(private=None if bundle.private is None else common_ranges([bundle.private])),
+        content=lambda bundle: None if bundle.private is None else set(bundle.private),
+        of=lambda terms: terms.private,
+        listed=ranges_only,
+    ),
+    Term[VersionRanges](
+        key="connectors",
+        kind="connector",
+        digest=lambda bundle: stated_keys(
+            connectors=None if bundle.connectors is None else sorted({rule.text for rule in bundle.connectors})
+        ),
+        content=lambda bundle: None if bundle.connectors is None else {rule.text for rule in bundle.connectors},
+        of=lambda terms: terms.connectors,
+        listed=connectors_only,
+    ),
+)

@@ -20,14 +20,13 @@ from licet.core.decision.folding import CEILINGS
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Request
+from licet.core.limits import MOST_ROUNDS
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Rule, class_fits, named_tcp, weakest_class
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission, Budget
 from licet.core.policy.tool import KEY_OF, ToolSpec
 from licet.core.review.changes import Change
 from licet.core.review.diff import diff
-
-_ROUNDS = 3  # an edit may reveal the next one: a tool that now needs something must be allowed it
 
 
 def growth_if_allowed(manifest: Manifest, tool: str, use: Use) -> tuple[Change, ...] | None:
@@ -45,7 +44,7 @@ def growth_if_allowed(manifest: Manifest, tool: str, use: Use) -> tuple[Change, 
 
 def allowing(manifest: Manifest, tool: str, use: Use) -> Manifest | None:
     """The manifest in which the advice about a refused use was followed; None if not all of it is modelled."""
-    for _ in range(_ROUNDS):
+    for _ in range(MOST_ROUNDS):
         decision = foreseen(decide(Request(tool, (use,)), manifest), manifest)
         if not isinstance(decision, Deny):
             return manifest

@@ -8,7 +8,7 @@ A difference that the agent's own policy has too is not repeated for its bundles
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -17,10 +17,20 @@ from msgspec.structs import replace
 
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet, Piece
-from licet.core.policy.addresses import beyond
 from licet.core.policy.layer import class_fits
 from licet.core.policy.manifest import Manifest, command_text
-from licet.core.policy.terms import BUDGET_KEYS, WRITE_APPROVALS, Approvals, least
+from licet.core.policy.terms import (
+    TERMS,
+    WRITE_APPROVALS,
+    Approvals,
+    Step,
+    Terms,
+    VersionRanges,
+    agent_terms,
+    terms_of,
+    used_bundles,
+    versions_text,
+)
 from licet.core.review.risk import (
     CHECKS,
     DELETE,
@@ -34,12 +44,11 @@ from licet.core.review.risk import (
     rule_risk,
 )
 from licet.core.review.surface import Surface, ToolSurface
-from licet.core.review.surface_entries import Terms, Versions, agent_terms, piece_text, terms_of, used_bundles
+from licet.core.review.surface_entries import piece_text
 from licet.core.values import Compared, Origin, canonical_json, money_text
 
 Side = Literal["grown", "shrunk", "changed"]
 T = TypeVar("T")
-_NO_LIMIT = Decimal("Infinity")
 
 
 class Change(Compared, frozen=True):
@@ -98,25 +107,21 @@ class ChangePlaces(Struct, frozen=True):
     new: Origin | None
     tool: str | None = None
 
-    def value_changed(self, side: Side, kind: str, what: str, before: str, after: str) -> SidedChanges:
-        """Yield a value that was replaced by another one."""
-        text = f"{what}: {before or 'none'} → {after or 'none'}"
-        yield side, Change(kind, self.tool, text, before, after, self._origin(side))
+    def value_changed(
+        self, side: Side, kind: str, what: str, before: str, after: str, *, words: Mapping[str, str] | None = None
+    ) -> SidedChanges:
+        """Yield a value that was replaced by another one. `words` say how the two are shown, if not as themselves."""
+        shown = (words[one] if words else one or "none" for one in (before, after))
+        yield side, Change(kind, self.tool, f"{what}: {' → '.join(shown)}", before, after, self._origin(side))
 
-    def rank_changed(self, kind: str, what: str, before: T, after: T, rank: Callable[[T], Any]) -> SidedChanges:
+    def stepped(self, step: Step, prefix: str = "") -> SidedChanges:
         """Yield a change of a value that has an order; a higher rank allows more, so it has grown."""
-        if before != after:
-            side: Side = "grown" if rank(after) > rank(before) else "shrunk"
-            yield from self.value_changed(side, kind, what, _value_text(before), _value_text(after))
-
-    def limit_changed(self, key: str, before: int | None, after: int | None) -> SidedChanges:
-        """Yield a change of a sandbox limit. None means the default of the sandbox, which core does not know."""
-        if before is not None and after is not None:
-            yield from self.rank_changed("limit", key, before, after, int)
-        elif before != after:
-            # Either the number or the default may be higher, so this counts as grown.
-            words = ("the default" if one is None else str(one) for one in (before, after))
-            yield from self.value_changed("grown", "limit", key, *words)
+        if step.before == step.after:
+            return
+        unknown = bool(step.default) and None in (step.before, step.after)  # either may be higher: counts as grown
+        side: Side = "grown" if unknown or step.rank(step.after) > step.rank(step.before) else "shrunk"
+        texts = (step.default if unknown and one is None else _value_text(one) for one in (step.before, step.after))
+        yield from self.value_changed(side, step.kind, f"{prefix}{step.what}", *texts, words=step.words)
 
     def only_on(
         self, side: Side, kind: str, text: str, item: str, rule: Capability | None = None, risk: Risk = NOTHING
@@ -167,11 +172,6 @@ def _own_risk(change: Change) -> Risk:
     if change.kind == "effect" and value == "write_limited":
         return FILE_WRITE
     return NOTHING if change.kind in _HARMLESS else CHECKS
-
-
-def limit_rank(limit: int | Decimal | None) -> int | Decimal:
-    """The rank of a limit for `rank_changed`, where None means unlimited."""
-    return _NO_LIMIT if limit is None else limit
 
 
 def _value_text(value: object) -> str:
@@ -284,10 +284,8 @@ def bundle_changes(old: Manifest, new: Manifest) -> SidedChanges:
     for name in sorted({*used_bundles(old)} & {*used_bundles(new)}):
         was, now = terms_of(old, (name,)), terms_of(new, (name,))
         places, prefix = ChangePlaces(was.origin, now.origin), f"bundle `{name}`: "
-        if (was.approvals.write, now.approvals.write) != (own[0].approvals.write, own[1].approvals.write):
-            asks = was.approvals.write, now.approvals.write
-            yield from places.rank_changed("approval", f"{prefix}approvals.write", *asks, WRITE_APPROVALS.index)
-        yield from _changes(was, now, own, places, prefix)
+        yield from _asking_changes("write", was, now, own, places, prefix)
+        yield from _term_changes(was, now, own, places, prefix)
 
 
 def moved_tools(old: Manifest, new: Manifest, before: Surface, after: Surface) -> SidedChanges:
@@ -298,39 +296,37 @@ def moved_tools(old: Manifest, new: Manifest, before: Surface, after: Surface) -
         if was is None or was.bundles == now.bundles or not (was.reachable and now.reachable):
             continue
         terms = terms_of(old, was.bundles), terms_of(new, now.bundles)
-        yield from _changes(*terms, own, ChangePlaces(was.origin, now.origin, now.name), "bundle: ")
+        yield from _term_changes(*terms, own, ChangePlaces(was.origin, now.origin, now.name), "bundle: ")
 
 
-def _changes(was: Terms, now: Terms, own: tuple[Terms, Terms], places: ChangePlaces, prefix: str) -> SidedChanges:
-    for key in BUDGET_KEYS:
-        limits = _tightest(was, key), _tightest(now, key)
-        yield from places.rank_changed("budget", f"{prefix}{key}", *limits, limit_rank)
-    if (was.approvals, now.approvals) != (own[0].approvals, own[1].approvals):
-        yield from _approvals(was.approvals, now.approvals, places, prefix)
-        if (was.approvals.delete, now.approvals.delete) != (own[0].approvals.delete, own[1].approvals.delete):
-            deletes = was.approvals.delete, now.approvals.delete
-            yield from places.rank_changed("approval", f"{prefix}approvals.delete", *deletes, WRITE_APPROVALS.index)
-    if (was.private, now.private) != (own[0].private, own[1].private):
-        for side, here, there in _both_ways(was.private, now.private):
-            for text in beyond(here, there):
-                yield from places.only_on(side, "private", f"{prefix}private addresses {text}", text)
-    if (was.connectors, now.connectors) != (own[0].connectors, own[1].connectors):
-        yield from _connectors(was.connectors, now.connectors, places, prefix)
+def _term_changes(was: Terms, now: Terms, own: tuple[Terms, Terms], places: ChangePlaces, prefix: str) -> SidedChanges:
+    for term in TERMS:
+        before, after = term.of(was), term.of(now)
+        if (before, after) == (term.of(own[0]), term.of(own[1])):
+            continue
+        for step in term.ordered(before, after):
+            yield from places.stepped(step, prefix)
+        if term.key == "approvals":
+            yield from _key_changes(before, after, places, prefix)
+            yield from _asking_changes("delete", was, now, own, places, prefix)
+        for side, here, there in both_ways(before, after):
+            for text, item in term.listed(here, there):
+                yield from places.only_on(side, term.kind, f"{prefix}{text}", item)
+        if term.key == "connectors":
+            yield from version_changes(before, after, places, prefix)
 
 
-def _tightest(terms: Terms, key: str) -> int | Decimal | None:
-    limit: int | Decimal | None = None
-    for _, budget in terms.budgets:
-        limit = least(limit, getattr(budget, key))  # both are of one kind: calls, or money
-    return limit
+def _asking_changes(
+    key: str, was: Terms, now: Terms, own: tuple[Terms, Terms], places: ChangePlaces, prefix: str
+) -> SidedChanges:
+    """Compare when writes or deletes ask, unless the agent's own policy changed in the same way."""
+    before, after, *others = (getattr(terms.approvals, key) for terms in (was, now, *own))
+    if [before, after] != others:
+        step = Step("approval", f"approvals.{key}", before, after, WRITE_APPROVALS.index)
+        yield from places.stepped(step, prefix)
 
 
-def _approvals(was: Approvals, now: Approvals, places: ChangePlaces, prefix: str) -> SidedChanges:
-    yield from places.rank_changed(
-        "approval", f"{prefix}expires_seconds", was.expires_seconds, now.expires_seconds, int
-    )
-    yield from places.rank_changed("approval", f"{prefix}quorum", was.quorum, now.quorum, lambda quorum: -quorum)
-    yield from places.rank_changed("approval", f"{prefix}through_client", was.through_client, now.through_client, int)
+def _key_changes(was: Approvals, now: Approvals, places: ChangePlaces, prefix: str) -> SidedChanges:
     if was.keys != now.keys:
         # More keys let more people approve. Without a list, no signature is needed at all.
         wider = now.keys is None or (was.keys is not None and not {*now.keys} <= {*was.keys})
@@ -344,22 +340,22 @@ def signers_text(approvals: Approvals) -> str:
     return "any approver" if approvals.keys is None else ", ".join(map(approvals.signer, approvals.keys)) or "no key"
 
 
-def _connectors(was: Versions, now: Versions, places: ChangePlaces, prefix: str) -> SidedChanges:
-    for side, here, there in _both_ways(dict(was), dict(now)):
-        for name in sorted(here.keys() - there.keys()):
-            yield from places.only_on(
-                side, "connector", f"{prefix}connector {name}", " and ".join(here[name]) or "any version"
-            )
-    before, after = dict(was), dict(now)
-    for name in sorted(before.keys() & after.keys()):
-        if before[name] != after[name]:
-            narrower = {*before[name]} < {*after[name]}  # a version must be in every range
-            words = (" and ".join(versions) or "any version" for versions in (before[name], after[name]))
-            yield from places.value_changed(
-                "shrunk" if narrower else "grown", "connector", f"{prefix}versions of {name}", *words
-            )
+def version_changes(was: VersionRanges, now: VersionRanges, places: ChangePlaces, prefix: str = "") -> SidedChanges:
+    """Compare the versions of the connectors that are in both lists."""
+    for name, before, after in keyed(was, now):
+        if before is not None and after is not None and before != after:
+            side: Side = "shrunk" if {*before} < {*after} else "grown"  # a version must be in every range
+            words = versions_text(before), versions_text(after)
+            yield from places.value_changed(side, "connector", f"{prefix}versions of {name}", *words)
 
 
-def _both_ways(was: T, now: T) -> Iterator[tuple[Side, T, T]]:
-    yield "grown", now, was
-    yield "shrunk", was, now
+def both_ways(was: T, now: T) -> tuple[tuple[Side, T, T], ...]:
+    """The two sides of a comparison: what only the new one has, has grown."""
+    return ("grown", now, was), ("shrunk", was, now)
+
+
+def keyed(old: Iterable[tuple[str, T]], new: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T | None, T | None]]:
+    """Each key of the two with its values."""
+    was, now = dict(old), dict(new)
+    for key in sorted(was.keys() | now.keys()):
+        yield key, was.get(key), now.get(key)

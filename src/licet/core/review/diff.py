@@ -17,26 +17,28 @@ from msgspec.structs import replace
 from licet.core.algebra.domains import PATH_DOMAINS, RESOURCE_KINDS, ResourceKind
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet, Piece
-from licet.core.policy.addresses import beyond
+from licet.core.policy import keys
 from licet.core.policy.argument_ties import FREE
 from licet.core.policy.connector import Connectors
+from licet.core.policy.keys import limit_step
 from licet.core.policy.layer import CLASSES, LEVELS, WRITES, Layer, meet_layers
 from licet.core.policy.manifest import COMMANDS, Manifest
-from licet.core.policy.terms import APPROVED_IN_REVIEW, BUDGET_KEYS, WRITE_APPROVALS, Admission, WriteApproval
+from licet.core.policy.terms import APPROVED_IN_REVIEW, Admission, Step, WriteApproval, delete_step, write_step
 from licet.core.review.changes import (
     Change,
     ChangePlaces,
     Changes,
     Side,
     SidedChanges,
-    T,
+    both_ways,
     bundle_changes,
     definition_changes,
-    limit_rank,
+    keyed,
     moved_tools,
     ranked,
     server_changes,
     signers_text,
+    version_changes,
 )
 from licet.core.review.risk import Risk, riskiest, rule_risk
 from licet.core.review.surface import Surface, ToolSurface, surface, withheld_lines
@@ -45,16 +47,6 @@ from licet.core.values import Origin
 
 _NOTHING = CapabilitySet()
 _FREE = f'"{FREE}"'  # as canonical JSON
-_APPROVAL_TEXT: dict[WriteApproval, str] = {
-    "call": "before each call",
-    "session": "once a session",
-    "manifest": "never (the file approves them)",
-}
-_DELETE_TEXT: dict[WriteApproval, str] = {
-    **_APPROVAL_TEXT,
-    "call": "about each",
-    "manifest": "never, while a standing approval covers them",
-}
 _WRITE = Capability("fs:write:*").atoms
 _DELETE = Capability("fs:delete:*").atoms
 _PERSONAL = CapabilitySet(("storage:*:personality",))
@@ -84,6 +76,8 @@ class _Version:
         return self.manifest.layers + tuple(admission.layer for admission in admissions if admission.layer)
 
     def place(self, key: str) -> Origin:
+        if key == keys.MAX_EFFECT.name:
+            return self.manifest.max_effect_origin
         return self.manifest.places.get(key, self.manifest.origin)
 
     def origin_stating(self, tool: str, states: Callable[[Admission], object]) -> Origin:
@@ -145,7 +139,7 @@ def diff(old: Manifest, new: Manifest) -> Changes:
     """
     before, after = _Version(old), _Version(new)
     found: dict[Side, list[Change]] = {"grown": [], "shrunk": [], "changed": []}
-    sides = [(side, _ExtraReach(mine, other)) for side, mine, other in _both_ways(before, after)]
+    sides = [(side, _ExtraReach(mine, other)) for side, mine, other in both_ways(before, after)]
     for name in sorted(before.tools.keys() | after.tools.keys(), key=lambda name: (name == COMMANDS, name)):
         for side, change in (*_tool_changes(name, before, after), *_reach_changes(name, sides)):
             found[side].append(change)
@@ -211,12 +205,12 @@ def _callable_tool_changes(was: ToolSurface, now: ToolSurface, old: _Version, ne
     if was.bundles != now.bundles:
         yield from places.value_changed("changed", "bundle", "bundle", ", ".join(was.bundles), ", ".join(now.bundles))
     if now.name != COMMANDS:  # their class is the agent's `max_side_effect_class`, which is compared already
-        yield from places.rank_changed("effect", "class", was.effect, now.effect, CLASSES.index)
-    yield from places.rank_changed("level", "level", was.level, now.level, LEVELS.index)
-    yield from places.rank_changed("cost", "cost_usd", was.cost_usd or Decimal(0), now.cost_usd or Decimal(0), Decimal)
+        yield from places.stepped(Step("effect", "class", was.effect, now.effect, CLASSES.index))
+    yield from places.stepped(Step("level", "level", was.level, now.level, LEVELS.index))
+    yield from places.stepped(Step("cost", "cost_usd", was.cost_usd or Decimal(0), now.cost_usd or Decimal(0)))
     for key in ("max_calls", "max_cost_usd"):
         stated = _stated(now.name, old, new, lambda admission, key=key: getattr(admission, key) is not None)  # type: ignore[misc]
-        yield from stated.rank_changed("limit", key, getattr(was, key), getattr(now, key), limit_rank)
+        yield from stated.stepped(Step("limit", key, getattr(was, key), getattr(now, key)))
     if was.connector != now.connector:
         # Without a connector a tool reaches no more than before. With another one it talks to a new system.
         yield from places.value_changed(
@@ -229,14 +223,14 @@ def _callable_tool_changes(was: ToolSurface, now: ToolSurface, old: _Version, ne
     yield from _definition_changes(places, was, now)
     asked, asks = old.write_approval(was), new.write_approval(now)
     if asked and asks and (asked, asks) != (old.surface.approvals.write, new.surface.approvals.write):
-        yield from _write_approval_changes(places, asked, asks)
+        yield from places.stepped(write_step(asked, asks))
     yield from _delete_changes(was, now, old, new, places)
     theirs = dict(old.surface.limits), dict(new.surface.limits)
-    for key, before, after in _keyed(was.limits, now.limits):
+    for key, before, after in keyed(was.limits, now.limits):
         if (before, after) != (theirs[0].get(key), theirs[1].get(key)):  # otherwise the agent's own line reports it
             stated = _stated(now.name, old, new, lambda one, key=key: key in one.limits)  # type: ignore[misc]
-            yield from stated.limit_changed(key, before, after)
-    for key, rules, kept in _keyed(was.args, now.args):
+            yield from stated.stepped(limit_step(key, before, after))
+    for key, rules, kept in keyed(was.args, now.args):
         if rules != kept:
             # An argument must satisfy all its rules. Additional rules narrow, and `free` widens; so may other changes.
             was_rules, now_rules = set(rules or ()), set(kept or ())
@@ -254,16 +248,11 @@ def _definition_changes(places: ChangePlaces, was: ToolSurface, now: ToolSurface
         yield from places.value_changed("changed", "description", "description", was.description, now.description)
     if was.takes != now.takes:  # which of the two takes more is not decided
         yield from places.value_changed("grown", "arguments", "takes", was.takes, now.takes)
-    yield from places.rank_changed("reuse", "reuse", was.reuse, now.reuse, int)
+    yield from places.stepped(Step("reuse", "reuse", was.reuse, now.reuse))
 
 
 def _stated(tool: str, old: _Version, new: _Version, states: Callable[[Admission], object]) -> ChangePlaces:
     return ChangePlaces(old.origin_stating(tool, states), new.origin_stating(tool, states), tool)
-
-
-def _write_approval_changes(places: ChangePlaces, before: WriteApproval, after: WriteApproval) -> SidedChanges:
-    for side, change in places.rank_changed("approval", "", before, after, WRITE_APPROVALS.index):
-        yield side, replace(change, text=f"asks about writes: {_APPROVAL_TEXT[before]} → {_APPROVAL_TEXT[after]}")
 
 
 def _delete_changes(
@@ -272,13 +261,7 @@ def _delete_changes(
     """Compare when the deletes of a tool ask, where that differs from what the policy says for all tools."""
     asked, asks = was.deletes or "call", now.deletes or "call"
     if (asked, asks) != (old.surface.approvals.delete, new.surface.approvals.delete):
-        yield from _delete_approval_changes(places, asked, asks)
-
-
-def _delete_approval_changes(places: ChangePlaces, before: WriteApproval, after: WriteApproval) -> SidedChanges:
-    for side, change in places.rank_changed("approval", "", before, after, WRITE_APPROVALS.index):
-        words = _DELETE_TEXT[before], _DELETE_TEXT[after]
-        yield side, replace(change, text=f"asks about deletes of files: {words[0]} → {words[1]}")
+        yield from places.stepped(delete_step(asked, asks))
 
 
 def _ceiling_changes(old: _Version, new: _Version, extra: Mapping[Side, _ExtraReach]) -> SidedChanges:
@@ -287,7 +270,7 @@ def _ceiling_changes(old: _Version, new: _Version, extra: Mapping[Side, _ExtraRe
     A rule that a tool reaches is reported as reach. So is a host that a tool reaches in some way, and a delete where it
     writes: one entry of `destinations` or `fs_reach.write` allows all of these, and the class of the tool decides.
     """
-    for side, mine, other in _both_ways(old, new):
+    for side, mine, other in both_ways(old, new):
         reached = CapabilitySet(rule for grant in mine.grants for rule in grant.allow)
         reported = extra[side].targets()
         origins = RuleOrigins(mine.manifest.layers, other.manifest.layers)
@@ -312,53 +295,22 @@ def _name_changes(old: _Version, new: _Version) -> SidedChanges:
 
 def _ordered_changes(old: _Version, new: _Version) -> SidedChanges:
     """Compare the agent-wide values that have an order, such as classes, limits and budgets."""
-    was, now = old.surface, new.surface
-    classes = ChangePlaces(old.manifest.max_effect_origin, new.manifest.max_effect_origin)
-    yield from classes.rank_changed("effect", "max_side_effect_class", was.max_effect, now.max_effect, CLASSES.index)
-    asked, asks, places = was.approvals, now.approvals, _places_of(old, new, "approvals")
-    yield from _write_approval_changes(places, asked.write, asks.write)
-    yield from places.rank_changed("approval", "expires_seconds", asked.expires_seconds, asks.expires_seconds, int)
-    yield from places.rank_changed("approval", "quorum", asked.quorum, asks.quorum, lambda quorum: -quorum)
-    yield from places.rank_changed("approval", "through_client", asked.through_client, asks.through_client, int)
-    yield from _delete_approval_changes(places, asked.delete, asks.delete)
-    for key in BUDGET_KEYS:
-        before, after = getattr(was.budget, key), getattr(now.budget, key)
-        yield from _places_of(old, new, key).rank_changed("budget", key, before, after, limit_rank)
-    for key, limit, other in _keyed(was.limits, now.limits):
-        yield from _places_of(old, new, "limits").limit_changed(key, limit, other)
-    places = _places_of(old, new, "sandbox")
-    yield from places.rank_changed("sandbox", "allow_degraded", was.allow_degraded, now.allow_degraded, int)
-    # A full record copies arguments and results, which may be confidential, into the ledger.
-    yield from _places_of(old, new, "record").rank_changed(
-        "record", "record", was.record, now.record, ("digests", "full").index
-    )
+    for key in keys.KEYS:
+        for step in key.ordered(old.surface.of(key), new.surface.of(key)):
+            yield from _places_of(old, new, step.key or key.name).stepped(step)
 
 
 def _list_changes(old: _Version, new: _Version) -> SidedChanges:
     """Compare the agent-wide lists, such as native tools, private ranges, connectors and denies."""
-    for side, mine, other in _both_ways(old, new):
-        here, there = mine.surface, other.surface
-        for name in sorted(set(here.native) - set(there.native)):
-            yield from _places_of(old, new, "native").only_on(side, "native", f"`{name}` may run in this process", name)
-        for text in beyond(here.private, there.private):
-            yield from _places_of(old, new, "private").only_on(side, "private", f"private addresses {text}", text)
-        connectors = dict(here.connectors)
-        for name in sorted(connectors.keys() - dict(there.connectors)):
-            versions, places = _versions(connectors[name]), _places_of(old, new, "connectors")
-            yield from places.only_on(side, "connector", f"connector {name}", versions)
-        if here.approvals.keys is not None and there.approvals.keys is not None:
-            for key in sorted(set(here.approvals.keys) - set(there.approvals.keys)):
-                yield from _places_of(old, new, "approvals").only_on(
-                    side, "approval", f"key {here.approvals.signer(key)} may approve", key
-                )
+    for side, mine, other in both_ways(old, new):
+        for key in keys.KEYS:
+            for text, item in key.listed(mine.surface.of(key), other.surface.of(key)):
+                yield from _places_of(old, new, key.name).only_on(side, key.kind, text, item)
         yield from _deny_changes(side, mine, other)
     yield from _signing_changes(old, new)
-    for name, was, now in _keyed(old.surface.connectors, new.surface.connectors):
-        if was is not None and now is not None and was != now:
-            side = "shrunk" if set(was) < set(now) else "grown"
-            places, words = _places_of(old, new, "connectors"), (_versions(was), _versions(now))
-            yield from places.value_changed(side, "connector", f"versions of {name}", *words)
-    yield from definition_changes(old.surface.definitions, new.surface.definitions, _places_of(old, new, "connectors"))
+    connectors = _places_of(old, new, "connectors")
+    yield from version_changes(old.surface.connectors, new.surface.connectors, connectors)
+    yield from definition_changes(old.surface.definitions, new.surface.definitions, connectors)
     yield from server_changes(old.surface.servers, new.surface.servers, _places_of(old, new, "servers"))
 
 
@@ -406,20 +358,6 @@ def _may_overlap(deny: Capability, allow: Capability) -> bool:
 
 def _places_of(old: _Version, new: _Version, key: str) -> ChangePlaces:
     return ChangePlaces(old.place(key), new.place(key))
-
-
-def _both_ways(old: _Version, new: _Version) -> tuple[tuple[Side, _Version, _Version], ...]:
-    return ("grown", new, old), ("shrunk", old, new)
-
-
-def _keyed(old: Iterable[tuple[str, T]], new: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T | None, T | None]]:
-    was, now = dict(old), dict(new)
-    for key in sorted(was.keys() | now.keys()):
-        yield key, was.get(key), now.get(key)
-
-
-def _versions(clauses: tuple[str, ...]) -> str:
-    return " and ".join(clauses) or "any version"
 
 
 class Reached(Struct, frozen=True):

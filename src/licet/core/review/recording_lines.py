@@ -11,9 +11,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from licet.core.algebra.rules import InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import visible
+from licet.core.limits import LONGEST_DRAFTED_NAME
 
 FORMAT = 1
-_LONGEST = 60  # characters of a name in a line of a draft
 
 
 class BadRecording(ValueError):
@@ -112,7 +112,7 @@ class Calls:
 
 def _short(text: str) -> str:
     seen = visible(text)
-    return seen if len(seen) <= _LONGEST else f"{seen[:_LONGEST]}…"
+    return seen if len(seen) <= LONGEST_DRAFTED_NAME else f"{seen[:LONGEST_DRAFTED_NAME]}…"
 
 
 def use_of_text(text: str) -> Use:

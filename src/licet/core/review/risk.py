@@ -59,7 +59,7 @@ def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
     yield from (_wide(rule) for rule in {(rule.origin, rule.key): rule for rule in wide}.values())
     yield from _run_by_others(layers)
     everything = {ipaddress.ip_network(text) for text in ("0.0.0.0/0", "::/0")}
-    for ranges in manifest.private:
+    for ranges in filter(None, manifest.private):
         for each in common_ranges([ranges]):
             if ipaddress.ip_network(each) in everything:
                 origin = manifest.places.get("private", manifest.origin)

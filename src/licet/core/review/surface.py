@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import reduce
 from operator import or_
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.rules import Capability, capability
@@ -30,27 +30,25 @@ from licet.core.decision.foreseen import never_dialled, unfit_grounds, unreachab
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Request
 from licet.core.decision.validate import Most, Undeclared, too_many_pairs
+from licet.core.limits import MOST_TOOLS_ON_A_LINE
+from licet.core.policy import keys
 from licet.core.policy.argument_ties import Ties
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Level, Rule, meet_written_layers
-from licet.core.policy.manifest import COMMANDS, Manifest, definitions_document, server_document, with_commands
+from licet.core.policy.manifest import COMMANDS, Manifest, server_document, with_commands
 from licet.core.policy.servers import server_of
-from licet.core.policy.terms import Admission, Approvals, Budget, StandingApproval, WriteApproval, least_limits
+from licet.core.policy.terms import Admission, Approvals, Budget, StandingApproval, Terms, WriteApproval, least_limits
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.risk import NATIVE, Risk, grant_risks, is_ready_made, riskiest
 from licet.core.review.surface_entries import (
     ReachEntry,
     RuleOrigins,
-    Terms,
-    agent_terms,
-    approvals_document,
-    budget_document,
-    bundle_terms,
     entries_of,
     piece_text,
     target_of,
 )
 from licet.core.values import Compared, Origin, canonical_json, money_text
 
+S = TypeVar("S")
 Standing = Literal["callable", "undeclared", "blocked"]
 
 
@@ -151,9 +149,6 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
         }
 
 
-_MOST_NAMED = 3  # tools that a line about all of a server names
-
-
 def withheld_lines(tools: Iterable[ToolSurface]) -> list[str]:
     """Why tools of servers cannot be called: a line for each server and reason, since mostly one is true for all."""
     alike: dict[tuple[str, str], list[str]] = {}
@@ -164,8 +159,8 @@ def withheld_lines(tools: Iterable[ToolSurface]) -> list[str]:
 
 
 def _several(names: list[str]) -> str:
-    few = ", ".join(names[:_MOST_NAMED])
-    return few if len(names) == 1 else f"{len(names)} tools ({few}{' …' if names[_MOST_NAMED:] else ''})"
+    few = ", ".join(names[:MOST_TOOLS_ON_A_LINE])
+    return few if len(names) == 1 else f"{len(names)} tools ({few}{' …' if names[MOST_TOOLS_ON_A_LINE:] else ''})"
 
 
 def _reach_document(entries: tuple[ReachEntry, ...]) -> dict[str, Any]:
@@ -255,6 +250,7 @@ class Surface(Compared, frozen=True, kw_only=True):
     limits: tuple[tuple[str, int], ...]
     allow_degraded: bool
     record: str
+    values: Mapping[str, object] = {}  # of the keys that have no field here
     denies: tuple[Denied, ...]
     ceiling: CapabilitySet  # what the policy allows to tools, whether they need it or not
     unused: tuple[str, ...]  # of the ceiling: what no tool of today can reach
@@ -273,6 +269,10 @@ class Surface(Compared, frozen=True, kw_only=True):
         used = [kind_of(text) for name, text in self.servers if any(tool.of_server(name) for tool in self.tools)]
         every = (*self.tools, *filter(None, (self.commands,)))
         return riskiest((*(tool.risk for tool in every), *(NATIVE for kind in used if kind == "native")))
+
+    def of(self, key: keys.Key[S]) -> S:
+        """The value of a key of the policy."""
+        return cast(S, getattr(self, key.field) if key.field else self.values[key.name])
 
     @property
     def riskiest_first(self) -> tuple[ToolSurface, ...]:
@@ -300,19 +300,7 @@ class Surface(Compared, frozen=True, kw_only=True):
             "tools": [tool.document() for tool in self.tools],
             "commands": self.commands.document() if self.commands else None,
             "unadmitted": list(self.unadmitted),
-            "max_side_effect_class": self.max_effect,
-            "native": list(self.native),
-            "private": list(self.private),
-            "connectors": {name: list(versions) for name, versions in self.connectors},
-            **(
-                {"definitions": {name: json.loads(text) for name, text in self.definitions}} if self.definitions else {}
-            ),
-            "approvals": approvals_document(self.approvals),
-            "budget": budget_document(self.budget),
-            "bundles": {bundle.name: bundle.document() for bundle in self.bundles},
-            "limits": dict(self.limits),
-            "sandbox": {"allow_degraded": self.allow_degraded},
-            "record": self.record,
+            **{part: value for key in keys.KEYS for part, value in key.document(self.of(key)).items()},
             "denies": [
                 {"rule": str(deny.rule), "origin": deny.origin.full if deny.origin else None}
                 for deny in self.denies
@@ -334,7 +322,7 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
     `judged`, such a tool is shown with the part of its needs that is allowed, as a gate that narrows would grant it.
     """
     admitted, manifest = manifest.admissions, with_commands(manifest)
-    tools, terms = _Tools(manifest, judged), agent_terms(manifest)
+    tools = _Tools(manifest, judged)
     each = tuple(map(tools.surface_of, sorted(admitted)))
     ceiling = written_ceiling(manifest)
     held = {name: _held_by(manifest, name) for name in sorted(manifest.servers)}
@@ -347,19 +335,18 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
         personality=manifest.personality,
         tools=each,
         commands=tools.commands(tool.grant for tool in each if tool.standing == "callable"),
-        max_effect=manifest.max_effect,
-        native=tuple(sorted(manifest.native)),
-        private=terms.private,
-        connectors=terms.connectors,
-        definitions=tuple(
-            (name, canonical_json(definition).decode()) for name, definition in definitions_document(manifest).items()
-        ),
-        approvals=terms.approvals,
-        budget=manifest.budget,
-        bundles=tuple(bundle_terms(manifest)),
-        limits=tuple(sorted(manifest.limits.items())),
-        allow_degraded=manifest.allow_degraded,
-        record=manifest.record,
+        max_effect=keys.MAX_EFFECT.of(manifest),
+        native=keys.NATIVE.of(manifest),
+        private=keys.PRIVATE.of(manifest),
+        connectors=keys.CONNECTORS.of(manifest),
+        definitions=keys.DEFINITIONS.of(manifest),
+        approvals=keys.APPROVALS.of(manifest),
+        budget=keys.BUDGET.of(manifest),
+        bundles=keys.BUNDLES.of(manifest),
+        limits=keys.LIMITS.of(manifest),
+        allow_degraded=keys.SANDBOX.of(manifest),
+        record=keys.RECORD.of(manifest),
+        values={key.name: key.of(manifest) for key in keys.VALUED},
         denies=tuple(_denied(manifest)),
         ceiling=ceiling,
         # Without tools the policy is for `licet run`, which can reach all of it.

@@ -19,11 +19,10 @@ from msgspec.structs import replace
 
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import inside
-from licet.core.decision.folding import private_of
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import Reason
 from licet.core.policy.addresses import refused_addresses
-from licet.core.policy.terms import least_limits
+from licet.core.policy.terms import least_limits, private_of
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
 from licet.guard.grant import Grant, held_paths
 from licet.guard.ports import Http
