@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from licet.lint.judge import RULES
-from licet.lint.linter import Lint, Project, Report, python_files
+from licet.lint.linter import Lint, Report
+from licet.policy_files.policy_paths import shown_path
+from licet.source.files import Project, python_files
 
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text("utf-8"))
 IMPORTS = "from licet import Context, tool\n"
@@ -31,7 +33,7 @@ def write(files: dict[str, str], level: str | None = None) -> None:
 
 
 def linted(*paths: str) -> Report:
-    lint = Lint(Project())
+    lint = Lint(Project(shown_path))
     for path in python_files(paths or (".",)):
         lint.add_file(path)
     return lint.report()
@@ -110,7 +112,7 @@ def test_one_run_reads_a_limited_number_of_tokens() -> None:
     names = [f"h{number}" for number in range(4)]
     write({"tools.py": f"import {', '.join(names)}\n@tool(needs=[])\ndef t(): ...\n"})
     write({f"{name}.py": "value = 1\n" * 100 for name in names})  # 400 tokens each
-    lint = Lint(Project(most_tokens=1000))
+    lint = Lint(Project(shown_path, most_tokens=1000))
     lint.add_file("tools.py")
     report = lint.report()
     assert [line.split()[1:3] for line in shown(report)] == [["warning", "LIC601"]] * 2

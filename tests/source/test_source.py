@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
-from licet.source import names as source_names
-from licet.source.project import SourceTools, find_tool, read_tools
-from licet.source.text import MOST_BYTES, parse
+from licet.source import literals
+from licet.source.declarations import SourceTools, find_tool, read_tools
+from licet.source.files import MOST_BYTES, parse
 from policy_files.messages import message
 
 HEAD = "from licet import tool, ToolCapabilities\n"
@@ -628,7 +628,7 @@ def test_an_excerpt_shared_by_many_tools_is_made_once(tmp_path: Path, monkeypatc
         calls.append(node)
         return "`…`"
 
-    monkeypatch.setattr(source_names, "_excerpt", counted)
+    monkeypatch.setattr(literals, "_excerpt", counted)
     found = read(tmp_path, HEAD + "A = f(1)\n" + tools(50, "needs=A"))
     assert len(found.problems) == 50
     assert len(calls) == 1
@@ -650,7 +650,7 @@ def test_names_inside_names_take_linear_time(tmp_path: Path) -> None:
         def traced(frame: Any, event: str, argument: Any) -> Any:
             nonlocal taken
             taken += event == "line"
-            return traced if frame.f_code.co_filename == source_names.__file__ else None
+            return traced if frame.f_code.co_filename == literals.__file__ else None
 
         before = sys.gettrace()
         sys.settrace(traced)
@@ -669,7 +669,7 @@ def test_a_name_with_many_bindings_takes_no_more_work_than_one_with_two(tmp_path
     found = read(tmp_path, HEAD + bound + tools(300, "needs=[]"))
     assert len(found.problems) == 300
     assert all(message("source.name_file_binds_more_than") in line for line in problems(found))
-    names = source_names.Names(parse((HEAD + bound).encode(), "file.py"))  # type: ignore[arg-type]
+    names = literals.Names(parse((HEAD + bound).encode(), "file.py"))  # type: ignore[arg-type]
     assert len(names.dotted(ast.parse("tool", mode="eval").body)) == 2
 
 

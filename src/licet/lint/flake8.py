@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from licet import __version__
-from licet.lint.linter import Lint, Project
+from licet.lint.linter import Lint
 from licet.policy_files.policy_paths import shown_path
+from licet.source.files import Project
 
 
 class Checker:
@@ -26,7 +27,7 @@ class Checker:
         if "licet" not in self._text or "tool" not in self._text:
             return
         path = "stdin.py" if self._path in ("-", "stdin") else self._path
-        project = Project(texts={path: self._text.encode()})
+        project = Project(shown_path, texts={path: self._text.encode()})
         lint = Lint(project)
         lint.add_file(path)
         shown = shown_path(path)

@@ -26,12 +26,11 @@ from licet.core.policy.layer import CLASSES, EffectClass, Level
 from licet.core.policy.tool import FROM_PERSONALITY, spec_of
 from licet.core.values import Problem
 from licet.lint.judge import judge
-from licet.lint.linter import Project
+from licet.policy_files.policy_paths import shown_path
 from licet.source.callables import Use
-from licet.source.meaning import SourceFile
-from licet.source.names import ANY, is_secret
+from licet.source.files import Project, SourceFile, SourceText, read_bytes
+from licet.source.literals import ANY, is_secret
 from licet.source.scopes import Function
-from licet.source.text import SourceText, read_bytes
 from licet.source.touches import Follower, Reached
 
 MOST_FUNCTIONS = 100  # per file; more guesses could not be reviewed at once
@@ -199,7 +198,7 @@ def propose(file: Path) -> Proposal | None:
     data = read_bytes(file, str(file))
     if isinstance(data, Problem):
         return None
-    source = Project(texts={str(file): data}).read(str(file))
+    source = Project(shown_path, texts={str(file): data}).read(str(file))
     try:
         guesses = () if isinstance(source, Problem) else guess_tools(source)
     except RecursionError:

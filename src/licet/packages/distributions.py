@@ -44,8 +44,8 @@ from licet.declare import Tool
 from licet.errors import LicetError
 from licet.own_files import open_regular, read_regular
 from licet.policy_files.policy_paths import policy_root
+from licet.source.declarations import Modules, find_tool
 from licet.source.imports import InstalledModule
-from licet.source.project import Modules, find_tool
 
 __all__ = ["Distribution", "UnknownDistribution", "distributions_of"]
 

@@ -22,7 +22,15 @@ from msgspec import Struct
 from licet.core.algebra.domains import STORAGE_KINDS, method_word
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed
-from licet.source.names import ANY, ExpressionValues, TextPrefix, host_scope, path_scope, program_scope, variable_scope
+from licet.source.literals import (
+    ANY,
+    ExpressionValues,
+    TextPrefix,
+    host_scope,
+    path_scope,
+    program_scope,
+    variable_scope,
+)
 
 OPEN = "open"  # the effect of `open`: what it does depends on the mode, in the next argument
 

@@ -94,7 +94,7 @@ class InstalledSource:
         return spec
 
 
-_OURS = "licet"  # it is imported already, so a new file cannot replace it
+OURS = "licet"  # it is imported already, so a new file cannot replace it
 
 
 def code_directories(directory: str) -> tuple[str, str]:
@@ -110,7 +110,7 @@ def tool_files(references: Iterable[str], directory: str) -> Iterator[tuple[str,
     """
     places = code_directories(directory)
     for top in dict.fromkeys(reference.partition(":")[0].partition(".")[0] for reference in references):
-        if top in ("", _OURS):
+        if top in ("", OURS):
             continue
         names = [f"{top}{ending}" for ending in ("", ".py", *EXTENSION_SUFFIXES)]
         paths = [os.path.join(place, name) for place in places for name in names]

@@ -16,25 +16,23 @@ from msgspec.structs import replace
 from licet.core.values import Origin
 from licet.source import callables
 from licet.source.callables import Use, argument_of, rules_of, shown_name
-from licet.source.meaning import (
+from licet.source.files import Class, Code, SourceFile
+from licet.source.names import (
     LOOKUPS,
     NAMESPACES,
     REFLECTING,
-    Class,
-    Code,
     Held,
     Instance,
     Meaning,
     Named,
     Package,
-    SourceFile,
     Value,
     held_by,
     meaning,
     type_of,
     values_in,
 )
-from licet.source.scopes import VALUE, Function, Scope
+from licet.source.scopes import VALUE, Function, Scope, absolute
 
 _WHOLE = frozenset({"os.environ", "os.environb", "ctypes.cdll", "ctypes.windll", "ctypes.pythonapi"})
 _ASKS_FOR_TYPES = {"builtins.isinstance": 1, "builtins.issubclass": 1, "typing.cast": 0, "builtins.hasattr": 0}
@@ -298,7 +296,7 @@ class _Reader:
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
         else:
-            base = self._file.absolute(node)
+            base = absolute(node.module or "", node.level, self._file.package)
             modules = [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")] if base else []
         for number, module in enumerate(modules):
             top = module.partition(".")[0]
@@ -366,7 +364,7 @@ def _is_bare_class(call: ast.Call, scope: Scope, file: SourceFile) -> bool:
 def _aliased(scope: Scope) -> set[ast.AST]:
     """The expressions that are bound to a name, and found again where the name is used."""
     bound = (binding for bindings in scope.bindings.values() for binding in bindings)
-    return {what for how, what, _ in bound if how == VALUE and isinstance(what, ast.expr)}
+    return {one.what for one in bound if one.how == VALUE and isinstance(one.what, ast.expr)}
 
 
 def _is_followed(found: Meaning) -> bool:
@@ -516,10 +514,10 @@ class _Walk:
             return
         self._classes.add(one.node)
         for name, bindings in one.body.bindings.items():
-            for _, what, _ in bindings:
-                if not isinstance(what, Function):
+            for binding in bindings:
+                if not isinstance(binding.what, Function):
                     continue
-                method = Code(one.file, what, one)
+                method = Code(one.file, binding.what, one)
                 if name.startswith("__") or name in self._attributes:
                     self.enter(method, by, line)
                 else:
@@ -558,11 +556,7 @@ def _node(one: Code | SourceFile) -> ast.AST:
 
 def _functions(file: SourceFile) -> Iterator[Code]:
     """All functions and methods of a file at module level and in its classes."""
-    for bindings in file.scope.bindings.values():
-        for _, what, _ in bindings:
-            if isinstance(what, Function):
-                yield Code(file, what)
+    yield from (Code(file, function) for function in file.scope.functions)
     for node in file.scope.classes:
         owner = file.class_of(node, file.scope)
-        for bindings in owner.body.bindings.values():
-            yield from (Code(file, what, owner) for _, what, _ in bindings if isinstance(what, Function))
+        yield from (Code(file, function, owner) for function in owner.body.functions)
