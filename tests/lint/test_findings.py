@@ -99,9 +99,18 @@ def test_a_module_is_read_from_its_text_and_never_run() -> None:
         "class A(B): ...\nclass B(A): ...\nA().x()\n",
         "x = " + " / ".join(["x"] * 2000) + "\nx.unlink()\n",
         "x" + ".a()" * 90 + "\n",
+        "class A:\n    class B:\n        def f(): ...\n        f()\n",
         "\n".join(f"v{n} = v{n + 1} / v{n + 1}" for n in range(60)) + "\nv0.unlink()\n",
     ],
-    ids=["lambdas", "names bound to each other", "bases of each other", "a long path", "a long chain", "doubling"],
+    ids=[
+        "lambdas",
+        "names bound to each other",
+        "bases of each other",
+        "a long path",
+        "a long chain",
+        "a class in a class",
+        "doubling",
+    ],
 )
 def test_hostile_code_ends(text: str) -> None:
     write({"tools.py": f"@tool(needs=[])\ndef t(): ...\n{text}"})

@@ -244,10 +244,8 @@ class SourceFile:
         """The class whose method a scope is, if its first parameter is the object."""
         return self._owners.get(scope.node)
 
-    def class_of(self, node: ast.ClassDef, around: Scope) -> Class:
-        if node not in self._classes:
-            self._classes[node] = Class(self, node, around.classes[node], around)
-        return self._classes[node]
+    def class_of(self, node: ast.ClassDef, body: Scope, around: Scope) -> Class:
+        return self._classes.setdefault(node, Class(self, node, body, around))
 
     @property
     def package(self) -> str:

@@ -284,13 +284,12 @@ def _meaning(binding: Binding, scope: Scope, file: SourceFile, hops: int) -> Mea
     if isinstance(what, Imported):
         return imported_meaning(file.imported_from(what), what.name, file, hops)
     if how == FUNCTION and isinstance(what, Function):
-        owner = (
-            file.class_of(scope.node, scope.parent) if isinstance(scope.node, ast.ClassDef) and scope.parent else None
-        )
-        in_function = isinstance((scope.parent or scope).node if owner else scope.node, Function | ast.Lambda)
+        node, around = scope.node, scope.parent
+        owner = file.class_of(node, scope, around) if isinstance(node, ast.ClassDef) and around else None
+        in_function = isinstance((around or scope).node if owner else node, Function | ast.Lambda)
         return None if in_function else Code(file, what, owner)  # a function inside another is walked with it
     if how == CLASS and isinstance(what, ast.ClassDef):
-        return file.class_of(what, scope)
+        return file.class_of(what, scope.classes[what], scope)
     if how == ITEM and isinstance(what, ast.Call):
         found = meaning(what.func, scope, file, hops - 1)
         kind = table.items().get(found.name) if isinstance(found, Named) else None

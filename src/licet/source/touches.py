@@ -528,7 +528,7 @@ class _Walk:
                 self.use_class(above, by, line)
 
     def name_attributes(self, names: frozenset[str]) -> None:
-        for name in names - self._attributes if self._methods else ():
+        for name in sorted(names - self._attributes) if self._methods else ():
             for method, by, line in self._methods.pop(name, ()):
                 self.enter(method, by, line)
         self._attributes |= names
@@ -557,6 +557,6 @@ def _node(one: Code | SourceFile) -> ast.AST:
 def _functions(file: SourceFile) -> Iterator[Code]:
     """All functions and methods of a file at module level and in its classes."""
     yield from (Code(file, function) for function in file.scope.functions)
-    for node in file.scope.classes:
-        owner = file.class_of(node, file.scope)
+    for node, body in file.scope.classes.items():
+        owner = file.class_of(node, body, file.scope)
         yield from (Code(file, function, owner) for function in owner.body.functions)
