@@ -93,11 +93,10 @@ class Lint:
         for tool in self._tools:
             found += judge(tool.spec, tool.level, tool.reached)
             # What a package does by itself is not read. At `restricted` the walls stop everything but handles.
-            unknown = tool.level != "restricted" and any(tool.reached.imports())
-            touched = frozenset("*" if unknown else "")
-            origin = tool.spec.origin or Origin(tool.file.text.file, tool.function.lineno, 1)
-            ends = tool.function.decorator_list[0].end_lineno if tool.function.decorator_list else 0
-            found += (replace(one, end_line=ends or 0) for one in unused(tool.spec, origin, tool.reached, touched))
+            if tool.level == "restricted" or not tool.reached.packages():
+                origin = tool.spec.origin or Origin(tool.file.text.file, tool.function.lineno, 1)
+                ends = tool.function.decorator_list[0].end_lineno if tool.function.decorator_list else 0
+                found += (replace(one, end_line=ends or 0) for one in unused(tool.spec, origin, tool.reached))
         for file, reached in self._modules:
             found += _uses_without_tool(file, reached)
         found += [_problem(problem) for problem in self._project.problems()]

@@ -28,6 +28,7 @@ from licet.source.scopes import Function
 
 MOST_ARGUMENTS = 50  # of one declaration
 LONGEST_SHOWN = 300  # characters of a value in a message
+RENAME_HINT = "rename one, or declare `needs:` in licet.yaml"
 LITERAL_HINT = "write it as a literal, or declare `needs:` in licet.yaml"
 _NOT_EVALUATED = frozenset({"available"})  # a function, which is not part of what a tool touches
 
@@ -148,6 +149,18 @@ def _read_argument(
     return None
 
 
+def rebinding_problems(
+    names: Names, called: ast.expr, place: str, name: str, origin: Origin, once: str
+) -> Iterator[Problem]:
+    """Problems because of which the running program might get another tool than the source shows."""
+    if len(names.dotted(called)) > 1:
+        found = f"{names.excerpt(called)} {place}, a name that this file binds more than once"
+        yield Problem(origin, found, "a name bound once, by its import from licet")
+    if (count := len(names.bindings(name))) > 1:
+        found = f"`{name}` bound {count} times in this file"
+        yield Problem(origin, found, f"{once} of that name", RENAME_HINT)
+
+
 def not_literal(text: SourceText, function: str, key: str, error: NotLiteral) -> Problem:
     """The problem of an argument whose value is not known without running the code."""
     return Problem(
@@ -207,9 +220,7 @@ def read_governed(
     problems: list[Problem] = []
     if len(names.dotted(call.func)) > 1 or len(names.bindings(name)) > 1:
         found = f"`{name}` or {names.excerpt(call.func)} bound more than once in this file"
-        problems.append(
-            Problem(origin, found, "one meaning of each name", "rename one, or declare `needs:` in licet.yaml")
-        )
+        problems.append(Problem(origin, found, "one meaning of each name", RENAME_HINT))
     given = read_arguments(text, names, call, name, _GOVERNED, origin, problems, unnamed=1)
     function = _function(names, call)
     values = dict(given.values)
@@ -309,7 +320,7 @@ def read_wasm(
 ) -> tuple[ToolSpec | None, WasmFile | None, tuple[Problem, ...]]:
     """Read one declaration. If there is no spec, at least one problem is an error; the spec has no `source` yet."""
     name, call, origin = declaration.name, declaration.call, text.place(declaration.call)
-    bound = _binding_problems(names, name, call, origin)
+    bound = rebinding_problems(names, call.func, f"for `{name}`", name, origin, "one meaning")
     given = read_arguments(text, names, call, name, _WASM, origin, bound, unnamed=1)
     file = _file(text, names, name, call, given)
     spec = None
@@ -340,13 +351,3 @@ def _file(text: SourceText, names: Names, name: str, call: ast.Call, given: Give
     except Malformed as error:
         given.problems.append(malformed(text.place(call.args[0]), error))
     return None
-
-
-def _binding_problems(names: Names, name: str, call: ast.Call, origin: Origin) -> Iterator[Problem]:
-    """Problems because of which the running program might get another tool than the source shows."""
-    if len(names.dotted(call.func)) > 1:
-        found = f"{names.excerpt(call.func)} for `{name}`, a name that this file binds more than once"
-        yield Problem(origin, found, "a name bound once, by its import from licet")
-    if (count := len(names.bindings(name))) > 1:
-        found = f"`{name}` bound {count} times in this file"
-        yield Problem(origin, found, "one meaning of that name", "rename one, or declare `needs:` in licet.yaml")

@@ -33,6 +33,7 @@ from licet.source.declaration_forms import (
     read_arguments,
     read_governed,
     read_wasm,
+    rebinding_problems,
 )
 from licet.source.files import MOST_TOKENS, Lines, SourceText, parse, read_bytes, token_count
 from licet.source.imports import (
@@ -255,13 +256,7 @@ def _decorator_problems(text: SourceText, names: Names, node: Function, marks: l
     origin = text.place_of_decorator(marks[0])
     if len(marks) > 1:
         yield Problem(text.place_of_decorator(marks[1]), f"`@tool` twice on `{node.name}`", "one `@tool`")
-    called = _called(marks[0])
-    if len(names.dotted(called)) > 1:
-        found = f"{names.excerpt(called)} on `{node.name}`, a name that this file binds more than once"
-        yield Problem(origin, found, "a name bound once, by its import from licet")
-    if (count := len(names.bindings(node.name))) > 1:
-        found = f"`{node.name}` bound {count} times in this file"
-        yield Problem(origin, found, "one function of that name", "rename one, or declare `needs:` in licet.yaml")
+    yield from rebinding_problems(names, _called(marks[0]), f"on `{node.name}`", node.name, origin, "one function")
     if marks[0] is not node.decorator_list[0]:
         found = f"{names.excerpt(node.decorator_list[0])} above `@tool` of `{node.name}`"
         expected = "`@tool` as the first decorator"

@@ -42,7 +42,7 @@ def module_spec(
         spec.submodule_search_locations = inside
         return spec
     # A script may have any file name, so Python cannot guess the loader.
-    extension = file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
+    extension = file.endswith(tuple(EXTENSION_SUFFIXES))
     loader: Any = importlib.machinery.ExtensionFileLoader if extension else source
     return importlib.util.spec_from_file_location(
         name, file, loader=loader(name, file), submodule_search_locations=inside
@@ -94,6 +94,7 @@ class InstalledSource:
         return spec
 
 
+ENDINGS = ("", ".py", *EXTENSION_SUFFIXES)  # of a top-level package or module, as Python looks for it
 OURS = "licet"  # it is imported already, so a new file cannot replace it
 
 
@@ -112,7 +113,7 @@ def tool_files(references: Iterable[str], directory: str) -> Iterator[tuple[str,
     for top in dict.fromkeys(reference.partition(":")[0].partition(".")[0] for reference in references):
         if top in ("", OURS):
             continue
-        names = [f"{top}{ending}" for ending in ("", ".py", *EXTENSION_SUFFIXES)]
+        names = [f"{top}{ending}" for ending in ENDINGS]
         paths = [os.path.join(place, name) for place in places for name in names]
         known = any(map(os.path.lexists, paths))
         for path in paths:

@@ -11,7 +11,6 @@ import importlib.machinery
 import importlib.util
 import os
 import re
-import stat
 import sys
 import sysconfig
 import zipimport
@@ -26,7 +25,7 @@ from licet.core.values import Origin, Problem
 from licet.own_files import read_regular
 from licet.source.files import module_files, too_expensive_to_parse
 from licet.source.finder import OURS, ModulePlace, code_directories
-from licet.source.scopes import absolute
+from licet.source.scopes import absolute, with_parents
 
 _MOST_MODULES = 2000
 _MOST_BYTES = 512 << 10  # of one source file, as in a review; the imports of a longer one are not followed
@@ -107,14 +106,7 @@ def imports_of(text: str, package: str = "") -> tuple[str, ...]:
 
 
 def _text(file: str) -> str:
-    # Without O_NONBLOCK, which Windows does not have, a named pipe in the place of a file would block for ever.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-    with open(os.open(file, flags), "rb") as opened:
-        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise ValueError("not a regular file")
-        data = opened.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise ValueError("a source file that is too long")
+    data = read_regular(file, _MOST_BYTES)
     text = importlib.util.decode_source(data)  # before counting: in UTF-7 much code can look like one word
     if too_expensive_to_parse(text):
         raise ValueError("a source file that takes too much memory to parse")
@@ -140,18 +132,12 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
                     yield base
 
 
-def with_parents(dotted: str) -> Iterator[str]:
-    """The parent packages of a dotted name, outermost first, and then the name."""
-    parts = dotted.split(".")
-    return (".".join(parts[:end]) for end in range(1, len(parts) + 1))
-
-
 _MOST_HOOK_BYTES = 1 << 20  # of a file that sets up an import hook
-_LOADERS = (
+SOURCE_LOADERS = (
     (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
     (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
-    (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
 )
+_LOADERS = (*SOURCE_LOADERS, (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES))
 
 
 class InstalledModule(Struct, frozen=True):

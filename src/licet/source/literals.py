@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 from msgspec import Struct
@@ -19,7 +18,7 @@ from licet.core.algebra.scope import Malformed, binary, path_key, variable, visi
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.tool import ToolCapabilities
 from licet.source.files import SourceText
-from licet.source.scopes import IMPORT, Binding, Function, Imported, bound_by, module_level
+from licet.source.scopes import IMPORT, Binding, Function, Imported, bound_by, module_level, with_parents
 
 TOOL = "licet.tool"
 WASM = "licet.Tool.wasm"
@@ -45,17 +44,12 @@ _CONSTRUCTORS: dict[str, Any] = {
 }
 
 
-def _beginnings(dotted: str) -> Iterator[str]:
-    """The prefixes of a dotted name: `a`, `a.b`, `a.b.c`."""
-    return accumulate(dotted.split("."), "{}.{}".format)
-
-
 # All prefixes of the dotted names above; other names do not matter here.
 _KNOWN_PREFIXES = frozenset(
     beginning
     for known in (TOOL, WASM, GOVERNED, *_CONSTRUCTORS)
     for dotted in (known, known.replace("licet.", "licet.declare.", 1))
-    for beginning in _beginnings(dotted)
+    for beginning in with_parents(dotted)
 )
 
 
@@ -106,7 +100,7 @@ class Names:
     def dotted(self, node: ast.AST) -> set[str]:
         """The full names that an expression such as `licet.tool` may have; several if it is bound more than once."""
         names = self._full_names(node)
-        return names | {f"{name} assigned" for name in names if not self._assigned.isdisjoint(_beginnings(name))}
+        return names | {f"{name} assigned" for name in names if not self._assigned.isdisjoint(with_parents(name))}
 
     def _full_names(self, node: ast.AST) -> set[str]:
         tail: list[str] = []

@@ -14,19 +14,14 @@ from itertools import accumulate
 from msgspec import Struct
 
 from licet.source.declarations import wasm_files
-from licet.source.finder import OURS, ModulePlace, code_directories
-from licet.source.imports import find_installed, followed, library_directories, with_parents
+from licet.source.finder import ENDINGS, OURS, ModulePlace, code_directories
+from licet.source.imports import SOURCE_LOADERS, find_installed, followed, library_directories
+from licet.source.scopes import with_parents
 
 # A review follows imports too, and files may be hostile. Modules beyond these limits are not found, so not loaded.
 _MOST_BYTES = 8 << 20
 _MOST_NAMES = 100_000  # names that these files import
 _MOST_TOP_NAMES = 2000  # top-level names that no library has; each is closed in every searched directory
-_ENDINGS = ("", ".py", *importlib.machinery.EXTENSION_SUFFIXES)
-# Compiled files without source are not loaded, since they cannot be reviewed.
-_LOADERS = (
-    (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
-    (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
-)
 
 
 class ProjectModules(Struct, frozen=True):
@@ -45,7 +40,7 @@ class ProjectModules(Struct, frozen=True):
     def doubled(self) -> str:
         """A message if a module has two files, of which one may be planted; empty if there is no such module."""
         for name in (name for name in self.modules if "." not in name):
-            tails = {f"{name}{ending}" for ending in _ENDINGS}
+            tails = {f"{name}{ending}" for ending in ENDINGS}
             found = [path for path in self.second if os.path.basename(path) in tails and _is_module(path)]
             real = {os.path.realpath(path): path for path in found}
             if len(real) > 1:
@@ -66,8 +61,8 @@ class ProjectModules(Struct, frozen=True):
 
 def _is_module(path: str) -> bool:
     if os.path.isdir(path):
-        return any(os.path.isfile(os.path.join(path, f"__init__{ending}")) for ending in _ENDINGS[1:])
-    return os.path.isfile(path) and path.endswith(_ENDINGS[1:])
+        return any(os.path.isfile(os.path.join(path, f"__init__{ending}")) for ending in ENDINGS[1:])
+    return os.path.isfile(path) and path.endswith(ENDINGS[1:])
 
 
 def project_modules(references: Iterable[str], roots: Iterable[str | os.PathLike[str]]) -> ProjectModules:
@@ -123,7 +118,7 @@ class _Project:
         second: list[str] = []
         for directory in self._directories:
             for name in self._top_names:
-                paths = (os.path.join(directory, f"{name}{ending}") for ending in _ENDINGS)
+                paths = (os.path.join(directory, f"{name}{ending}") for ending in ENDINGS)
                 (missing if self._places[name] is None else second).extend(paths)
         return tuple(missing), tuple(second)
 
@@ -170,5 +165,6 @@ class _Project:
     def _spec(self, directory: str, name: str) -> importlib.machinery.ModuleSpec | None:
         finder = self._finders.get(directory)
         if finder is None:
-            finder = self._finders[directory] = importlib.machinery.FileFinder(directory, *_LOADERS)
+            # Compiled files without source are not loaded, since they cannot be reviewed.
+            finder = self._finders[directory] = importlib.machinery.FileFinder(directory, *SOURCE_LOADERS)
         return finder.find_spec(name)

@@ -9,6 +9,7 @@ them. Functions inside a function count as a part of it.
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from msgspec import Struct
@@ -89,6 +90,11 @@ def absolute(module: str, level: int, package: str) -> str:
     if not package or kept < 1:
         return ""
     return ".".join((*around[:kept], module) if module else around[:kept])
+
+
+def with_parents(dotted: str) -> Iterator[str]:
+    """The parents of a dotted name, outermost first, and then the name: `a`, `a.b`, `a.b.c`."""
+    return accumulate(dotted.split("."), "{}.{}".format)
 
 
 class Binding(Struct, frozen=True):
