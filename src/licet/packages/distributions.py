@@ -19,7 +19,6 @@ import base64
 import csv
 import hashlib
 import os
-import re
 import site
 import sys
 import sysconfig
@@ -57,7 +56,7 @@ def installed_versions(manifest: Manifest, workdir: str, home: str) -> Mapping[s
     found = {}
     for name in sorted(names):
         hits = metadata.distributions(name=name, path=libraries)
-        versions = {one.version if one.distribution == _normal(name) else "" for one in map(_installed, hits)}
+        versions = {one.version if one.distribution == canonicalize_name(name) else "" for one in map(_installed, hits)}
         if len(versions) == 1:  # with several versions installed, it is unknown which one runs
             found[name] = versions.pop()
     return found
@@ -108,11 +107,7 @@ def _owners(wanted: Iterable[str], libraries: list[str]) -> Mapping[str, set[Ins
 
 
 def _installed(distribution: metadata.Distribution) -> Installed:
-    return Installed(_normal(distribution.metadata["Name"] or ""), distribution.metadata["Version"] or "")
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return Installed(canonicalize_name(distribution.metadata["Name"] or ""), distribution.metadata["Version"] or "")
 
 
 def _libraries(manifest: Manifest, workdir: str, home: str) -> list[str]:
@@ -127,7 +122,9 @@ def _libraries(manifest: Manifest, workdir: str, home: str) -> list[str]:
     written = _written(manifest, workdir, home)
     found: dict[str, None] = {}
     for path in (os.path.realpath(entry) for entry in sys.path if isinstance(entry, str) and entry):
-        if path in own or (path not in projects and not any(_overlap(path, other) for other in written)):
+        if path in own or (
+            path not in projects and not (inside(path, written) or any(inside(other, (path,)) for other in written))
+        ):
             found[path] = None
     return list(found)
 
@@ -148,12 +145,6 @@ def _written(manifest: Manifest, workdir: str, home: str) -> list[str]:
         return ["/"]
     writes = (rule for rule in ceiling.allow if rule.domain == "fs" and rule.atoms & DOMAINS["fs"].actions["write"])
     return [os.path.realpath(rule.key or "/") for rule in writes]
-
-
-def _overlap(one: str, other: str) -> bool:
-    """Whether one directory is the other, or lies in it."""
-    one, other = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
-    return one.startswith(other) or other.startswith(one)
 
 
 _INFO = ".dist-info"
@@ -239,7 +230,7 @@ class _Records:
         self._known: dict[str, Distribution] = {}
 
     def owner(self, module: str, file: str) -> Distribution:
-        if not file.startswith(f"{self._entry.rstrip('/')}/"):
+        if not inside(file, (self._entry,)):
             raise UnknownDistribution(f"`{module}` in {file}, which is in another directory than {self._entry}")
         path = os.path.relpath(file, self._entry).replace(os.sep, "/")
         owners = [name for name, listed in self._listed.items() if path in listed]
@@ -298,7 +289,7 @@ def _recorded(text: str) -> str:
 def _packages(listed: Collection[str]) -> list[str]:
     """The outermost directories that are packages with a file of their own. Namespace packages are shared."""
     found = {path.rpartition("/")[0] for path in listed if path.rpartition("/")[2].startswith("__init__.")}
-    return sorted(one for one in found if one and not any(one.startswith(f"{above}/") for above in found if above))
+    return sorted(one for one in found if one and not inside(one.rpartition("/")[0], found - {""}))
 
 
 def _below(entry: str, packages: Collection[str]) -> Iterator[str]:

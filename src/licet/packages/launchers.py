@@ -24,6 +24,7 @@ import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from glob import escape, glob
 from typing import Literal
 
 from msgspec import Struct
@@ -48,6 +49,7 @@ __all__ = [
     "pypi_requirement",
     "python_argv",
     "settings_of",
+    "site_directories",
 ]
 
 _SAFE_PATH = (3, 11)  # the first Python with `-P`
@@ -115,6 +117,12 @@ def settings_of(environment: str) -> Mapping[str, str]:
         pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
         return {key.strip().lower(): value.strip() for key, _, value in pairs}
     return {}
+
+
+def site_directories(prefix: str) -> list[str]:
+    """The directories below a prefix of Python, or an environment, in which distributions are installed."""
+    there = (glob(f"{escape(prefix)}/lib*/py*3*/{kind}-packages") for kind in ("site", "dist"))
+    return sorted(path for paths in there for path in paths)
 
 
 def _version(python: str) -> tuple[int, int] | None:

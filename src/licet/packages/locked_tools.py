@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from licet.core.algebra.scope import inside
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Ground, Request
 from licet.core.policy.lock import LockedServer, LockedTool
@@ -73,12 +74,12 @@ class _Sources:
         return self._modules[module]
 
     def _is_inside(self, file: str) -> bool:
-        return any(os.path.abspath(file).startswith(f"{root.rstrip('/')}/") for root in self._roots)
+        return inside(os.path.abspath(file), self._roots)
 
     def _name(self, file: str) -> str:
         file = os.path.abspath(file)
         for root in self._roots:
-            if file.startswith(f"{root.rstrip('/')}/"):
+            if inside(file, (root,)):
                 return Path(file).relative_to(root).as_posix()
         raise UnreadableSource(f"{file} is outside of the directory of the policy, so no lock can name it")
 

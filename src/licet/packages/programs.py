@@ -31,6 +31,7 @@ from licet.packages.launchers import (
     is_python,
     python_argv,
     settings_of,
+    site_directories,
 )
 from licet.packages.package_store import Installed, PackageError, Resolved, file_digest
 
@@ -233,13 +234,7 @@ def _libraries(python: str) -> Iterator[str]:
     """The directories that an interpreter has its distributions in, without those in the home of the user."""
     environment, base = _prefixes(python)
     roots = [environment] if environment else [base, *(["/usr/local"] if base == "/usr" else [])]
-    found = {
-        os.path.realpath(path)
-        for root in roots
-        for kind in ("site", "dist")
-        for path in glob(f"{escape(root)}/lib*/py*3*/{kind}-packages")
-    }
-    yield from sorted(found)
+    yield from sorted({os.path.realpath(path) for root in roots for path in site_directories(root)})
 
 
 def runtime_of(starter: str, *, stated: bool = True) -> tuple[str, ...]:

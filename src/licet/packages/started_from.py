@@ -30,7 +30,7 @@ from msgspec import Struct
 from licet.core.algebra.scope import inside, visible
 from licet.own_files import NotRegular, read_regular
 from licet.packages.clients import is_native, npm_places, pip_places, shim_places
-from licet.packages.launchers import Launch, environment_of, interpreter, is_python, settings_of
+from licet.packages.launchers import Launch, environment_of, interpreter, is_python, settings_of, site_directories
 from licet.packages.node_modules import node_places, option_places, searched_above
 from licet.packages.package_store import PackageError, file_digest
 from licet.packages.programs import first_line
@@ -217,11 +217,11 @@ def _python(python: str, directory: str, user: str) -> _Python:
     sites: list[str] = []
     if environment:
         own.append(environment)
-        sites += _sites(environment)
+        sites += site_directories(environment)
         base = [prefix for prefix in base if prefix != os.path.realpath(environment)]
     if not environment or settings.get("include-system-site-packages", "").lower() == "true":
-        sites += [site for prefix in base for site in _sites(prefix)]
-        sites += _sites("/usr/local") if "/usr" in base else ()
+        sites += [site for prefix in base for site in site_directories(prefix)]
+        sites += site_directories("/usr/local") if "/usr" in base else ()
         sites += [f"{user}/lib/{name}/site-packages" for prefix in base for name in _versions(prefix)] if user else ()
     own += (*sites, *(place for site in sites for place in (*_added_by_pth(site), *_linked_into(site))))
     return _Python(tuple(own), tuple(dict.fromkeys(base)), tuple(sites))
@@ -229,12 +229,6 @@ def _python(python: str, directory: str, user: str) -> _Python:
 
 def _user_base(home: str, environ: Mapping[str, str]) -> str:
     return environ.get("PYTHONUSERBASE") or (os.path.join(home, ".local") if home else "")
-
-
-def _sites(prefix: str) -> list[str]:
-    """The directories below a prefix in which distributions are installed."""
-    there = (glob(f"{escape(prefix)}/lib*/py*3*/{kind}-packages") for kind in ("site", "dist"))
-    return sorted(path for paths in there for path in paths)
 
 
 def _versions(prefix: str) -> list[str]:
@@ -341,7 +335,7 @@ def _files(root: str) -> Iterator[tuple[str, os.stat_result]]:
 def _digest(path: str, about: os.stat_result, root: str) -> str:
     try:
         if stat.S_ISLNK(about.st_mode):
-            if not f"{os.path.realpath(path)}/".startswith(f"{root}/"):
+            if not inside(os.path.realpath(path), (root,)):
                 raise PackageError(f"the link {visible(path)} leads out of the code of the server: put a copy there")
             return f"sha256:{hashlib.sha256(os.fsencode(f'link to {os.readlink(path)}')).hexdigest()}"
         if not stat.S_ISREG(about.st_mode):
