@@ -92,7 +92,11 @@ def read_recordings(paths: Sequence[Path], manifest: Path | None, here: Callable
 
 
 def _read_recording(
-    path: Path, lines: Iterable[bytes], about: Path | Callable[[], Path], found: dict[str, Found], tell: Any
+    path: Path,
+    lines: Iterable[bytes],
+    about: Path | Callable[[], Path],
+    found: dict[str, Found],
+    tell: Callable[[int], None],
 ) -> None:
     number, size = 0, 0
     for number, line in enumerate(lines, 1):

@@ -5,7 +5,6 @@ Packages are not read. The text comes from flake8, so editors see what was not s
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from licet import __version__
 from licet.lint.linter import Lint
@@ -19,7 +18,7 @@ class Checker:
     name = "licet"
     version = __version__
 
-    def __init__(self, tree: Any, filename: str, lines: Sequence[str]) -> None:
+    def __init__(self, tree: object, filename: str, lines: Sequence[str]) -> None:
         self._path, self._text = filename, "".join(lines)
 
     def run(self) -> Iterator[tuple[int, int, str, type]]:

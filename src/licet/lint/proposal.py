@@ -265,7 +265,7 @@ def _keys(guess: Guess) -> Iterator[tuple[str, Any, str]]:
         yield key, value, f"{seen}: better read with `ctx.secrets.get`" if key == "secrets" else seen
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     return json.dumps(value, ensure_ascii=True)
 
 

@@ -134,7 +134,7 @@ def _required(definition: Definition) -> list[Any]:
     return listed if isinstance(listed, list) else []
 
 
-def _texts(schema: Any) -> bool:
+def _texts(schema: object) -> bool:
     """Whether a schema is for a text or a list of texts, or for nothing instead."""
     if not isinstance(schema, dict):
         return False

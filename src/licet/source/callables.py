@@ -14,7 +14,6 @@ import ast
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
 
 from msgspec import Struct
 
@@ -491,7 +490,7 @@ def _opened(
     if _is_descriptor(argument) or _keyword(call, "fileobj") is not None:
         return  # an open file: it was opened elsewhere
     place = 0 if effect.of_object else 1
-    mode: Any = given[place] if len(given) > place else _keyword(call, "mode")
+    mode = given[place] if len(given) > place else _keyword(call, "mode")
     stated = values.prefix_of(mode) if mode is not None else None
     letters = stated.text.partition(":")[0] if stated and stated.complete else "r" if mode is None else "r+"
     if call is None or what == "os.open":

@@ -63,7 +63,7 @@ class DeclarationForm(Struct, frozen=True):
 
     label: str
     arguments: tuple[str, ...]
-    check: Callable[[str, Any], object]
+    check: Callable[[Mapping[str, Any]], object]
 
 
 class Given(Struct):
@@ -106,6 +106,11 @@ def read_arguments(
     return given
 
 
+def spec_of_part(given: Mapping[str, Any]) -> ToolSpec:
+    """The spec of a tool with these arguments and a name. Raises `Malformed`."""
+    return spec_of(**{"name": "any", **given})
+
+
 def _touched_problems(text: SourceText, function: str, given: Given, origin: Origin) -> Iterator[Problem]:
     if given.sound and not given.values.keys() & {"capabilities", "needs"}:
         found = f"`{function}`, which does not say what it touches"
@@ -140,7 +145,7 @@ def _read_argument(
             value = value.as_mapping()
         if value is not None:
             # Check each argument alone, so that all problems of a declaration are reported at once.
-            form.check(key, value)
+            form.check({key: value} if key in ("capabilities", "needs") else {"needs": (), key: value})
             given.values[key] = value
     except NotLiteral as error:
         return not_literal(text, function, key, error)
@@ -194,14 +199,14 @@ _TYPES = {word: meaning for words, meaning in _MEANINGS for word in words.split(
 _UNIONS = ("Optional", "Union")
 
 
-def _check_governed(key: str, value: Any) -> None:
-    if key == _ARGS:
-        _check_args(value)
-        return
-    spec_of(**{"name": "any", **({} if key == "needs" else {"needs": ()}), key: value})
+def _check_governed(given: Mapping[str, Any]) -> None:
+    if _ARGS in given:
+        _check_args(given[_ARGS])
+    else:
+        spec_of_part(given)
 
 
-def _check_args(value: Any) -> None:
+def _check_args(value: object) -> None:
     rules = value.values() if isinstance(value, Mapping) else (value,)
     for rule in rules:
         scope = rule.get("scope") if isinstance(rule, Mapping) and len(rule) == 1 else None
@@ -307,9 +312,8 @@ class WasmFile(Struct, frozen=True):
     origin: Origin
 
 
-def _check_wasm(key: str, value: Any) -> None:
-    stated = {} if key in ("capabilities", "needs") else {"needs": ()}
-    wasm_spec(**{"file": "any.wasm", **stated, key: value})
+def _check_wasm(given: Mapping[str, Any]) -> None:
+    wasm_spec(**{"file": "any.wasm", **given})
 
 
 _WASM = DeclarationForm(_LABEL, tuple(inspect.signature(Tool.wasm).parameters), _check_wasm)

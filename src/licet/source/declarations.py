@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from licet.source.declaration_forms import (
     read_governed,
     read_wasm,
     rebinding_problems,
+    spec_of_part,
 )
 from licet.source.files import MOST_TOKENS, Lines, SourceText, parse, read_bytes, token_count
 from licet.source.imports import (
@@ -67,16 +68,12 @@ _LONGEST_SIGNATURE = 2000  # characters
 _PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
 
 
-def _check(key: str, value: Any) -> None:
-    spec_of(**{"name": "any", **({} if key in ("capabilities", "needs") else {"needs": ()}), key: value})
-
-
 _ARGUMENTS = tuple(
     parameter.name
     for parameter in inspect.signature(tool).parameters.values()
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 )
-_TOOL = DeclarationForm("`@tool`", _ARGUMENTS, _check)
+_TOOL = DeclarationForm("`@tool`", _ARGUMENTS, spec_of_part)
 
 
 class DeclaredTool(Struct, frozen=True):

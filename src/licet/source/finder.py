@@ -8,7 +8,7 @@ import importlib.util
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +24,7 @@ class ModulePlace(Struct, frozen=True):
     directory: str | None
 
 
-class FromText(importlib.machinery.SourceFileLoader):
+class FromText(SourceFileLoader):
     """Loads a module from its source, and never from a `.pyc` file, which a tool may have written."""
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
@@ -33,7 +33,7 @@ class FromText(importlib.machinery.SourceFileLoader):
 
 
 def module_spec(
-    name: str, file: str | None, search: Sequence[Any] | None, source: Any = FromText
+    name: str, file: str | None, search: Sequence[Any] | None, source: type[SourceFileLoader] = FromText
 ) -> importlib.machinery.ModuleSpec | None:
     """The spec to import one module. `search` is the `__path__` of a package, `source` the loader of source files."""
     inside: list[Any] | None = list(search) if search is not None else None
@@ -43,7 +43,7 @@ def module_spec(
         return spec
     # A script may have any file name, so Python cannot guess the loader.
     extension = file.endswith(tuple(EXTENSION_SUFFIXES))
-    loader: Any = importlib.machinery.ExtensionFileLoader if extension else source
+    loader: type[ExtensionFileLoader | SourceFileLoader] = ExtensionFileLoader if extension else source
     return importlib.util.spec_from_file_location(
         name, file, loader=loader(name, file), submodule_search_locations=inside
     )
