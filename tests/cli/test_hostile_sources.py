@@ -13,8 +13,9 @@ from cli.messages import message
 from effort import LONG
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Problem
-from licet.source.declarations import MOST_BYTES_IN_REVIEW, MOST_TOKENS_IN_REVIEW, Modules, find_tool, read_tools
-from licet.source.files import MOST_TOKENS, token_count
+from licet.source.declarations import Modules, find_tool, read_tools
+from licet.source.files import token_count
+from licet.source.limits import MOST_BYTES_IN_REVIEW, MOST_TOKENS, MOST_TOKENS_IN_REVIEW
 from licet.source.project import project_modules
 
 MOST_MEMORY = 200_000  # kB

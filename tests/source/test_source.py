@@ -18,7 +18,8 @@ from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
 from licet.source import literals
 from licet.source.declarations import SourceTools, find_tool, read_tools
-from licet.source.files import MOST_BYTES, parse
+from licet.source.files import parse
+from licet.source.limits import LARGEST_SOURCE
 from policy_files.messages import message
 
 HEAD = "from licet import tool, ToolCapabilities\n"
@@ -700,7 +701,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         "1:1: error: found no encoding that Python knows (encoding problem: utf-8), expected UTF-8",
     ),
     "a zero byte": (b"x = 1\x00\n", "1:1: error: found a zero byte, expected text"),
-    "too much": (b"#" * (MOST_BYTES + 1), "1:1: error: found more than 524288 bytes, expected at most 512 KiB"),
+    "too much": (b"#" * (LARGEST_SOURCE + 1), "1:1: error: found more than 524288 bytes, expected at most 512 KiB"),
 }
 
 

@@ -14,6 +14,7 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
 from licet.lint.judge import CODE, DOES, Finding, Severity, Suppressing, judge, merged, place, unused
+from licet.lint.limits import MOST_TOKENS_IN_CHECK
 from licet.policy_files.policy_paths import shown_path
 from licet.source.declarations import module_in
 from licet.source.files import Project, SourceFile
@@ -157,7 +158,6 @@ def _uses_without_tool(file: SourceFile, reached: Reached) -> Iterator[Finding]:
 
 
 _READY_MADE = "licet/tools/"
-_MOST_TOKENS = 60_000  # in one check, whose memory is bounded; `licet lint` reads more
 _LINES = ("LIC1", "LIC2", "LIC3")
 # The tool fails when it is called, or imports what it need not; but nothing in the policy is wrong.
 _NOT_OF_THE_POLICY = ("LIC2", "LIC305")
@@ -183,7 +183,7 @@ def source_problems(manifest: Manifest) -> Iterator[Problem]:
     by_file = tools_by_file(manifest)
     if not by_file:
         return
-    lint = Lint(Project(shown_path, most_tokens=_MOST_TOKENS))
+    lint = Lint(Project(shown_path, most_tokens=MOST_TOKENS_IN_CHECK))
     for file, tools in by_file.items():
         lint.add_tools(file, tools)
     for finding in lint.report().findings:

@@ -42,6 +42,7 @@ from licet.core.values import Origin, Problem
 from licet.declare import Tool
 from licet.errors import LicetError
 from licet.own_files import open_regular, read_regular
+from licet.packages.limits import LARGEST_RECORD, MOST_CHANGES_NAMED, MOST_DISTRIBUTIONS_NAMED
 from licet.policy_files.policy_paths import policy_root
 from licet.source.declarations import Modules, find_tool
 from licet.source.imports import InstalledModule
@@ -149,13 +150,11 @@ def _written(manifest: Manifest, workdir: str, home: str) -> list[str]:
 
 _INFO = ".dist-info"
 _WITHOUT_RECORD = (_INFO, ".egg-info")
-_MOST_BYTES = 32 << 20  # of a RECORD
 _BY_INSTALLERS = frozenset(
     {"RECORD", "RECORD.jws", "RECORD.p7s", "INSTALLER", "REQUESTED", "direct_url.json", "provenance_url.json"}
     | {"uv_build.json", "uv_cache.json"}
 )
 _SCRIPTS = ("bin", "Scripts")
-_MOST_DISTRIBUTIONS = 3  # distributions that one message names
 
 
 class UnknownDistribution(LicetError):
@@ -239,13 +238,15 @@ class _Records:
         if owners:
             raise UnknownDistribution(f"{path}, which more than one distribution lists: {' and '.join(owners)}")
         bare = [name for name in self._all if name not in self._listed]
-        without = f" ({' and '.join(bare[:_MOST_DISTRIBUTIONS])}: no RECORD)" if bare else ""
+        without = f" ({' and '.join(bare[:MOST_DISTRIBUTIONS_NAMED])}: no RECORD)" if bare else ""
         raise UnknownDistribution(f"{file}, which no installed distribution lists in its RECORD{without}")
 
     def _distribution(self, info: str) -> Distribution:
         if info not in self._known:
             try:
-                text = read_regular(os.path.join(self._entry, info, "METADATA"), _MOST_BYTES).decode(errors="replace")
+                text = read_regular(os.path.join(self._entry, info, "METADATA"), LARGEST_RECORD).decode(
+                    errors="replace"
+                )
             except OSError as wrong:
                 raise UnknownDistribution(f"the METADATA of {info} cannot be read: {wrong.strerror}") from None
             fields = Parser().parsestr(text, headersonly=True)
@@ -258,7 +259,7 @@ class _Records:
 
     def _record(self, info: str) -> Mapping[str, str] | None:
         try:
-            data = read_regular(os.path.join(self._entry, info, "RECORD"), _MOST_BYTES)
+            data = read_regular(os.path.join(self._entry, info, "RECORD"), LARGEST_RECORD)
         except OSError:
             return None
         rows = csv.reader(data.decode("utf-8", "surrogateescape").splitlines())
@@ -315,7 +316,6 @@ def _hash(path: str) -> str:
     return digest.hexdigest()
 
 
-_MOST_NAMED = 5  # files that one message names
 _REINSTALL = "install its distribution again with pip or uv, without `-e`"
 _REVIEW = "install the version that was locked, or review this one and take it with `licet lock --update`"
 
@@ -405,5 +405,5 @@ def _locked(one: Distribution) -> LockedDistribution:
 
 
 def _few(changes: list[str]) -> str:
-    more = f" and {len(changes) - _MOST_NAMED} more" if len(changes) > _MOST_NAMED else ""
-    return f"{', '.join(changes[:_MOST_NAMED])}{more}"
+    more = f" and {len(changes) - MOST_CHANGES_NAMED} more" if len(changes) > MOST_CHANGES_NAMED else ""
+    return f"{', '.join(changes[:MOST_CHANGES_NAMED])}{more}"

@@ -27,9 +27,9 @@ from licet.core.values import Origin
 from licet.declare import Tool
 from licet.errors import LicetError, Refused
 from licet.own_files import read_regular
+from licet.packages.limits import LARGEST_LOCKED_SOURCE
 from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 
-MOST_BYTES = 64 << 20  # of one source file
 _UPDATE = "review it, then take it with `licet lock --update`"
 _DECLARE = "declare it under `tools` of the workspace with `from:`, then run `licet lock --update`"
 
@@ -92,7 +92,7 @@ class _Sources:
 def source_hash(file: str) -> str:
     """The hash of a source file. Raises `UnreadableSource`."""
     try:
-        return f"sha256:{hashlib.sha256(read_regular(file, MOST_BYTES)).hexdigest()}"
+        return f"sha256:{hashlib.sha256(read_regular(file, LARGEST_LOCKED_SOURCE)).hexdigest()}"
     except OSError as wrong:
         raise UnreadableSource(f"{file} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from None
 

@@ -28,6 +28,7 @@ from licet.own_files import find_on_path
 from licet.packages.archives import Bounds, unpack_tarball
 from licet.packages.clients import PackageError, advice, client_environment, native_program, run_client
 from licet.packages.launchers import Launch, LaunchError, npm_package
+from licet.packages.limits import MOST_NPM_BYTES
 from licet.packages.package_store import (
     Files,
     Installed,
@@ -48,7 +49,6 @@ __all__ = ["choose_versions", "fetch_tarballs", "install_npm", "installed_npm", 
 
 _CERTIFICATES = "name its file: `npm config set cafile FILE`"
 _WAYS = "`npm config set https-proxy URL` names the proxy of your network, and `registry` your registry"
-_MOST_WRITTEN = 2 << 30  # bytes of a single command: metadata, archives, and bundles
 
 # Whatever the configuration of the user says: no scripts, the ordinary layout, and registries only.
 _FORCED = (
@@ -114,7 +114,7 @@ def run_npm(directory: Path, arguments: Sequence[str], doing: str, node_option: 
     if node_option:
         environment["NODE_OPTIONS"] = f"{environment.get('NODE_OPTIONS', '')} {node_option}".strip()
     try:
-        run_client(command_line, directory, environment, doing, most_written=_MOST_WRITTEN)
+        run_client(command_line, directory, environment, doing, most_written=MOST_NPM_BYTES)
     except PackageError as wrong:
         raise PackageError(f"{wrong}{advice(str(wrong), _CERTIFICATES, _WAYS)}") from None
 

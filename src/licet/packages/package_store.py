@@ -28,7 +28,8 @@ from licet.core.algebra.scope import visible
 from licet.core.policy.lock import Resolved
 from licet.core.values import digest
 from licet.own_files import open_regular
-from licet.packages.clients import STEP_SECONDS, PackageChanged, PackageError, check_time
+from licet.packages.clients import PackageChanged, PackageError, check_time
+from licet.packages.limits import STEP_SECONDS
 
 __all__ = [
     "Files",

@@ -23,11 +23,10 @@ from licet.core.values import Origin, Problem, near_hint
 from licet.declare import Tool
 from licet.declare.wasm import path_of, wasm_spec
 from licet.source.files import SourceText
+from licet.source.limits import LONGEST_SHOWN, MOST_ARGUMENTS
 from licet.source.literals import Names, NotLiteral
 from licet.source.scopes import Function
 
-MOST_ARGUMENTS = 50  # of one declaration
-LONGEST_SHOWN = 300  # characters of a value in a message
 RENAME_HINT = "rename one, or declare `needs:` in licet.yaml"
 LITERAL_HINT = "write it as a literal, or declare `needs:` in licet.yaml"
 _NOT_EVALUATED = frozenset({"available"})  # a function, which is not part of what a tool touches

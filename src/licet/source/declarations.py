@@ -36,23 +36,28 @@ from licet.source.declaration_forms import (
     rebinding_problems,
     spec_of_part,
 )
-from licet.source.files import MOST_TOKENS, Lines, SourceText, parse, read_bytes, token_count
+from licet.source.files import Lines, SourceText, parse, read_bytes, token_count
 from licet.source.imports import (
     INSTALLED,
-    LONGEST_REFERENCE,
     InstalledModule,
     locate,
     split_reference,
 )
-from licet.source.literals import GOVERNED, MOST_IN_FILE, TOOL, WASM, Names, TooManyValues
+from licet.source.limits import (
+    LONGEST_REFERENCE,
+    LONGEST_SIGNATURE,
+    MOST_BYTES_IN_REVIEW,
+    MOST_COMPARED,
+    MOST_HOPS,
+    MOST_PROBLEMS,
+    MOST_TOKENS,
+    MOST_TOKENS_IN_REVIEW,
+    MOST_VALUES_IN_FILE,
+    MOST_WASM_BYTES_IN_REVIEW,
+)
+from licet.source.literals import GOVERNED, TOOL, WASM, Names, TooManyValues
 from licet.source.scopes import Binding, Function, Imported, absolute
 
-MOST_HOPS = 8  # imports from a reference to the function
-MOST_COMPARED = 100  # functions of a file that a misspelt name is compared with
-MOST_BYTES_IN_REVIEW = 4 << 20  # of all source files in one review
-MOST_TOKENS_IN_REVIEW = 300_000  # each takes about 15 microseconds
-MOST_WASM_BYTES_IN_REVIEW = 256 << 20  # of all modules in one review
-MOST_PROBLEMS = 1000  # then reading stops, so that a hostile file cannot use much time
 UNREAD = "what follows was not read"
 # Every node of a file is compared with these; a tuple is faster than a union.
 _DECORATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -64,7 +69,6 @@ _EXPECTED = {
 }
 _WASM_WORD = b".wasm"
 _CONTEXTS = ("Context", "SyncContext")
-_LONGEST_SIGNATURE = 2000  # characters
 _PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
 
 
@@ -147,7 +151,7 @@ def module_in(text: SourceText) -> Module:
             try:
                 declared.append(_read(text, names, node, marks))
             except TooManyValues as spent:
-                found = f"more than {MOST_IN_FILE} values in the declarations up to `{node.name}`"
+                found = f"more than {MOST_VALUES_IN_FILE} values in the declarations up to `{node.name}`"
                 unread = Problem(text.place(spent.node), found, "fewer", UNREAD)
                 break
             count += len(declared[-1].problems)
@@ -237,7 +241,7 @@ def _signature(node: Function) -> str:
         if not (isinstance(one.annotation, ast.Name) and one.annotation.id in _CONTEXTS)
     ]
     more = [f"{sign}{ast.unparse(one)}" for sign, one in (("*", given.vararg), ("**", given.kwarg)) if one is not None]
-    return ", ".join((*words, *more))[:_LONGEST_SIGNATURE]
+    return ", ".join((*words, *more))[:LONGEST_SIGNATURE]
 
 
 def _plain(annotation: ast.expr) -> bool:

@@ -19,18 +19,20 @@ from msgspec import Struct
 from licet.core.values import Origin, Problem
 from licet.own_files import FileTooLarge, read_regular, size_text
 from licet.source.finder import OURS
+from licet.source.limits import (
+    LARGEST_SEARCHED,
+    LARGEST_SOURCE,
+    LONGEST_EXCERPT,
+    MOST_DOTS,
+    MOST_FSTRING_PARTS,
+    MOST_TOKENS,
+    MOST_TOKENS_OF_PROJECT,
+)
 from licet.source.scopes import Function, Imported, Scope, absolute, function_scope, module_scope
 
 if TYPE_CHECKING:
     from licet.source.names import Meaning
 
-MOST_BYTES = 512 << 10  # over ten thousand lines; the tree of a hostile file takes a thousand times its size
-MOST_PARTS = 10_000  # of one f-string; some interpreters take quadratic time for it
-MOST_TOKENS = 100_000  # of one file: about 9,000 lines of ordinary code, and 90 MB of memory to parse
-MOST_DOTS = 100  # in one dotted name: to parse an import, Python keeps every prefix of it in memory
-MOST_TOKENS_OF_PROJECT = 500_000  # of all files that are parsed in one run, about 450 MB: some 45,000 lines
-_MOST_SEARCHED = 1 << 20  # of one file; a longer one is not parsed
-LONGEST_EXCERPT = 500  # characters; several times what a message shows
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _NOT_OURS = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist"})
@@ -113,9 +115,9 @@ def read_bytes(path: str | os.PathLike[str], file: str) -> bytes | Problem:
     """Read a regular file, or return the problem."""
     start = Origin(file, 1, 1)
     try:
-        return read_regular(path, MOST_BYTES)
+        return read_regular(path, LARGEST_SOURCE)
     except FileTooLarge:
-        return Problem(start, f"more than {MOST_BYTES} bytes", f"at most {size_text(MOST_BYTES)} of Python")
+        return Problem(start, f"more than {LARGEST_SOURCE} bytes", f"at most {size_text(LARGEST_SOURCE)} of Python")
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         return Problem(start, f"no readable file ({getattr(error, 'strerror', None) or error})", "a Python file")
 
@@ -151,11 +153,11 @@ def parse(data: bytes, file: str) -> SourceText | Problem:
         column = hidden.start() - max(text.rfind(end, 0, hidden.start()) for end in "\r\n")
         found = f"U+{ord(hidden[0]):04X}, which shows text in another order than Python reads it"
         return Problem(Origin(file, line, column), found, "text in reading order", "delete it")
-    for string in _F_STRING.finditer(text) if text.count("{") > MOST_PARTS else ():
-        if string[0].count("{") > MOST_PARTS:
+    for string in _F_STRING.finditer(text) if text.count("{") > MOST_FSTRING_PARTS else ():
+        if string[0].count("{") > MOST_FSTRING_PARTS:
             line = len(_LINE_BREAK.findall(text, 0, string.start())) + 1
             column = string.start() - max(text.rfind(end, 0, string.start()) for end in "\r\n")
-            found = f"an f-string of more than {MOST_PARTS} parts"
+            found = f"an f-string of more than {MOST_FSTRING_PARTS} parts"
             return Problem(Origin(file, line, column), found, "text that a person can read")
     try:
         with warnings.catch_warnings():
@@ -290,7 +292,7 @@ class Project:
         given = self._given.get(os.path.abspath(path))
         if given is None:
             try:
-                given = read_regular(path, _MOST_SEARCHED)
+                given = read_regular(path, LARGEST_SEARCHED)
             except (OSError, ValueError):
                 return True
         return b"licet" in given and b"tool" in given

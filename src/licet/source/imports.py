@@ -25,11 +25,9 @@ from licet.core.values import Origin, Problem
 from licet.own_files import read_regular
 from licet.source.files import module_files, too_expensive_to_parse
 from licet.source.finder import OURS, ModulePlace, code_directories
+from licet.source.limits import LARGEST_HOOK, LARGEST_SOURCE, LONGEST_MODULE_NAME, LONGEST_REFERENCE, MOST_MODULES
 from licet.source.scopes import absolute, with_parents
 
-_MOST_MODULES = 2000
-_MOST_BYTES = 512 << 10  # of one source file, as in a review; the imports of a longer one are not followed
-_LONGEST_NAME = 512  # of a module; the names of all its parent packages would otherwise fill the memory
 _LIBRARY_NAMES = ("site-packages", "dist-packages", "lib-dynload")
 
 
@@ -46,7 +44,7 @@ def followed(
     """
     found: dict[str, ModulePlace] = {}
     left = list(start.items())
-    while left and len(found) < _MOST_MODULES:
+    while left and len(found) < MOST_MODULES:
         name, place = left.pop()
         if name in found:
             continue
@@ -101,12 +99,12 @@ def imports_of(text: str, package: str = "") -> tuple[str, ...]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    names = (dotted for dotted in _imports(tree, package) if len(dotted) <= _LONGEST_NAME)
+    names = (dotted for dotted in _imports(tree, package) if len(dotted) <= LONGEST_MODULE_NAME)
     return tuple(dict.fromkeys(above for dotted in names for above in with_parents(dotted)))
 
 
 def _text(file: str) -> str:
-    data = read_regular(file, _MOST_BYTES)
+    data = read_regular(file, LARGEST_SOURCE)
     text = importlib.util.decode_source(data)  # before counting: in UTF-7 much code can look like one word
     if too_expensive_to_parse(text):
         raise ValueError("a source file that takes too much memory to parse")
@@ -132,7 +130,6 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
                     yield base
 
 
-_MOST_HOOK_BYTES = 1 << 20  # of a file that sets up an import hook
 SOURCE_LOADERS = (
     (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
     (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
@@ -279,7 +276,7 @@ def _hook_files(entry: str) -> Iterator[str]:
 def _is_about(file: str, top: str) -> bool:
     """Whether a file makes a module importable: by its own name, or by a name in its text."""
     try:
-        text = read_regular(file, _MOST_HOOK_BYTES).decode(errors="replace")
+        text = read_regular(file, LARGEST_HOOK).decode(errors="replace")
     except OSError:
         return False
     if file.endswith(".pth") and not any(line.startswith(("import ", "import\t")) for line in text.splitlines()):
@@ -303,7 +300,6 @@ def _leads_to(directory: str, top: str) -> bool:
 
 _READY_MADE = ("licet", "tools")
 INSTALLED = Path(__file__).parents[3]  # the directory that contains the package licet
-LONGEST_REFERENCE = 512
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 _REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
 

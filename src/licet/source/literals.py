@@ -18,16 +18,20 @@ from licet.core.algebra.scope import Malformed, binary, path_key, variable, visi
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.tool import ToolCapabilities
 from licet.source.files import SourceText
+from licet.source.limits import (
+    CHARACTERS_PER_VALUE,
+    LONGEST_CHAIN,
+    LONGEST_NUMBER,
+    LONGEST_TEXT,
+    MOST_STEPS_TO_TEXT,
+    MOST_VALUES,
+    MOST_VALUES_IN_FILE,
+)
 from licet.source.scopes import IMPORT, Binding, Function, Imported, bound_by, module_level, with_parents
 
 TOOL = "licet.tool"
 WASM = "licet.Tool.wasm"
 GOVERNED = "licet.adapters.governed"
-LONGEST_CHAIN = 8  # attributes; names of licet are shorter, and very long chains would take long to walk
-MOST_VALUES = 10_000  # in one argument; names that contain names could otherwise grow without bound
-MOST_IN_FILE = 100_000  # in all arguments of a file, since thousands of tools may use one long constant
-LONGEST_NUMBER = 1024  # bits; longer numbers are slow to print, and no real amount is that long
-_CHARACTERS_PER_VALUE = 64  # this many characters of text count as one value
 
 _FRONT_DOORS = ("licet", "licet.declare")
 _STAR_NAMES = ("tool", "Tool", "ToolCapabilities", "Capability", "CapabilitySet", "Context", "SyncContext")
@@ -66,7 +70,7 @@ class TooManyValues(Exception):
 
     def __init__(self, node: ast.AST) -> None:
         self.node = node
-        super().__init__(f"more than {MOST_IN_FILE} values")
+        super().__init__(f"more than {MOST_VALUES_IN_FILE} values")
 
 
 class _TooMany(Exception):
@@ -85,7 +89,7 @@ class Names:
         self._global_names = {name for node in text.nodes if isinstance(node, ast.Global) for name in node.names}
         self._meaning_cache: dict[str, frozenset[str]] = {}
         self._excerpts: dict[ast.expr, str] = {}
-        self._left = MOST_IN_FILE
+        self._left = MOST_VALUES_IN_FILE
 
     def bindings(self, name: str) -> list[Binding]:
         return self._bindings.get(name, [])
@@ -161,7 +165,7 @@ class Names:
             case ast.Constant(value=int() as number) if number.bit_length() > LONGEST_NUMBER:
                 raise NotLiteral(node, f"a number of {number.bit_length()} bits")
             case ast.Constant(value=value):
-                self._left -= len(value) // _CHARACTERS_PER_VALUE if isinstance(value, str | bytes) else 0
+                self._left -= len(value) // CHARACTERS_PER_VALUE if isinstance(value, str | bytes) else 0
                 return value
             case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=int() | float())):
                 return ast.literal_eval(node)
@@ -318,8 +322,6 @@ def _excerpt(node: ast.expr, beginning: str) -> str:
     return f"`{text[:59]}…`" if len(text) > 60 else f"`{text}`"
 
 
-_HOPS = 8  # names and operators from an expression to a literal
-_LONGEST = 1000  # characters of a text
 _PLACES = {"pathlib.Path.home": "~", "pathlib.Path.cwd": "${workdir}", "os.getcwd": "${workdir}"}
 _SAME_TEXT = ("str", "os.path.expanduser", "os.path.abspath", "os.fspath", "urllib.request.Request")
 _JOINING = ("pathlib.Path", "pathlib.PurePath", "os.path.join")
@@ -344,19 +346,19 @@ class ExpressionValues:
 
     def followed(self, node: ast.expr | None) -> ast.expr | None:
         """The expression that a name is bound to, if it is bound once; any other expression is returned as it is."""
-        for _ in range(_HOPS):
+        for _ in range(MOST_STEPS_TO_TEXT):
             if not isinstance(node, ast.Name) or (bound := self._bound(node.id)) is None:
                 break
             node = bound
         return node
 
-    def prefix_of(self, node: ast.expr | None, hops: int = _HOPS) -> TextPrefix | None:
+    def prefix_of(self, node: ast.expr | None, hops: int = MOST_STEPS_TO_TEXT) -> TextPrefix | None:
         """The text that the value of an expression begins with; None if nothing is known about it."""
         if not hops:
             return None
         match node:
             case ast.Constant(value=str(text)):
-                return TextPrefix(text[:_LONGEST], len(text) <= _LONGEST)
+                return TextPrefix(text[:LONGEST_TEXT], len(text) <= LONGEST_TEXT)
             case ast.JoinedStr(values=values):
                 return self._joined_prefix(values, "", hops)
             case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
@@ -389,8 +391,8 @@ class ExpressionValues:
             if found is None and not number:
                 return None
             text += (between if number else "") + (found.text if found is not None else "")
-            if found is None or not found.complete or len(text) > _LONGEST:
-                return TextPrefix(text[:_LONGEST], False)
+            if found is None or not found.complete or len(text) > LONGEST_TEXT:
+                return TextPrefix(text[:LONGEST_TEXT], False)
         return TextPrefix(text, True)
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from licet.source import callables as table
 from licet.source.files import Class, Code, SourceFile, is_package
+from licet.source.limits import MOST_BINDINGS, MOST_STEPS_TO_MEANING, MOST_TABLE_PARTS
 from licet.source.literals import ExpressionValues
 from licet.source.scopes import (
     CLASS,
@@ -64,9 +65,6 @@ class Held(Struct, frozen=True, eq=False):
 
 Meaning = Named | Value | Code | Class | Instance | Package | Held | None
 
-_HOPS = 16  # steps from an expression to its meaning; hostile files could have any number
-_MOST_BINDINGS = 8  # of one name that are looked at, besides imports
-_MOST_HELD = 2000  # parts of one table of functions
 _BUILTINS = frozenset(dir(builtins))
 _HOLDING = (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.IfExp, ast.BoolOp)
 _GETATTR = frozenset({"builtins.getattr", "inspect.getattr_static", "builtins.object.__getattribute__"})
@@ -76,7 +74,7 @@ NAMESPACES = frozenset({"builtins.vars", "builtins.globals", "builtins.locals"})
 LOOKUPS = ("get", "pop", "setdefault", "__getitem__")  # methods of a mapping that give a value
 
 
-def meaning(node: ast.AST | None, scope: Scope, file: SourceFile, hops: int = _HOPS) -> Meaning:
+def meaning(node: ast.AST | None, scope: Scope, file: SourceFile, hops: int = MOST_STEPS_TO_MEANING) -> Meaning:
     """What an expression means in a scope."""
     if hops <= 0:
         return None
@@ -117,13 +115,13 @@ def held_by(held: Held) -> tuple[Code | Class, ...]:
     """The functions and classes of the project that a table names."""
     known = held.file.held
     if held.table not in known:
-        parts = islice(ast.walk(held.table), _MOST_HELD)
+        parts = islice(ast.walk(held.table), MOST_TABLE_PARTS)
         named = (meaning(part, held.scope, held.file) for part in parts if isinstance(part, ast.Name | ast.Attribute))
         known[held.table] = tuple(dict.fromkeys(one for one in named if isinstance(one, Code | Class)))
     return known[held.table]
 
 
-def type_of(annotation: ast.AST | None, scope: Scope, file: SourceFile, hops: int = _HOPS) -> Meaning:
+def type_of(annotation: ast.AST | None, scope: Scope, file: SourceFile, hops: int = MOST_STEPS_TO_MEANING) -> Meaning:
     """The value that an annotation promises: a type in the table, or a class of the project."""
     match annotation:
         case ast.Constant(value=str(text)) if len(text) < 200:
@@ -161,7 +159,7 @@ def bound_once(name: str, scope: Scope) -> ast.expr | None:
     return None
 
 
-def values_in(scope: Scope, file: SourceFile, hops: int = _HOPS) -> ExpressionValues:
+def values_in(scope: Scope, file: SourceFile, hops: int = MOST_STEPS_TO_MEANING) -> ExpressionValues:
     """The values of expressions in a scope."""
     return ExpressionValues(
         lambda name: bound_once(name, scope), lambda part: _dotted(meaning(part, scope, file, hops))
@@ -176,7 +174,7 @@ def _text(node: ast.expr | None, scope: Scope, file: SourceFile, hops: int) -> s
     """The complete text of an expression; empty if the source does not show it."""
     if isinstance(node, ast.Constant) or node is None:
         return node.value if node is not None and isinstance(node.value, str) else ""
-    found = values_in(scope, file, hops - _HOPS // 2).prefix_of(node)
+    found = values_in(scope, file, hops - MOST_STEPS_TO_MEANING // 2).prefix_of(node)
     return found.text if found is not None and found.complete else ""
 
 
@@ -264,11 +262,11 @@ def _bound(bindings: list[Binding], scope: Scope, file: SourceFile, hops: int) -
         return _meaning(bindings[0], scope, file, hops)
     imports = [one for one in bindings if one.how == IMPORT]
     others = [one for one in bindings if one.how != IMPORT and not isinstance(one.what, ast.Constant)]
-    found = [_meaning(one, scope, file, hops - 1) for one in (*imports[:50], *others[:_MOST_BINDINGS])]
+    found = [_meaning(one, scope, file, hops - 1) for one in (*imports[:50], *others[:MOST_BINDINGS])]
     for one in found:  # such as in `try: import a` and `except ImportError: import b as a`
         if isinstance(one, Named) and one.name.partition(".")[0] in table.roots():
             return one
-    if not found or None in found or len(others) > _MOST_BINDINGS:
+    if not found or None in found or len(others) > MOST_BINDINGS:
         return None
     same = all(isinstance(one, Named) for one in found) or all(one == found[0] for one in found)
     return found[0] if same else None
@@ -314,7 +312,7 @@ def _holds(what: ast.expr, scope: Scope, file: SourceFile, hops: int) -> bool:
     return isinstance(what, _HOLDING)
 
 
-def imported_meaning(module: str, name: str, file: SourceFile, hops: int = _HOPS) -> Meaning:
+def imported_meaning(module: str, name: str, file: SourceFile, hops: int = MOST_STEPS_TO_MEANING) -> Meaning:
     """What an import brings: something of the project, or a full name."""
     if not module or hops <= 0:
         return None

@@ -16,12 +16,10 @@ from msgspec import Struct
 from licet.source.declarations import wasm_files
 from licet.source.finder import ENDINGS, OURS, ModulePlace, code_directories
 from licet.source.imports import SOURCE_LOADERS, find_installed, followed, library_directories
+from licet.source.limits import MOST_IMPORTED_NAMES, MOST_PROJECT_BYTES, MOST_TOP_NAMES
 from licet.source.scopes import with_parents
 
 # A review follows imports too, and files may be hostile. Modules beyond these limits are not found, so not loaded.
-_MOST_BYTES = 8 << 20
-_MOST_NAMES = 100_000  # names that these files import
-_MOST_TOP_NAMES = 2000  # top-level names that no library has; each is closed in every searched directory
 
 
 class ProjectModules(Struct, frozen=True):
@@ -83,7 +81,7 @@ def project_modules(references: Iterable[str], roots: Iterable[str | os.PathLike
         project = _Project(directories, own, {name.partition(".")[0] for name in installed} - own)
     start = {name: project.place(name) for dotted in named for name in with_parents(dotted)}
     known = {name: place for name, place in start.items() if place is not None}
-    found = followed(known, project.place, most_bytes=_MOST_BYTES, most_names=_MOST_NAMES)
+    found = followed(known, project.place, most_bytes=MOST_PROJECT_BYTES, most_names=MOST_IMPORTED_NAMES)
     return ProjectModules(found, *project.paths(), _wasm(found.values())) if named else ProjectModules({}, (), ())
 
 
@@ -91,7 +89,7 @@ def _wasm(places: Iterable[ModulePlace]) -> tuple[str, ...]:
     """The WebAssembly modules that some source files declare as tools, up to a limit of source."""
     files = [place.file for place in places if place.file is not None and place.file.endswith(".py")]
     sizes = accumulate(os.stat(file).st_size if os.path.isfile(file) else 0 for file in files)
-    read = (file for file, size in zip(files, sizes, strict=True) if size <= _MOST_BYTES)
+    read = (file for file, size in zip(files, sizes, strict=True) if size <= MOST_PROJECT_BYTES)
     return tuple(dict.fromkeys(module for file in read for module in wasm_files(file)))
 
 
@@ -129,7 +127,7 @@ class _Project:
         if not parent:
             if name not in self._named and self._is_library(name):
                 return None
-            if len(self._top_names) >= _MOST_TOP_NAMES and name not in self._named:
+            if len(self._top_names) >= MOST_TOP_NAMES and name not in self._named:
                 return None
             self._top_names[name] = None
             directories: Sequence[str] = self._directories

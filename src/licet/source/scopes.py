@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-_LONGEST = 1000  # characters of an annotation in quotes
+from licet.source.limits import LONGEST_ANNOTATION
 
 
 def evaluated_in(annotation: ast.expr) -> list[ast.expr]:
@@ -51,7 +51,7 @@ def evaluated_in(annotation: ast.expr) -> list[ast.expr]:
 
 def _unquoted(quoted: ast.Constant, text: str) -> list[ast.expr]:
     """The expression in an annotation that is a string, at the place of the string."""
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST_ANNOTATION:
         return []
     try:
         inner = ast.parse(text.strip(), mode="eval").body

@@ -17,6 +17,7 @@ from licet.core.values import Origin
 from licet.source import callables
 from licet.source.callables import Use, argument_of, rules_of, shown_name
 from licet.source.files import Class, Code, SourceFile
+from licet.source.limits import MOST_REACHED_FUNCTIONS
 from licet.source.names import (
     LOOKUPS,
     NAMESPACES,
@@ -373,9 +374,6 @@ def _types_in(node: ast.expr) -> Iterator[ast.expr]:
             waiting += (one.left, one.right)
 
 
-_MOST_FUNCTIONS = 5000  # that one tool reaches
-
-
 class Hop(Struct, frozen=True):
     """One step on the way from a tool to a line: the code that is entered, and where it is called from."""
 
@@ -455,7 +453,7 @@ class Follower:
         for one in start:
             walk.enter(one, None, None)
         pieces: list[Piece] = []
-        while walk.waiting and len(walk.came) < _MOST_FUNCTIONS:
+        while walk.waiting and len(walk.came) < MOST_REACHED_FUNCTIONS:
             one = walk.waiting.pop()
             does = self._does(one)
             pieces.append(Piece(one, does))
