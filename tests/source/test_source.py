@@ -46,88 +46,82 @@ def problems(source: SourceTools) -> list[str]:
 
 # What is found --------------------------------------------------------------------------------------------------------
 
-DECLARES: dict[str, tuple[str, list[str]]] = {
-    "nothing": ("def f(): ...\n", []),
-    "the front door": ("from licet import tool\n@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "another name": ("from licet import tool as t\n@t(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "the module": ("import licet\n@licet.tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "the module by another name": ("import licet as l\n@l.tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "the inner module": ("from licet.declare import tool\n@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "the inner module by path": (
-        "import licet.declare\n@licet.declare.tool(needs=['env:read:A'])" + F,
-        ["env:read:A"],
-    ),
-    "a star": ("from licet import *\n@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
+T = "@tool(needs=['env:read:A'])" + F
+# The source, and the rules of its one tool.
+DECLARES: dict[str, tuple[str, ...]] = {
+    "nothing": ("def f(): ...\n",),
+    "the front door": ("from licet import tool\n" + T, "env:read:A"),
+    "another name": ("from licet import tool as t\n@t(needs=['env:read:A'])" + F, "env:read:A"),
+    "the module": ("import licet\n@licet.tool(needs=['env:read:A'])" + F, "env:read:A"),
+    "the module by another name": ("import licet as l\n@l.tool(needs=['env:read:A'])" + F, "env:read:A"),
+    "the inner module": ("from licet.declare import tool\n" + T, "env:read:A"),
+    "the inner module by path": ("import licet.declare\n@licet.declare.tool(needs=['env:read:A'])" + F, "env:read:A"),
+    "a star": ("from licet import *\n" + T, "env:read:A"),
     "an availability check by name": (
         HEAD + "def here(seen): return 1 / 0\n@tool(needs=['env:read:A'], available=here)" + F,
-        ["env:read:A"],
+        "env:read:A",
     ),
     "an availability check in place": (
         HEAD + "@tool(needs=['env:read:A'], available=lambda seen: seen.env('A') is not None)" + F,
-        ["env:read:A"],
+        "env:read:A",
     ),
     "a blocking context": (
         "from licet import *\n@tool(needs=['env:read:A'])\ndef f(ctx: SyncContext): ...\n",
-        ["env:read:A"],
+        "env:read:A",
     ),
-    "an asynchronous function": (HEAD + "@tool(needs=['env:read:A'])\nasync def f(): ...\n", ["env:read:A"]),
-    "an import that may fail": (
-        "try:\n    from licet import tool\nexcept ImportError:\n    raise\n@tool(needs=['env:read:A'])" + F,
-        ["env:read:A"],
-    ),
+    "an asynchronous function": (HEAD + "@tool(needs=['env:read:A'])\nasync def f(): ...\n", "env:read:A"),
+    "an import that may fail": ("try:\n    from licet import tool\nexcept ImportError:\n    raise\n" + T, "env:read:A"),
     "a function under a condition": (
         HEAD + "if True:\n    @tool(needs=['env:read:A'])\n    def f(): ...\n",
-        ["env:read:A"],
+        "env:read:A",
     ),
-    "someone else's decorator": ("from langchain import tool\n@tool(needs=['env:read:A'])" + F, []),
-    "a decorator from nowhere": ("@tool(needs=['env:read:A'])" + F, []),
-    "another decorator below": (HEAD + "@tool(needs=['env:read:A'])\n@cache\ndef f(): ...\n", ["env:read:A"]),
-    "capabilities": (
-        HEAD + "@tool(capabilities={'network': {'allowedHosts': ['a.test']}})" + F,
-        ["network:*:a.test"],
-    ),
+    "someone else's decorator": ("from langchain import tool\n" + T,),
+    "a decorator from nowhere": (T,),
+    "another decorator below": (HEAD + "@tool(needs=['env:read:A'])\n@cache" + F, "env:read:A"),
+    "capabilities": (HEAD + "@tool(capabilities={'network': {'allowedHosts': ['a.test']}})" + F, "network:*:a.test"),
     "typed capabilities": (
         HEAD + "@tool(capabilities=ToolCapabilities(secrets=['A'], network={'allowed_hosts': ['a.test']}))" + F,
-        ["network:*:a.test", "secret:read:A"],
+        "network:*:a.test",
+        "secret:read:A",
     ),
     "typed parts": (
-        (
-            "import licet as "
-            "l\n@l.tool(capabilities=l.ToolCapabilities(storage=l.ToolCapabilities.Storage('session')))\n"
-            "def f(): ...\n"
-        ),
-        ["storage:*:session"],
+        "import licet as l\n@l.tool(capabilities=l.ToolCapabilities(storage=l.ToolCapabilities.Storage('session')))"
+        + F,
+        "storage:*:session",
     ),
     "rules as values": (
         "import licet\n@licet.tool(needs=licet.CapabilitySet([licet.Capability('env:read:A')]))" + F,
-        ["env:read:A"],
+        "env:read:A",
     ),
-    "a name for a literal": (HEAD + "A = ('env:read:A',)\n@tool(needs=A)" + F, ["env:read:A"]),
-    "a name with a type": (HEAD + "A: Final = ('env:read:A',)\n@tool(needs=A)" + F, ["env:read:A"]),
+    "a name for a literal": (HEAD + "A = ('env:read:A',)\n@tool(needs=A)" + F, "env:read:A"),
+    "a name with a type": (HEAD + "A: Final = ('env:read:A',)\n@tool(needs=A)" + F, "env:read:A"),
     "names inside names": (
         HEAD + "H = 'a.test'\nL = [H, 'b.test']\nC = {'network': {'allowed_hosts': L}}\n@tool(capabilities=C)" + F,
-        ["network:*:a.test", "network:*:b.test"],
+        "network:*:a.test",
+        "network:*:b.test",
     ),
     "a list that is only looked at": (
         HEAD + "A = ['env:read:A']\n@tool(needs=A)\ndef f(x):\n    return x in A and A[0]\n",
-        ["env:read:A"],
+        "env:read:A",
     ),
     "a list deep in a declaration": (
         HEAD + "A = ['A']\n@tool(capabilities=ToolCapabilities(env=A, network={'allowed_hosts': A}))" + F,
-        ["env:read:A", "network:*:a"],
+        "env:read:A",
+        "network:*:a",
     ),
-    "a set": (HEAD + "@tool(needs={'env:read:A', 'env:read:B'})" + F, ["env:read:A", "env:read:B"]),
-    "a connector": (HEAD + "@tool(needs=[], connector='github@2.1')" + F, ["connector:use:github"]),
-    "text over two lines": (HEAD + "@tool(needs=['env:'\n  'read:A'])" + F, ["env:read:A"]),
-    "a byte order mark": ("\ufeff" + HEAD + "@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "an honest encoding": ("# -*- coding: utf-8 -*-\n" + HEAD + "@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "doubtful escapes": (HEAD + "@tool(needs=['env:read:A'])\ndef f():\n    '\\d'\n", ["env:read:A"]),
-    "a none that says nothing": (HEAD + "@tool(needs=['env:read:A'], capabilities=None)" + F, ["env:read:A"]),
+    "a set": (HEAD + "@tool(needs={'env:read:A', 'env:read:B'})" + F, "env:read:A", "env:read:B"),
+    "a connector": (HEAD + "@tool(needs=[], connector='github@2.1')" + F, "connector:use:github"),
+    "text over two lines": (HEAD + "@tool(needs=['env:'\n  'read:A'])" + F, "env:read:A"),
+    "a byte order mark": ("\ufefffrom licet import tool, ToolCapabilities\n" + T, "env:read:A"),
+    "an honest encoding": ("# -*- coding: utf-8 -*-\nfrom licet import tool, ToolCapabilities\n" + T, "env:read:A"),
+    "doubtful escapes": (HEAD + "@tool(needs=['env:read:A'])\ndef f():\n    '\\d'\n", "env:read:A"),
+    "a none that says nothing": (HEAD + "@tool(needs=['env:read:A'], capabilities=None)" + F, "env:read:A"),
 }
 
 
-@pytest.mark.parametrize(("source", "rules"), DECLARES.values(), ids=DECLARES)
-def test_the_rules_of_a_declaration_are_read(tmp_path: Path, source: str, rules: list[str]) -> None:
+@pytest.mark.parametrize("case", DECLARES.values(), ids=DECLARES)
+def test_the_rules_of_a_declaration_are_read(tmp_path: Path, case: tuple[str, ...]) -> None:
+    source, *rules = case
     found = read(tmp_path, source)
     assert problems(found) == []
     assert [spec.needs for spec in found.specs] == ([CapabilitySet(rules)] if rules else [])
@@ -170,6 +164,9 @@ def test_all_arguments_of_a_declaration_are_read(tmp_path: Path) -> None:
     assert dict(found.functions) == {"fetch": "fetch_weather", "second": "second"}
 
 
+FIELDS = ("name", "needs", "effect", "sandbox", "connector", "cost_usd", "description", "storage_ttl_seconds")
+
+
 def test_the_source_gives_the_same_tools_as_the_running_program(tmp_path: Path) -> None:
     source = HEAD + textwrap.dedent(
         '''
@@ -198,16 +195,7 @@ def test_the_source_gives_the_same_tools_as_the_running_program(tmp_path: Path) 
     assert [spec.name for spec in specs] == ["one", "two", "drei"]
     for spec, function in zip(specs, ("one", "two", "three"), strict=True):
         live = running[function].spec
-        for field in (
-            "name",
-            "needs",
-            "effect",
-            "sandbox",
-            "connector",
-            "cost_usd",
-            "description",
-            "storage_ttl_seconds",
-        ):
+        for field in FIELDS:
             assert getattr(spec, field) == getattr(live, field), (function, field)
         assert spec.origin is not None
         assert spec.origin.line == live.origin.line
@@ -702,7 +690,7 @@ def test_reading_runs_nothing(tmp_path: Path) -> None:
 
 # Finding one ----------------------------------------------------------------------------------------------------------
 
-DECLARED = HEAD + "@tool(needs=['env:read:A'])" + F
+DECLARED = HEAD + T
 
 FOUND: dict[str, tuple[dict[str, str], str]] = {
     "a module": ({"mod.py": DECLARED}, "mod:f"),
