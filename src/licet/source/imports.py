@@ -299,7 +299,7 @@ def _leads_to(directory: str, top: str) -> bool:
 
 
 _READY_MADE = ("licet", "tools")
-INSTALLED = Path(__file__).parents[3]  # the directory that contains the package licet
+INSTALLED = Path(__file__).parents[2]  # the directory that contains the package licet
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 _REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
 
