@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 from benchmarks.harness import Effort, Row, VerdictError, at_most, duration
-from licet.lint.linter import Lint, Project, Report, python_files
+from licet.lint.linter import Lint, Report
+from licet.source.files import Project, python_files
 
 __all__ = ["measure"]
 
@@ -78,7 +79,7 @@ def _row(what: str, paths: list[str], effort: Effort, most: int) -> Row:
 
 
 def _linted(paths: list[str]) -> tuple[Project, Report]:
-    project = Project()
+    project = Project(str)
     lint = Lint(project)
     for path in python_files(paths):
         lint.add_file(path)

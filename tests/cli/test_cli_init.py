@@ -23,7 +23,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import reach_of
 from licet.core.policy.layer import CLASSES, permits
 from licet.core.policy.tool import ToolSpec
-from licet.source.project import read_tools
+from licet.source.declarations import read_tools
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 POLICY = ".licet/licet.yaml"

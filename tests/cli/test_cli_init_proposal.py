@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from cli.messages import message
 from licet.cli.app import licet
-from licet.source.project import read_tools
+from licet.source.declarations import read_tools
 
 OLD = '''"""Tools from before."""
 from __future__ import annotations

@@ -13,15 +13,10 @@ from cli.messages import message
 from effort import LONG
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Problem
-from licet.source.imports import MOST_TOKENS, token_count
-from licet.source.project import (
-    MOST_BYTES_IN_REVIEW,
-    MOST_TOKENS_IN_REVIEW,
-    Modules,
-    find_tool,
-    project_modules,
-    read_tools,
-)
+from licet.source.declarations import Modules, find_tool, read_tools
+from licet.source.files import token_count
+from licet.source.limits import MOST_BYTES_IN_REVIEW, MOST_TOKENS, MOST_TOKENS_IN_REVIEW
+from licet.source.project import project_modules
 
 MOST_MEMORY = 200_000  # kB
 TOOL = 'from licet import tool\n@tool(needs=[], effect="read_only")\ndef %s() -> str: ...\n'
@@ -124,7 +119,7 @@ def test_a_long_file_of_ordinary_code_is_read(tmp_path: Path) -> None:
 def test_all_files_of_a_review_together_have_a_bound_of_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_TOKENS_IN_REVIEW == 300_000
     most = MOST_TOKENS_IN_REVIEW // 100
-    monkeypatch.setattr("licet.source.project.MOST_TOKENS_IN_REVIEW", most)
+    monkeypatch.setattr("licet.source.declarations.MOST_TOKENS_IN_REVIEW", most)
     write(tmp_path, {f"m{number}": filled(f"f{number}", "0,", MOST_TOKENS // 100) for number in range(6)})
     modules = Modules()
     found = [find_tool(f"m{number}:f{number}", [tmp_path], modules=modules) for number in (0, 0, 1, 2, 3, 4)]

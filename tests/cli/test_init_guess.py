@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from licet.lint.linter import Lint, Project
+from licet.lint.linter import Lint
 from licet.lint.proposal import Category, Guess, guess_tools, propose
-from licet.source.meaning import SourceFile
+from licet.source.files import Project, SourceFile
 
 HEAD = """
 import asyncio, glob, httpx, io, os, pathlib, requests, shutil, sqlite3, subprocess, urllib.request
@@ -21,7 +21,7 @@ NAMES = ["git", "status"]
 
 
 def guesses(source: str) -> dict[str, Guess]:
-    file = Project(texts={"old.py": source.encode()}).read("old.py")
+    file = Project(str, texts={"old.py": source.encode()}).read("old.py")
     assert isinstance(file, SourceFile)
     return {guess.function: guess for guess in guess_tools(file)}
 
@@ -175,7 +175,7 @@ def test_lint_accepts_what_init_writes(body: str, tmp_path: Path) -> None:
     proposal = propose(file)
     assert proposal is not None
     file.write_text(proposal.after)
-    lint = Lint(Project())
+    lint = Lint(Project(str))
     lint.add_file(str(file))
     report = lint.report()
     assert len(report.tools) == 1
@@ -193,7 +193,7 @@ def test_lint_accepts_what_init_writes_where_the_module_itself_does_something(tm
     [guess] = proposal.guesses
     assert guess.capabilities == {"fs_reach": {"read": ["/etc/limits"], "write": "from-personality"}}
     file.write_text(proposal.after)
-    lint = Lint(Project())
+    lint = Lint(Project(str))
     lint.add_file(str(file))
     assert [str(one) for one in lint.report().findings if one.severity == "error"] == []
 

@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from licet.lint.judge import RULES
-from licet.lint.linter import Lint, Project, Report, python_files
+from licet.lint.linter import Lint, Report
+from licet.policy_files.policy_paths import shown_path
+from licet.source.files import Project, python_files
 
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text("utf-8"))
 IMPORTS = "from licet import Context, tool\n"
@@ -31,7 +33,7 @@ def write(files: dict[str, str], level: str | None = None) -> None:
 
 
 def linted(*paths: str) -> Report:
-    lint = Lint(Project())
+    lint = Lint(Project(shown_path))
     for path in python_files(paths or (".",)):
         lint.add_file(path)
     return lint.report()
@@ -97,9 +99,18 @@ def test_a_module_is_read_from_its_text_and_never_run() -> None:
         "class A(B): ...\nclass B(A): ...\nA().x()\n",
         "x = " + " / ".join(["x"] * 2000) + "\nx.unlink()\n",
         "x" + ".a()" * 90 + "\n",
+        "class A:\n    class B:\n        def f(): ...\n        f()\n",
         "\n".join(f"v{n} = v{n + 1} / v{n + 1}" for n in range(60)) + "\nv0.unlink()\n",
     ],
-    ids=["lambdas", "names bound to each other", "bases of each other", "a long path", "a long chain", "doubling"],
+    ids=[
+        "lambdas",
+        "names bound to each other",
+        "bases of each other",
+        "a long path",
+        "a long chain",
+        "a class in a class",
+        "doubling",
+    ],
 )
 def test_hostile_code_ends(text: str) -> None:
     write({"tools.py": f"@tool(needs=[])\ndef t(): ...\n{text}"})
@@ -110,7 +121,7 @@ def test_one_run_reads_a_limited_number_of_tokens() -> None:
     names = [f"h{number}" for number in range(4)]
     write({"tools.py": f"import {', '.join(names)}\n@tool(needs=[])\ndef t(): ...\n"})
     write({f"{name}.py": "value = 1\n" * 100 for name in names})  # 400 tokens each
-    lint = Lint(Project(most_tokens=1000))
+    lint = Lint(Project(shown_path, most_tokens=1000))
     lint.add_file("tools.py")
     report = lint.report()
     assert [line.split()[1:3] for line in shown(report)] == [["warning", "LIC601"]] * 2

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from licet.lint.linter import Project
 from licet.source import callables
-from licet.source.meaning import SourceFile
+from licet.source.files import Project, SourceFile
 from licet.source.touches import Follower
 
 CASES = yaml.safe_load((Path(__file__).parent / "uses.yaml").read_text("utf-8"))
@@ -19,7 +18,7 @@ CASES = yaml.safe_load((Path(__file__).parent / "uses.yaml").read_text("utf-8"))
 
 def found_in(path: Path) -> list[str]:
     """Every use in a file: its line, kind and scope, with `!` if the scope is complete."""
-    file = Project().read(str(path))
+    file = Project(str).read(str(path))
     assert isinstance(file, SourceFile)
     uses = sorted(Follower().of_module(file).uses(), key=lambda use: (use.line, use.offset))
     shown = []

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from licet.lint.linter import Lint, Project, Report
+from licet.lint.linter import Lint, Report
+from licet.policy_files.policy_paths import shown_path
+from licet.source.files import Project
 
 HERE = Path(__file__).parent
 CASES: dict[str, dict[str, str]] = yaml.safe_load((HERE / "values.yaml").read_text("utf-8"))
@@ -19,7 +21,7 @@ def linted(module: str, body: str, level: str, capabilities: str = "{}") -> Repo
         f'@tool(capabilities={capabilities}, effect="full", sandbox="{level}")\n'
         f'def t(p: str = "x") -> str:\n    """T."""\n{lines}    return p\n'
     )
-    lint = Lint(Project())
+    lint = Lint(Project(shown_path))
     lint.add_file("tools.py")
     return lint.report()
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import shutil
+import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +20,44 @@ import pytest
 
 from licet.backends.memory import Answer
 from licet.guard.ports import Exchange
+from licet.packages import PackageError, Resolved, installed, launch_of, resolve
 from loopback import serving, talking
 
 needs_node = pytest.mark.skipif(not (shutil.which("npm") and shutil.which("node")), reason="there is no Node here")
 
 GREET = "def main() -> None:\n    print('hello')\n"
+
+
+def silent(_: str) -> None:
+    """Print nothing of the progress."""
+
+
+def write(root: Path, files: Mapping[str, str]) -> Path:
+    """Write some files, all of which can be started, with the directories that they need."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+    return root
+
+
+def started(resolved: Resolved, store: Path, *words: str) -> str:
+    """What a package of a store prints."""
+    how = installed(resolved, store, verify=True)
+    assert how is not None
+    command = [*how.argv, *words]
+    done = subprocess.run(command, env=how.environment, capture_output=True, text=True, check=True, cwd=store)
+    return done.stdout.strip()
+
+
+def refused(command: str, store: Path) -> str:
+    """Why a package is not installed; nothing half made is left."""
+    launch = launch_of(command.split())
+    with pytest.raises(PackageError) as refusal:
+        resolve(launch, store, progress=silent)
+    assert {path.name for path in store.glob(f"{launch.kind}/*/*")} == {".lock"}
+    return str(refusal.value)
 
 
 def wheel(

@@ -20,7 +20,7 @@ from licet.packages.clients import client_environment
 from licet.packages.resolving import Pip, choose_wheels
 from loopback import Server, authority_file, serving
 
-from .made import Index, Registry, needs_node, wheel
+from .made import Index, Registry, needs_node, silent, wheel, write
 
 HOST = "127.0.0.1"
 PINNED = {"npm": ["demo@1.0.0"], "pip": ["demo==1.0"]}
@@ -64,12 +64,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Network:
 
 
 def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
-def silent(_: str) -> None:
-    """Print nothing."""
+    write(path.parent, {path.name: text})
 
 
 def fetched(client: str, place: Path) -> list[str]:

@@ -15,6 +15,8 @@ from attacks.programs import alive, until
 from licet.backends.git_tree import find_revision
 from licet.packages.clients import PackageError, client_environment, in_thread, native_program, run_client
 
+from .made import write
+
 WRITES = """
 import itertools
 for number in itertools.count():
@@ -80,11 +82,8 @@ def test_a_version_manager_starts_nothing_of_the_project(
     if real is None:
         pytest.skip("there is no git here")
     shim, project = tmp_path / "shims" / name, tmp_path / "project"
-    for path, text in ((shim, SHIM.format(real=real)), (project / "evil", f"#!/bin/sh\ntouch {tmp_path}/ran\n")):
-        path.parent.mkdir()
-        path.write_text(text)
-        path.chmod(0o755)
-    (project / ".tool-versions").write_text(str(project / "evil"))
+    write(shim.parent, {name: SHIM.format(real=real)})
+    write(project, {"evil": f"#!/bin/sh\ntouch {tmp_path}/ran\n", ".tool-versions": str(project / "evil")})
     monkeypatch.setenv("PATH", f"{shim.parent}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path if variable else project)
     if variable:

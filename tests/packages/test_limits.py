@@ -11,15 +11,11 @@ from licet.packages import PackageError, Resolved, in_thread, install, launch_of
 from licet.packages.package_store import building
 from licet.packages.pypi import platform_tag
 
-from .made import needs_node, silent_registry
+from .made import needs_node, silent, silent_registry
 
 PYPI = ("uvx", Resolved("pypi", "demo", "1.0", "demo", {platform_tag(): {"demo==1.0": f"sha256:{'0' * 64}"}}))
 NPM = ("npx", Resolved("npm", "demo", "1.0.0", "demo", {"any": {"demo@1.0.0": f"sha512-{'A' * 86}=="}}))
 BOTH = [pytest.param(*PYPI, id="pip"), pytest.param(*NPM, id="npm", marks=needs_node)]
-
-
-def silent(text: str) -> None:
-    pass
 
 
 @pytest.mark.parametrize(("launcher", "resolved"), BOTH)

@@ -14,13 +14,9 @@ from licet.packages import Installed, LaunchError, PackageError, Resolved, insta
 from licet.packages.package_store import file_digest
 from licet.packages.programs import installed_prefixes, runtime_of
 
-from .made import GREET, needs_node
+from .made import GREET, needs_node, silent, write
 
 HELLO = "print('hello')\n"
-
-
-def silent(text: str) -> None:
-    pass
 
 
 def resolved_in(directory: Path, command: list[str]) -> tuple[Resolved, Installed]:
@@ -40,18 +36,13 @@ def environment(root: Path, files: Mapping[str, str], version: str = "1.0") -> P
     programs = root / "bin"
     library = root / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     info = library / f"demo-{version}.dist-info"
-    for directory in (programs, info):
-        directory.mkdir(parents=True)
+    write(root, {"pyvenv.cfg": f"home = {Path(sys.executable).resolve().parent}\n"})
+    programs.mkdir()
     os.symlink(os.path.realpath(sys.executable), programs / "python")
-    (root / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
-    for name, text in files.items():
-        path = root / name.replace("LIBRARY", str(library.relative_to(root)))
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text.replace("PYTHON", str(programs / "python")))
-        path.chmod(0o755)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: Demo\nVersion: {version}\n")
-    paths = [os.path.relpath(root / name.replace("LIBRARY", str(library.relative_to(root))), library) for name in files]
-    (info / "RECORD").write_text("".join(f"{path},,\n" for path in paths))
+    placed = {name.replace("LIBRARY", str(library.relative_to(root))): text for name, text in files.items()}
+    write(root, {name: text.replace("PYTHON", str(programs / "python")) for name, text in placed.items()})
+    record = "".join(f"{os.path.relpath(root / name, library)},,\n" for name in placed)
+    write(info, {"METADATA": f"Metadata-Version: 2.1\nName: Demo\nVersion: {version}\n", "RECORD": record})
     return root
 
 
@@ -72,28 +63,22 @@ def test_a_script_is_pinned_by_its_hash(tmp_path: Path) -> None:
 
 
 def test_a_script_does_not_open_its_directory(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(HELLO)
-    (tmp_path / ".env").write_text("TOKEN=x")
+    write(tmp_path, {"server.py": HELLO, ".env": "TOKEN=x"})
     _, how = resolved_in(tmp_path, [sys.executable, "server.py"])
     assert not any(tmp_path.is_relative_to(path) for path in how.readable)
     assert str(tmp_path / "server.py") in how.readable
 
 
 def test_a_lock_has_no_path_of_this_machine(tmp_path: Path) -> None:
-    script = tmp_path / "server.py"
-    script.write_text(HELLO)
-    resolved, _ = resolved_in(tmp_path, [sys.executable, str(script)])
+    write(tmp_path, {"server.py": HELLO})
+    resolved, _ = resolved_in(tmp_path, [sys.executable, str(tmp_path / "server.py")])
     assert str(tmp_path) not in repr(resolved)
 
 
 @needs_node
 def test_a_script_for_node_reads_node_modules_and_no_secrets(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    (project / "dist").mkdir(parents=True)
-    (project / "node_modules" / "left").mkdir(parents=True)
-    (project / "node_modules" / "left" / "index.js").write_text("module.exports = 'left'")
-    (project / "package.json").write_text("{}")
-    (project / "dist" / "index.js").write_text("console.log(require('left'))")
+    left = {"node_modules/left/index.js": "module.exports = 'left'"}
+    project = write(tmp_path, {**left, "package.json": "{}", "dist/index.js": "console.log(require('left'))"})
     _, how = resolved_in(project, ["node", "dist/index.js"])
     assert output(how) == "left"
     *own, node = how.readable
@@ -103,11 +88,8 @@ def test_a_script_for_node_reads_node_modules_and_no_secrets(tmp_path: Path) -> 
 
 @needs_node
 def test_an_installed_package_of_node_reads_itself(tmp_path: Path) -> None:
-    package = tmp_path / "node_modules" / "@a" / "b"
-    (package / "dist").mkdir(parents=True)
-    (package / "package.json").write_text("{}")
-    (package / "dist" / "index.js").write_text("#!/usr/bin/env node\nconsole.log('hello')")
-    (package / "dist" / "index.js").chmod(0o755)
+    script = "#!/usr/bin/env node\nconsole.log('hello')"
+    package = write(tmp_path / "node_modules" / "@a" / "b", {"package.json": "{}", "dist/index.js": script})
     (tmp_path / "bin").mkdir()
     os.symlink(package / "dist" / "index.js", tmp_path / "bin" / "serve")
     resolved, how = resolved_in(tmp_path, ["bin/serve"])
@@ -166,15 +148,11 @@ def test_a_module_is_pinned_by_its_distribution(tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", ["links", "copies", "a home that is no Python", "no home"])
 def test_an_interpreter_reads_the_libraries_of_the_python_that_it_was_made_from(tmp_path: Path, way: str) -> None:
     """An environment of copies has no link to follow: its `pyvenv.cfg` names that Python."""
-    base, environment = tmp_path / "python", tmp_path / "env"
-    (base / "lib" / "python3.12").mkdir(parents=True)
-    (base / "lib" / "python3.12" / "os.py").write_text("")
-    (tmp_path / "other" / "lib").mkdir(parents=True)
-    for folder in (base / "bin", tmp_path / "other" / "bin", environment / "bin"):
-        folder.mkdir(parents=True)
-    (base / "bin" / "python3.12").write_bytes(b"\x7fELF")
+    base = write(tmp_path / "python", {"lib/python3.12/os.py": "", "bin/python3.12": "\x7fELF"})
+    for folder in ("other/lib", "other/bin", "env/bin"):
+        (tmp_path / folder).mkdir(parents=True)
     home = {"a home that is no Python": tmp_path / "other" / "bin", "no home": ""}.get(way, base / "bin")
-    (environment / "pyvenv.cfg").write_text(f"home = {home}\n")
+    environment = write(tmp_path / "env", {"pyvenv.cfg": f"home = {home}\n"})
     python = environment / "bin" / "python"
     if way == "links":
         python.symlink_to(base / "bin" / "python3.12")
@@ -188,11 +166,9 @@ def test_an_interpreter_reads_the_libraries_of_the_python_that_it_was_made_from(
 
 def test_a_script_that_no_distribution_lists_is_a_file(tmp_path: Path) -> None:
     root = environment(tmp_path / "venv", {"bin/demo-server": "#!PYTHON\nprint('hello')\n"})
-    planted = root / "bin" / "planted"
-    planted.write_text(f"#!{root / 'bin' / 'python'}\nprint('hello')\n")
-    planted.chmod(0o755)
-    resolved, _ = resolved_in(tmp_path, [str(planted)])
-    assert resolved == Resolved("file", program="planted", digest=file_digest(planted))
+    write(root, {"bin/planted": f"#!{root / 'bin' / 'python'}\nprint('hello')\n"})
+    resolved, _ = resolved_in(tmp_path, [str(root / "bin" / "planted")])
+    assert resolved == Resolved("file", program="planted", digest=file_digest(root / "bin" / "planted"))
 
 
 def test_a_program_of_this_environment_is_its_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,12 +191,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("command", "reason"), REFUSED, ids=[" ".join(case[0][-2:]) for case in REFUSED])
 def test_a_command_that_starts_nothing_is_refused(tmp_path: Path, command: list[str], reason: str) -> None:
-    (tmp_path / "server.py").write_text(HELLO)
-    (tmp_path / "python").write_text("#!/bin/sh\ntouch ran\n")  # it is not asked what it is
-    (tmp_path / "shims").mkdir()
-    (tmp_path / "shims" / "demo").write_text("#!/bin/sh\n")
-    for name in ("python", "shims/demo"):
-        (tmp_path / name).chmod(0o755)
+    # The interpreter is not asked what it is.
+    write(tmp_path, {"server.py": HELLO, "python": "#!/bin/sh\ntouch ran\n", "shims/demo": "#!/bin/sh\n"})
     with pytest.raises(LaunchError) as refusal:
         resolve(launch_of(command), tmp_path, progress=silent, directory=tmp_path)
     assert reason in str(refusal.value)
@@ -233,8 +205,7 @@ def test_a_container_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_current_directory_on_path_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "demo").write_text("#!/bin/sh\n")
-    (tmp_path / "demo").chmod(0o755)
+    write(tmp_path, {"demo": "#!/bin/sh\n"})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f".:{os.pathsep}:relative")
     with pytest.raises(LaunchError, match="is not on PATH"):
@@ -244,9 +215,7 @@ def test_the_current_directory_on_path_is_not_searched(tmp_path: Path, monkeypat
 def test_a_script_of_a_version_manager_is_asked_for_its_interpreter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "server.py").write_text(HELLO)
-    (tmp_path / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (tmp_path / "python3").chmod(0o755)
+    write(tmp_path, {"server.py": HELLO, "python3": f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'})
     monkeypatch.setenv("PATH", str(tmp_path))
     _, how = resolved_in(tmp_path, ["python3", "server.py"])
     assert os.path.realpath(how.argv[0]) == os.path.realpath(sys.executable)
@@ -282,8 +251,7 @@ def test_only_the_directory_of_an_interpreter_is_one(case: str, tmp_path: Path) 
         else:
             path.write_text("#!/bin/sh\n")
     prefix.chmod(mode)
-    (project / ".venv").mkdir(parents=True)
-    (project / ".venv" / "pyvenv.cfg").write_text(f"home = {prefix}/bin\n")
+    write(project, {".venv/pyvenv.cfg": f"home = {prefix}/bin\n"})
     assert (str(prefix) in installed_prefixes(project)) == believed
 
 
@@ -304,9 +272,8 @@ def test_the_active_environment_is_one_of_them(
 
 def test_links_lead_to_an_interpreter_by_all_their_names(tmp_path: Path) -> None:
     prefix, linked = tmp_path / "cpython-3.12.4", tmp_path / "cpython-3.12"
-    for name in ("bin", "lib/python3.12"):
-        (prefix / name).mkdir(parents=True)
-    (prefix / "lib" / "python3.12" / "os.py").touch()
+    write(prefix, {"lib/python3.12/os.py": ""})
+    (prefix / "bin").mkdir()
     shutil.copy("/bin/true", prefix / "bin" / "python3.12")
     linked.symlink_to(prefix.name)
     programs = tmp_path / "project" / "env" / "bin"

@@ -15,7 +15,7 @@ from licet.packages.clients import has_module
 from licet.packages.package_store import file_digest
 from licet.packages.pypi import platform_tag
 
-from .made import sdist, wheel
+from .made import refused, sdist, silent, started, wheel
 
 SAYS = """
 import sys, demo_parts
@@ -59,15 +59,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Resolved
         resolved = resolve(launch_of(["uvx", "--with", "more", "Demo"]), store, progress=said.append)
     assert said == ["asking pip for demo and more", "installing demo 1.0 and 2 packages that it needs, from wheels"]
     return directory, store, resolved
-
-
-def started(resolved: Resolved, store: Path, *words: str) -> str:
-    how = installed(resolved, store, verify=True)
-    assert how is not None
-    done = subprocess.run(
-        [*how.argv, *words], env=how.environment, capture_output=True, text=True, check=True, cwd=store
-    )
-    return done.stdout.strip()
 
 
 def test_a_package_is_pinned_and_started(demo: tuple[Path, Path, Resolved]) -> None:
@@ -229,23 +220,11 @@ def test_a_lock_of_another_package_is_refused(tmp_path: Path) -> None:
 # Refusals -------------------------------------------------------------------------------------------------------------
 
 
-def refused(words: list[str], tmp_path: Path) -> str:
-    store = tmp_path / "store"
-    with pytest.raises(PackageError) as refusal:
-        resolve(launch_of(words), store, progress=silent)
-    assert {path.name for path in store.glob("pypi/*/*")} == {".lock"}  # nothing half made
-    return str(refusal.value)
-
-
-def silent(text: str) -> None:
-    pass
-
-
 def test_a_source_distribution_is_built_elsewhere_and_not_here(wheels: Path, tmp_path: Path) -> None:
     evidence = tmp_path / "built"
     sdist(wheels, "demo", evidence)
     wheel(wheels, "front", requires=["demo"])
-    text = refused(["uvx", "front"], tmp_path)
+    text = refused("uvx front", tmp_path / "store")
     assert "front 1.0 needs `demo`, of which the index has no wheel that fits this machine" in text
     assert "building a package runs its code" in text
     assert not evidence.exists()
@@ -260,7 +239,9 @@ def test_an_importing_pth_runs_elsewhere_and_is_not_installed_here(wheels: Path,
     line = f"import os; open({str(evidence)!r}, 'w').close()"
     path = wheel(wheels, "evil", files={"evil.py": "", "evil.pth": line})
     wheel(wheels, "demo", requires=["evil"])
-    assert "evil-1.0-py3-none-any.whl is not installed: `evil.pth` has the line" in refused(["uvx", "demo"], tmp_path)
+    assert "evil-1.0-py3-none-any.whl is not installed: `evil.pth` has the line" in refused(
+        "uvx demo", tmp_path / "store"
+    )
     assert not evidence.exists()
     # Unpacked into an ordinary environment, it runs at the next start of Python.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "plain")], check=True)
@@ -274,5 +255,5 @@ def test_an_importing_pth_runs_elsewhere_and_is_not_installed_here(wheels: Path,
 def test_only_programs_of_the_packages_that_are_named_are_started(wheels: Path, tmp_path: Path) -> None:
     wheel(wheels, "inner")
     wheel(wheels, "demo", requires=["inner"], scripts={"one": "demo:main", "two": "demo:main"})
-    text = refused(["uvx", "--from", "demo", "inner"], tmp_path)
+    text = refused("uvx --from demo inner", tmp_path / "store")
     assert "has no program `inner`: it has `one`, `two`" in text

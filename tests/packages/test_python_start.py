@@ -16,6 +16,8 @@ from licet.packages.clients import is_native
 from licet.packages.launchers import Launch, python_argv
 from licet.packages.programs import find_program
 
+from .made import write
+
 VERSIONS = [f"python3.{minor}" for minor in range(6, 16)]
 MANAGED = sorted(glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3.[0-9]*[0-9]")))
 OTHERS = [path for name in VERSIONS if (path := shutil.which(name)) and is_native(path)] + MANAGED
@@ -42,11 +44,7 @@ def started(launch: Launch, directory: Path) -> Installed:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    (tmp_path / "server").mkdir()
-    (tmp_path / "server" / "main.py").write_text(TELL)
-    for folder in (tmp_path, tmp_path / "server"):
-        (folder / "beside.py").write_text("")
-    return tmp_path
+    return write(tmp_path, {"server/main.py": TELL, "beside.py": "", "server/beside.py": ""})
 
 
 @pytest.mark.parametrize("python", [sys.executable, *OTHERS], ids=os.path.basename)
@@ -79,9 +77,7 @@ def test_code_is_on_the_path_and_compiled_anew(place: Path, python: str, flags: 
 @pytest.mark.parametrize("code", [False, True])
 def test_a_module_is_started_without_the_current_directory(place: Path, code: bool) -> None:
     inside = place / "server"
-    (inside / "tool").mkdir()
-    (inside / "tool" / "__init__.py").touch()
-    (inside / "tool" / "__main__.py").write_text(TELL)
+    write(inside, {"tool/__init__.py": "", "tool/__main__.py": TELL})
     (inside / "beside.py").unlink()
     launch = Launch("file", program="tool", interpreter=(sys.executable, "-m"), code=(str(inside),) if code else ())
     if not code:

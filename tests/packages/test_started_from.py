@@ -9,15 +9,9 @@ import pytest
 from licet.packages import launch_of
 from licet.packages.started_from import StartedFrom, started_from
 
+from .made import write
+
 VENV_SITE = "venv/lib/python3.12/site-packages"
-
-
-def write(place: Path, **files: str) -> None:
-    for name, text in files.items():
-        path = place / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
 
 
 @pytest.fixture
@@ -36,7 +30,7 @@ def place(tmp_path: Path) -> Path:
         "bin/zsh": "\x7fELF",
         "bin/docker": "\x7fELF",
     }
-    write(here, **files)
+    write(here, files)
     (here / "work" / "node_modules" / "@s").mkdir(parents=True)
     (here / "work" / "node_modules" / "@s" / "linked").symlink_to(here / "linked")
     (here / "work" / "venv" / "bin").mkdir()
@@ -84,7 +78,7 @@ def test_what_a_command_is_started_from(name: str, place: Path, monkeypatch: pyt
 def test_a_script_in_place_of_an_interpreter_closes_what_that_would_load(
     place: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    write(place, **{f"{folder}/node": "#!/bin/sh\n", f"{folder}/python3": "#!/bin/sh\n"})
+    write(place, {f"{folder}/node": "#!/bin/sh\n", f"{folder}/python3": "#!/bin/sh\n"})
     monkeypatch.setenv("PATH", f"{place}/{folder}")
     assert f"{place}/work/node_modules" in of(place, "node a/main.js").own
     assert f"{place}/{folder}/python3" in of(place, "python3 server.py").own
@@ -148,14 +142,14 @@ EXPORTS = {
 @pytest.mark.parametrize("case", EXPORTS)
 def test_a_package_that_imports_itself_closes_what_it_exports_and_not_the_project(place: Path, case: str) -> None:
     described, text, expected = EXPORTS[case]
-    write(place, **{"work/package.json": described, "work/main.js": text})
+    write(place, {"work/package.json": described, "work/main.js": text})
     own = of(place, "node main.js").own
     assert {f"{place}/work/{path}" for path in expected} <= set(own)
     assert f"{place}/work" not in own
 
 
 def test_a_project_that_is_linked_into_its_own_packages_is_not_closed(place: Path) -> None:
-    write(place, **{"work/main.js": "require('work')"})
+    write(place, {"work/main.js": "require('work')"})
     (place / "work" / "node_modules" / "work").symlink_to("..")
     assert f"{place}/work" not in of(place, "node main.js").own
 
@@ -197,7 +191,7 @@ def test_what_licet_runs_outside_of_walls_is_closed(name: str, place: Path, monk
         "bin/manager": "#!/bin/sh\n",
         "home/.links/bin/volta-shim": "\x7fELF",
     }
-    write(place, **files)
+    write(place, files)
     (place / PREFIX / "bin" / "npm").symlink_to("../lib/node_modules/npm/bin/npm-cli.js")
     (place / "home" / ".links" / "bin" / "linked").symlink_to("volta-shim")
     for variable in ("NPM_CONFIG_USERCONFIG", "npm_config_userconfig", "PIP_CONFIG_FILE", "XDG_CONFIG_HOME"):
@@ -212,7 +206,7 @@ def test_what_licet_runs_outside_of_walls_is_closed(name: str, place: Path, monk
 
 
 def test_shims_in_the_home_directory_itself_do_not_close_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(place, **{"home/shims/managed": "#!/bin/sh\n"})
+    write(place, {"home/shims/managed": "#!/bin/sh\n"})
     monkeypatch.setenv("PATH", f"{place}/home/shims")
     monkeypatch.setenv("PYENV_ROOT", "/")
     own = of(place, "managed").own

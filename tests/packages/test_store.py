@@ -10,6 +10,8 @@ import pytest
 
 from licet.packages.package_store import Files, PackageError, building, kept, place, put
 
+from .made import write
+
 INTEGRITY = {"any": {"demo@1.0.0": "sha512-x"}}
 
 DIE = """
@@ -41,9 +43,7 @@ def stored(store: Path, text: str = "hello") -> Path:
     """Put a small package: two files, one of them in a directory, and a link."""
     target = place(store, "npm", "demo", "1.0.0", "linux-x64", INTEGRITY)
     with building(store, "npm", "demo") as new:
-        (new / "lib").mkdir()
-        (new / "lib" / "index.js").write_text(text)
-        (new / "read.me").write_text("read")
+        write(new, {"lib/index.js": text, "read.me": "read"})
         os.symlink("index.js", new / "lib" / "main.js")
         put(new, store, target, listing())
     return target
@@ -69,56 +69,39 @@ def test_nothing_is_kept_where_nothing_was_put(tmp_path: Path) -> None:
     assert kept(tmp_path, place(tmp_path, "npm", "demo", "1.0.0", "linux-x64", INTEGRITY), INTEGRITY) is None
 
 
-def rewrite(target: Path) -> None:
-    (target / "lib" / "index.js").write_text("hullo")
+SCRIPT, LINK = "lib/index.js", "lib/main.js"
 
 
 def rewrite_and_set_the_time_back(target: Path) -> None:
-    before = (target / "lib" / "index.js").stat()
-    rewrite(target)
-    os.utime(target / "lib" / "index.js", ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def add(target: Path) -> None:
-    (target / "lib" / "sitecustomize.py").write_text("")
-
-
-def remove(target: Path) -> None:
-    (target / "read.me").unlink()
+    before = (target / SCRIPT).stat()
+    (target / SCRIPT).write_text("hullo")
+    os.utime(target / SCRIPT, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def turn_a_link(target: Path) -> None:
-    (target / "lib" / "main.js").unlink()
-    os.symlink("/srv/elsewhere.js", target / "lib" / "main.js")
+    (target / LINK).unlink()
+    os.symlink("/srv/elsewhere.js", target / LINK)
 
 
 def replace_a_file_by_a_link(target: Path) -> None:
-    (target / "lib" / "index.js").rename(target.parent / "moved.js")
-    os.symlink(target.parent / "moved.js", target / "lib" / "index.js")
+    (target / SCRIPT).rename(target.parent / "moved.js")
+    os.symlink(target.parent / "moved.js", target / SCRIPT)
 
 
-def remove_the_list(target: Path) -> None:
-    (target / "files.json").unlink()
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "rewrite": (lambda target: (target / SCRIPT).write_text("hullo"), "`lib/index.js` is different"),
+    "rewrite and set the time back": (rewrite_and_set_the_time_back, "`lib/index.js` is different"),
+    "add": (lambda target: (target / "lib/sitecustomize.py").touch(), "`lib/sitecustomize.py` is new"),
+    "remove": (lambda target: (target / "read.me").unlink(), "`read.me` is missing"),
+    "turn a link": (turn_a_link, "`lib/main.js` is different"),
+    "replace a file by a link": (replace_a_file_by_a_link, "`lib/index.js` is different"),
+    "remove the list": (lambda target: (target / "files.json").unlink(), "files.json is missing"),
+    "break the list": (lambda target: (target / "files.json").write_text("{}"), "files.json cannot be read"),
+}
 
 
-def break_the_list(target: Path) -> None:
-    (target / "files.json").write_text("{}")
-
-
-CHANGES: list[tuple[Callable[[Path], None], str]] = [
-    (rewrite, "`lib/index.js` is different"),
-    (rewrite_and_set_the_time_back, "`lib/index.js` is different"),
-    (add, "`lib/sitecustomize.py` is new"),
-    (remove, "`read.me` is missing"),
-    (turn_a_link, "`lib/main.js` is different"),
-    (replace_a_file_by_a_link, "`lib/index.js` is different"),
-    (remove_the_list, "files.json is missing"),
-    (break_the_list, "files.json cannot be read"),
-]
-
-
-@pytest.mark.parametrize(("change", "noticed"), CHANGES, ids=[change.__name__ for change, _ in CHANGES])
-def test_a_change_is_noticed_and_mended(tmp_path: Path, change: Callable[[Path], None], noticed: str) -> None:
+@pytest.mark.parametrize(("change", "noticed"), CHANGES.values(), ids=CHANGES)
+def test_a_change_is_noticed_and_mended(tmp_path: Path, change: Callable[[Path], object], noticed: str) -> None:
     target = stored(tmp_path)
     make_writable(target)
     assert kept(tmp_path, target, INTEGRITY) is not None  # other modes and times, but the same content

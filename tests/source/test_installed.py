@@ -9,7 +9,7 @@ import pytest
 
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Problem
-from licet.source.project import find_tool
+from licet.source.declarations import find_tool
 
 TOOL = "from licet import tool\n\n@tool(needs=['env:read:A'], sandbox='native')\ndef f(): ...\n"
 RUNS = "raise SystemExit('this package was imported')\n"

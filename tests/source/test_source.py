@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
-from licet.source import names as source_names
-from licet.source.project import SourceTools, find_tool, read_tools
-from licet.source.text import MOST_BYTES, parse
+from licet.source import literals
+from licet.source.declarations import SourceTools, find_tool, read_tools
+from licet.source.files import parse
+from licet.source.limits import LARGEST_SOURCE
 from policy_files.messages import message
 
 HEAD = "from licet import tool, ToolCapabilities\n"
@@ -45,88 +46,82 @@ def problems(source: SourceTools) -> list[str]:
 
 # What is found --------------------------------------------------------------------------------------------------------
 
-DECLARES: dict[str, tuple[str, list[str]]] = {
-    "nothing": ("def f(): ...\n", []),
-    "the front door": ("from licet import tool\n@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "another name": ("from licet import tool as t\n@t(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "the module": ("import licet\n@licet.tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "the module by another name": ("import licet as l\n@l.tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "the inner module": ("from licet.declare import tool\n@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "the inner module by path": (
-        "import licet.declare\n@licet.declare.tool(needs=['env:read:A'])" + F,
-        ["env:read:A"],
-    ),
-    "a star": ("from licet import *\n@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
+T = "@tool(needs=['env:read:A'])" + F
+# The source, and the rules of its one tool.
+DECLARES: dict[str, tuple[str, ...]] = {
+    "nothing": ("def f(): ...\n",),
+    "the front door": ("from licet import tool\n" + T, "env:read:A"),
+    "another name": ("from licet import tool as t\n@t(needs=['env:read:A'])" + F, "env:read:A"),
+    "the module": ("import licet\n@licet.tool(needs=['env:read:A'])" + F, "env:read:A"),
+    "the module by another name": ("import licet as l\n@l.tool(needs=['env:read:A'])" + F, "env:read:A"),
+    "the inner module": ("from licet.declare import tool\n" + T, "env:read:A"),
+    "the inner module by path": ("import licet.declare\n@licet.declare.tool(needs=['env:read:A'])" + F, "env:read:A"),
+    "a star": ("from licet import *\n" + T, "env:read:A"),
     "an availability check by name": (
         HEAD + "def here(seen): return 1 / 0\n@tool(needs=['env:read:A'], available=here)" + F,
-        ["env:read:A"],
+        "env:read:A",
     ),
     "an availability check in place": (
         HEAD + "@tool(needs=['env:read:A'], available=lambda seen: seen.env('A') is not None)" + F,
-        ["env:read:A"],
+        "env:read:A",
     ),
     "a blocking context": (
         "from licet import *\n@tool(needs=['env:read:A'])\ndef f(ctx: SyncContext): ...\n",
-        ["env:read:A"],
+        "env:read:A",
     ),
-    "an asynchronous function": (HEAD + "@tool(needs=['env:read:A'])\nasync def f(): ...\n", ["env:read:A"]),
-    "an import that may fail": (
-        "try:\n    from licet import tool\nexcept ImportError:\n    raise\n@tool(needs=['env:read:A'])" + F,
-        ["env:read:A"],
-    ),
+    "an asynchronous function": (HEAD + "@tool(needs=['env:read:A'])\nasync def f(): ...\n", "env:read:A"),
+    "an import that may fail": ("try:\n    from licet import tool\nexcept ImportError:\n    raise\n" + T, "env:read:A"),
     "a function under a condition": (
         HEAD + "if True:\n    @tool(needs=['env:read:A'])\n    def f(): ...\n",
-        ["env:read:A"],
+        "env:read:A",
     ),
-    "someone else's decorator": ("from langchain import tool\n@tool(needs=['env:read:A'])" + F, []),
-    "a decorator from nowhere": ("@tool(needs=['env:read:A'])" + F, []),
-    "another decorator below": (HEAD + "@tool(needs=['env:read:A'])\n@cache\ndef f(): ...\n", ["env:read:A"]),
-    "capabilities": (
-        HEAD + "@tool(capabilities={'network': {'allowedHosts': ['a.test']}})" + F,
-        ["network:*:a.test"],
-    ),
+    "someone else's decorator": ("from langchain import tool\n" + T,),
+    "a decorator from nowhere": (T,),
+    "another decorator below": (HEAD + "@tool(needs=['env:read:A'])\n@cache" + F, "env:read:A"),
+    "capabilities": (HEAD + "@tool(capabilities={'network': {'allowedHosts': ['a.test']}})" + F, "network:*:a.test"),
     "typed capabilities": (
         HEAD + "@tool(capabilities=ToolCapabilities(secrets=['A'], network={'allowed_hosts': ['a.test']}))" + F,
-        ["network:*:a.test", "secret:read:A"],
+        "network:*:a.test",
+        "secret:read:A",
     ),
     "typed parts": (
-        (
-            "import licet as "
-            "l\n@l.tool(capabilities=l.ToolCapabilities(storage=l.ToolCapabilities.Storage('session')))\n"
-            "def f(): ...\n"
-        ),
-        ["storage:*:session"],
+        "import licet as l\n@l.tool(capabilities=l.ToolCapabilities(storage=l.ToolCapabilities.Storage('session')))"
+        + F,
+        "storage:*:session",
     ),
     "rules as values": (
         "import licet\n@licet.tool(needs=licet.CapabilitySet([licet.Capability('env:read:A')]))" + F,
-        ["env:read:A"],
+        "env:read:A",
     ),
-    "a name for a literal": (HEAD + "A = ('env:read:A',)\n@tool(needs=A)" + F, ["env:read:A"]),
-    "a name with a type": (HEAD + "A: Final = ('env:read:A',)\n@tool(needs=A)" + F, ["env:read:A"]),
+    "a name for a literal": (HEAD + "A = ('env:read:A',)\n@tool(needs=A)" + F, "env:read:A"),
+    "a name with a type": (HEAD + "A: Final = ('env:read:A',)\n@tool(needs=A)" + F, "env:read:A"),
     "names inside names": (
         HEAD + "H = 'a.test'\nL = [H, 'b.test']\nC = {'network': {'allowed_hosts': L}}\n@tool(capabilities=C)" + F,
-        ["network:*:a.test", "network:*:b.test"],
+        "network:*:a.test",
+        "network:*:b.test",
     ),
     "a list that is only looked at": (
         HEAD + "A = ['env:read:A']\n@tool(needs=A)\ndef f(x):\n    return x in A and A[0]\n",
-        ["env:read:A"],
+        "env:read:A",
     ),
     "a list deep in a declaration": (
         HEAD + "A = ['A']\n@tool(capabilities=ToolCapabilities(env=A, network={'allowed_hosts': A}))" + F,
-        ["env:read:A", "network:*:a"],
+        "env:read:A",
+        "network:*:a",
     ),
-    "a set": (HEAD + "@tool(needs={'env:read:A', 'env:read:B'})" + F, ["env:read:A", "env:read:B"]),
-    "a connector": (HEAD + "@tool(needs=[], connector='github@2.1')" + F, ["connector:use:github"]),
-    "text over two lines": (HEAD + "@tool(needs=['env:'\n  'read:A'])" + F, ["env:read:A"]),
-    "a byte order mark": ("\ufeff" + HEAD + "@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "an honest encoding": ("# -*- coding: utf-8 -*-\n" + HEAD + "@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
-    "doubtful escapes": (HEAD + "@tool(needs=['env:read:A'])\ndef f():\n    '\\d'\n", ["env:read:A"]),
-    "a none that says nothing": (HEAD + "@tool(needs=['env:read:A'], capabilities=None)" + F, ["env:read:A"]),
+    "a set": (HEAD + "@tool(needs={'env:read:A', 'env:read:B'})" + F, "env:read:A", "env:read:B"),
+    "a connector": (HEAD + "@tool(needs=[], connector='github@2.1')" + F, "connector:use:github"),
+    "text over two lines": (HEAD + "@tool(needs=['env:'\n  'read:A'])" + F, "env:read:A"),
+    "a byte order mark": ("\ufefffrom licet import tool, ToolCapabilities\n" + T, "env:read:A"),
+    "an honest encoding": ("# -*- coding: utf-8 -*-\nfrom licet import tool, ToolCapabilities\n" + T, "env:read:A"),
+    "doubtful escapes": (HEAD + "@tool(needs=['env:read:A'])\ndef f():\n    '\\d'\n", "env:read:A"),
+    "a none that says nothing": (HEAD + "@tool(needs=['env:read:A'], capabilities=None)" + F, "env:read:A"),
 }
 
 
-@pytest.mark.parametrize(("source", "rules"), DECLARES.values(), ids=DECLARES)
-def test_the_rules_of_a_declaration_are_read(tmp_path: Path, source: str, rules: list[str]) -> None:
+@pytest.mark.parametrize("case", DECLARES.values(), ids=DECLARES)
+def test_the_rules_of_a_declaration_are_read(tmp_path: Path, case: tuple[str, ...]) -> None:
+    source, *rules = case
     found = read(tmp_path, source)
     assert problems(found) == []
     assert [spec.needs for spec in found.specs] == ([CapabilitySet(rules)] if rules else [])
@@ -169,6 +164,9 @@ def test_all_arguments_of_a_declaration_are_read(tmp_path: Path) -> None:
     assert dict(found.functions) == {"fetch": "fetch_weather", "second": "second"}
 
 
+FIELDS = ("name", "needs", "effect", "sandbox", "connector", "cost_usd", "description", "storage_ttl_seconds")
+
+
 def test_the_source_gives_the_same_tools_as_the_running_program(tmp_path: Path) -> None:
     source = HEAD + textwrap.dedent(
         '''
@@ -197,16 +195,7 @@ def test_the_source_gives_the_same_tools_as_the_running_program(tmp_path: Path) 
     assert [spec.name for spec in specs] == ["one", "two", "drei"]
     for spec, function in zip(specs, ("one", "two", "three"), strict=True):
         live = running[function].spec
-        for field in (
-            "name",
-            "needs",
-            "effect",
-            "sandbox",
-            "connector",
-            "cost_usd",
-            "description",
-            "storage_ttl_seconds",
-        ):
+        for field in FIELDS:
             assert getattr(spec, field) == getattr(live, field), (function, field)
         assert spec.origin is not None
         assert spec.origin.line == live.origin.line
@@ -215,347 +204,234 @@ def test_the_source_gives_the_same_tools_as_the_running_program(tmp_path: Path) 
 # What is a problem ----------------------------------------------------------------------------------------------------
 
 LITERAL = "expected a literal; write it as a literal, or declare `needs:` in licet.yaml"
-PROBLEMS: dict[str, tuple[str, list[str]]] = {
-    "a bare decorator": (
-        "@tool\ndef f(): ...\n",
-        [
-            (
-                "2:1: error: found `f`, which does not say what it touches, expected `capabilities=` or `needs=`; "
-                "`capabilities={}` is a tool that touches nothing"
-            )
-        ],
-    ),
-    "a call that says nothing": (
-        "@tool()" + F,
-        [
-            (
-                "2:1: error: found `f`, which does not say what it touches, expected `capabilities=` or `needs=`; "
-                "`capabilities={}` is a tool that touches nothing"
-            )
-        ],
-    ),
-    "a none that says nothing": (
-        "@tool(needs=None)" + F,
-        [
-            (
-                "2:1: error: found `f`, which does not say what it touches, expected `capabilities=` or `needs=`; "
-                "`capabilities={}` is a tool that touches nothing"
-            )
-        ],
-    ),
+GIVEN = "error: found `needs=` of `f` given by"
+UNSAID = (
+    "error: found `f`, which does not say what it touches, expected `capabilities=` or `needs=`; "
+    "`capabilities={}` is a tool that touches nothing"
+)
+CHANGED = f"which other code in this file may change, {LITERAL}"
+BY_HAND = (
+    "warning: found `tool` used by hand, expected `@tool(…)` above a function; what it declares is not read; "
+    "declare `needs:` in licet.yaml"
+)
+REBOUND = (
+    "error: found `tool` on `f`, a name that this file binds more than once, expected a name bound once, by "
+    "its import from licet"
+)
+TWO_FUNCTIONS = (
+    "error: found `f` bound 2 times in this file, expected one function of that name; rename one, or declare "
+    "`needs:` in licet.yaml"
+)
+# The source, without the import of `tool`, and its problems.
+PROBLEMS: dict[str, tuple[str, ...]] = {
+    "a bare decorator": ("@tool" + F, f"2:1: {UNSAID}"),
+    "a call that says nothing": ("@tool()" + F, f"2:1: {UNSAID}"),
+    "a none that says nothing": ("@tool(needs=None)" + F, f"2:1: {UNSAID}"),
     "both ways": (
         "@tool(capabilities={}, needs=[])" + F,
-        ["2:30: error: found both `capabilities=` and `needs=` on `f`, expected one of the two"],
+        "2:30: error: found both `capabilities=` and `needs=` on `f`, expected one of the two",
     ),
     "everything that is wrong, at once": (
+        "@tool(needs=['fs:read:a'], effect='readonly', sandbox='x', cost_usd=-1, conector='a', name='a b')" + F,
         (
-            "@tool(needs=['fs:read:a'], effect='readonly', sandbox='x', cost_usd=-1, conector='a', name='a b')\n"
-            "def f(): ...\n"
+            "2:13: error: found `a`, expected an absolute path, or one that starts with `~` or "
+            "`${workdir}`; did you mean `${workdir}/a`?"
         ),
-        [
-            (
-                "2:13: error: found `a`, expected an absolute path, or one that starts with `~` or `${workdir}`; "
-                "did you mean `${workdir}/a`?"
-            ),
-            (
-                "2:35: error: found `readonly`, expected one of `read_only`, `write_limited`, `full`, `destructive` as "
-                "`effect`; did you mean `read_only`?"
-            ),
-            "2:55: error: found `x`, expected one of `restricted`, `isolated`, `native` as `sandbox`",
-            "2:69: error: found `-1`, expected an amount from 0 to 1000000000, to 15 decimals, as `cost_usd`",
-            (
-                "2:73: error: found `conector=` in `@tool` of `f`, expected `name`, `description`, "
-                "`capabilities`, `needs`, `optional`, "
-                "`effect`, `sandbox`, `connector`, `cost_usd`, `available`, `reuse`; did you mean `connector`?"
-            ),
-            "2:92: error: found `a b`, expected a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`",
-        ],
+        (
+            "2:35: error: found `readonly`, expected one of `read_only`, `write_limited`, `full`, "
+            "`destructive` as `effect`; did you mean `read_only`?"
+        ),
+        "2:55: error: found `x`, expected one of `restricted`, `isolated`, `native` as `sandbox`",
+        "2:69: error: found `-1`, expected an amount from 0 to 1000000000, to 15 decimals, as `cost_usd`",
+        (
+            "2:73: error: found `conector=` in `@tool` of `f`, expected `name`, `description`, "
+            "`capabilities`, `needs`, `optional`, `effect`, `sandbox`, `connector`, `cost_usd`, "
+            "`available`, `reuse`; did you mean `connector`?"
+        ),
+        "2:92: error: found `a b`, expected a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`",
     ),
     "a function whose name no tool can have": (
         "@tool(needs=[])\ndef größe(): ...\n",
-        ["2:1: error: found `größe`, expected a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`"],
+        "2:1: error: found `größe`, expected a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`",
     ),
     "an argument without a name": (
         "@tool('f', needs=[])" + F,
-        [
-            (
-                "2:7: error: found `'f'` without a name in `@tool` of `f`, expected arguments with names, such as "
-                "`capabilities=`"
-            )
-        ],
+        (
+            "2:7: error: found `'f'` without a name in `@tool` of `f`, expected arguments with names, "
+            "such as `capabilities=`"
+        ),
     ),
     "arguments from elsewhere": (
         "@tool(**given)" + F,
-        [
-            (
-                "2:9: error: found `**` of `given` in `@tool` of `f`, expected arguments one by one; "
-                "write it as a literal, "
-                "or declare `needs:` in licet.yaml"
-            )
-        ],
+        (
+            "2:9: error: found `**` of `given` in `@tool` of `f`, expected arguments one by one; write "
+            "it as a literal, or declare `needs:` in licet.yaml"
+        ),
     ),
     "an argument twice": (
         "@tool(needs=[], needs=['env:read:A'])" + F,
-        ["2:17: error: found `needs=` twice in `@tool` of `f`, expected it once"],
+        "2:17: error: found `needs=` twice in `@tool` of `f`, expected it once",
     ),
-    "an unknown name": (
-        "@tool(needs=NEEDS)" + F,
-        [f"2:13: error: found `needs=` of `f` given by the name `NEEDS`, {LITERAL}"],
-    ),
+    "an unknown name": ("@tool(needs=NEEDS)" + F, f"2:13: {GIVEN} the name `NEEDS`, {LITERAL}"),
     "an imported name": (
         "from .config import NEEDS\n@tool(needs=NEEDS)" + F,
-        [f"3:13: error: found `needs=` of `f` given by the name `NEEDS`, {LITERAL}"],
+        f"3:13: {GIVEN} the name `NEEDS`, {LITERAL}",
     ),
     "a name bound twice": (
         "A = 'x'\nA = 'y'\n@tool(needs=[A])" + F,
-        [f"4:14: error: found `needs=` of `f` given by the name `A` (bound 2 times in this file), {LITERAL}"],
+        f"4:14: {GIVEN} the name `A` (bound 2 times in this file), {LITERAL}",
     ),
     "a name that grows": (
         "A = ()\nA += ('env:read:A',)\n@tool(needs=A)" + F,
-        [f"4:13: error: found `needs=` of `f` given by the name `A` (bound 2 times in this file), {LITERAL}"],
+        f"4:13: {GIVEN} the name `A` (bound 2 times in this file), {LITERAL}",
     ),
     "a name that a loop binds": (
         "A = ()\nfor A in [1]: pass\n@tool(needs=A)" + F,
-        [f"4:13: error: found `needs=` of `f` given by the name `A` (bound 2 times in this file), {LITERAL}"],
+        f"4:13: {GIVEN} the name `A` (bound 2 times in this file), {LITERAL}",
     ),
     "a name that a function binds": (
         "A = ()\ndef g():\n    global A\n    A = ('env:read:A',)\n@tool(needs=A)" + F,
-        [
-            (
-                f"6:13: error: found `needs=` of `f` given by the name `A`, which other code in this file may change, "
-                f"{LITERAL}"
-            )
-        ],
+        f"6:13: {GIVEN} the name `A`, {CHANGED}",
     ),
     "a list that is added to": (
         "A = []\nA.append('env:read:A')\n@tool(needs=A)" + F,
-        [
-            (
-                f"4:13: error: found `needs=` of `f` given by the name `A`, which other code in this file may change, "
-                f"{LITERAL}"
-            )
-        ],
+        f"4:13: {GIVEN} the name `A`, {CHANGED}",
     ),
     "a mapping that is added to": (
         "A = {}\nA['env'] = ['A']\n@tool(capabilities=A)" + F,
-        [
-            (
-                f"4:20: error: found `capabilities=` of `f` given by the name `A`, which other code "
-                f"in this file may change, "
-                f"{LITERAL}"
-            )
-        ],
+        f"4:20: error: found `capabilities=` of `f` given by the name `A`, {CHANGED}",
     ),
-    **{
-        f"a list in {where}": (
-            f"A = ['env:read:A']\n{code}\n@tool(needs=A)" + F,
-            [
-                (
-                    f"{code.count(chr(10)) + 4}:13: error: found `needs=` of `f` given by the name `A`, "
-                    f"which other code in this file may change, {LITERAL}"
-                )
-            ],
-        )
-        for where, code in {
-            "another decorator": "def own(*given): return lambda fn: fn\n@own(A.append('env:read:B'))\ndef g(): ...",
-            "another decorator, by name": "def own(given): return given.clear\n@own(A)\ndef g(): ...",
-            "a call below `@tool`": "@tool(needs=[], available=A.append('env:read:B'))\ndef g(): ...",
-            "a function below `@tool`": "@tool(needs=[], available=lambda seen: A.append('x'))\ndef g(): ...",
-        }.items()
-    },
+    "a list in another decorator": (
+        (
+            "A = ['env:read:A']\ndef own(*given): return lambda fn: fn\n"
+            "@own(A.append('env:read:B'))\ndef g(): ...\n@tool(needs=A)" + F
+        ),
+        f"6:13: {GIVEN} the name `A`, {CHANGED}",
+    ),
+    "a list in another decorator, by name": (
+        "A = ['env:read:A']\ndef own(given): return given.clear\n@own(A)\ndef g(): ...\n@tool(needs=A)" + F,
+        f"6:13: {GIVEN} the name `A`, {CHANGED}",
+    ),
+    "a list in a call below `@tool`": (
+        "A = ['env:read:A']\n@tool(needs=[], available=A.append('env:read:B'))\ndef g(): ...\n@tool(needs=A)" + F,
+        f"5:13: {GIVEN} the name `A`, {CHANGED}",
+    ),
+    "a list in a function below `@tool`": (
+        "A = ['env:read:A']\n@tool(needs=[], available=lambda seen: A.append('x'))\ndef g(): ...\n@tool(needs=A)" + F,
+        f"5:13: {GIVEN} the name `A`, {CHANGED}",
+    ),
     "a list in a `tool` of a function": (
         "A = ['env:read:A']\ndef g(tool):\n    @tool(needs=A)\n    def h(): ...\n@tool(needs=A)" + F,
-        [
-            (
-                "4:5: warning: found the tool `h` inside a function, expected a function of the module; "
-                "it is not read; declare it in licet.yaml"
-            ),
-            (
-                f"6:13: error: found `needs=` of `f` given by the name `A`, which other code in this file may change, "
-                f"{LITERAL}"
-            ),
-        ],
+        (
+            "4:5: warning: found the tool `h` inside a function, expected a function of the module; it "
+            "is not read; declare it in licet.yaml"
+        ),
+        f"6:13: {GIVEN} the name `A`, {CHANGED}",
     ),
     "names in a circle": (
         "A = B\nB = A\n@tool(needs=A)" + F,
-        [f"4:13: error: found `needs=` of `f` given by names or values nested too deeply, {LITERAL}"],
+        f"4:13: {GIVEN} names or values nested too deeply, {LITERAL}",
     ),
     "names that grow without bound": (
         "A0 = []\n" + "".join(f"A{n} = [A{n - 1}, A{n - 1}]\n" for n in range(1, 40)) + "@tool(needs=A39)" + F,
-        [f"42:13: error: found `needs=` of `f` given by more than 10000 values, {LITERAL}"],
+        f"42:13: {GIVEN} more than 10000 values, {LITERAL}",
     ),
-    "a call": (
-        "@tool(needs=list_needs())" + F,
-        [f"2:13: error: found `needs=` of `f` given by a call, `list_needs()`, {LITERAL}"],
-    ),
+    "a call": ("@tool(needs=list_needs())" + F, f"2:13: {GIVEN} a call, `list_needs()`, {LITERAL}"),
     "a call that fails": (
         "@tool(capabilities=ToolCapabilities(hosts=[]))" + F,
-        [
-            (
-                "2:20: error: found `capabilities=` of `f` given by a call that fails, `ToolCapabilities(hosts=[])` "
-                f"(Unexpected keyword argument 'hosts'), {LITERAL}"
-            )
-        ],
+        (
+            "2:20: error: found `capabilities=` of `f` given by a call that fails, "
+            f"`ToolCapabilities(hosts=[])` (Unexpected keyword argument 'hosts'), {LITERAL}"
+        ),
     ),
     "capabilities that are malformed": (
         "@tool(capabilities=ToolCapabilities(secrets='A'))" + F,
-        ["2:20: error: found `A`, expected a list as `secrets`; write `['A']`"],
+        "2:20: error: found `A`, expected a list as `secrets`; write `['A']`",
     ),
     "text that is put together": (
         "H = 'a.test'\n@tool(needs=[f'network:*:{H}'])" + F,
-        [f"3:14: error: found `needs=` of `f` given by `f'network:*:{{H}}'`, {LITERAL}"],
+        f"3:14: {GIVEN} `f'network:*:{{H}}'`, {LITERAL}",
     ),
     "a list that is put together": (
         "@tool(needs=['env:read:A'] + ['env:read:B'])" + F,
-        [f"2:13: error: found `needs=` of `f` given by `['env:read:A'] + ['env:read:B']`, {LITERAL}"],
+        f"2:13: {GIVEN} `['env:read:A'] + ['env:read:B']`, {LITERAL}",
     ),
     "a mapping from elsewhere": (
         "@tool(capabilities={**more})" + F,
-        [f"2:23: error: found `capabilities=` of `f` given by `**` of `more`, {LITERAL}"],
+        f"2:23: error: found `capabilities=` of `f` given by `**` of `more`, {LITERAL}",
     ),
     "a key twice": (
         "@tool(capabilities={'env': [], 'env': ['A']})" + F,
-        [f"2:32: error: found `capabilities=` of `f` given by the key `'env'` a second time, {LITERAL}"],
+        f"2:32: error: found `capabilities=` of `f` given by the key `'env'` a second time, {LITERAL}",
     ),
     "a key that is no text": (
         "@tool(capabilities={1: []})" + F,
-        [f"2:21: error: found `capabilities=` of `f` given by the key `1` that is not text, {LITERAL}"],
+        f"2:21: error: found `capabilities=` of `f` given by the key `1` that is not text, {LITERAL}",
     ),
-    "a set of lists": (
-        "@tool(needs={[]})" + F,
-        [f"2:13: error: found `needs=` of `f` given by `{{[]}}`, a set of what cannot be in one, {LITERAL}"],
-    ),
+    "a set of lists": ("@tool(needs={[]})" + F, f"2:13: {GIVEN} `{{[]}}`, a set of what cannot be in one, {LITERAL}"),
     "a decorator twice": (
         "@tool(needs=[])\n@tool(needs=[])" + F,
-        ["3:1: error: found `@tool` twice on `f`, expected one `@tool`"],
+        "3:1: error: found `@tool` twice on `f`, expected one `@tool`",
     ),
     "a name twice": (
         "@tool(needs=[])\ndef f(): ...\n@tool(needs=[], name='f')\ndef g(): ...\n",
-        ["4:1: error: found a second tool called `f`, expected each name once; the first is at file.py:2"],
+        "4:1: error: found a second tool called `f`, expected each name once; the first is at file.py:2",
     ),
-    "a function twice": (
-        "@tool(needs=[])\ndef f(): ...\ndef f(): ...\n",
-        [
-            (
-                "2:1: error: found `f` bound 2 times in this file, expected one function of that "
-                "name; rename one, or declare "
-                "`needs:` in licet.yaml"
-            )
-        ],
-    ),
-    "a function that is replaced": (
-        "@tool(needs=[])\ndef f(): ...\nf = wrap(f)\n",
-        [
-            (
-                "2:1: error: found `f` bound 2 times in this file, expected one function of that "
-                "name; rename one, or declare "
-                "`needs:` in licet.yaml"
-            )
-        ],
-    ),
+    "a function twice": ("@tool(needs=[])\ndef f(): ..." + F, f"2:1: {TWO_FUNCTIONS}"),
+    "a function that is replaced": ("@tool(needs=[])\ndef f(): ...\nf = wrap(f)\n", f"2:1: {TWO_FUNCTIONS}"),
     "a decorator of the same name": (
         "def tool(**k): return licet_tool(**widen(k))\n@tool(needs=[])" + F,
-        [
-            (
-                "3:1: error: found `tool` on `f`, a name that this file binds more than once, "
-                "expected a name bound once, by "
-                "its import from licet"
-            )
-        ],
+        f"3:1: {REBOUND}",
     ),
     "a decorator that a function replaces": (
         "def g():\n    global tool\n    tool = wider\n@tool(needs=[])" + F,
-        [
-            (
-                "5:1: error: found `tool` on `f`, a name that this file binds more than once, "
-                "expected a name bound once, by "
-                "its import from licet"
-            )
-        ],
+        f"5:1: {REBOUND}",
     ),
     "a decorator above": (
         "@other(1)\n@tool(needs=[])" + F,
-        [
-            (
-                "3:1: warning: found `other(1)` above `@tool` of `f`, expected `@tool` as the first "
-                "decorator; what the other "
-                "makes of the tool is not read"
-            )
-        ],
+        (
+            "3:1: warning: found `other(1)` above `@tool` of `f`, expected `@tool` as the first "
+            "decorator; what the other makes of the tool is not read"
+        ),
     ),
     "a class": (
         "@tool(needs=[])\nclass F: ...\n",
-        ["2:1: error: found a class `F` as a tool, expected a function of the module"],
+        "2:1: error: found a class `F` as a tool, expected a function of the module",
     ),
     "a method": (
         "class F:\n    @tool(needs=[])\n    def f(self): ...\n",
-        ["3:5: error: found the method `f` as a tool, expected a function of the module"],
+        "3:5: error: found the method `f` as a tool, expected a function of the module",
     ),
     "a function of a function": (
         "def g():\n    @tool(needs=[])\n    def f(): ...\n",
-        [
-            (
-                "3:5: warning: found the tool `f` inside a function, expected a function of the "
-                "module; it is not read; "
-                "declare it in licet.yaml"
-            )
-        ],
+        (
+            "3:5: warning: found the tool `f` inside a function, expected a function of the module; it "
+            "is not read; declare it in licet.yaml"
+        ),
     ),
-    "a decorator used by hand": (
-        "f = tool(needs=[])(len)\n",
-        [
-            (
-                "2:5: warning: found `tool` used by hand, expected `@tool(…)` above a function; what "
-                "it declares is not read; "
-                "declare `needs:` in licet.yaml"
-            )
-        ],
-    ),
-    "a decorator passed on": (
-        "mine = tool\n",
-        [
-            (
-                "2:8: warning: found `tool` used by hand, expected `@tool(…)` above a function; what "
-                "it declares is not read; "
-                "declare `needs:` in licet.yaml"
-            )
-        ],
-    ),
+    "a decorator used by hand": ("f = tool(needs=[])(len)\n", f"2:5: {BY_HAND}"),
+    "a decorator passed on": ("mine = tool\n", f"2:8: {BY_HAND}"),
     "a syntax error": (
         "@tool(needs=[)" + F,
-        [
-            (
-                "2:14: error: found a syntax error (closing parenthesis ')' does not match opening "
-                "parenthesis '['), expected "
-                "Python that this interpreter can read"
-            )
-        ],
+        (
+            "2:14: error: found a syntax error (closing parenthesis ')' does not match opening "
+            "parenthesis '['), expected Python that this interpreter can read"
+        ),
     ),
     "text that shows in another order": (
-        "@tool(needs=[])  # \u202e\ndef f(): ...\n",
-        [
-            (
-                "2:20: error: found U+202E, which shows text in another order than Python reads it, "
-                "expected text in reading "
-                "order; delete it"
-            )
-        ],
+        "@tool(needs=[])  # \u202e" + F,
+        (
+            "2:20: error: found U+202E, which shows text in another order than Python reads it, expected "
+            "text in reading order; delete it"
+        ),
     ),
-    "characters that take room in bytes": (
-        "x = 'é'; y = tool\n",
-        [
-            (
-                "2:14: warning: found `tool` used by hand, expected `@tool(…)` above a function; "
-                "what it declares is not read; "
-                "declare `needs:` in licet.yaml"
-            )
-        ],
-    ),
+    "characters that take room in bytes": ("x = 'é'; y = tool\n", f"2:14: {BY_HAND}"),
 }
 
 
-@pytest.mark.parametrize(("source", "expected"), PROBLEMS.values(), ids=PROBLEMS)
-def test_an_uncertain_declaration_is_a_problem_with_its_place(tmp_path: Path, source: str, expected: list[str]) -> None:
+@pytest.mark.parametrize("case", PROBLEMS.values(), ids=PROBLEMS)
+def test_an_uncertain_declaration_is_a_problem_with_its_place(tmp_path: Path, case: tuple[str, ...]) -> None:
+    source, *expected = case
     found = read(tmp_path, HEAD + source)
     assert problems(found) == [f"file.py:{line}" for line in expected]
 
@@ -628,7 +504,7 @@ def test_an_excerpt_shared_by_many_tools_is_made_once(tmp_path: Path, monkeypatc
         calls.append(node)
         return "`…`"
 
-    monkeypatch.setattr(source_names, "_excerpt", counted)
+    monkeypatch.setattr(literals, "_excerpt", counted)
     found = read(tmp_path, HEAD + "A = f(1)\n" + tools(50, "needs=A"))
     assert len(found.problems) == 50
     assert len(calls) == 1
@@ -650,7 +526,7 @@ def test_names_inside_names_take_linear_time(tmp_path: Path) -> None:
         def traced(frame: Any, event: str, argument: Any) -> Any:
             nonlocal taken
             taken += event == "line"
-            return traced if frame.f_code.co_filename == source_names.__file__ else None
+            return traced if frame.f_code.co_filename == literals.__file__ else None
 
         before = sys.gettrace()
         sys.settrace(traced)
@@ -669,7 +545,7 @@ def test_a_name_with_many_bindings_takes_no_more_work_than_one_with_two(tmp_path
     found = read(tmp_path, HEAD + bound + tools(300, "needs=[]"))
     assert len(found.problems) == 300
     assert all(message("source.name_file_binds_more_than") in line for line in problems(found))
-    names = source_names.Names(parse((HEAD + bound).encode(), "file.py"))  # type: ignore[arg-type]
+    names = literals.Names(parse((HEAD + bound).encode(), "file.py"))  # type: ignore[arg-type]
     assert len(names.dotted(ast.parse("tool", mode="eval").body)) == 2
 
 
@@ -700,7 +576,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         "1:1: error: found no encoding that Python knows (encoding problem: utf-8), expected UTF-8",
     ),
     "a zero byte": (b"x = 1\x00\n", "1:1: error: found a zero byte, expected text"),
-    "too much": (b"#" * (MOST_BYTES + 1), "1:1: error: found more than 524288 bytes, expected at most 512 KiB"),
+    "too much": (b"#" * (LARGEST_SOURCE + 1), "1:1: error: found more than 524288 bytes, expected at most 512 KiB"),
 }
 
 
@@ -814,7 +690,7 @@ def test_reading_runs_nothing(tmp_path: Path) -> None:
 
 # Finding one ----------------------------------------------------------------------------------------------------------
 
-DECLARED = HEAD + "@tool(needs=['env:read:A'])" + F
+DECLARED = HEAD + T
 
 FOUND: dict[str, tuple[dict[str, str], str]] = {
     "a module": ({"mod.py": DECLARED}, "mod:f"),
@@ -844,88 +720,67 @@ def test_a_tool_is_found_by_its_reference(tmp_path: Path, files: dict[str, str],
 
 
 AT = Origin("licet.yaml", 3, 9)
-LITERAL_HINT = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
+HINT = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
+UNMARKED = f"error: found `f`, which is not declared as a tool, expected a function with `@tool(…)`; {HINT}"
+NO_FILE = "expected a Python file below the directory of the manifest, or an installed module; looked for"
 LOST: dict[str, tuple[dict[str, str], str, str]] = {
     "no module": (
         {},
         "mod:f",
         (
-            "licet.yaml:3:9: error: found no module `mod`, expected a Python file below the directory of the manifest, "
-            "or an installed module; looked for ROOT/mod/__init__.py, ROOT/mod.py, ROOT/src/mod/__init__.py, "
-            "ROOT/src/mod.py, and on the import path"
+            f"licet.yaml:3:9: error: found no module `mod`, {NO_FILE} ROOT/mod/__init__.py, ROOT/mod.py, "
+            "ROOT/src/mod/__init__.py, ROOT/src/mod.py, and on the import path"
         ),
     ),
     "no function": (
         {"mod.py": DECLARED},
         "mod:g",
-        f"licet.yaml:3:9: error: found no `g` in ROOT/mod.py, expected a function of that name; {LITERAL_HINT}",
+        f"licet.yaml:3:9: error: found no `g` in ROOT/mod.py, expected a function of that name; {HINT}",
     ),
     "a function that is misspelt": (
         {"mod.py": DECLARED.replace("def f", "def get_price")},
         "mod:get_prices",
         (
-            "licet.yaml:3:9: error: found no `get_prices` in ROOT/mod.py, expected a function of that name; "
-            "did you mean `get_price`?"
+            "licet.yaml:3:9: error: found no `get_prices` in ROOT/mod.py, expected a function of that name; did you "
+            "mean `get_price`?"
         ),
     ),
     "a function behind a star": (
         {"mod.py": "from other import *", "other.py": DECLARED},
         "mod:f",
         (
-            f"licet.yaml:3:9: error: found no `f` in ROOT/mod.py, expected a function of that name; {LITERAL_HINT}; "
-            "names behind `import *` are not followed"
+            f"licet.yaml:3:9: error: found no `f` in ROOT/mod.py, expected a function of that name; {HINT}; names "
+            "behind `import *` are not followed"
         ),
     ),
-    "a function without a decorator": (
-        {"mod.py": "\ndef f(): ..."},
-        "mod:f",
-        (
-            "ROOT/mod.py:2:1: error: found `f`, which is not declared as a tool, expected a function with `@tool(…)`; "
-            f"{LITERAL_HINT}"
-        ),
-    ),
-    "a value": (
-        {"mod.py": "f = 1"},
-        "mod:f",
-        (
-            "ROOT/mod.py:1:1: error: found `f`, which is not declared as a tool, expected a function with `@tool(…)`; "
-            f"{LITERAL_HINT}"
-        ),
-    ),
-    "a module in the place of a function": (
-        {"mod.py": "import f"},
-        "mod:f",
-        (
-            "ROOT/mod.py:1:1: error: found `f`, which is not declared as a tool, expected a function with `@tool(…)`; "
-            f"{LITERAL_HINT}"
-        ),
-    ),
+    "a function without a decorator": ({"mod.py": "\ndef f(): ..."}, "mod:f", f"ROOT/mod.py:2:1: {UNMARKED}"),
+    "a value": ({"mod.py": "f = 1"}, "mod:f", f"ROOT/mod.py:1:1: {UNMARKED}"),
+    "a module in the place of a function": ({"mod.py": "import f"}, "mod:f", f"ROOT/mod.py:1:1: {UNMARKED}"),
     "an import that may be another": (
         {"mod.py": "try:\n    from a import f\nexcept ImportError:\n    from b import f\n"},
         "mod:f",
-        f"ROOT/mod.py:4:5: error: found `f` bound 2 times in this file, expected one meaning; {LITERAL_HINT}",
+        f"ROOT/mod.py:4:5: error: found `f` bound 2 times in this file, expected one meaning; {HINT}",
     ),
     "a declaration that cannot be read": (
         {"mod.py": HEAD + "@tool(needs=N)" + F},
         "mod:f",
-        f"ROOT/mod.py:2:13: error: found `needs=` of `f` given by the name `N`, {LITERAL}",
+        f"ROOT/mod.py:2:13: {GIVEN} the name `N`, {LITERAL}",
     ),
     "a file that cannot be read": (
         {"mod.py": "("},
         "mod:f",
         (
-            "ROOT/mod.py:1:1: error: found a syntax error ('(' was never closed), expected Python "
-            "that this interpreter "
-            "can read"
+            "ROOT/mod.py:1:1: error: found a syntax error ('(' was never closed), expected Python that "
+            "this interpreter can read"
         ),
     ),
     "an import of nothing": (
         {"mod.py": "\nfrom .other import f", "pkg/a.py": "\nfrom .other import f"},
         "pkg.a:f",
         (
-            "ROOT/pkg/a.py:2:1: error: found no module `pkg.other`, expected a Python file below the directory of the "
-            "manifest, or an installed module; looked for ROOT/pkg/other/__init__.py, ROOT/pkg/other.py, "
-            "ROOT/src/pkg/other/__init__.py, ROOT/src/pkg/other.py, and on the import path"
+            f"ROOT/pkg/a.py:2:1: error: found no module `pkg.other`, {NO_FILE} "
+            "ROOT/pkg/other/__init__.py, ROOT/pkg/other.py, ROOT/src/pkg/other/__init__.py, "
+            "ROOT/src/pkg/other.py, and on the import path"
         ),
     ),
     "an import that leaves the package": (
@@ -942,8 +797,8 @@ LOST: dict[str, tuple[dict[str, str], str, str]] = {
         {"a.py": "from b import f", "b.py": "from a import f"},
         "a:f",
         (
-            "ROOT/b.py:1:1: error: found `a:f`, imported in a circle, expected an import that leads to a function; "
-            "a:f → b:f → a:f"
+            "ROOT/b.py:1:1: error: found `a:f`, imported in a circle, expected an import that leads to a "
+            "function; a:f → b:f → a:f"
         ),
     ),
     "too many imports": (

@@ -9,8 +9,9 @@ import pytest
 
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Problem
-from licet.source import declaration_forms
-from licet.source.project import Modules, SourceTools, find_tool, project_modules, read_tools
+from licet.source import declarations
+from licet.source.declarations import Modules, SourceTools, find_tool, read_tools
+from licet.source.project import project_modules
 from wasm_files import EMPTY
 
 HASH = f"sha256:{hashlib.sha256(EMPTY).hexdigest()}"
@@ -211,7 +212,7 @@ def test_a_named_pipe_does_not_stop_a_review(folder: Path) -> None:
 
 
 def test_a_review_reads_a_limited_amount_of_modules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(declaration_forms, "MOST_BYTES_IN_REVIEW", 3 * len(EMPTY))
+    monkeypatch.setattr(declarations, "MOST_WASM_BYTES_IN_REVIEW", 3 * len(EMPTY))
     lines = []
     for number in range(5):
         (folder / f"m{number}.wasm").write_bytes(EMPTY)

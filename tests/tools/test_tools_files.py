@@ -14,7 +14,7 @@ from guard.gates import call, gate
 from licet import Backends, Gate, Manifest, Result, Tool, tools
 from licet.testing import InThisProcess
 from licet.tools import edit_file, list_dir, read_file, search_files, write_file
-from licet.tools.basic import MOST_ENTRIES, MOST_TEXT
+from licet.tools.limits import MOST_ENTRIES, MOST_TEXT
 from licet.tools.search import Glob, StepMeter, TooManySteps, ignore_rules, is_ignored
 
 FILES = (read_file, write_file, edit_file, list_dir, search_files)

@@ -13,7 +13,7 @@ from licet.guard.execution import SandboxUnavailable, Walls
 from licet.guard.ports import Exchange
 from licet.testing import InThisProcess
 from licet.tools import http_get, http_post, run_command
-from licet.tools.basic import MOST_TEXT
+from licet.tools.limits import MOST_TEXT
 from loopback import serving
 
 

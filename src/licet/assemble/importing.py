@@ -25,9 +25,10 @@ from licet.declare.decorator import with_spec
 from licet.errors import ManifestError
 from licet.packages.locked_tools import refuse_changed
 from licet.policy_files.policy_paths import policy_root
+from licet.source.declarations import Modules, find_tool, shown_file
 from licet.source.finder import InstalledSource, KnownModules
 from licet.source.imports import InstalledModule
-from licet.source.project import Modules, ProjectModules, find_tool, project_modules, shown_file
+from licet.source.project import ProjectModules, project_modules
 
 _ONLY_NAMED = "only installed modules and project files that an `import` statement names are loaded"
 # The parts of a declaration that decide about calls. They must be the same in the source and after the import.

@@ -120,7 +120,7 @@ def declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
     """Resolve every `from:` of a manifest in the directories of its files."""
     if not manifest.sources:  # the code that reads source is imported only if there is some
         return manifest.declare(()), []
-    from licet.source.project import Modules, find_tool
+    from licet.source.declarations import Modules, find_tool
 
     # Not made absolute, so that files found there are named relative to the manifest.
     roots = list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))

@@ -20,7 +20,9 @@ from licet.cli.output import (
 )
 from licet.core.values import Problem
 from licet.lint.judge import Finding
-from licet.lint.linter import Lint, Project, Report, python_files, tools_by_file
+from licet.lint.linter import Lint, Report, tools_by_file
+from licet.policy_files.policy_paths import shown_path
+from licet.source.files import Project, python_files
 
 _POLICIES = (".yaml", ".yml", ".json")
 
@@ -77,7 +79,7 @@ def _report(paths: tuple[Path, ...], setting: Setting, *, everything: bool, as_j
             raise click.UsageError(f"there is no {path}")
     policies = [path for path in paths if path.suffix in _POLICIES]
     sources = [str(path) for path in paths if path not in policies]
-    lint = Lint(Project([os.getcwd(), os.path.join(os.getcwd(), "src")]))
+    lint = Lint(Project(shown_path, [os.getcwd(), os.path.join(os.getcwd(), "src")]))
     for path in policies:
         for file, tools in tools_by_file(read_sound(path, setting, as_json)).items():
             lint.add_tools(file, tools)

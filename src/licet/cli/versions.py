@@ -30,7 +30,7 @@ from licet.core.review.risk import RISK_LEVELS, Risk, at_least
 from licet.core.review.surface import Surface
 from licet.policy_files.load import manifests_in
 from licet.policy_files.policy_paths import LOCK_FILE, POLICY_DIRECTORY, SUFFIXES, WORKSPACE_FILE, workspace_root
-from licet.source.project import source_candidates
+from licet.source.imports import source_candidates
 
 _RISKS = tuple(f"risk:{level}" for level in RISK_LEVELS[:-1])
 _MOST_REASONS = 10  # reasons for a failure

@@ -33,6 +33,15 @@ from licet.core.review.trusted import TRUSTED
 from licet.core.values import Problem
 from licet.learn.learn import Learned, Line, Recorded, Surroundings, learn
 from licet.learn.learned_policy import SEEN, Unused, denied_by, lacking, unused_rules, with_tools
+from licet.learn.limits import (
+    DEEPEST_LOOKED_AT,
+    DEEPEST_REPOSITORY,
+    LONGEST_LINE,
+    MOST_LOOKED_AT,
+    MOST_NAMED,
+    MOST_SEARCHED,
+    MOST_SENSITIVE,
+)
 from licet.own_files import is_there, open_regular, read_regular, size_text
 from licet.policy_files.checks import is_shared_domain
 from licet.policy_files.draft import Entry, NotKept, class_is_learned, commented_out, new_policy, with_entries
@@ -41,7 +50,6 @@ from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 from licet.sandbox.kernel.namespaces import DEVICES
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
 
-_LONGEST_LINE = 1 << 20
 _STEP = 20_000  # lines between two changes of the progress bar
 
 
@@ -82,7 +90,7 @@ def read_recordings(paths: Sequence[Path], manifest: Path | None, here: Callable
             try:
                 with open_regular(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
                     _read_recording(
-                        path, iter(partial(file.readline, _LONGEST_LINE + 1), b""), manifest or here, found, tell
+                        path, iter(partial(file.readline, LONGEST_LINE + 1), b""), manifest or here, found, tell
                     )
             except OSError as wrong:
                 raise NotDrafted(f"{path} cannot be read: {wrong.strerror}") from None
@@ -92,12 +100,16 @@ def read_recordings(paths: Sequence[Path], manifest: Path | None, here: Callable
 
 
 def _read_recording(
-    path: Path, lines: Iterable[bytes], about: Path | Callable[[], Path], found: dict[str, Found], tell: Any
+    path: Path,
+    lines: Iterable[bytes],
+    about: Path | Callable[[], Path],
+    found: dict[str, Found],
+    tell: Callable[[int], None],
 ) -> None:
     number, size = 0, 0
     for number, line in enumerate(lines, 1):
-        if len(line) > _LONGEST_LINE:
-            raise BadRecording(f"{visible(str(path))}:{number}: a line of more than {size_text(_LONGEST_LINE)}")
+        if len(line) > LONGEST_LINE:
+            raise BadRecording(f"{visible(str(path))}:{number}: a line of more than {size_text(LONGEST_LINE)}")
         try:
             if number == 1:
                 start = recording_start(line)
@@ -143,8 +155,6 @@ def _progress(paths: Sequence[Path]) -> Iterator[Any]:
         yield bar.update
 
 
-_MOST_SEARCHED = 200_000  # names; in a larger directory there may be a repository
-_DEEPEST_REPOSITORY = 100
 _PARTS = frozenset({"HEAD", "objects", "refs"})  # what every repository has, also one that is not called `.git`
 
 
@@ -152,7 +162,7 @@ class Repositories:
     """What is known about repositories on this machine; each directory is read once."""
 
     def __init__(self) -> None:
-        self._left = _MOST_SEARCHED
+        self._left = MOST_SEARCHED
         self._has: dict[str, bool] = {}
         self._is: dict[str, bool] = {}
 
@@ -168,7 +178,7 @@ class Repositories:
     def below(self, folder: str) -> tuple[str, ...] | None:
         """The files of each repository below a directory, where they are; None if there is too much to look at."""
         found: list[str] = []
-        left = _MOST_SEARCHED
+        left = MOST_SEARCHED
         for above, names, files in os.walk(folder):
             left -= len(names) + len(files)
             if left < 0:
@@ -202,7 +212,7 @@ class Repositories:
             any(name.lower() == ".git" for name in names)
             or names >= _PARTS
             or self._left < 0
-            or depth > _DEEPEST_REPOSITORY
+            or depth > DEEPEST_REPOSITORY
         ):
             return True
         below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -211,8 +221,6 @@ class Repositories:
 
 _READABLE = (*SYSTEM, *MADE_FILES, "/proc", *DEVICES)
 _SCRATCH = ("/tmp", "/var/tmp")  # noqa: S108
-_MOST_SENSITIVE = 50  # comments in one file; --json has them all
-_MOST_NAMED = 3  # files that one note names
 _ABOUT = (
     "Drafted by `licet learn` from what was recorded: review every line. A comment says which calls needed it;",
     "lines that are comments themselves are sensitive, and yours to decide on: who agrees also deletes their denies.",
@@ -307,8 +315,8 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
         keys = "`max_side_effect_class: write_limited`"
         notes.append(f"some lines left to you write or connect: where you allow that, the policy needs {keys}")
     if found.is_program and (missing := _uncreated(learned, manifest)):
-        listed = ", ".join(where.short(path) for path in missing[:_MOST_NAMED])
-        listed += " …" if len(missing) > _MOST_NAMED else ""
+        listed = ", ".join(where.short(path) for path in missing[:MOST_NAMED])
+        listed += " …" if len(missing) > MOST_NAMED else ""
         why = "a program creates files only in directories that are there and that it may write"
         notes.append(f"{why}: make these first: {listed}")
     if text != before and is_there(found.target.with_name(LOCK_FILE)):
@@ -316,19 +324,17 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
     return Draft(found, found.target, before, text, learned, added, manifest, unused, refused, tuple(notes), where)
 
 
-_MOST_LOOKED_AT = 20_000  # names below the working directory
-_DEEPEST = 3  # directories below it
 _NOT_LOOKED_INTO = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__"})
 
 
 def _secret_files(where: Whereabouts) -> Iterator[str]:
     """The files of the project whose names say that they may hold secrets, near its top."""
-    left = _MOST_LOOKED_AT
+    left = MOST_LOOKED_AT
     for folder, names, files in os.walk(where.workdir):
         left -= len(names) + len(files)
         if left < 0:
             return
-        if folder.removeprefix(where.workdir).count("/") >= _DEEPEST:
+        if folder.removeprefix(where.workdir).count("/") >= DEEPEST_LOOKED_AT:
             names.clear()
         names[:] = [name for name in names if name not in _NOT_LOOKED_INTO]
         yield from (path for name in files if why_path(path := os.path.join(folder, name), where))
@@ -433,10 +439,10 @@ def _entries(
     entries += [_entry(line, policy, where) for line in lines]
     sensitive = [entry for entry in entries if entry.off]
     notes = []
-    if len(sensitive) > _MOST_SENSITIVE:
-        more = len(sensitive) - _MOST_SENSITIVE
+    if len(sensitive) > MOST_SENSITIVE:
+        more = len(sensitive) - MOST_SENSITIVE
         notes.append(f"{more} more sensitive lines are not written: --json lists them")
-        entries = [entry for entry in entries if entry not in sensitive[_MOST_SENSITIVE:]]
+        entries = [entry for entry in entries if entry not in sensitive[MOST_SENSITIVE:]]
     known = commented_out(text)
     entries = [entry for entry in entries if not (entry.off and entry.text in known)]
     return sorted(entries, key=lambda one: (_ORDER.index(one.key[0]), one.key, one.off)), notes

@@ -22,6 +22,7 @@ from licet.core.review.recording_lines import RecordingStart
 from licet.core.values import Origin
 from licet.guard.grant import Grant
 from licet.guard.redaction.redact import Redactor
+from licet.learn.limits import LONGEST_PROCESS_NAME
 from licet.policy_files.organisation import under_organisation
 from licet.sandbox import scratch as scratches
 from licet.sandbox.observe import watching
@@ -35,7 +36,6 @@ __all__ = ["NotObserved", "Observed", "new_recording", "observe_command"]
 
 _ORIGIN = Origin("licet observe", 0, 0)
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
-_LONGEST_NAME = 15  # bytes that the kernel keeps of the name of a process
 _LIMITS = {"host_memory_mb": 1024, "host_files": 256}
 
 
@@ -90,7 +90,7 @@ def observe_command(
         )
 
         def redacted_name(text: str) -> str:
-            return redactor.name(text, _LONGEST_NAME)
+            return redactor.name(text, LONGEST_PROCESS_NAME)
 
         recorder = Recorder(recording, start, GivenFiles(_runtime(binary), scratch), redactor.text, redacted_name)
         try:

@@ -5,11 +5,11 @@ Packages are not read. The text comes from flake8, so editors see what was not s
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from licet import __version__
-from licet.lint.linter import Lint, Project
+from licet.lint.linter import Lint
 from licet.policy_files.policy_paths import shown_path
+from licet.source.files import Project
 
 
 class Checker:
@@ -18,7 +18,7 @@ class Checker:
     name = "licet"
     version = __version__
 
-    def __init__(self, tree: Any, filename: str, lines: Sequence[str]) -> None:
+    def __init__(self, tree: object, filename: str, lines: Sequence[str]) -> None:
         self._path, self._text = filename, "".join(lines)
 
     def run(self) -> Iterator[tuple[int, int, str, type]]:
@@ -26,7 +26,7 @@ class Checker:
         if "licet" not in self._text or "tool" not in self._text:
             return
         path = "stdin.py" if self._path in ("-", "stdin") else self._path
-        project = Project(texts={path: self._text.encode()})
+        project = Project(shown_path, texts={path: self._text.encode()})
         lint = Lint(project)
         lint.add_file(path)
         shown = shown_path(path)

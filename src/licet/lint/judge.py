@@ -35,7 +35,7 @@ from licet.core.policy.layer import Level, permits
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
 from licet.source.callables import Use
-from licet.source.text import SourceText
+from licet.source.files import SourceText
 from licet.source.touches import Hop, Piece, Reached
 
 Severity = Literal["error", "warning", "note"]
@@ -309,13 +309,10 @@ def _finding(use: Use, tool: Judged, code: str, what: str, expected: str, hint: 
     return Finding(place, what, expected, hint, severity, code=code, tools=(tool.spec.name,), rule=use.rule)
 
 
-def unused(spec: ToolSpec, origin: Origin, reached: Reached, touched_by_packages: frozenset[str]) -> Iterator[Finding]:
-    """A warning for each declared rule that nothing uses, as far as that can be known.
-
-    `touched_by_packages` are the domains that imported packages use by themselves, or `*` if one of them is not known.
-    """
+def unused(spec: ToolSpec, origin: Origin, reached: Reached) -> Iterator[Finding]:
+    """A warning for each declared rule that nothing uses, as far as that can be known."""
     kinds = {use.kind for use in reached.uses()}
-    unknown = {_DOMAINS_OF_HANDLE.get(handle, "*") for handle in reached.escaped()} | touched_by_packages
+    unknown = {_DOMAINS_OF_HANDLE.get(handle, "*") for handle in reached.escaped()}
     if "*" in unknown or kinds & CODE.keys():
         return
     if "process" in kinds:

@@ -26,15 +26,13 @@ from licet.core.policy.layer import CLASSES, EffectClass, Level
 from licet.core.policy.tool import FROM_PERSONALITY, spec_of
 from licet.core.values import Problem
 from licet.lint.judge import judge
-from licet.lint.linter import Project
+from licet.lint.limits import MOST_GUESSED_FUNCTIONS
+from licet.policy_files.policy_paths import shown_path
 from licet.source.callables import Use
-from licet.source.meaning import SourceFile
-from licet.source.names import ANY, is_secret
+from licet.source.files import Project, SourceFile, SourceText, read_bytes
+from licet.source.literals import ANY, is_secret
 from licet.source.scopes import Function
-from licet.source.text import SourceText, read_bytes
 from licet.source.touches import Follower, Reached
-
-MOST_FUNCTIONS = 100  # per file; more guesses could not be reviewed at once
 
 Category = Literal["network", "secrets", "fs_reach.read", "fs_reach.write", "process", "env", "storage"]
 _CATEGORIES: Mapping[str, Category] = {
@@ -111,7 +109,7 @@ def guess_tools(file: SourceFile) -> tuple[Guess, ...]:
     plain = (node for node in functions if not node.name.startswith("_") and not node.decorator_list)
     public = [node for node in plain if _can_be_tool(node)]
     follower = Follower()
-    return tuple(_accepted(node, follower.of_tool(file, node)) for node in public[:MOST_FUNCTIONS])
+    return tuple(_accepted(node, follower.of_tool(file, node)) for node in public[:MOST_GUESSED_FUNCTIONS])
 
 
 def _accepted(function: Function, reached: Reached) -> Guess:
@@ -199,7 +197,7 @@ def propose(file: Path) -> Proposal | None:
     data = read_bytes(file, str(file))
     if isinstance(data, Problem):
         return None
-    source = Project(texts={str(file): data}).read(str(file))
+    source = Project(shown_path, texts={str(file): data}).read(str(file))
     try:
         guesses = () if isinstance(source, Problem) else guess_tools(source)
     except RecursionError:
@@ -266,7 +264,7 @@ def _keys(guess: Guess) -> Iterator[tuple[str, Any, str]]:
         yield key, value, f"{seen}: better read with `ctx.secrets.get`" if key == "secrets" else seen
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     return json.dumps(value, ensure_ascii=True)
 
 

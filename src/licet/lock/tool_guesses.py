@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from licet.core.algebra.domains import DOMAINS
 from licet.core.algebra.rules import Capability
-from licet.core.algebra.scope import Malformed
+from licet.core.algebra.scope import Malformed, inside
 from licet.core.policy.layer import EffectClass
 from licet.core.policy.lock import Definition, LockedServer
 from licet.core.policy.servers import Server
@@ -65,7 +65,7 @@ def argument_grants(words: Iterable[str], workdir: str, home: str) -> list[str]:
 
 def _rule(action: str, path: str, workdir: str, home: str) -> str:
     for name, place in (("${workdir}", workdir), ("~", home)):
-        if place not in ("", "/") and (path == place or path.startswith(f"{place}/")):
+        if place not in ("", "/") and inside(path, (place,)):
             path = name + path[len(place) :]
             break
     try:
@@ -134,7 +134,7 @@ def _required(definition: Definition) -> list[Any]:
     return listed if isinstance(listed, list) else []
 
 
-def _texts(schema: Any) -> bool:
+def _texts(schema: object) -> bool:
     """Whether a schema is for a text or a list of texts, or for nothing instead."""
     if not isinstance(schema, dict):
         return False

@@ -18,16 +18,18 @@ from pathlib import Path
 
 from licet.core.algebra.scope import visible
 from licet.packages.clients import PackageError
+from licet.packages.limits import (
+    CHUNK,
+    FREE_UNPACKED_BYTES,
+    LONGEST_HEADER,
+    LONGEST_MEMBER_NAME,
+    LONGEST_MEMBER_PART,
+    MOST_UNPACKED_BYTES,
+    MOST_UNPACKED_FILES,
+    MOST_UNPACKED_TIMES,
+)
 
-__all__ = ["CHUNK", "Bounds", "folded", "unpack_tarball", "wrong_name"]
-
-CHUNK = 1 << 16  # bytes that are unpacked at once
-_MOST_BYTES = 4 << 30  # of a package with all that it needs
-_MOST_FILES = 200_000
-_FREE_BYTES = 64 << 20  # that a single archive may unpack to, whatever its size
-_MOST_TIMES = 30  # its own size is what it may unpack to beyond that; sources and tables of text reach 10
-_LONGEST_NAME = 1000  # bytes
-_LONGEST_PART = 255
+__all__ = ["Bounds", "folded", "unpack_tarball", "wrong_name"]
 
 
 class Bounds:
@@ -39,13 +41,15 @@ class Bounds:
 
     def start(self, archive: str, size: int) -> None:
         """Begin with an archive of so many bytes."""
-        self._archive, self._left = visible(archive), _FREE_BYTES + _MOST_TIMES * size
+        self._archive, self._left = visible(archive), FREE_UNPACKED_BYTES + MOST_UNPACKED_TIMES * size
 
     def file(self) -> None:
         """Count a file or a directory."""
         self._files += 1
-        if self._files > _MOST_FILES:
-            raise PackageError(f"{self._archive} is not installed: with it, there are more than {_MOST_FILES} files")
+        if self._files > MOST_UNPACKED_FILES:
+            raise PackageError(
+                f"{self._archive} is not installed: with it, there are more than {MOST_UNPACKED_FILES} files"
+            )
 
     def unpacked(self, size: int) -> None:
         """Count bytes that were unpacked."""
@@ -53,9 +57,9 @@ class Bounds:
         self._left -= size
         if self._left < 0:
             raise PackageError(f"{self._archive} is not installed: it unpacks to far more than its own size")
-        if self._bytes > _MOST_BYTES:
+        if self._bytes > MOST_UNPACKED_BYTES:
             raise PackageError(
-                f"{self._archive} is not installed: with it, there are more than {_MOST_BYTES >> 30} GiB"
+                f"{self._archive} is not installed: with it, there are more than {MOST_UNPACKED_BYTES >> 30} GiB"
             )
 
 
@@ -71,8 +75,8 @@ def wrong_name(name: str) -> str:
         return "is not written as a plain path"
     if any(unicodedata.category(character) == "Cc" for character in name):
         return "has a control character"
-    if len(name.encode(errors="replace")) > _LONGEST_NAME or any(
-        len(part.encode(errors="replace")) > _LONGEST_PART for part in parts
+    if len(name.encode(errors="replace")) > LONGEST_MEMBER_NAME or any(
+        len(part.encode(errors="replace")) > LONGEST_MEMBER_PART for part in parts
     ):
         return "is too long"
     return ""
@@ -82,9 +86,6 @@ def folded(name: str) -> str:
     """A name as the most lenient file system reads it: without differences of case, form, and dots at the end."""
     parts = unicodedata.normalize("NFKC", name).casefold().split("/")
     return "/".join(part.rstrip(". ") for part in parts)
-
-
-_LONGEST_HEADER = 1 << 20  # bytes; Python reads the whole of an extended header at once
 
 
 def unpack_tarball(tarball: Path, directory: Path, name: str, bounds: Bounds) -> None:
@@ -132,7 +133,7 @@ class _Counted(io.RawIOBase):
         self._inflated, self._bounds, self._position = inflated, bounds, 0
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _LONGEST_HEADER:
+        if not 0 <= size <= LONGEST_HEADER:
             raise ValueError("a header is too long")
         data = self._inflated.read(size)
         self._bounds.unpacked(len(data))

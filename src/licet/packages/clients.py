@@ -39,9 +39,16 @@ from msgspec import Struct
 from licet.core.algebra.scope import inside, visible
 from licet.errors import LicetError
 from licet.own_files import find_on_path, open_regular, read_most, read_regular
+from licet.packages.limits import (
+    ASKING_SECONDS,
+    LARGEST_CLIENT_FILE,
+    LARGEST_SETTINGS,
+    MOST_CLIENT_BYTES,
+    MOST_CLIENT_LINES,
+    STEP_SECONDS,
+)
 
 __all__ = [
-    "STEP_SECONDS",
     "PackageChanged",
     "PackageError",
     "advice",
@@ -65,8 +72,6 @@ class PackageError(LicetError):
 class PackageChanged(PackageError):
     """A package in the store is not as it was installed. `licet lock` installs it again."""
 
-
-STEP_SECONDS = 0.1  # between two looks at the deadline
 
 Result = TypeVar("Result")
 
@@ -129,9 +134,6 @@ _NOT_REACHED = re.compile(
     r"|ECONNECTIONTIMEOUT|NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError"
     r"|Connection aborted|timed out"
 )
-_MOST_LINES = 12
-_LONGEST_FILE = 1 << 30
-_ASKING_SECONDS = 30.0
 _OWN_PATH = {"node": ("-p", "process.execPath"), "python": ("-I", "-S", "-c", "import sys; print(sys.executable)")}
 
 
@@ -155,7 +157,12 @@ def advice(said: str, certificates: str, ways: str) -> str:
 
 
 def run_client(
-    command: Sequence[str], directory: Path, environment: dict[str, str], doing: str, *, most_written: int = 16 << 30
+    command: Sequence[str],
+    directory: Path,
+    environment: dict[str, str],
+    doing: str,
+    *,
+    most_written: int = MOST_CLIENT_BYTES,
 ) -> str:
     """Run a client and return its output. Raises `PackageError` with its last lines if it fails.
 
@@ -186,7 +193,9 @@ def run_client(
             raise
     if process.returncode:
         lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
-        text = "\n  ".join(visible(line) for line in lines[-_MOST_LINES:]) or f"it ended with {process.returncode}"
+        text = (
+            "\n  ".join(visible(line) for line in lines[-MOST_CLIENT_LINES:]) or f"it ended with {process.returncode}"
+        )
         raise PackageError(f"{doing} failed:\n  {text}")
     return output.decode("utf-8", "replace")
 
@@ -216,7 +225,7 @@ def _bound_files(pid: int) -> None:
 
     if hasattr(resource, "prlimit"):
         with suppress(ProcessLookupError, PermissionError):
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (_LONGEST_FILE, _LONGEST_FILE))
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (LARGEST_CLIENT_FILE, LARGEST_CLIENT_FILE))
 
 
 def native_program(name: str) -> str | None:
@@ -238,7 +247,7 @@ def native_program(name: str) -> str | None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=_ASKING_SECONDS,
+            timeout=ASKING_SECONDS,
         )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
@@ -264,7 +273,6 @@ def has_module(python: str, name: str) -> bool:
     return asked.returncode == 0
 
 
-_MOST_BYTES = 1 << 20  # of a `.npmrc`, or of a shim
 _ROOTS = (
     *("PYENV_ROOT", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "MISE_CONFIG_DIR", "VOLTA_HOME", "NVM_DIR"),
     *("NODENV_ROOT", "NODENV_DIR", "RBENV_ROOT", "PROTO_HOME", "FNM_DIR"),
@@ -303,7 +311,7 @@ def npm_places(npm: str, node: str, home: str) -> Iterator[str]:
 
 def _npm_settings(file: str) -> Iterator[tuple[str, str]]:
     with suppress(OSError):
-        for line in read_regular(file, _MOST_BYTES).decode("utf-8", "replace").splitlines():
+        for line in read_regular(file, LARGEST_SETTINGS).decode("utf-8", "replace").splitlines():
             if found := _NPM_SETTING.fullmatch(line):
                 yield found[1], found[2]
 
@@ -339,7 +347,7 @@ def shim_places(program: str, home: str) -> Iterator[str]:
 def _started_by(shim: str) -> Iterator[str]:
     """The programs that a shim names after `exec`, each of them wherever PATH has it."""
     with suppress(OSError):
-        for word in _STARTS.findall(read_regular(shim, _MOST_BYTES).decode("utf-8", "replace")):
+        for word in _STARTS.findall(read_regular(shim, LARGEST_SETTINGS).decode("utf-8", "replace")):
             folders = [""] if "/" in word else os.environ.get("PATH", os.defpath).split(os.pathsep)
             paths = (os.path.join(folder, word) for folder in folders)
             yield from (path for path in paths if os.path.isfile(path))

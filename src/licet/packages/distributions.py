@@ -19,7 +19,6 @@ import base64
 import csv
 import hashlib
 import os
-import re
 import site
 import sys
 import sysconfig
@@ -43,9 +42,10 @@ from licet.core.values import Origin, Problem
 from licet.declare import Tool
 from licet.errors import LicetError
 from licet.own_files import open_regular, read_regular
+from licet.packages.limits import LARGEST_RECORD, MOST_CHANGES_NAMED, MOST_DISTRIBUTIONS_NAMED
 from licet.policy_files.policy_paths import policy_root
+from licet.source.declarations import Modules, find_tool
 from licet.source.imports import InstalledModule
-from licet.source.project import Modules, find_tool
 
 __all__ = ["Distribution", "UnknownDistribution", "distributions_of"]
 
@@ -57,7 +57,7 @@ def installed_versions(manifest: Manifest, workdir: str, home: str) -> Mapping[s
     found = {}
     for name in sorted(names):
         hits = metadata.distributions(name=name, path=libraries)
-        versions = {one.version if one.distribution == _normal(name) else "" for one in map(_installed, hits)}
+        versions = {one.version if one.distribution == canonicalize_name(name) else "" for one in map(_installed, hits)}
         if len(versions) == 1:  # with several versions installed, it is unknown which one runs
             found[name] = versions.pop()
     return found
@@ -108,11 +108,7 @@ def _owners(wanted: Iterable[str], libraries: list[str]) -> Mapping[str, set[Ins
 
 
 def _installed(distribution: metadata.Distribution) -> Installed:
-    return Installed(_normal(distribution.metadata["Name"] or ""), distribution.metadata["Version"] or "")
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return Installed(canonicalize_name(distribution.metadata["Name"] or ""), distribution.metadata["Version"] or "")
 
 
 def _libraries(manifest: Manifest, workdir: str, home: str) -> list[str]:
@@ -127,7 +123,9 @@ def _libraries(manifest: Manifest, workdir: str, home: str) -> list[str]:
     written = _written(manifest, workdir, home)
     found: dict[str, None] = {}
     for path in (os.path.realpath(entry) for entry in sys.path if isinstance(entry, str) and entry):
-        if path in own or (path not in projects and not any(_overlap(path, other) for other in written)):
+        if path in own or (
+            path not in projects and not (inside(path, written) or any(inside(other, (path,)) for other in written))
+        ):
             found[path] = None
     return list(found)
 
@@ -150,21 +148,13 @@ def _written(manifest: Manifest, workdir: str, home: str) -> list[str]:
     return [os.path.realpath(rule.key or "/") for rule in writes]
 
 
-def _overlap(one: str, other: str) -> bool:
-    """Whether one directory is the other, or lies in it."""
-    one, other = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
-    return one.startswith(other) or other.startswith(one)
-
-
 _INFO = ".dist-info"
 _WITHOUT_RECORD = (_INFO, ".egg-info")
-_MOST_BYTES = 32 << 20  # of a RECORD
 _BY_INSTALLERS = frozenset(
     {"RECORD", "RECORD.jws", "RECORD.p7s", "INSTALLER", "REQUESTED", "direct_url.json", "provenance_url.json"}
     | {"uv_build.json", "uv_cache.json"}
 )
 _SCRIPTS = ("bin", "Scripts")
-_MOST_DISTRIBUTIONS = 3  # distributions that one message names
 
 
 class UnknownDistribution(LicetError):
@@ -239,7 +229,7 @@ class _Records:
         self._known: dict[str, Distribution] = {}
 
     def owner(self, module: str, file: str) -> Distribution:
-        if not file.startswith(f"{self._entry.rstrip('/')}/"):
+        if not inside(file, (self._entry,)):
             raise UnknownDistribution(f"`{module}` in {file}, which is in another directory than {self._entry}")
         path = os.path.relpath(file, self._entry).replace(os.sep, "/")
         owners = [name for name, listed in self._listed.items() if path in listed]
@@ -248,13 +238,15 @@ class _Records:
         if owners:
             raise UnknownDistribution(f"{path}, which more than one distribution lists: {' and '.join(owners)}")
         bare = [name for name in self._all if name not in self._listed]
-        without = f" ({' and '.join(bare[:_MOST_DISTRIBUTIONS])}: no RECORD)" if bare else ""
+        without = f" ({' and '.join(bare[:MOST_DISTRIBUTIONS_NAMED])}: no RECORD)" if bare else ""
         raise UnknownDistribution(f"{file}, which no installed distribution lists in its RECORD{without}")
 
     def _distribution(self, info: str) -> Distribution:
         if info not in self._known:
             try:
-                text = read_regular(os.path.join(self._entry, info, "METADATA"), _MOST_BYTES).decode(errors="replace")
+                text = read_regular(os.path.join(self._entry, info, "METADATA"), LARGEST_RECORD).decode(
+                    errors="replace"
+                )
             except OSError as wrong:
                 raise UnknownDistribution(f"the METADATA of {info} cannot be read: {wrong.strerror}") from None
             fields = Parser().parsestr(text, headersonly=True)
@@ -267,7 +259,7 @@ class _Records:
 
     def _record(self, info: str) -> Mapping[str, str] | None:
         try:
-            data = read_regular(os.path.join(self._entry, info, "RECORD"), _MOST_BYTES)
+            data = read_regular(os.path.join(self._entry, info, "RECORD"), LARGEST_RECORD)
         except OSError:
             return None
         rows = csv.reader(data.decode("utf-8", "surrogateescape").splitlines())
@@ -298,7 +290,7 @@ def _recorded(text: str) -> str:
 def _packages(listed: Collection[str]) -> list[str]:
     """The outermost directories that are packages with a file of their own. Namespace packages are shared."""
     found = {path.rpartition("/")[0] for path in listed if path.rpartition("/")[2].startswith("__init__.")}
-    return sorted(one for one in found if one and not any(one.startswith(f"{above}/") for above in found if above))
+    return sorted(one for one in found if one and not inside(one.rpartition("/")[0], found - {""}))
 
 
 def _below(entry: str, packages: Collection[str]) -> Iterator[str]:
@@ -324,7 +316,6 @@ def _hash(path: str) -> str:
     return digest.hexdigest()
 
 
-_MOST_NAMED = 5  # files that one message names
 _REINSTALL = "install its distribution again with pip or uv, without `-e`"
 _REVIEW = "install the version that was locked, or review this one and take it with `licet lock --update`"
 
@@ -414,5 +405,5 @@ def _locked(one: Distribution) -> LockedDistribution:
 
 
 def _few(changes: list[str]) -> str:
-    more = f" and {len(changes) - _MOST_NAMED} more" if len(changes) > _MOST_NAMED else ""
-    return f"{', '.join(changes[:_MOST_NAMED])}{more}"
+    more = f" and {len(changes) - MOST_CHANGES_NAMED} more" if len(changes) > MOST_CHANGES_NAMED else ""
+    return f"{', '.join(changes[:MOST_CHANGES_NAMED])}{more}"

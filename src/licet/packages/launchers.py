@@ -24,6 +24,7 @@ import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from glob import escape, glob
 from typing import Literal
 
 from msgspec import Struct
@@ -34,6 +35,7 @@ from packaging.version import InvalidVersion, Version
 from licet.core.algebra.scope import visible
 from licet.errors import LicetError
 from licet.own_files import read_regular
+from licet.packages.limits import LARGEST_PYVENV, LONGEST_NPM_NAME
 
 __all__ = [
     "Launch",
@@ -48,10 +50,10 @@ __all__ = [
     "pypi_requirement",
     "python_argv",
     "settings_of",
+    "site_directories",
 ]
 
 _SAFE_PATH = (3, 11)  # the first Python with `-P`
-_MOST_BYTES = 64 * 1024  # of a `pyvenv.cfg`
 _START = """\
 def start(code):
     import sys
@@ -111,10 +113,16 @@ def environment_of(python: str) -> str:
 def settings_of(environment: str) -> Mapping[str, str]:
     """What `pyvenv.cfg` says, such as `home`; nothing if it cannot be read."""
     with suppress(OSError, UnicodeDecodeError):
-        text = read_regular(os.path.join(environment, "pyvenv.cfg"), _MOST_BYTES).decode()
+        text = read_regular(os.path.join(environment, "pyvenv.cfg"), LARGEST_PYVENV).decode()
         pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
         return {key.strip().lower(): value.strip() for key, _, value in pairs}
     return {}
+
+
+def site_directories(prefix: str) -> list[str]:
+    """The directories below a prefix of Python, or an environment, in which distributions are installed."""
+    there = (glob(f"{escape(prefix)}/lib*/py*3*/{kind}-packages") for kind in ("site", "dist"))
+    return sorted(path for paths in there for path in paths)
 
 
 def _version(python: str) -> tuple[int, int] | None:
@@ -256,14 +264,13 @@ _NPX = _Flags(
 _NPM_PART = r"[A-Za-z0-9~][A-Za-z0-9._~-]*"
 _NPM_NAME = re.compile(rf"(@{_NPM_PART}/)?{_NPM_PART}")
 _NPM_VERSION = re.compile(r"[0-9A-Za-z*^~<>=|.+ -]*")
-_NPM_LONGEST = 214
 
 
 def npm_package(text: str) -> tuple[str, str]:
     """Return the name and the version of `name@version`. Raises `LaunchError` for what no registry has."""
     at = text.find("@", 1)
     name, version = (text, "") if at < 0 else (text[:at], text[at + 1 :])
-    if not _NPM_NAME.fullmatch(name) or len(name) > _NPM_LONGEST or name == "node_modules":
+    if not _NPM_NAME.fullmatch(name) or len(name) > LONGEST_NPM_NAME or name == "node_modules":
         raise _not_a_package(text, "npm", "name@version")
     if not _NPM_VERSION.fullmatch(version):
         raise _not_a_package(text, "npm", "name@version")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from licet.core.algebra.scope import inside
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Ground, Request
 from licet.core.policy.lock import LockedServer, LockedTool
@@ -26,9 +27,9 @@ from licet.core.values import Origin
 from licet.declare import Tool
 from licet.errors import LicetError, Refused
 from licet.own_files import read_regular
+from licet.packages.limits import LARGEST_LOCKED_SOURCE
 from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 
-MOST_BYTES = 64 << 20  # of one source file
 _UPDATE = "review it, then take it with `licet lock --update`"
 _DECLARE = "declare it under `tools` of the workspace with `from:`, then run `licet lock --update`"
 
@@ -73,12 +74,12 @@ class _Sources:
         return self._modules[module]
 
     def _is_inside(self, file: str) -> bool:
-        return any(os.path.abspath(file).startswith(f"{root.rstrip('/')}/") for root in self._roots)
+        return inside(os.path.abspath(file), self._roots)
 
     def _name(self, file: str) -> str:
         file = os.path.abspath(file)
         for root in self._roots:
-            if file.startswith(f"{root.rstrip('/')}/"):
+            if inside(file, (root,)):
                 return Path(file).relative_to(root).as_posix()
         raise UnreadableSource(f"{file} is outside of the directory of the policy, so no lock can name it")
 
@@ -91,7 +92,7 @@ class _Sources:
 def source_hash(file: str) -> str:
     """The hash of a source file. Raises `UnreadableSource`."""
     try:
-        return f"sha256:{hashlib.sha256(read_regular(file, MOST_BYTES)).hexdigest()}"
+        return f"sha256:{hashlib.sha256(read_regular(file, LARGEST_LOCKED_SOURCE)).hexdigest()}"
     except OSError as wrong:
         raise UnreadableSource(f"{file} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from None
 

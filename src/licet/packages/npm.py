@@ -23,11 +23,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from licet.core.algebra.scope import visible
+from licet.core.algebra.scope import inside, visible
 from licet.own_files import find_on_path
 from licet.packages.archives import Bounds, unpack_tarball
 from licet.packages.clients import PackageError, advice, client_environment, native_program, run_client
 from licet.packages.launchers import Launch, LaunchError, npm_package
+from licet.packages.limits import MOST_NPM_BYTES
 from licet.packages.package_store import (
     Files,
     Installed,
@@ -35,6 +36,8 @@ from licet.packages.package_store import (
     Resolved,
     Starter,
     building,
+    check_program,
+    keep_only,
     kept,
     place,
     put,
@@ -46,7 +49,6 @@ __all__ = ["choose_versions", "fetch_tarballs", "install_npm", "installed_npm", 
 
 _CERTIFICATES = "name its file: `npm config set cafile FILE`"
 _WAYS = "`npm config set https-proxy URL` names the proxy of your network, and `registry` your registry"
-_MOST_WRITTEN = 2 << 30  # bytes of a single command: metadata, archives, and bundles
 
 # Whatever the configuration of the user says: no scripts, the ordinary layout, and registries only.
 _FORCED = (
@@ -112,7 +114,7 @@ def run_npm(directory: Path, arguments: Sequence[str], doing: str, node_option: 
     if node_option:
         environment["NODE_OPTIONS"] = f"{environment.get('NODE_OPTIONS', '')} {node_option}".strip()
     try:
-        run_client(command_line, directory, environment, doing, most_written=_MOST_WRITTEN)
+        run_client(command_line, directory, environment, doing, most_written=MOST_NPM_BYTES)
     except PackageError as wrong:
         raise PackageError(f"{wrong}{advice(str(wrong), _CERTIFICATES, _WAYS)}") from None
 
@@ -238,15 +240,11 @@ def _install(
     specs = {one.integrity: f"{one.name}@{one.version}" for one in packages}
     _unpack(new, packages, fetch_tarballs(new, specs, f"fetching {launch.package} {version}"))
     _check_tree(new, packages)
-    for path in list(new.iterdir()):
-        if path.name != "node_modules":
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    keep_only(new, "node_modules")
     requested = [launch.package, *(npm_package(text)[0] for text in launch.extra)]
     programs = {name: path for package in reversed(requested) for name, path in _bins(new, package).items()}
     program = launch.program or _default_program(_bins(new, launch.package), launch.package)
-    if program not in programs:
-        names = ", ".join(f"`{visible(name)}`" for name in sorted(programs)) or "none"
-        raise PackageError(f"{launch.package} {version} has no program `{visible(program)}`: it has {names}")
+    check_program(program, programs, launch.package, version)
     _check_script(new / programs[program], launch.package, program)
     started: dict[str, tuple[Starter, str]] = {name: ("node", path) for name, path in programs.items()}
     put(new, store, target, Files(platform=_platform(), integrity=here, programs=started))
@@ -468,7 +466,7 @@ def _bins(new: Path, package: str) -> Mapping[str, str]:
     found = {}
     for name, file in stated.items():
         path = os.path.realpath(directory / file) if isinstance(file, str) else ""
-        if path.startswith(f"{real}/") and os.path.isfile(path):
+        if inside(path, (real,)) and os.path.isfile(path):
             found[name] = os.path.relpath(path, os.path.realpath(new))
     return found
 

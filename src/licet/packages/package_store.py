@@ -15,7 +15,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,8 @@ from licet.core.algebra.scope import visible
 from licet.core.policy.lock import Resolved
 from licet.core.values import digest
 from licet.own_files import open_regular
-from licet.packages.clients import STEP_SECONDS, PackageChanged, PackageError, check_time
+from licet.packages.clients import PackageChanged, PackageError, check_time
+from licet.packages.limits import STEP_SECONDS
 
 __all__ = [
     "Files",
@@ -38,7 +39,9 @@ __all__ = [
     "Progress",
     "Resolved",
     "building",
+    "check_program",
     "file_digest",
+    "keep_only",
     "kept",
     "place",
     "put",
@@ -131,6 +134,20 @@ def building(store: Path, kind: str, name: str) -> Iterator[Path]:
     finally:
         _discard(new)
         os.close(held)
+
+
+def keep_only(new: Path, name: str) -> None:
+    """Remove what was only needed to make a package: all but one entry of its directory."""
+    for path in list(new.iterdir()):
+        if path.name != name:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def check_program(program: str, programs: Iterable[str], package: str, version: str) -> None:
+    """Raise `PackageError` unless a package that was just installed has the program that a command starts."""
+    if program not in programs:
+        names = ", ".join(f"`{visible(one)}`" for one in sorted(programs)) or "none"
+        raise PackageError(f"{package} {version} has no program `{visible(program)}`: it has {names}")
 
 
 def put(new: Path, store: Path, target: Path, listed: Files) -> None:

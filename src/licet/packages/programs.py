@@ -31,14 +31,15 @@ from licet.packages.launchers import (
     is_python,
     python_argv,
     settings_of,
+    site_directories,
 )
+from licet.packages.limits import LARGEST_METADATA
 from licet.packages.package_store import Installed, PackageError, Resolved, file_digest
 
 __all__ = [
     "FoundProgram", "find_program", "first_line", "installed_prefixes", "interpreter_of", "runtime_of", "same_program",
 ]  # fmt: skip
 
-_MOST_METADATA = 64 << 20  # bytes of one file of an installed distribution
 _SHEBANG = re.compile(rb"#![ \t]*(?:\S*/env[ \t]+(?:-S[ \t]+)?)?(\S+)[ \t]*([^\n]*)\n")
 _LINES = re.compile(rb"#!/bin/sh\n'''exec' \"?([^\"\n]+?)\"? \"\$0\" \"\$@\"\n")  # pip's form for long paths
 
@@ -233,13 +234,7 @@ def _libraries(python: str) -> Iterator[str]:
     """The directories that an interpreter has its distributions in, without those in the home of the user."""
     environment, base = _prefixes(python)
     roots = [environment] if environment else [base, *(["/usr/local"] if base == "/usr" else [])]
-    found = {
-        os.path.realpath(path)
-        for root in roots
-        for kind in ("site", "dist")
-        for path in glob(f"{escape(root)}/lib*/py*3*/{kind}-packages")
-    }
-    yield from sorted(found)
+    yield from sorted({os.path.realpath(path) for root in roots for path in site_directories(root)})
 
 
 def runtime_of(starter: str, *, stated: bool = True) -> tuple[str, ...]:
@@ -334,7 +329,7 @@ class _Distribution(metadata.Distribution):
     def read_text(self, filename: str) -> str | None:
         """One of its files; None if there is none, or it is no text."""
         try:
-            return read_regular(os.path.join(self._folder, filename), _MOST_METADATA).decode()
+            return read_regular(os.path.join(self._folder, filename), LARGEST_METADATA).decode()
         except (OSError, ValueError):
             return None
 

@@ -16,7 +16,6 @@ Nothing is read but the two texts, so a lock can be compared where the package i
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -40,7 +39,9 @@ from licet.packages.package_store import (
     Resolved,
     Starter,
     building,
+    check_program,
     file_digest,
+    keep_only,
     kept,
     place,
     put,
@@ -313,13 +314,11 @@ def _install(
     pip.install(pins, wheels.values(), python, f"installing {name} {version}")
     _compile(new, environment, target / _ENVIRONMENT)
     _move_scripts(environment, target / _ENVIRONMENT)
-    _clear(new)
+    keep_only(new, _ENVIRONMENT)
     requested = [name, *(pypi_requirement(text)[0].partition("[")[0] for text in launch.extra)]
     programs = {script: path for one in reversed(requested) for script, path in _scripts(new, one).items()}
     program = launch.program or _default_program(_scripts(new, name), name)
-    if program not in programs:
-        names = ", ".join(f"`{visible(one)}`" for one in sorted(programs)) or "none"
-        raise PackageError(f"{name} {version} has no program `{visible(program)}`: it has {names}")
+    check_program(program, programs, name, version)
     put(new, store, target, Files(platform=platform_tag(), integrity=here, programs=programs))
     return Resolved("pypi", name, version, program, {**others, **here})
 
@@ -359,12 +358,6 @@ def _move_scripts(environment: Path, target: Path) -> None:
             data = file.read_bytes()
             if data.startswith(b"#!"):
                 file.write_bytes(data.replace(os.fsencode(environment), os.fsencode(target)))
-
-
-def _clear(new: Path) -> None:
-    for path in list(new.iterdir()):
-        if path.name != _ENVIRONMENT:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _site(environment: Path) -> Path:

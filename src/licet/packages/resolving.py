@@ -39,8 +39,17 @@ from resolvelib.structs import RequirementInformation
 
 from licet.core.algebra.scope import visible
 from licet.own_files import read_regular
-from licet.packages.archives import CHUNK, Bounds, folded, wrong_name
+from licet.packages.archives import Bounds, folded, wrong_name
 from licet.packages.clients import PackageError, advice, client_environment, has_module, run_client
+from licet.packages.limits import (
+    CHUNK,
+    LARGEST_PIP_LOG,
+    LARGEST_WHEEL_METADATA,
+    LARGEST_WHEEL_TEXT,
+    MOST_CAUSES,
+    MOST_LEVELS,
+    MOST_ROUNDS,
+)
 
 __all__ = ["NOT_BUILT", "NoWheel", "Pip", "check_wheel", "choose_wheels", "needs_of_wheel", "write_lines"]
 
@@ -57,7 +66,6 @@ _PLAIN = re.compile(rf"[a-z0-9][a-z0-9-]*({_VERSIONS}(,{_VERSIONS})*)?")
 _CERTIFICATES = "name its file: `pip config set global.cert FILE`"
 _WAYS = "`pip config set global.proxy URL` names the proxy of your network, and `global.index-url` your index"
 _RETRIES = "2"  # pip's own 5, for each of two questions, take long to say that there is no network
-_MOST_LOGGED = 64 << 20
 _UNREACHED = re.compile(r"Could not fetch URL (\S+?): (?!404 )(.+?)(?: - skipping)?$", re.MULTILINE)
 _NO_WHEEL = re.compile(r"No matching distribution found|requires a different Python|ResolutionImpossible")
 
@@ -154,7 +162,7 @@ def _bare() -> dict[str, str]:
 
 def _unreached(log: Path) -> str:
     try:
-        logged = read_regular(log, _MOST_LOGGED).decode("utf-8", "replace")
+        logged = read_regular(log, LARGEST_PIP_LOG).decode("utf-8", "replace")
     except OSError:
         return ""
     if (found := _UNREACHED.search(logged)) is None:
@@ -167,8 +175,6 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-_MOST_BYTES = 1 << 20  # of a file that is read here
-_MOST_METADATA = 8 << 20
 _AT_START = re.compile(r"(site|user)customize(\..*)?")
 _OF_THE_ENVIRONMENT = re.compile(
     r"(bin/)?(pyvenv\.cfg|pybuilddir\.txt|[^/]*\._pth)$|(bin|lib|lib32|lib64)(/(python|pypy)|$)"
@@ -199,7 +205,7 @@ def needs_of_wheel(wheel: Path) -> Sequence[str]:
     """The lines `Requires-Dist` of a wheel."""
     with _opened(wheel) as archive:
         places = [one for one in archive.infolist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", one.filename)]
-        data = _read(archive, places[0], _MOST_METADATA) if len(places) == 1 else None
+        data = _read(archive, places[0], LARGEST_WHEEL_METADATA) if len(places) == 1 else None
         if data is None:
             raise PackageError(f"{visible(wheel.name)} has no metadata that can be read")
         return [str(line) for line in BytesHeaderParser().parsebytes(data).get_all("Requires-Dist", ())]
@@ -283,7 +289,7 @@ def _problem_of_scripts(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> st
 
 
 def _text(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str | None:
-    data = _read(archive, member, _MOST_BYTES)
+    data = _read(archive, member, LARGEST_WHEEL_TEXT)
     try:
         return data.decode("utf-8-sig") if data is not None else None
     except UnicodeDecodeError:
@@ -296,9 +302,6 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes
     return data if len(data) <= most else None
 
 
-_MOST_ROUNDS = 10_000
-_MOST_LEVELS = 20
-_MOST_CAUSES = 6
 _THE_COMMAND = "the command"
 
 
@@ -342,10 +345,10 @@ def _chosen(wanted: Sequence[str], pip: Pip, same: Mapping[str, str]) -> Mapping
     wants = [want for text in wanted for want in _wants(text, _THE_COMMAND, "")]
     index.guess(wants)
     try:
-        found = Resolver(_Provider(index), BaseReporter[_Want, _Choice, _Key]()).resolve(wants, _MOST_ROUNDS)
+        found = Resolver(_Provider(index), BaseReporter[_Want, _Choice, _Key]()).resolve(wants, MOST_ROUNDS)
     except ResolutionImpossible as impossible:
         causes = list(dict.fromkeys(str(cause.requirement) for cause in impossible.causes))
-        raise PackageError(f"no versions fit together: {'; '.join(causes[:_MOST_CAUSES])}") from None
+        raise PackageError(f"no versions fit together: {'; '.join(causes[:MOST_CAUSES])}") from None
     except ResolutionTooDeep:
         raise PackageError(f"no versions that fit together were found for {' and '.join(wanted)}") from None
     chosen = {(choice.name, choice.version) for choice in found.mapping.values()}
@@ -394,7 +397,7 @@ class _Index:
 
     def guess(self, wants: Iterable[_Want]) -> None:
         """Fetch the newest of what is needed, all of one level at once: one pip for each takes far longer."""
-        for _ in range(_MOST_LEVELS):
+        for _ in range(MOST_LEVELS):
             needed: dict[str, SpecifierSet] = {}
             left, seen = list(wants), set[_Key]()
             while left:

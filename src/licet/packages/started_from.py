@@ -30,7 +30,15 @@ from msgspec import Struct
 from licet.core.algebra.scope import inside, visible
 from licet.own_files import NotRegular, read_regular
 from licet.packages.clients import is_native, npm_places, pip_places, shim_places
-from licet.packages.launchers import Launch, environment_of, interpreter, is_python, settings_of
+from licet.packages.launchers import Launch, environment_of, interpreter, is_python, settings_of, site_directories
+from licet.packages.limits import (
+    LARGEST_SCRIPT,
+    MOST_CODE_BYTES,
+    MOST_CODE_FILES,
+    MOST_PTH,
+    MOST_SITE_ENTRIES,
+    MOST_VERSIONS,
+)
 from licet.packages.node_modules import node_places, option_places, searched_above
 from licet.packages.package_store import PackageError, file_digest
 from licet.packages.programs import first_line
@@ -50,14 +58,10 @@ _AT_HOME = {
     "docker": (".docker",),
     "podman": (".config/containers",),
 }
-_MOST_BYTES = 1 << 20  # of a script, and of the module that an editable installation adds
 # The code of a version manager, and the versions that it has installed: pyenv, nodenv, asdf and mise.
 _MANAGER = ("bin", "lib", "libexec", "plugins", "pyenv.d", "nodenv.d", "shims", "versions", "installs", "version")
-_MOST_VERSIONS = 100  # of an interpreter that a version manager has installed
 # What tells a version manager which version to start; some of these files may name any directory instead.
 _CHOOSES_VERSION = (".python-version", ".node-version", ".nvmrc", ".tool-versions", "mise.toml", ".mise.toml")
-_MOST_ENTRIES = 20_000  # of a directory of distributions that are looked at, for links
-_MOST_PTH = 1_000  # `.pth` files in a directory, and lines in one of them
 
 
 class StartedFrom(Struct, frozen=True):
@@ -177,7 +181,7 @@ def _found(word: str, directory: str) -> tuple[list[str], list[str]]:
 def _installed(manager: str, word: str) -> list[str]:
     """The versions of an interpreter in the directory of a version manager."""
     places = (f"{escape(manager)}/{inner}/bin/{word}" for inner in ("versions/*", "installs/*/*"))
-    return sorted(path for place in places for path in glob(place))[:_MOST_VERSIONS]
+    return sorted(path for place in places for path in glob(place))[:MOST_VERSIONS]
 
 
 def _above(directory: str) -> list[str]:
@@ -217,11 +221,11 @@ def _python(python: str, directory: str, user: str) -> _Python:
     sites: list[str] = []
     if environment:
         own.append(environment)
-        sites += _sites(environment)
+        sites += site_directories(environment)
         base = [prefix for prefix in base if prefix != os.path.realpath(environment)]
     if not environment or settings.get("include-system-site-packages", "").lower() == "true":
-        sites += [site for prefix in base for site in _sites(prefix)]
-        sites += _sites("/usr/local") if "/usr" in base else ()
+        sites += [site for prefix in base for site in site_directories(prefix)]
+        sites += site_directories("/usr/local") if "/usr" in base else ()
         sites += [f"{user}/lib/{name}/site-packages" for prefix in base for name in _versions(prefix)] if user else ()
     own += (*sites, *(place for site in sites for place in (*_added_by_pth(site), *_linked_into(site))))
     return _Python(tuple(own), tuple(dict.fromkeys(base)), tuple(sites))
@@ -231,20 +235,14 @@ def _user_base(home: str, environ: Mapping[str, str]) -> str:
     return environ.get("PYTHONUSERBASE") or (os.path.join(home, ".local") if home else "")
 
 
-def _sites(prefix: str) -> list[str]:
-    """The directories below a prefix in which distributions are installed."""
-    there = (glob(f"{escape(prefix)}/lib*/py*3*/{kind}-packages") for kind in ("site", "dist"))
-    return sorted(path for paths in there for path in paths)
-
-
 def _versions(prefix: str) -> list[str]:
     return sorted({os.path.basename(path) for path in glob(f"{escape(prefix)}/lib*/py*3.*")})
 
 
 def _added_by_pth(site: str) -> Iterator[str]:
     """The directories that `.pth` files put on the import path, and the packages that are installed as editable."""
-    for file in sorted(glob(f"{escape(site)}/*.pth"))[:_MOST_PTH]:
-        for line in _lines(file)[:_MOST_PTH]:
+    for file in sorted(glob(f"{escape(site)}/*.pth"))[:MOST_PTH]:
+        for line in _lines(file)[:MOST_PTH]:
             if line.startswith(("import ", "import\t")):
                 for name in re.findall(r"\b__editable__\w+_finder\b", line):
                     yield from _editable(os.path.join(site, f"{name}.py"))
@@ -255,7 +253,7 @@ def _added_by_pth(site: str) -> Iterator[str]:
 def _linked_into(site: str) -> Iterator[str]:
     """The packages and modules that are only linked into a directory of distributions."""
     with suppress(OSError), os.scandir(site) as entries:
-        links = (os.path.realpath(one.path) for one in islice(entries, _MOST_ENTRIES) if one.is_symlink())
+        links = (os.path.realpath(one.path) for one in islice(entries, MOST_SITE_ENTRIES) if one.is_symlink())
         yield from (path for path in links if not inside(path, (os.path.realpath(site),)))
 
 
@@ -268,14 +266,14 @@ def _added_by(script: str) -> Iterator[str]:
 
 def _lines(file: str) -> list[str]:
     with suppress(OSError):
-        return [line.strip() for line in read_regular(file, _MOST_BYTES).decode("utf-8", "replace").splitlines()]
+        return [line.strip() for line in read_regular(file, LARGEST_SCRIPT).decode("utf-8", "replace").splitlines()]
     return []
 
 
 def _editable(finder: str) -> Iterator[str]:
     """The packages and modules that the finder of an editable installation leads to."""
     with suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        for node in ast.parse(read_regular(finder, _MOST_BYTES)).body:
+        for node in ast.parse(read_regular(finder, LARGEST_SCRIPT)).body:
             targets = node.targets if isinstance(node, ast.Assign) else []
             targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
             if any(isinstance(one, ast.Name) and one.id in ("MAPPING", "NAMESPACES") for one in targets):
@@ -286,10 +284,6 @@ def _editable(finder: str) -> Iterator[str]:
                         yield from (
                             () if os.path.isdir(path) else (f"{path}{end}" for end in (".py", *EXTENSION_SUFFIXES))
                         )
-
-
-_MOST_FILES = 20_000
-_MOST_CODE_BYTES = 512 * 1024 * 1024
 
 
 def code_digests(directory: str) -> dict[str, str]:
@@ -304,9 +298,9 @@ def code_digests(directory: str) -> dict[str, str]:
     size = 0
     for path, about in _files(root):
         size += about.st_size
-        if len(found) >= _MOST_FILES or size > _MOST_CODE_BYTES:
+        if len(found) >= MOST_CODE_FILES or size > MOST_CODE_BYTES:
             raise PackageError(
-                f"`{visible(directory)}` has more than {_MOST_FILES} files or {_MOST_CODE_BYTES >> 20} MB: "
+                f"`{visible(directory)}` has more than {MOST_CODE_FILES} files or {MOST_CODE_BYTES >> 20} MB: "
                 "name the directory that has the server's own files alone"
             )
         found[os.path.relpath(path, root)] = _digest(path, about, root)
@@ -341,7 +335,7 @@ def _files(root: str) -> Iterator[tuple[str, os.stat_result]]:
 def _digest(path: str, about: os.stat_result, root: str) -> str:
     try:
         if stat.S_ISLNK(about.st_mode):
-            if not f"{os.path.realpath(path)}/".startswith(f"{root}/"):
+            if not inside(os.path.realpath(path), (root,)):
                 raise PackageError(f"the link {visible(path)} leads out of the code of the server: put a copy there")
             return f"sha256:{hashlib.sha256(os.fsencode(f'link to {os.readlink(path)}')).hexdigest()}"
         if not stat.S_ISREG(about.st_mode):

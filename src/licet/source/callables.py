@@ -11,18 +11,24 @@ One use in the source, and the rule that would declare it, as far as the argumen
 """
 
 import ast
-import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
 
 from msgspec import Struct
 
 from licet.core.algebra.domains import STORAGE_KINDS, method_word
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed
-from licet.source.names import ANY, ExpressionValues, TextPrefix, host_scope, path_scope, program_scope, variable_scope
+from licet.source.literals import (
+    ANY,
+    ExpressionValues,
+    TextPrefix,
+    host_scope,
+    path_scope,
+    program_scope,
+    variable_scope,
+)
 
 OPEN = "open"  # the effect of `open`: what it does depends on the mode, in the next argument
 
@@ -194,15 +200,10 @@ process@0       licet.process.spawn
 storage         licet.kv.get licet.kv.list licet.kv.set licet.kv.delete
 """
 
-# Functions that call another: the argument in which it is, and how many arguments of its own come before those of the
-# called function.
-FORWARDING = {
-    "asyncio.to_thread": 0,
-    "anyio.to_thread.run_sync": 0,
-    "trio.to_thread.run_sync": 0,
-    "builtins.map": 0,
-    "builtins.filter": 0,
-}
+# Functions that call their first argument with the others.
+FORWARDING = frozenset(
+    {"asyncio.to_thread", "anyio.to_thread.run_sync", "trio.to_thread.run_sync", "builtins.map", "builtins.filter"}
+)
 
 # Names of other modules for the same things.
 _SAME = {
@@ -223,27 +224,17 @@ _SAME = {
     "licet.handles.SyncContext": "licet.Context",
 }
 
-# Libraries that exist to do one thing. Another library that imports one of these does that thing through it.
-LIBRARIES: Mapping[str, tuple[str, ...]] = {
-    "network": (
-        "socket", "ssl", "socketserver", "http.client", "http.server", "urllib.request", "xmlrpc.client", "smtplib",
-        "ftplib", "imaplib", "poplib", "requests", "httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "urllib3",
-        "websockets", "paramiko", "pycurl", "grpc", "asyncpg", "psycopg", "psycopg2", "pymysql", "redis", "zmq",
-        "botocore",
-    ),
-    "process": ("subprocess", "multiprocessing", "pty", "pexpect"),
-    "foreign": ("ctypes", "cffi"),
-}  # fmt: skip
-
 # Modules that do nothing but input and output, by what they touch. There is no other reason to import one.
 _ONLY_TOUCHES: Mapping[str, tuple[str, ...]] = {
     "fs:write": ("shutil", "fileinput", "shelve", "dbm", "aiofiles"),
     "fs:read": ("glob", "linecache"),
     "network": (
-        *(name for name in LIBRARIES["network"] if name != "ssl"), "xmlrpc.server", "telnetlib", "nntplib", "websocket",
-        "asyncssh", "boto3", "pymongo", "aiosqlite", "pg8000",
+        "socket", "socketserver", "http.client", "http.server", "urllib.request", "xmlrpc.client", "smtplib", "ftplib",
+        "imaplib", "poplib", "requests", "httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "urllib3", "websockets",
+        "paramiko", "pycurl", "grpc", "asyncpg", "psycopg", "psycopg2", "pymysql", "redis", "zmq", "botocore",
+        "xmlrpc.server", "telnetlib", "nntplib", "websocket", "asyncssh", "boto3", "pymongo", "aiosqlite", "pg8000",
     ),
-    "process": (*LIBRARIES["process"], "webbrowser", "_posixsubprocess"),
+    "process": ("subprocess", "multiprocessing", "pty", "pexpect", "webbrowser", "_posixsubprocess"),
 }  # fmt: skip
 # The rule that covers everything of a kind.
 EVERYTHING = {"fs:read": "fs:read:*", "fs:write": "fs:write:*", "network": "network:*:*", "process": "process:exec:*"}
@@ -383,13 +374,6 @@ def _is_submodule(dotted: str) -> bool:
     return any(name == dotted or name.startswith(f"{dotted}.") for name in known)
 
 
-@cache
-def digest() -> str:
-    """Changes with the table, and with it everything that was found by it."""
-    every = (USES, VALUES, HANDLES, repr(sorted(FORWARDING.items())), repr(LIBRARIES), "2")
-    return hashlib.sha256("\0".join(every).encode()).hexdigest()[:16]
-
-
 _NAMED_ARGUMENTS = {
     "fs": ("path", "file", "filename", "name", "src", "source", "top", "pathname", "database", "dirname"),
     "fs1": ("dst", "dest", "target"),
@@ -506,7 +490,7 @@ def _opened(
     if _is_descriptor(argument) or _keyword(call, "fileobj") is not None:
         return  # an open file: it was opened elsewhere
     place = 0 if effect.of_object else 1
-    mode: Any = given[place] if len(given) > place else _keyword(call, "mode")
+    mode = given[place] if len(given) > place else _keyword(call, "mode")
     stated = values.prefix_of(mode) if mode is not None else None
     letters = stated.text.partition(":")[0] if stated and stated.complete else "r" if mode is None else "r+"
     if call is None or what == "os.open":

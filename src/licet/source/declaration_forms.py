@@ -1,21 +1,16 @@
-"""Reads the arguments of one declaration, such as `@tool(…)`, from its source: literals, each checked alone.
+"""Reads the arguments of one declaration from its source: literals, each checked alone.
 
-Reads the tools that a module declares as `NAME = governed(function, needs=…, effect=…)`, from its source.
+`@tool(…)`; `NAME = governed(function, needs=…, effect=…)`; and `NAME = Tool.wasm("file.wasm", …)`. The function that is
+governed, with the decorators of its framework, is looked up in the same file: its parameters show which arguments are
+tied. What is not a function of the file has to be given a name, and its arguments are known when it is imported.
 
-The function, with the decorators of its framework, is looked up in the same file: its parameters show which arguments
-are tied. What is not a function of the file has to be given a name, and its arguments are known when it is imported.
-
-Reads the tools that a module declares as `NAME = Tool.wasm("file.wasm", …)`, from its source.
-
-The module itself, a file next to the source, is read and hashed in a second step: source that stays the same may be
+A WebAssembly module, a file next to the source, is read and hashed in a second step: source that stays the same may be
 kept, and the module may change meanwhile.
 """
 
 import ast
 import inspect
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -26,15 +21,37 @@ from licet.core.policy.argument_ties import FREE, SCOPES
 from licet.core.policy.tool import TOUCHES_NOTHING, ToolCapabilities, ToolSpec, spec_of, summary
 from licet.core.values import Origin, Problem, near_hint
 from licet.declare import Tool
-from licet.declare.wasm import PYTHON, path_of, read_module, wasm_spec
-from licet.own_files import size_text
-from licet.source.names import GOVERNED, WASM, Function, Names, NotLiteral
-from licet.source.text import SourceText
+from licet.declare.wasm import path_of, wasm_spec
+from licet.source.files import SourceText
+from licet.source.limits import LONGEST_SHOWN, MOST_ARGUMENTS
+from licet.source.literals import Names, NotLiteral
+from licet.source.scopes import Function
 
-MOST_ARGUMENTS = 50  # of one declaration
-LONGEST_SHOWN = 300  # characters of a value in a message
+RENAME_HINT = "rename one, or declare `needs:` in licet.yaml"
 LITERAL_HINT = "write it as a literal, or declare `needs:` in licet.yaml"
 _NOT_EVALUATED = frozenset({"available"})  # a function, which is not part of what a tool touches
+
+
+class BoundCall(Struct, frozen=True, eq=False):
+    """A name that a file binds to a call that declares a tool."""
+
+    name: str
+    call: ast.Call
+    of: str  # `WASM` or `GOVERNED`
+
+    @property
+    def lineno(self) -> int:
+        """The first line of the call."""
+        return self.call.lineno
+
+
+def bound_calls(names: Names, of: str) -> Iterator[BoundCall]:
+    """The declarations of a file by one call, without those inside functions and classes."""
+    for name, bindings in names.by_name().items():
+        for binding in bindings:
+            call = binding.what
+            if isinstance(call, ast.Call) and of in names.dotted(call.func):
+                yield BoundCall(name, call, of)
 
 
 class DeclarationForm(Struct, frozen=True):
@@ -45,7 +62,7 @@ class DeclarationForm(Struct, frozen=True):
 
     label: str
     arguments: tuple[str, ...]
-    check: Callable[[str, Any], object]
+    check: Callable[[Mapping[str, Any]], object]
 
 
 class Given(Struct):
@@ -88,6 +105,11 @@ def read_arguments(
     return given
 
 
+def spec_of_part(given: Mapping[str, Any]) -> ToolSpec:
+    """The spec of a tool with these arguments and a name. Raises `Malformed`."""
+    return spec_of(**{"name": "any", **given})
+
+
 def _touched_problems(text: SourceText, function: str, given: Given, origin: Origin) -> Iterator[Problem]:
     if given.sound and not given.values.keys() & {"capabilities", "needs"}:
         found = f"`{function}`, which does not say what it touches"
@@ -122,13 +144,25 @@ def _read_argument(
             value = value.as_mapping()
         if value is not None:
             # Check each argument alone, so that all problems of a declaration are reported at once.
-            form.check(key, value)
+            form.check({key: value} if key in ("capabilities", "needs") else {"needs": (), key: value})
             given.values[key] = value
     except NotLiteral as error:
         return not_literal(text, function, key, error)
     except Malformed as error:
         return malformed(origin, error)
     return None
+
+
+def rebinding_problems(
+    names: Names, called: ast.expr, place: str, name: str, origin: Origin, once: str
+) -> Iterator[Problem]:
+    """Problems because of which the running program might get another tool than the source shows."""
+    if len(names.dotted(called)) > 1:
+        found = f"{names.excerpt(called)} {place}, a name that this file binds more than once"
+        yield Problem(origin, found, "a name bound once, by its import from licet")
+    if (count := len(names.bindings(name))) > 1:
+        found = f"`{name}` bound {count} times in this file"
+        yield Problem(origin, found, f"{once} of that name", RENAME_HINT)
 
 
 def not_literal(text: SourceText, function: str, key: str, error: NotLiteral) -> Problem:
@@ -164,35 +198,14 @@ _TYPES = {word: meaning for words, meaning in _MEANINGS for word in words.split(
 _UNIONS = ("Optional", "Union")
 
 
-class GovernedCall(Struct, frozen=True, eq=False):
-    """A name that a file binds to a call of `governed`."""
-
-    name: str
-    call: ast.Call
-
-    @property
-    def lineno(self) -> int:
-        """The first line of the call."""
-        return self.call.lineno
+def _check_governed(given: Mapping[str, Any]) -> None:
+    if _ARGS in given:
+        _check_args(given[_ARGS])
+    else:
+        spec_of_part(given)
 
 
-def governed_calls(names: Names) -> Iterator[GovernedCall]:
-    """The declarations of a file, without those inside functions and classes."""
-    for name, bindings in names.by_name().items():
-        for binding in bindings:
-            call = binding.meaning
-            if isinstance(call, ast.Call) and GOVERNED in names.dotted(call.func):
-                yield GovernedCall(name, call)
-
-
-def _check_governed(key: str, value: Any) -> None:
-    if key == _ARGS:
-        _check_args(value)
-        return
-    spec_of(**{"name": "any", **({} if key == "needs" else {"needs": ()}), key: value})
-
-
-def _check_args(value: Any) -> None:
+def _check_args(value: object) -> None:
     rules = value.values() if isinstance(value, Mapping) else (value,)
     for rule in rules:
         scope = rule.get("scope") if isinstance(rule, Mapping) and len(rule) == 1 else None
@@ -204,16 +217,14 @@ _GOVERNED = DeclarationForm("`governed`", _ARGUMENTS, _check_governed)
 
 
 def read_governed(
-    text: SourceText, names: Names, declaration: GovernedCall
+    text: SourceText, names: Names, declaration: BoundCall
 ) -> tuple[ToolSpec | None, tuple[Problem, ...]]:
     """Read one declaration. If there is no spec, at least one problem is an error."""
     name, call, origin = declaration.name, declaration.call, text.place(declaration.call)
     problems: list[Problem] = []
     if len(names.dotted(call.func)) > 1 or len(names.bindings(name)) > 1:
         found = f"`{name}` or {names.excerpt(call.func)} bound more than once in this file"
-        problems.append(
-            Problem(origin, found, "one meaning of each name", "rename one, or declare `needs:` in licet.yaml")
-        )
+        problems.append(Problem(origin, found, "one meaning of each name", RENAME_HINT))
     given = read_arguments(text, names, call, name, _GOVERNED, origin, problems, unnamed=1)
     function = _function(names, call)
     values = dict(given.values)
@@ -236,7 +247,7 @@ def _function(names: Names, call: ast.Call) -> Function | None:
     """The function of this file that is governed; None if it is something else."""
     first = call.args[0] if call.args else None
     bindings = names.bindings(first.id) if isinstance(first, ast.Name) else ()
-    found = bindings[0].meaning if len(bindings) == 1 else None
+    found = bindings[0].what if len(bindings) == 1 else None
     return found if isinstance(found, Function) else None
 
 
@@ -289,7 +300,6 @@ def _of(word: str, parts: list[ast.expr]) -> Mapping[str, Any]:
             return _NOTHING
 
 
-MOST_BYTES_IN_REVIEW = 256 << 20  # of all modules in one review
 _LABEL = "`Tool.wasm`"
 _FILE = "file"
 
@@ -301,41 +311,19 @@ class WasmFile(Struct, frozen=True):
     origin: Origin
 
 
-def _check_wasm(key: str, value: Any) -> None:
-    stated = {} if key in ("capabilities", "needs") else {"needs": ()}
-    wasm_spec(**{"file": "any.wasm", **stated, key: value})
+def _check_wasm(given: Mapping[str, Any]) -> None:
+    wasm_spec(**{"file": "any.wasm", **given})
 
 
 _WASM = DeclarationForm(_LABEL, tuple(inspect.signature(Tool.wasm).parameters), _check_wasm)
 
 
-class WasmCall(Struct, frozen=True, eq=False):
-    """A name that a file binds to a call of `Tool.wasm`."""
-
-    name: str
-    call: ast.Call
-
-    @property
-    def lineno(self) -> int:
-        """The first line of the call."""
-        return self.call.lineno
-
-
-def wasm_calls(names: Names) -> Iterator[WasmCall]:
-    """The declarations of a file, without those inside functions and classes."""
-    for name, bindings in names.by_name().items():
-        for binding in bindings:
-            call = binding.meaning
-            if isinstance(call, ast.Call) and WASM in names.dotted(call.func):
-                yield WasmCall(name, call)
-
-
 def read_wasm(
-    text: SourceText, names: Names, declaration: WasmCall
+    text: SourceText, names: Names, declaration: BoundCall
 ) -> tuple[ToolSpec | None, WasmFile | None, tuple[Problem, ...]]:
     """Read one declaration. If there is no spec, at least one problem is an error; the spec has no `source` yet."""
     name, call, origin = declaration.name, declaration.call, text.place(declaration.call)
-    bound = _binding_problems(names, name, call, origin)
+    bound = rebinding_problems(names, call.func, f"for `{name}`", name, origin, "one meaning")
     given = read_arguments(text, names, call, name, _WASM, origin, bound, unnamed=1)
     file = _file(text, names, name, call, given)
     spec = None
@@ -366,42 +354,3 @@ def _file(text: SourceText, names: Names, name: str, call: ast.Call, given: Give
     except Malformed as error:
         given.problems.append(malformed(text.place(call.args[0]), error))
     return None
-
-
-def _binding_problems(names: Names, name: str, call: ast.Call, origin: Origin) -> Iterator[Problem]:
-    """Problems because of which the running program might get another tool than the source shows."""
-    if len(names.dotted(call.func)) > 1:
-        found = f"{names.excerpt(call.func)} for `{name}`, a name that this file binds more than once"
-        yield Problem(origin, found, "a name bound once, by its import from licet")
-    if (count := len(names.bindings(name))) > 1:
-        found = f"`{name}` bound {count} times in this file"
-        yield Problem(origin, found, "one meaning of that name", "rename one, or declare `needs:` in licet.yaml")
-
-
-class WasmFiles:
-    """The modules of one review. Each file is read once, and their total size is bounded."""
-
-    def __init__(self) -> None:
-        self._hashes: dict[str, str | Malformed] = {}
-        self._left = MOST_BYTES_IN_REVIEW
-
-    def source(self, file: WasmFile, directory: str) -> str | Problem:
-        """The hash of a module, or the problem; empty for the Python of licet."""
-        if file.file == PYTHON:
-            return ""
-        path = os.path.join(directory, file.file)
-        if path not in self._hashes:
-            self._hashes[path] = self._hash(file.file, directory, path)
-        found = self._hashes[path]
-        return malformed(file.origin, found) if isinstance(found, Malformed) else found
-
-    def _hash(self, file: str, directory: str, path: str) -> str | Malformed:
-        with suppress(OSError, ValueError):  # reading it says what is wrong
-            self._left -= os.stat(path).st_size
-        if self._left < 0:
-            most = f"at most {size_text(MOST_BYTES_IN_REVIEW)} of WebAssembly modules in one review"
-            return Malformed(file, most, "name fewer of them with `from:`")
-        try:
-            return f"sha256:{read_module(file, directory).sha256}"
-        except Malformed as wrong:
-            return wrong

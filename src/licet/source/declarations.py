@@ -1,40 +1,63 @@
-"""Reads the tools that one Python file declares, with `@tool(…)`, `Tool.wasm(…)` or `governed(…)`, from its source.
+"""Reads the tools that Python files declare, with `@tool(…)`, `Tool.wasm(…)` or `governed(…)`, from their source.
 
-Nothing in the file is run.
+All tools of a file, or the tool that `pkg.mod:func` names. Nothing is imported or run. Such a declaration has no
+argument `schema`, since type hints are code and code under review is not run. So its digest differs from that of the
+running tool. Its needs, class, level, connector and cost are the same.
 """
 
 import ast
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
-from typing import Any, ClassVar, Literal
+from pathlib import Path
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.scope import Malformed
+from licet.core.algebra.scope import Malformed, visible
 from licet.core.policy.tool import ToolSpec, spec_of, summary
-from licet.core.values import Compared, Problem
+from licet.core.values import Compared, Origin, Problem, near_hint
 from licet.declare import tool
-from licet.declare.wasm import PYTHON
+from licet.declare.wasm import PYTHON, read_module
+from licet.own_files import size_text
 from licet.source.declaration_forms import (
+    BoundCall,
     DeclarationForm,
-    GovernedCall,
-    WasmCall,
     WasmFile,
-    governed_calls,
+    bound_calls,
     malformed,
     read_arguments,
     read_governed,
     read_wasm,
-    wasm_calls,
+    rebinding_problems,
+    spec_of_part,
 )
-from licet.source.names import GOVERNED, MOST_IN_FILE, TOOL, WASM, Binding, Function, Imported, Names, TooManyValues
-from licet.source.text import Lines, SourceText, parse, read_bytes
+from licet.source.files import Lines, SourceText, parse, read_bytes, token_count
+from licet.source.imports import (
+    INSTALLED,
+    InstalledModule,
+    locate,
+    split_reference,
+)
+from licet.source.limits import (
+    LONGEST_REFERENCE,
+    LONGEST_SIGNATURE,
+    MOST_BYTES_IN_REVIEW,
+    MOST_COMPARED,
+    MOST_HOPS,
+    MOST_PROBLEMS,
+    MOST_TOKENS,
+    MOST_TOKENS_IN_REVIEW,
+    MOST_VALUES_IN_FILE,
+    MOST_WASM_BYTES_IN_REVIEW,
+)
+from licet.source.literals import GOVERNED, TOOL, WASM, Names, TooManyValues
+from licet.source.scopes import Binding, Function, Imported, absolute
 
-MOST_PROBLEMS = 1000  # then reading stops, so that a hostile file cannot use much time
 UNREAD = "what follows was not read"
 # Every node of a file is compared with these; a tuple is faster than a union.
 _DECORATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -46,12 +69,7 @@ _EXPECTED = {
 }
 _WASM_WORD = b".wasm"
 _CONTEXTS = ("Context", "SyncContext")
-_LONGEST_SIGNATURE = 2000  # characters
 _PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
-
-
-def _check(key: str, value: Any) -> None:
-    spec_of(**{"name": "any", **({} if key in ("capabilities", "needs") else {"needs": ()}), key: value})
 
 
 _ARGUMENTS = tuple(
@@ -59,7 +77,7 @@ _ARGUMENTS = tuple(
     for parameter in inspect.signature(tool).parameters.values()
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 )
-_TOOL = DeclarationForm("`@tool`", _ARGUMENTS, _check)
+_TOOL = DeclarationForm("`@tool`", _ARGUMENTS, spec_of_part)
 
 
 class DeclaredTool(Struct, frozen=True):
@@ -129,11 +147,11 @@ def module_in(text: SourceText) -> Module:
         read |= {_called(mark) for mark in marks}
         if isinstance(node, ast.ClassDef):
             problems.append(_misplaced(text, marks[0], f"a class `{node.name}` as a tool", "error"))
-        elif isinstance(node, WasmCall | GovernedCall) or node in top:
+        elif isinstance(node, BoundCall) or node in top:
             try:
                 declared.append(_read(text, names, node, marks))
             except TooManyValues as spent:
-                found = f"more than {MOST_IN_FILE} values in the declarations up to `{node.name}`"
+                found = f"more than {MOST_VALUES_IN_FILE} values in the declarations up to `{node.name}`"
                 unread = Problem(text.place(spent.node), found, "fewer", UNREAD)
                 break
             count += len(declared[-1].problems)
@@ -154,13 +172,13 @@ def module_in(text: SourceText) -> Module:
 
 
 def _meaning(bindings: list[Binding]) -> Meaning:
-    node, meaning = bindings[-1].node, bindings[-1].meaning
+    node, meaning = bindings[-1].node, bindings[-1].what
     imported = meaning if isinstance(meaning, Imported) else None
     line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
     return Meaning(len(bindings), line, offset, imported, isinstance(meaning, Function | ast.Call))
 
 
-_Declaration = Function | ast.ClassDef | WasmCall | GovernedCall
+_Declaration = Function | ast.ClassDef | BoundCall
 
 
 def _declarations(text: SourceText, names: Names) -> list[tuple[_Declaration, list[ast.expr]]]:
@@ -170,20 +188,17 @@ def _declarations(text: SourceText, names: Names) -> list[tuple[_Declaration, li
         for node in text.nodes
         if isinstance(node, _DECORATED)
     ]
-    marked += ((one, [one.call]) for one in wasm_calls(names))
-    marked += ((one, [one.call]) for one in governed_calls(names))
+    marked += ((one, [one.call]) for known in (WASM, GOVERNED) for one in bound_calls(names, known))
     return sorted((one for one in marked if one[1]), key=lambda one: one[0].lineno)
 
 
-def _read(
-    text: SourceText, names: Names, node: Function | WasmCall | GovernedCall, marks: list[ast.expr]
-) -> DeclaredTool:
-    if isinstance(node, GovernedCall):
+def _read(text: SourceText, names: Names, node: Function | BoundCall, marks: list[ast.expr]) -> DeclaredTool:
+    if not isinstance(node, BoundCall):
+        return _declared(text, names, node, marks)
+    if node.of == GOVERNED:
         return DeclaredTool(node.name, *read_governed(text, names, node))
-    if isinstance(node, WasmCall):
-        spec, file, problems = read_wasm(text, names, node)
-        return DeclaredTool(node.name, spec, problems, file)
-    return _declared(text, names, node, marks)
+    spec, file, problems = read_wasm(text, names, node)
+    return DeclaredTool(node.name, spec, problems, file)
 
 
 def _declared(text: SourceText, names: Names, node: Function, marks: list[ast.expr]) -> DeclaredTool:
@@ -226,7 +241,7 @@ def _signature(node: Function) -> str:
         if not (isinstance(one.annotation, ast.Name) and one.annotation.id in _CONTEXTS)
     ]
     more = [f"{sign}{ast.unparse(one)}" for sign, one in (("*", given.vararg), ("**", given.kwarg)) if one is not None]
-    return ", ".join((*words, *more))[:_LONGEST_SIGNATURE]
+    return ", ".join((*words, *more))[:LONGEST_SIGNATURE]
 
 
 def _plain(annotation: ast.expr) -> bool:
@@ -242,13 +257,7 @@ def _decorator_problems(text: SourceText, names: Names, node: Function, marks: l
     origin = text.place_of_decorator(marks[0])
     if len(marks) > 1:
         yield Problem(text.place_of_decorator(marks[1]), f"`@tool` twice on `{node.name}`", "one `@tool`")
-    called = _called(marks[0])
-    if len(names.dotted(called)) > 1:
-        found = f"{names.excerpt(called)} on `{node.name}`, a name that this file binds more than once"
-        yield Problem(origin, found, "a name bound once, by its import from licet")
-    if (count := len(names.bindings(node.name))) > 1:
-        found = f"`{node.name}` bound {count} times in this file"
-        yield Problem(origin, found, "one function of that name", "rename one, or declare `needs:` in licet.yaml")
+    yield from rebinding_problems(names, _called(marks[0]), f"on `{node.name}`", node.name, origin, "one function")
     if marks[0] is not node.decorator_list[0]:
         found = f"{names.excerpt(node.decorator_list[0])} above `@tool` of `{node.name}`"
         expected = "`@tool` as the first decorator"
@@ -297,3 +306,196 @@ def _other_uses(text: SourceText, names: Names, read: set[ast.AST]) -> Iterator[
 
 def _called(mark: ast.expr) -> ast.expr:
     return mark.func if isinstance(mark, ast.Call) else mark
+
+
+class SourceTools(Struct, frozen=True):
+    """The tools that a file declares, in order; all problems; and the name of each tool's function."""
+
+    specs: tuple[ToolSpec, ...]
+    problems: tuple[Problem, ...]
+    functions: Mapping[str, str]
+
+
+def read_tools(path: str | os.PathLike[str], display: str | None = None) -> SourceTools:
+    """Read the tools of a Python file without importing it; problems are returned, not raised."""
+    file = os.fspath(path) if display is None else display
+    module = Modules().read(path, file)
+    if isinstance(module, Problem):
+        return SourceTools((), (module,), {})
+    specs = tuple(one.spec for one in module.declared if one.spec)
+    problems = [problem for one in module.declared for problem in one.problems] + list(module.problems)
+    functions = {one.spec.name: one.function for one in module.declared if one.spec}
+    ordered = sorted(problems, key=lambda problem: (problem.origin.line, problem.origin.column))
+    return SourceTools(specs, tuple(ordered), functions)
+
+
+class Modules:
+    """The source files of one review. Each is read once, and their total size is bounded."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Module | Problem] = {}
+        self._wasm = WasmFiles()
+        self._bytes = self._tokens = 0
+        self._full = ""  # the exceeded limit, for the message
+
+    def read(self, path: str | os.PathLike[str], file: str) -> Module | Problem:
+        """Read what a file declares, or return the problem. A file with several paths is read and counted for each."""
+        name = os.fspath(path)
+        if name not in self._read:
+            self._read[name] = self._module(name, file)
+        return self._read[name]
+
+    def _module(self, path: str, file: str) -> Module | Problem:
+        if self._full:
+            return self._refused(file)
+        data = read_bytes(path, file)
+        if isinstance(data, Problem):
+            return data
+        tokens = token_count(data.decode(errors="replace"))
+        self._bytes += len(data)
+        self._tokens += tokens if tokens <= MOST_TOKENS else 0  # a file with more is refused without parsing
+        if self._bytes > MOST_BYTES_IN_REVIEW:
+            self._full = f"{self._bytes} bytes"
+        elif self._tokens > MOST_TOKENS_IN_REVIEW:
+            self._full = f"{self._tokens} tokens"
+        module = self._refused(file) if self._full else module_of(data, file)
+        return module if isinstance(module, Problem) else self._with_wasm(module, os.path.dirname(path))
+
+    def _with_wasm(self, module: Module, directory: str) -> Module:
+        """The module with the hashes of the WebAssembly modules that it declares."""
+        if all(one.wasm is None for one in module.declared):
+            return module
+        return module.with_declared(tuple(self._hashed(one, directory) for one in module.declared))
+
+    def _hashed(self, one: DeclaredTool, directory: str) -> DeclaredTool:
+        if one.wasm is None or one.spec is None:
+            return one
+        source = self._wasm.source(one.wasm, directory)
+        if isinstance(source, Problem):
+            return replace(one, spec=None, problems=(*one.problems, source))
+        return replace(one, spec=replace(one.spec, source=f"{source}{one.spec.source}"))
+
+    def _refused(self, file: str) -> Problem:
+        found = f"more source than one review reads ({self._full} up to here)"
+        most = f"at most {size_text(MOST_BYTES_IN_REVIEW)} and {MOST_TOKENS_IN_REVIEW} tokens in all files together"
+        return Problem(Origin(file, 1, 1), found, most, "name tools of fewer or smaller files with `from:`")
+
+
+def find_tool(
+    reference: str,
+    roots: Sequence[Path],
+    *,
+    name: str | None = None,
+    origin: Origin | None = None,
+    modules: Modules | None = None,
+    installed: list[InstalledModule] | None = None,
+) -> ToolSpec | Problem:
+    """Find the declaration that `pkg.mod:func` names, below some directories or installed; or a problem.
+
+    `name` is the name that the tool must have, `origin` the place of the reference. Pass the same `modules` for all
+    references of one review. The modules of installed packages on the way are added to `installed`.
+    """
+    origin = origin or Origin(visible(reference[:LONGEST_REFERENCE]), 1, 1)
+    parts = split_reference(reference)
+    if parts is None:
+        return Problem(origin, f"`{visible(reference[:80])}`", "`package.module:function`")
+    installed = [] if installed is None else installed
+    found = _follow(parts[1], parts[2], roots, origin, modules or Modules(), installed)
+    if isinstance(found, ToolSpec) and name is not None and found.name != name:
+        hint = f"call it `{found.name}` here, or give it `name={name!r}` there"
+        return Problem(origin, f"a tool that calls itself `{found.name}` ({found.origin})", f"`{name}`", hint)
+    return found
+
+
+def _follow(
+    dotted: str,
+    function: str,
+    roots: Sequence[Path],
+    origin: Origin,
+    modules: Modules,
+    installed: list[InstalledModule],
+) -> ToolSpec | Problem:
+    """Follow imports until the function itself is found."""
+    seen: list[str] = []
+    while True:
+        step = f"{dotted}:{function}"
+        if step in seen or len(seen) > MOST_HOPS:
+            found = f"`{seen[0]}`, imported {'in a circle' if step in seen else f'over more than {MOST_HOPS} files'}"
+            return Problem(origin, found, "an import that leads to a function", " → ".join([*seen, step]))
+        seen.append(step)
+        path = locate(dotted, roots, origin)
+        if isinstance(path, Problem):
+            return path
+        if isinstance(path, InstalledModule):
+            installed.append(path)
+            path, roots = Path(path.file), ()  # an installed package does not import files of a project
+        file = shown_file(path)
+        module = modules.read(path, file)
+        if isinstance(module, Problem):
+            return module
+        further = _resolve(module, function, file, origin)
+        if not isinstance(further, tuple):
+            return further
+        imported, origin = further
+        package = dotted if path.name == "__init__.py" else dotted.rpartition(".")[0]
+        if not (target := absolute(imported.module, imported.level, package)):
+            return Problem(origin, f"`{imported.dotted}`", "an import that stays inside the package")
+        dotted, function = target, imported.name
+
+
+def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSpec | Problem | tuple[Imported, Origin]:
+    """Look up a name in a file: a tool, a problem, or an import to follow."""
+    if (one := module.by_function.get(function)) is not None:
+        return one.spec or next(problem for problem in one.problems if problem.severity == "error")
+    meaning = module.names.get(function)
+    way_out = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
+    if meaning is None:
+        few = module.declared[:MOST_COMPARED]  # comparing is slow, and a file may have thousands
+        if meant := near_hint(function.lower(), (one.function for one in few)):
+            return Problem(origin, f"no `{function}` in {file}", "a function of that name", meant)
+        stars = "; names behind `import *` are not followed" if "*" in module.names else ""
+        where = origin.file if origin.file.endswith((".yaml", ".yml", ".json")) else "licet.yaml"
+        hint = way_out.replace("licet.yaml", where) + stars
+        return Problem(origin, f"no `{function}` in {file}", "a function of that name", hint)
+    place = module.lines.place_at(meaning.line, meaning.offset)
+    if meaning.times > 1:
+        return Problem(place, f"`{function}` bound {meaning.times} times in this file", "one meaning", way_out)
+    if module.unread and meaning.may_be_tool:
+        return module.unread
+    if meaning.imported and meaning.imported.name:
+        return meaning.imported, place
+    return Problem(place, f"`{function}`, which is not declared as a tool", "a function with `@tool(…)`", way_out)
+
+
+def shown_file(path: Path) -> str:
+    """The name of a file in messages. For files of licet it is relative, so that it is equal on every machine."""
+    return path.relative_to(INSTALLED).as_posix() if path.is_relative_to(INSTALLED / "licet") else str(path)
+
+
+class WasmFiles:
+    """The modules of one review. Each file is read once, and their total size is bounded."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[str, str | Malformed] = {}
+        self._left = MOST_WASM_BYTES_IN_REVIEW
+
+    def source(self, file: WasmFile, directory: str) -> str | Problem:
+        """The hash of a module, or the problem; empty for the Python of licet."""
+        if file.file == PYTHON:
+            return ""
+        path = os.path.join(directory, file.file)
+        if path not in self._hashes:
+            self._hashes[path] = self._hash(file.file, directory, path)
+        found = self._hashes[path]
+        return malformed(file.origin, found) if isinstance(found, Malformed) else found
+
+    def _hash(self, file: str, directory: str, path: str) -> str | Malformed:
+        with suppress(OSError, ValueError):  # reading it says what is wrong
+            self._left -= os.stat(path).st_size
+        if self._left < 0:
+            most = f"at most {size_text(MOST_WASM_BYTES_IN_REVIEW)} of WebAssembly modules in one review"
+            return Malformed(file, most, "name fewer of them with `from:`")
+        try:
+            return f"sha256:{read_module(file, directory).sha256}"
+        except Malformed as wrong:
+            return wrong

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +24,7 @@ class ModulePlace(Struct, frozen=True):
     directory: str | None
 
 
-class FromText(importlib.machinery.SourceFileLoader):
+class FromText(SourceFileLoader):
     """Loads a module from its source, and never from a `.pyc` file, which a tool may have written."""
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
@@ -33,7 +33,7 @@ class FromText(importlib.machinery.SourceFileLoader):
 
 
 def module_spec(
-    name: str, file: str | None, search: Sequence[Any] | None, source: Any = FromText
+    name: str, file: str | None, search: Sequence[Any] | None, source: type[SourceFileLoader] = FromText
 ) -> importlib.machinery.ModuleSpec | None:
     """The spec to import one module. `search` is the `__path__` of a package, `source` the loader of source files."""
     inside: list[Any] | None = list(search) if search is not None else None
@@ -42,8 +42,8 @@ def module_spec(
         spec.submodule_search_locations = inside
         return spec
     # A script may have any file name, so Python cannot guess the loader.
-    extension = file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
-    loader: Any = importlib.machinery.ExtensionFileLoader if extension else source
+    extension = file.endswith(tuple(EXTENSION_SUFFIXES))
+    loader: type[ExtensionFileLoader | SourceFileLoader] = ExtensionFileLoader if extension else source
     return importlib.util.spec_from_file_location(
         name, file, loader=loader(name, file), submodule_search_locations=inside
     )
@@ -94,7 +94,8 @@ class InstalledSource:
         return spec
 
 
-_OURS = "licet"  # it is imported already, so a new file cannot replace it
+ENDINGS = ("", ".py", *EXTENSION_SUFFIXES)  # of a top-level package or module, as Python looks for it
+OURS = "licet"  # it is imported already, so a new file cannot replace it
 
 
 def code_directories(directory: str) -> tuple[str, str]:
@@ -110,9 +111,9 @@ def tool_files(references: Iterable[str], directory: str) -> Iterator[tuple[str,
     """
     places = code_directories(directory)
     for top in dict.fromkeys(reference.partition(":")[0].partition(".")[0] for reference in references):
-        if top in ("", _OURS):
+        if top in ("", OURS):
             continue
-        names = [f"{top}{ending}" for ending in ("", ".py", *EXTENSION_SUFFIXES)]
+        names = [f"{top}{ending}" for ending in ENDINGS]
         paths = [os.path.join(place, name) for place in places for name in names]
         known = any(map(os.path.lexists, paths))
         for path in paths:

@@ -1,12 +1,9 @@
-"""Follows the imports of source files by parsing them. Nothing is imported, so no code of a file runs.
+"""Finds modules by name, below the directory of a policy and on the import path, and follows what they import.
 
-A syntax tree takes about a kilobyte per token, so a file with too many tokens is not parsed.
-
-Finds modules of installed packages on the import path. Nothing is imported.
-
-To find `pkg.mod`, Python itself imports `pkg`, and so runs its code. Here each part of the name is looked up in the
-directories of the part before it, in the order that Python uses. Modules that cannot be reviewed from a source file in
-such a directory are refused with the reason: in zip files, behind import hooks, and compiled without source.
+Nothing is imported. To find `pkg.mod`, Python itself imports `pkg`, and so runs its code. Here each part of the name is
+looked up in the directories of the part before it, in the order that Python uses. Modules that cannot be reviewed from
+a source file in such a directory are refused with the reason: in zip files, behind import hooks, and compiled without
+source.
 """
 
 import ast
@@ -14,52 +11,23 @@ import importlib.machinery
 import importlib.util
 import os
 import re
-import stat
 import sys
 import sysconfig
 import zipimport
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import inf
+from pathlib import Path
 
 from msgspec import Struct
 
+from licet.core.values import Origin, Problem
 from licet.own_files import read_regular
-from licet.source.finder import ModulePlace
+from licet.source.files import module_files, too_expensive_to_parse
+from licet.source.finder import OURS, ModulePlace, code_directories
+from licet.source.limits import LARGEST_HOOK, LARGEST_SOURCE, LONGEST_MODULE_NAME, LONGEST_REFERENCE, MOST_MODULES
+from licet.source.scopes import absolute, with_parents
 
-__all__ = ["InstalledModule", "Unusable", "find_installed", "installed_paths", "shadow"]
-
-MOST_TOKENS = 100_000  # of one file: about 9,000 lines of ordinary code, and 90 MB of memory to parse
-MOST_DOTS = 100  # in one dotted name: to parse an import, Python keeps every prefix of it in memory
-
-# Words, signs and line ends. Those in strings and comments count too: an f-string contains code, and only a real
-# tokenizer can find the end of a string.
-_TOKEN = re.compile(r"\w+|[^\w\s]|\n|\r")
-_WORD = r"[\w\u0080-\U0010ffff]++"
-_DOTTED = re.compile(rf"{_WORD}(?:[\s\\]*+\.[\s\\]*+{_WORD})*+")
-_MANY_DOTS = re.compile(rf"(?:\.[\s\\]*+{_WORD}[\s\\]*+){{{MOST_DOTS + 1}}}")
-
-
-def token_count(text: str) -> int:
-    """Count words, signs and line ends. Python never makes more tokens than these."""
-    return sum(1 for _ in _TOKEN.finditer(text))
-
-
-def too_expensive_to_parse(text: str) -> tuple[str, str, str] | None:
-    """Why a text is too expensive to parse: what was found, what was expected, and the fix; None if it is not."""
-    # Counting takes as long as parsing, so what is cheaper to rule out is ruled out first.
-    if len(text) > MOST_TOKENS and (tokens := token_count(text)) > MOST_TOKENS:
-        return f"{tokens} tokens", f"at most {MOST_TOKENS} in one file", "split the module"
-    if not _MANY_DOTS.search(text):
-        return None
-    if (dots := max((name[0].count(".") for name in _DOTTED.finditer(text)), default=0)) > MOST_DOTS:
-        return f"a name with {dots} dots", f"at most {MOST_DOTS}", "shorten it"
-    return None
-
-
-_MOST_MODULES = 2000
-_MOST_BYTES = 512 << 10  # of one source file, as in a review; the imports of a longer one are not followed
-_LONGEST_NAME = 512  # of a module; the names of all its parent packages would otherwise fill the memory
 _LIBRARY_NAMES = ("site-packages", "dist-packages", "lib-dynload")
 
 
@@ -76,7 +44,7 @@ def followed(
     """
     found: dict[str, ModulePlace] = {}
     left = list(start.items())
-    while left and len(found) < _MOST_MODULES:
+    while left and len(found) < MOST_MODULES:
         name, place = left.pop()
         if name in found:
             continue
@@ -131,19 +99,12 @@ def imports_of(text: str, package: str = "") -> tuple[str, ...]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    names = (dotted for dotted in _imports(tree, package) if len(dotted) <= _LONGEST_NAME)
+    names = (dotted for dotted in _imports(tree, package) if len(dotted) <= LONGEST_MODULE_NAME)
     return tuple(dict.fromkeys(above for dotted in names for above in with_parents(dotted)))
 
 
 def _text(file: str) -> str:
-    # Without O_NONBLOCK, which Windows does not have, a named pipe in the place of a file would block for ever.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-    with open(os.open(file, flags), "rb") as opened:
-        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise ValueError("not a regular file")
-        data = opened.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise ValueError("a source file that is too long")
+    data = read_regular(file, LARGEST_SOURCE)
     text = importlib.util.decode_source(data)  # before counting: in UTF-7 much code can look like one word
     if too_expensive_to_parse(text):
         raise ValueError("a source file that takes too much memory to parse")
@@ -156,37 +117,24 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
             case ast.ImportFrom(module=module, names=names, level=level):
-                base = _resolved("." * level + (module or ""), package)
-                if base:
+                if base := absolute(module or "", level, package):
                     yield base
                     yield from (f"{base}.{alias.name}" for alias in names if alias.name != "*")
             case ast.Call(
                 func=ast.Name(id=called) | ast.Attribute(attr=called), args=[ast.Constant(str() as text), *_]
             ):
-                if called in ("import_module", "__import__") and (base := _resolved(text, package)):
+                name = text.lstrip(".")
+                if called in ("import_module", "__import__") and (
+                    base := absolute(name, len(text) - len(name), package)
+                ):
                     yield base
 
 
-def _resolved(name: str, package: str) -> str:
-    try:
-        return importlib.util.resolve_name(name, package)
-    except (ImportError, ValueError):
-        return ""
-
-
-def with_parents(dotted: str) -> Iterator[str]:
-    """The parent packages of a dotted name, outermost first, and then the name."""
-    parts = dotted.split(".")
-    return (".".join(parts[:end]) for end in range(1, len(parts) + 1))
-
-
-_OURS = "licet"
-_MOST_HOOK_BYTES = 1 << 20  # of a file that sets up an import hook
-_LOADERS = (
+SOURCE_LOADERS = (
     (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
     (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
-    (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
 )
+_LOADERS = (*SOURCE_LOADERS, (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES))
 
 
 class InstalledModule(Struct, frozen=True):
@@ -222,7 +170,7 @@ class _Place(Struct, frozen=True):
 def find_installed(dotted: str) -> InstalledModule | Unusable | None:
     """Find a module on the import path; None if there is none."""
     top = dotted.partition(".")[0]
-    if top == _OURS or top in sys.stdlib_module_names:
+    if top == OURS or top in sys.stdlib_module_names:
         return None
     directories: Sequence[tuple[str, str]] = [(entry, entry) for entry in _entries()]
     packages: list[tuple[str, str]] = []
@@ -250,7 +198,7 @@ def installed_paths(references: Iterable[str]) -> Iterator[str]:
 
 def shadow(top: str) -> str:
     """The file of a top-level module on the import path; empty if there is none, or only a namespace package."""
-    if top == _OURS or top in sys.stdlib_module_names:
+    if top == OURS or top in sys.stdlib_module_names:
         return ""
     for entry in _entries():
         place = _place(top, [(entry, entry)])
@@ -328,7 +276,7 @@ def _hook_files(entry: str) -> Iterator[str]:
 def _is_about(file: str, top: str) -> bool:
     """Whether a file makes a module importable: by its own name, or by a name in its text."""
     try:
-        text = read_regular(file, _MOST_HOOK_BYTES).decode(errors="replace")
+        text = read_regular(file, LARGEST_HOOK).decode(errors="replace")
     except OSError:
         return False
     if file.endswith(".pth") and not any(line.startswith(("import ", "import\t")) for line in text.splitlines()):
@@ -345,3 +293,98 @@ def _leads_to(directory: str, top: str) -> bool:
         return os.path.isfile(os.path.join(directory, f"{top}.py")) or os.path.isdir(os.path.join(directory, top))
     except ValueError:  # no path at all
         return False
+
+
+# Modules below the directory of a policy ---------------------------------------------------------------------------
+
+
+_READY_MADE = ("licet", "tools")
+INSTALLED = Path(__file__).parents[2]  # the directory that contains the package licet
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+_REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
+
+
+def split_reference(reference: str) -> re.Match[str] | None:
+    """The module and the function of `pkg.mod:func`, as the groups of a match; None for any other text."""
+    return _REFERENCE.fullmatch(reference) if len(reference) <= LONGEST_REFERENCE else None
+
+
+def locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | InstalledModule | Problem:
+    """The file of a module below the first root that has it, else on the import path.
+
+    A link to a file outside that root is a problem, and so is a module that is in both places.
+    """
+    if (*dotted.split("."), "", "")[:2] == _READY_MADE:
+        # Only there: an import would not use a directory of that name next to a manifest.
+        found, looked = _below((INSTALLED,), dotted, origin)
+        return found or _missing(dotted, origin, looked)
+    found, looked = _below(roots, dotted, origin)
+    if isinstance(found, Problem):
+        return found
+    if found is not None:
+        return _shadowed(dotted, roots, origin) or found
+    installed = find_installed(dotted)
+    if installed is None:
+        return _missing(dotted, origin, looked)
+    if isinstance(installed, Unusable):
+        return Problem(origin, installed.found, installed.expected, installed.hint)
+    return _shadowed(dotted, roots, origin) or installed
+
+
+def _below(roots: Sequence[Path], dotted: str, origin: Origin) -> tuple[Path | Problem | None, list[str]]:
+    """The file of a module below the first root that has it, and the paths that were looked at."""
+    looked: list[str] = []
+    for root in roots:
+        found: dict[str, Path] = {}
+        for candidate in _candidates(root, dotted):
+            looked.append(str(candidate))
+            try:
+                real = os.path.realpath(candidate, strict=True)
+                inside = Path(real).is_relative_to(os.path.realpath(root, strict=True))
+            except (OSError, ValueError):
+                continue
+            if not inside:
+                text = f"{candidate}, which leads outside {root}"
+                return Problem(origin, text, "a file below that directory"), looked
+            if os.path.isfile(real):
+                found.setdefault(real, candidate)
+        if len(found) > 1:
+            places = " and ".join(str(candidate) for candidate in found.values())
+            return Problem(origin, f"`{dotted}` in two places: {places}", "one of them"), looked
+        if found:
+            return next(iter(found.values())), looked
+    return None, looked
+
+
+def _shadowed(dotted: str, roots: Sequence[Path], origin: Origin) -> Problem | None:
+    """A problem if the top-level package is in the project and also installed: a review and an import could differ.
+
+    A directory without `__init__.py` is not a second package: Python uses a package or module of that name before it.
+    """
+    top = dotted.partition(".")[0]
+    if not (other := shadow(top)):
+        return None
+    own = [str(path) for root in roots for path in _candidates(root, top) if os.path.isfile(path)]
+    spaces = [str(path) for root in roots for path in _candidates(root, dotted) if os.path.isfile(path)]
+    for file in own or spaces:  # in a namespace package there is no file of the top-level name
+        if os.path.realpath(file) != os.path.realpath(other):
+            found = f"`{top}` in two places: {file}, and {other} on the import path"
+            hint = "rename the first, or uninstall the other: an import could load another file than a review reads"
+            return Problem(origin, found, "one of them", hint)
+    return None
+
+
+def _missing(dotted: str, origin: Origin, looked: Sequence[str]) -> Problem:
+    expected = "a Python file below the directory of the manifest, or an installed module"
+    hint = f"looked for {', '.join(looked)}, and on the import path" if looked else "looked on the import path"
+    return Problem(origin, f"no module `{dotted}`", expected, hint)
+
+
+def source_candidates(reference: str, root: Path) -> Iterator[Path]:
+    """The files in which the module of `pkg.mod:func` may be, below the root of a policy."""
+    parts = split_reference(reference)
+    return _candidates(root, parts[1]) if parts else iter(())
+
+
+def _candidates(root: Path, dotted: str) -> Iterator[Path]:
+    return (Path(file) for base in code_directories(str(root)) for file in module_files(base, dotted))

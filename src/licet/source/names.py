@@ -1,558 +1,395 @@
-"""Finds the meaning of names in a module from its source: imports, functions, and literals that are bound once.
+"""Finds what an expression means: a full name such as `os.remove`, a value of a known type, or code of the project.
 
-The source is not run. A name that is bound again is noticed only if the source shows it (a second binding, `global`, a
-method call on a list). The gate checks a tool again when the program registers it.
-
-Finds the text that an expression begins with, from literals, constants and joined paths in the source.
-
-Work is bounded: names are followed for a few steps only, each name is evaluated once, and long texts are cut.
-
-The scope to declare for a path, host, program or variable that the source shows, or `*` if it does not show it.
+Names are followed through bindings, imports and other files of the project, and through functions that look names up,
+such as `getattr`. Only what the source shows counts: a value whose type is not evident means nothing here. Of several
+bindings of a name, one to something in the table counts.
 """
 
 import ast
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Decimal
-from functools import cached_property
-from itertools import accumulate
-from typing import Any
+import builtins
+import sys
+from itertools import islice
 
 from msgspec import Struct
 
-from licet.core.algebra.rules import Capability, destination_rule
-from licet.core.algebra.scope import Malformed, binary, path_key, variable, visible
-from licet.core.algebra.set import CapabilitySet
-from licet.core.policy.tool import ToolCapabilities
-from licet.source.text import SourceText
+from licet.source import callables as table
+from licet.source.files import Class, Code, SourceFile, is_package
+from licet.source.limits import MOST_BINDINGS, MOST_STEPS_TO_MEANING, MOST_TABLE_PARTS
+from licet.source.literals import ExpressionValues
+from licet.source.scopes import (
+    CLASS,
+    FUNCTION,
+    IMPORT,
+    ITEM,
+    OPENED,
+    PARAMETER,
+    VALUE,
+    Binding,
+    Function,
+    Imported,
+    Scope,
+)
 
-TOOL = "licet.tool"
-WASM = "licet.Tool.wasm"
-GOVERNED = "licet.adapters.governed"
-LONGEST_CHAIN = 8  # attributes; names of licet are shorter, and very long chains would take long to walk
-MOST_VALUES = 10_000  # in one argument; names that contain names could otherwise grow without bound
-MOST_IN_FILE = 100_000  # in all arguments of a file, since thousands of tools may use one long constant
-LONGEST_NUMBER = 1024  # bits; longer numbers are slow to print, and no real amount is that long
-_CHARACTERS_PER_VALUE = 64  # this many characters of text count as one value
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_OTHER_SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_STAR_NAMES = ("tool", "Tool", "ToolCapabilities", "Capability", "CapabilitySet", "Context", "SyncContext")
-# Constructors that may be called. Nothing that a file under review defines is ever called.
-_CONSTRUCTORS: dict[str, Any] = {
-    "licet.ToolCapabilities": ToolCapabilities,
-    "licet.ToolCapabilities.Network": ToolCapabilities.Network,
-    "licet.ToolCapabilities.Storage": ToolCapabilities.Storage,
-    "licet.ToolCapabilities.FsReach": ToolCapabilities.FsReach,
-    "licet.ToolCapabilities.Process": ToolCapabilities.Process,
-    "licet.Capability": Capability,
-    "licet.CapabilitySet": CapabilitySet,
-    "decimal.Decimal": Decimal,
+class Named(Struct, frozen=True):
+    """Something outside of the project, by its full name."""
+
+    name: str
+
+
+class Value(Struct, frozen=True):
+    """A value of a type in the table."""
+
+    kind: str
+
+
+class Instance(Struct, frozen=True, eq=False):
+    """A value of a class of the project."""
+
+    of: Class
+
+
+class Package(Struct, frozen=True, eq=False):
+    """A module of the project."""
+
+    file: SourceFile
+
+
+class Held(Struct, frozen=True, eq=False):
+    """A table at module level, or something that was taken out of it: any of the functions that it holds."""
+
+    file: SourceFile
+    scope: Scope
+    table: ast.expr
+
+
+Meaning = Named | Value | Code | Class | Instance | Package | Held | None
+
+_BUILTINS = frozenset(dir(builtins))
+_HOLDING = (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.IfExp, ast.BoolOp)
+_GETATTR = frozenset({"builtins.getattr", "inspect.getattr_static", "builtins.object.__getattribute__"})
+_IMPORT = frozenset({"builtins.__import__", "importlib.__import__", "importlib.import_module", "pkgutil.resolve_name"})
+REFLECTING = _GETATTR | _IMPORT  # functions that give what a text names
+NAMESPACES = frozenset({"builtins.vars", "builtins.globals", "builtins.locals"})
+LOOKUPS = ("get", "pop", "setdefault", "__getitem__")  # methods of a mapping that give a value
+
+
+def meaning(node: ast.AST | None, scope: Scope, file: SourceFile, hops: int = MOST_STEPS_TO_MEANING) -> Meaning:
+    """What an expression means in a scope."""
+    if hops <= 0:
+        return None
+    match node:
+        case ast.Name(id=name):
+            return _name(name, scope, file, hops)
+        case ast.Attribute(value=value, attr=attr):
+            return _attribute(meaning(value, scope, file, hops - 1), attr, hops)
+        case ast.Call(func=func):
+            called = meaning(func, scope, file, hops - 1)
+            if isinstance(called, Named) and called.name in REFLECTING:
+                return _named_by_text(called.name, node, scope, file, hops - 1)
+            if isinstance(func, ast.Attribute) and func.attr in LOOKUPS and node.args:
+                looked_up = _looked_up(func.value, node.args[0], scope, file, hops - 1)
+                if looked_up is not None:
+                    return looked_up
+            return _result(called, hops)
+        case ast.Subscript(value=value, slice=key):
+            return _looked_up(value, key, scope, file, hops - 1)
+        case ast.Await(value=value) | ast.NamedExpr(value=value):
+            return meaning(value, scope, file, hops - 1)
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            for side in (left, right):
+                found = meaning(side, scope, file, hops - 1)
+                if isinstance(found, Value) and found.kind.endswith(".Path"):
+                    return found
+        case ast.IfExp(body=body, orelse=orelse):
+            sides = [side for side in (body, orelse) if not isinstance(side, ast.Constant)]
+            known = {meaning(side, scope, file, hops - 2) for side in sides}
+            return known.pop() if len(known) == 1 else None
+        case ast.BoolOp(op=ast.Or(), values=values):
+            known = {meaning(each, scope, file, hops - 2) for each in values[:4]} - {None}
+            return known.pop() if len(known) == 1 else None
+    return None
+
+
+def held_by(held: Held) -> tuple[Code | Class, ...]:
+    """The functions and classes of the project that a table names."""
+    known = held.file.held
+    if held.table not in known:
+        parts = islice(ast.walk(held.table), MOST_TABLE_PARTS)
+        named = (meaning(part, held.scope, held.file) for part in parts if isinstance(part, ast.Name | ast.Attribute))
+        known[held.table] = tuple(dict.fromkeys(one for one in named if isinstance(one, Code | Class)))
+    return known[held.table]
+
+
+def type_of(annotation: ast.AST | None, scope: Scope, file: SourceFile, hops: int = MOST_STEPS_TO_MEANING) -> Meaning:
+    """The value that an annotation promises: a type in the table, or a class of the project."""
+    match annotation:
+        case ast.Constant(value=str(text)) if len(text) < 200:
+            try:
+                return type_of(ast.parse(text, mode="eval").body, scope, file, hops - 1) if hops > 0 else None
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return None
+        case ast.BinOp(left=left, op=ast.BitOr(), right=ast.Constant(value=None)):
+            return type_of(left, scope, file, hops - 1)
+        case ast.BinOp(left=ast.Constant(value=None), op=ast.BitOr(), right=right):
+            return type_of(right, scope, file, hops - 1)
+        case ast.Subscript(value=ast.Name(id="Optional" | "Annotated") | ast.Attribute(attr="Optional" | "Annotated")):
+            inner = annotation.slice
+            return type_of(inner.elts[0] if isinstance(inner, ast.Tuple) else inner, scope, file, hops - 1)
+        case ast.Name() | ast.Attribute():
+            found = meaning(annotation, scope, file, hops)
+            if isinstance(found, Class):
+                return Instance(found)
+            if isinstance(found, Named):
+                kind = table.values().get(found.name)
+                return Value(kind) if kind else None
+    return None
+
+
+def bound_once(name: str, scope: Scope) -> ast.expr | None:
+    """The expression of a name that is bound once, in a scope or one around it."""
+    at: Scope | None = scope
+    while at is not None:
+        if name in at.bindings:
+            match at.bindings[name]:
+                case [Binding(how=how, what=ast.expr() as what)] if how == VALUE:
+                    return what
+            return None
+        at = at.parent
+    return None
+
+
+def values_in(scope: Scope, file: SourceFile, hops: int = MOST_STEPS_TO_MEANING) -> ExpressionValues:
+    """The values of expressions in a scope."""
+    return ExpressionValues(
+        lambda name: bound_once(name, scope), lambda part: _dotted(meaning(part, scope, file, hops))
+    )
+
+
+def _dotted(found: Meaning) -> str:
+    return found.name.removeprefix("builtins.") if isinstance(found, Named) else ""
+
+
+def _text(node: ast.expr | None, scope: Scope, file: SourceFile, hops: int) -> str:
+    """The complete text of an expression; empty if the source does not show it."""
+    if isinstance(node, ast.Constant) or node is None:
+        return node.value if node is not None and isinstance(node.value, str) else ""
+    found = values_in(scope, file, hops - MOST_STEPS_TO_MEANING // 2).prefix_of(node)
+    return found.text if found is not None and found.complete else ""
+
+
+def _named_by_text(function: str, call: ast.Call, scope: Scope, file: SourceFile, hops: int) -> Meaning:
+    """What `getattr(os, "remove")`, `__import__("os")` and their like give."""
+    given = [*call.args, *(one.value for one in call.keywords if one.arg == "name")]
+    if function in _GETATTR:
+        name = _text(given[1], scope, file, hops) if len(given) > 1 else ""
+        return _attribute(meaning(given[0], scope, file, hops - 1), name, hops) if name else None
+    text = _text(given[0], scope, file, hops) if given else ""
+    if not text or text.startswith("."):
+        return None
+    if function == "pkgutil.resolve_name":
+        return _outside(text.replace(":", "."))
+    is_whole = (
+        function.endswith("import_module") or len(call.args) > 3 or any(k.arg == "fromlist" for k in call.keywords)
+    )
+    return imported_meaning(text if is_whole else text.partition(".")[0], "", file, hops)
+
+
+def _looked_up(table_of: ast.expr, key: ast.expr, scope: Scope, file: SourceFile, hops: int) -> Meaning:
+    """What `vars(os)["remove"]`, `sys.modules["os"]` and their like give."""
+    if isinstance(table_of, ast.Name):
+        table_of = bound_once(table_of.id, scope) or table_of
+    match table_of:
+        case ast.Call(func=func, args=args):
+            called = meaning(func, scope, file, hops - 1)
+            if not (isinstance(called, Named) and called.name in NAMESPACES):
+                return called if isinstance(called, Held) else None
+            name = _text(key, scope, file, hops)
+            if args:
+                return _attribute(meaning(args[0], scope, file, hops - 1), name, hops) if name else None
+            return _name(name, file.scope if called.name == "builtins.globals" else scope, file, hops) if name else None
+        case ast.Attribute(value=value, attr="__dict__"):
+            name = _text(key, scope, file, hops)
+            return _attribute(meaning(value, scope, file, hops - 1), name, hops) if name else None
+        case ast.Name() | ast.Attribute():
+            match meaning(table_of, scope, file, hops - 1):
+                case Held() as held:
+                    return held
+                case Named("builtins"):
+                    name = _text(key, scope, file, hops)
+                    return Named(f"builtins.{name}") if name else None
+                case Named("sys.modules"):
+                    if isinstance(key, ast.Name) and key.id == "__name__":
+                        return Package(file)
+                    return imported_meaning(_text(key, scope, file, hops), "", file, hops)
+    return None
+
+
+def _name(name: str, scope: Scope, file: SourceFile, hops: int) -> Meaning:
+    at: Scope | None = scope
+    while at is not None:
+        if name in at.global_names:
+            at = file.scope
+        bindings = at.bindings.get(name)
+        if bindings:
+            known = file.names
+            if (at, name) not in known:
+                known[at, name] = None  # while it is looked up, since a name may be bound to itself
+                known[at, name] = _bound(bindings, at, file, hops)
+            return known[at, name]
+        at = at.parent
+    if "*" in file.scope.bindings and (found := _of_star(name, file, hops)) is not None:
+        return found
+    if name == "__builtins__":
+        return Named("builtins")
+    return Named(f"builtins.{name}") if name in _BUILTINS else None
+
+
+def _of_star(name: str, file: SourceFile, hops: int) -> Meaning:
+    """What a name means that a star import may have brought: something of the project, or of the table."""
+    for binding in reversed(file.scope.bindings["*"]):
+        if not isinstance(binding.what, Imported) or not (module := file.imported_from(binding.what)):
+            continue
+        found = imported_meaning(module, name, file, hops - 1)
+        if not isinstance(found, Named) or found.name in table.uses() or found.name in table.values():
+            return found
+    return None
+
+
+def _bound(bindings: list[Binding], scope: Scope, file: SourceFile, hops: int) -> Meaning:
+    """The one meaning of all bindings, without those to constants. One to something in the table always counts."""
+    if len(bindings) == 1:
+        return _meaning(bindings[0], scope, file, hops)
+    imports = [one for one in bindings if one.how == IMPORT]
+    others = [one for one in bindings if one.how != IMPORT and not isinstance(one.what, ast.Constant)]
+    found = [_meaning(one, scope, file, hops - 1) for one in (*imports[:50], *others[:MOST_BINDINGS])]
+    for one in found:  # such as in `try: import a` and `except ImportError: import b as a`
+        if isinstance(one, Named) and one.name.partition(".")[0] in table.roots():
+            return one
+    if not found or None in found or len(others) > MOST_BINDINGS:
+        return None
+    same = all(isinstance(one, Named) for one in found) or all(one == found[0] for one in found)
+    return found[0] if same else None
+
+
+def _meaning(binding: Binding, scope: Scope, file: SourceFile, hops: int) -> Meaning:
+    how, what, annotation = binding.how, binding.what, binding.annotation
+    if annotation is not None and (found := type_of(annotation, scope, file, hops - 1)) is not None:
+        return found
+    if how == VALUE and isinstance(what, ast.expr):
+        found = meaning(what, scope, file, hops - 1)
+        return found if found is not None or not _holds(what, scope, file, hops) else Held(file, scope, what)
+    if isinstance(what, Imported):
+        return imported_meaning(file.imported_from(what), what.name, file, hops)
+    if how == FUNCTION and isinstance(what, Function):
+        node, around = scope.node, scope.parent
+        owner = file.class_of(node, scope, around) if isinstance(node, ast.ClassDef) and around else None
+        in_function = isinstance((around or scope).node if owner else node, Function | ast.Lambda)
+        return None if in_function else Code(file, what, owner)  # a function inside another is walked with it
+    if how == CLASS and isinstance(what, ast.ClassDef):
+        return file.class_of(what, scope.classes[what], scope)
+    if how == ITEM and isinstance(what, ast.Call):
+        found = meaning(what.func, scope, file, hops - 1)
+        kind = table.items().get(found.name) if isinstance(found, Named) else None
+        return Value(kind) if kind else None
+    if how == OPENED and isinstance(what, ast.expr):
+        return meaning(what, scope, file, hops - 1)
+    if how == PARAMETER and isinstance(what, ast.arg):
+        owner = file.owner_of(scope)
+        arguments = getattr(scope.node, "args", None)
+        if owner is not None and arguments is not None and what is [*arguments.posonlyargs, *arguments.args][0]:
+            return Instance(owner)
+    return None
+
+
+def _holds(what: ast.expr, scope: Scope, file: SourceFile, hops: int) -> bool:
+    """Whether a value at module level may give the functions that it names, as a table does, or `functools.partial`."""
+    if isinstance(scope.node, Function | ast.Lambda):
+        return False  # functions that are named in a function are followed anyway
+    if isinstance(what, ast.Call):
+        called = meaning(what.func, scope, file, hops - 1)
+        return isinstance(called, Named) and called.name.partition(".")[0] in sys.stdlib_module_names
+    return isinstance(what, _HOLDING)
+
+
+def imported_meaning(module: str, name: str, file: SourceFile, hops: int = MOST_STEPS_TO_MEANING) -> Meaning:
+    """What an import brings: something of the project, or a full name."""
+    if not module or hops <= 0:
+        return None
+    if module.partition(".")[0] not in sys.stdlib_module_names:
+        if name and (inner := file.project.find(f"{module}.{name}")) is not None:
+            return Package(inner)
+        there = file.project.find(module)
+        if there is not None:
+            return _attribute(Package(there), name, hops - 1) if name else Package(there)
+    return _outside(f"{module}.{name}" if name else module)
+
+
+def _outside(dotted: str) -> Named:
+    dotted = dotted.removesuffix(".__call__")
+    return Named(table.same(dotted) if len(dotted) < 200 else dotted[:200])
+
+
+def _attribute(of: Meaning, attr: str, hops: int) -> Meaning:
+    match of:
+        case Named(name):
+            return _outside(f"{name}.{attr}")
+        case Value(kind):
+            full = f"{kind}.{attr}"
+            # An attribute such as `path.parent` is a value; a method is one only when it is called.
+            return Value(found) if (found := _PROPERTIES.get(full)) else Named(full)
+        case Package(file):
+            if attr in file.scope.bindings:
+                return _bound(file.scope.bindings[attr], file.scope, file, hops - 1)
+            inner = file.project.find(f"{file.module}.{attr}") if is_package(file.path) else None
+            return Package(inner) if inner is not None else None
+        case Held():
+            return of
+        case Class() | Instance():
+            return _member(of if isinstance(of, Class) else of.of, attr, hops - 1)
+    return None
+
+
+_PROPERTIES = {
+    name: kind
+    for name, kind in table.values().items()
+    if name == "pathlib.Path.parent" or (name.startswith("licet.Context.") and name.count(".") == 2)
 }
 
 
-def _beginnings(dotted: str) -> Iterator[str]:
-    """The prefixes of a dotted name: `a`, `a.b`, `a.b.c`."""
-    return accumulate(dotted.split("."), "{}.{}".format)
-
-
-# All prefixes of the dotted names above; other names do not matter here.
-_KNOWN_PREFIXES = frozenset(
-    beginning
-    for known in (TOOL, WASM, GOVERNED, *_CONSTRUCTORS)
-    for dotted in (known, known.replace("licet.", "licet.declare.", 1))
-    for beginning in _beginnings(dotted)
-)
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-class Imported(Struct, frozen=True):
-    """A name that is imported from a module; if `name` is empty, it is the module itself."""
-
-    module: str
-    level: int
-    name: str
-
-    @property
-    def dotted(self) -> str:
-        """The full name, with a leading dot for each level of a relative import."""
-        return "." * self.level + ".".join(part for part in (self.module, self.name) if part)
-
-
-class Binding(Struct, frozen=True):
-    """One place where a module binds a name."""
-
-    node: ast.AST
-    meaning: "Imported | Function | ast.expr | None"
-
-
-class NotLiteral(Exception):
-    """An expression whose value is not known without running the code."""
-
-    def __init__(self, node: ast.AST, found: str) -> None:
-        self.node, self.found = node, found
-        super().__init__(found)
-
-
-class TooManyValues(Exception):
-    """More values in one file than the limit; `node` is where it was exceeded."""
-
-    def __init__(self, node: ast.AST) -> None:
-        self.node = node
-        super().__init__(f"more than {MOST_IN_FILE} values")
-
-
-class _TooMany(Exception):
-    """More values in one argument than the limit."""
-
-
-class Names:
-    """The names of one module. `top` are the nodes at module level, outside functions and classes."""
-
-    def __init__(self, text: SourceText) -> None:
-        self._text = text
-        self.top = tuple(_module_level(text.tree))
-        self._bindings: dict[str, list[Binding]] = {}
-        for name, binding in _bound(self.top):
-            self._bindings.setdefault(name, []).append(binding)
-        self._global_names = {name for node in text.nodes if isinstance(node, ast.Global) for name in node.names}
-        self._meaning_cache: dict[str, frozenset[str]] = {}
-        self._excerpts: dict[ast.expr, str] = {}
-        self._left = MOST_IN_FILE
-
-    def bindings(self, name: str) -> list[Binding]:
-        return self._bindings.get(name, [])
-
-    def by_name(self) -> dict[str, list[Binding]]:
-        return self._bindings
-
-    def of_licet(self) -> frozenset[str]:
-        """The names that may mean something of licet."""
-        return frozenset(name for name in self._bindings if self._meanings(name) & _KNOWN_PREFIXES)
-
-    def dotted(self, node: ast.AST) -> set[str]:
-        """The full names that an expression such as `licet.tool` may have; several if it is bound more than once."""
-        names = self._full_names(node)
-        return names | {f"{name} assigned" for name in names if not self._assigned.isdisjoint(_beginnings(name))}
-
-    def _full_names(self, node: ast.AST) -> set[str]:
-        tail: list[str] = []
-        while isinstance(node, ast.Attribute) and len(tail) < LONGEST_CHAIN:
-            tail.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return set()
-        return {_public(".".join([start, *reversed(tail)])) for start in self._meanings(node.id)}
-
-    @cached_property
-    def _assigned(self) -> set[str]:
-        """The names of licet that the file replaces in the module, as `licet.tool = other` does."""
-        stores = (node for node in self._text.nodes if isinstance(node, ast.Attribute))
-        return {name for node in stores if not isinstance(node.ctx, ast.Load) for name in self._full_names(node)}
-
-    def _meanings(self, name: str) -> frozenset[str]:
-        """The full names of a name. All that are not in `_KNOWN_PREFIXES` count as one, however many there are."""
-        if name not in self._meaning_cache:
-            found = set(self._every_meaning(name))
-            known = found & _KNOWN_PREFIXES
-            self._meaning_cache[name] = frozenset(known | set(sorted(found - known)[:1]))
-        return self._meaning_cache[name]
-
-    def _every_meaning(self, name: str) -> Iterator[str]:
-        for binding in self.bindings(name):
-            yield binding.meaning.dotted if isinstance(binding.meaning, Imported) else f"{name} itself"
-        if name in self._global_names:
-            yield f"{name} as `global`"
-        if self._has_star_import:
-            yield f"{name} from a star"
-
-    def value(self, node: ast.expr) -> Any:
-        """Evaluate a literal, a name that is bound once to a literal, or a known constructor; else `NotLiteral`."""
-        try:
-            return self._value(node, [MOST_VALUES])
-        except RecursionError:
-            raise NotLiteral(node, "names or values nested too deeply") from None
-        except _TooMany:
-            raise NotLiteral(node, f"more than {MOST_VALUES} values") from None
-        except TooManyValues:
-            raise TooManyValues(node) from None
-
-    def excerpt(self, node: ast.expr) -> str:
-        """The beginning of a piece of code on one line. It is cached, since many tools may share one expression."""
-        if node not in self._excerpts:
-            self._excerpts[node] = _excerpt(node, self._text.beginning(node))
-        return self._excerpts[node]
-
-    def _value(self, node: ast.expr, left: list[int]) -> Any:
-        left[0] -= 1
-        self._left -= 1
-        if left[0] < 0:
-            raise _TooMany
-        if self._left < 0:
-            raise TooManyValues(node)
-        match node:
-            case ast.Constant(value=int() as number) if number.bit_length() > LONGEST_NUMBER:
-                raise NotLiteral(node, f"a number of {number.bit_length()} bits")
-            case ast.Constant(value=value):
-                self._left -= len(value) // _CHARACTERS_PER_VALUE if isinstance(value, str | bytes) else 0
-                return value
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=int() | float())):
-                return ast.literal_eval(node)
-            case ast.Tuple(elts=items):
-                return tuple(self._value(item, left) for item in items)
-            case ast.List(elts=items):
-                return [self._value(item, left) for item in items]
-            case ast.Set(elts=items):
-                return self._set(node, [self._value(item, left) for item in items])
-            case ast.Dict(keys=keys, values=values):
-                return self._dict(keys, values, left)
-            case ast.Name(id=name):
-                return self._value(self._constant(name, node), left)
-            case ast.Call():
-                return self._constructed(node, left)
-        raise NotLiteral(node, self.excerpt(node))
-
-    def _set(self, node: ast.expr, items: list[Any]) -> frozenset[Any]:
-        try:
-            return frozenset(items)
-        except TypeError:
-            raise NotLiteral(node, f"{self.excerpt(node)}, a set of what cannot be in one") from None
-
-    def _dict(self, keys: list[ast.expr | None], values: list[ast.expr], left: list[int]) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
-        for key, value in zip(keys, values, strict=True):
-            if key is None:
-                raise NotLiteral(value, f"`**` of {self.excerpt(value)}")
-            word = self._value(key, left)
-            if not isinstance(word, str) or word in made:
-                again = "a second time" if isinstance(word, str) else "that is not text"
-                raise NotLiteral(key, f"the key {self.excerpt(key)} {again}")
-            made[word] = self._value(value, left)
-        return made
-
-    def _constant(self, name: str, node: ast.expr) -> ast.expr:
-        bound = self.bindings(name)
-        if len(bound) != 1 or not isinstance(bound[0].meaning, ast.expr):
-            where = f" (bound {len(bound)} times in this file)" if len(bound) > 1 else ""
-            raise NotLiteral(node, f"the name `{name}`{where}")
-        mutable = isinstance(bound[0].meaning, ast.List | ast.Set | ast.Dict)
-        if name in self._global_names or self._has_star_import or (mutable and name in self._escaping):
-            raise NotLiteral(node, f"the name `{name}`, which other code in this file may change")
-        return bound[0].meaning
-
-    @cached_property
-    def _has_star_import(self) -> bool:
-        """Whether a star import may rebind any name. One from licet does not count, since its names are known."""
-        return any(
-            isinstance(node, ast.ImportFrom)
-            and node.module not in ("licet", "licet.declare")
-            and any(alias.name == "*" for alias in node.names)
-            for node in self._text.nodes
-        )
-
-    @cached_property
-    def _escaping(self) -> set[str]:
-        """The names that are used outside of declarations, where code may change the list or dict they refer to."""
-        unchanged = {*self._in_declarations(), *self._only_read()}
-        # A name inside the literal of another name escapes if that other name does.
-        holders: dict[ast.AST, str] = {}
-        for name, bound in self._bindings.items():
-            for binding in bound:
-                if isinstance(binding.meaning, ast.List | ast.Set | ast.Dict | ast.Tuple):
-                    holders |= dict.fromkeys(ast.walk(binding.meaning), name)
-        escaping: set[str] = set()
-        contained: dict[str, set[str]] = {}
-        for node in self._text.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in unchanged:
-                if node in holders:
-                    contained.setdefault(holders[node], set()).add(node.id)
-                else:
-                    escaping.add(node.id)
-        waiting = list(escaping)
-        while waiting:
-            further = contained.pop(waiting.pop(), set()) - escaping
-            escaping |= further
-            waiting += further
-        return escaping
-
-    def _in_declarations(self) -> Iterator[ast.expr]:
-        """The names that are plain values in a declaration, which `tool` only reads.
-
-        Declarations inside a function do not count, since `tool` may be another name there. Neither do other decorators
-        and other code, which may change a value.
-        """
-        marks = [mark for node in self.top if isinstance(node, _FUNCTIONS) for mark in node.decorator_list]
-        modules = [bound.meaning for each in self._bindings.values() for bound in each]
-        waiting: list[ast.expr] = [
-            value
-            for known, calls in ((TOOL, marks), (WASM, modules), (GOVERNED, modules))
-            for call in calls
-            if isinstance(call, ast.Call) and self.dotted(call.func) == {known}
-            for value in (*call.args, *(keyword.value for keyword in call.keywords))
-        ]
-        while waiting:
-            match waiting.pop():
-                case ast.Name() as name:
-                    yield name
-                case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items) | ast.Dict(values=items):
-                    waiting += items
-                case ast.Call(func=func, args=items, keywords=keywords) if self.dotted(func) & _CONSTRUCTORS.keys():
-                    waiting += (*items, *(keyword.value for keyword in keywords))
-
-    def _only_read(self) -> Iterator[ast.expr]:
-        """The names in expressions that change nothing: `x in NAME`, and `NAME[i]` of a list of constants."""
-        for node in self._text.nodes:
-            match node:
-                case ast.Compare(ops=ops, comparators=others) if all(isinstance(op, ast.In | ast.NotIn) for op in ops):
-                    yield from others
-                case ast.Subscript(value=ast.Name(id=name) as value, ctx=ast.Load()) if len(self.bindings(name)) == 1:
-                    bound = self.bindings(name)[0].meaning
-                    if isinstance(bound, ast.List) and all(isinstance(item, ast.Constant) for item in bound.elts):
-                        yield value
-
-    def _constructed(self, node: ast.Call, left: list[int]) -> Any:
-        known = self.dotted(node.func)
-        constructor = _CONSTRUCTORS.get(next(iter(known))) if len(known) == 1 else None
-        if constructor is None or any(keyword.arg is None for keyword in node.keywords):
-            raise NotLiteral(node, f"a call, {self.excerpt(node)}")
-        given = [self._value(item, left) for item in node.args]
-        named = {keyword.arg: self._value(keyword.value, left) for keyword in node.keywords if keyword.arg}
-        try:
-            return constructor(*given, **named)
-        except Malformed:
-            raise
-        except (TypeError, ArithmeticError, ValueError) as error:
-            raise NotLiteral(node, f"a call that fails, {self.excerpt(node)} ({error})") from None
-
-
-def _bound(top: tuple[ast.AST, ...]) -> Iterator[tuple[str, Binding]]:
-    """Every binding at module level, also in `if`, `try`, `with` and loops."""
-    for node in top:
-        match node:
-            case ast.Import(names=names):
-                for alias in names:
-                    module = alias.name if alias.asname else alias.name.partition(".")[0]
-                    yield alias.asname or module, Binding(node, Imported(module, 0, ""))
-            case ast.ImportFrom(module=module, names=names, level=level):
-                for alias in names:
-                    stars = _STAR_NAMES if alias.name == "*" and module in ("licet", "licet.declare") else (alias.name,)
-                    for name in stars:
-                        yield alias.asname or name, Binding(node, Imported(module or "", level, name))
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield node.name, Binding(node, node)
-            case ast.ClassDef():
-                yield node.name, Binding(node, None)
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                yield name, Binding(node, value)
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                yield name, Binding(node, value)
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name, Binding(node, None)
-            case ast.MatchMapping(rest=str(name)):
-                yield name, Binding(node, None)
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield name, Binding(node, None)
-
-
-def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
-    """The nodes at module level, outside functions and classes, in the order of the source."""
-    stack: list[ast.AST] = list(reversed(tree.body))
-    while stack:
-        node = stack.pop()
-        yield node
-        match node:
-            case (
-                ast.Assign(targets=[ast.Name()], value=inner)
-                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as inner)
-            ):
-                stack.append(inner)  # the target is bound by the statement, with its value
-            case ast.Name() | ast.Constant():
-                pass
-            case _ if not isinstance(node, _OTHER_SCOPES):
-                stack.extend(reversed(list(ast.iter_child_nodes(node))))
-            case _:
-                stack.extend(_outside(node))
-
-
-def _outside(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, class or comprehension that are evaluated in the enclosing scope, and may bind names."""
-    match scope:
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
-            yield from scope.decorator_list
-            yield scope.args
-            if scope.returns is not None:
-                yield scope.returns
-        case ast.Lambda():
-            yield scope.args
-        case ast.ClassDef():
-            yield from (*scope.decorator_list, *scope.bases, *scope.keywords)
-        case _:
-            yield from (inner.target for inner in ast.walk(scope) if isinstance(inner, ast.NamedExpr))
-
-
-def _public(dotted: str) -> str:
-    """The public name of a name: `licet.tool` for `licet.declare.tool`."""
-    return dotted.replace("licet.declare.", "licet.", 1) if dotted.startswith("licet.declare.") else dotted
-
-
-def _excerpt(node: ast.expr, beginning: str) -> str:
-    """The beginning of a piece of code on one line; `beginning` is its source if it is long, else empty."""
-    try:
-        if isinstance(node, ast.JoinedStr):
-            node = ast.JoinedStr(node.values[:30])  # more than is shown, since writing all of a long one is slow
-        text = beginning or ast.unparse(node)
-    except (RecursionError, ValueError):
-        text = type(node).__name__
-    text = visible(" ".join(text.split()))
-    return f"`{text[:59]}…`" if len(text) > 60 else f"`{text}`"
-
-
-_HOPS = 8  # names and operators from an expression to a literal
-_LONGEST = 1000  # characters of a text
-_PLACES = {"pathlib.Path.home": "~", "pathlib.Path.cwd": "${workdir}", "os.getcwd": "${workdir}"}
-_SAME_TEXT = ("str", "os.path.expanduser", "os.path.abspath", "os.fspath", "urllib.request.Request")
-_JOINING = ("pathlib.Path", "pathlib.PurePath", "os.path.join")
-
-
-class TextPrefix(Struct, frozen=True):
-    """The text that an expression begins with. `complete` is whether this is the whole text."""
-
-    text: str
-    complete: bool
-
-
-class ExpressionValues:
-    """The values of expressions in one scope, as far as the source shows them.
-
-    `names` has the expression of each name that is bound once, and `dotted` gives the full name of an expression.
-    """
-
-    def __init__(self, names: Mapping[str, ast.expr], dotted: Callable[[ast.AST], str]) -> None:
-        self._names, self._dotted = names, dotted
-        self._prefixes: dict[str, TextPrefix | None] = {}
-
-    def followed(self, node: ast.expr | None) -> ast.expr | None:
-        """The expression that a name is bound to, if it is bound once; any other expression is returned as it is."""
-        for _ in range(_HOPS):
-            if not isinstance(node, ast.Name) or node.id not in self._names:
-                break
-            node = self._names[node.id]
-        return node
-
-    def prefix_of(self, node: ast.expr | None, hops: int = _HOPS) -> TextPrefix | None:
-        """The text that the value of an expression begins with; None if nothing is known about it."""
-        if not hops:
-            return None
-        match node:
-            case ast.Constant(value=str(text)):
-                return TextPrefix(text[:_LONGEST], len(text) <= _LONGEST)
-            case ast.JoinedStr(values=values):
-                return self._joined_prefix(values, "", hops)
-            case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
-                return self.prefix_of(value, hops - 1)
-            case ast.BinOp(op=ast.Add() | ast.Div() as op):
-                return self._joined_prefix(_operands(node, type(op)), "/" if isinstance(op, ast.Div) else "", hops)
-            case ast.Name(id=name) if name in self._names:
-                if name not in self._prefixes:
-                    self._prefixes[name] = None  # during the evaluation, since a name may be bound to itself
-                    self._prefixes[name] = self.prefix_of(self._names[name], hops - 1)
-                return self._prefixes[name]
-            case ast.Call(func=ast.Attribute(value=value, attr="format")):
-                found = self.prefix_of(value, hops - 1)
-                return TextPrefix(found.text.partition("{")[0], False) if found else None
-            case ast.Call(func=func, args=arguments):
-                return self._call_prefix(self._dotted(func), arguments, hops)
+def _member(owner: Class, attr: str, hops: int) -> Meaning:
+    if hops <= 0:
         return None
-
-    def _call_prefix(self, name: str, arguments: Sequence[ast.expr], hops: int) -> TextPrefix | None:
-        if name in _PLACES:
-            return TextPrefix(_PLACES[name], True)
-        if name in _SAME_TEXT and arguments:
-            return self.prefix_of(arguments[0], hops - 1)
-        return self._joined_prefix(arguments, "/", hops) if name in _JOINING and arguments else None
-
-    def _joined_prefix(self, parts: Sequence[ast.expr], between: str, hops: int) -> TextPrefix | None:
-        text = ""
-        for number, part in enumerate(parts):
-            found = self.prefix_of(part, hops - 1)
-            if found is None and not number:
-                return None
-            text += (between if number else "") + (found.text if found is not None else "")
-            if found is None or not found.complete or len(text) > _LONGEST:
-                return TextPrefix(text[:_LONGEST], False)
-        return TextPrefix(text, True)
-
-
-def _operands(node: ast.BinOp, kind: type[ast.operator]) -> list[ast.expr]:
-    """The operands of a chain such as `a + b + c`, without recursion: its syntax tree is as deep as it is long."""
-    right: list[ast.expr] = []
-    left: ast.expr = node
-    while isinstance(left, ast.BinOp) and isinstance(left.op, kind):
-        right.append(left.right)
-        left = left.left
-    return [left, *reversed(right)]
+    file, body = owner.file, owner.body
+    if attr in body.bindings:
+        found = _bound(body.bindings[attr], body, file, hops)
+        if found is not None:
+            return found
+    first = body.bindings.get("__init__", ())
+    if first and isinstance(first[-1].what, Function):
+        begin = file.scope_of(Code(file, first[-1].what, owner))
+        stored = [value for target, value in begin.kept if target.attr == attr and isinstance(target.value, ast.Name)]
+        if len(stored) == 1:
+            return meaning(stored[0], begin, file, hops - 1)
+    for base in owner.node.bases[:4]:
+        above = meaning(base, owner.around, file, hops - 1)
+        if isinstance(above, Class) and above is not owner and (found := _member(above, attr, hops - 4)) is not None:
+            return found
+        if isinstance(above, Named) and (kind := table.values().get(above.name)):
+            full = f"{kind}.{attr}"
+            return Named(full) if full in table.uses() else None
+    return None
 
 
-ANY = "*"  # the source does not show which one, so all that the manifest allows
-
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-_HOST = re.compile(r"https?://([^/?#\s]*)([/?#]?)")
-
-
-def host_scope(url: TextPrefix | None) -> str:
-    """The host of a URL, with its port if it has one."""
-    match = _HOST.match(url.text) if url else None
-    if match and url and match[1] and "@" not in match[1] and (match[2] or url.complete):
-        try:
-            destination_rule(match[1])
-        except Malformed:
-            return ANY
-        return match[1]
-    return ANY
-
-
-def path_scope(found: TextPrefix | None) -> str:
-    """The scope to declare for a path. If only its beginning is known, it is the directory."""
-    if found is None or not found.text:
-        return ANY
-    text = found.text if found.complete else found.text.rpartition("/")[0]
-    if not text.startswith(("/", "~", "${workdir}")):
-        if found.text.startswith("/"):
-            return ANY  # only the root is known
-        text = f"${{workdir}}/{text}" if text else "${workdir}"
-    try:
-        return path_key(text) or ANY
-    except Malformed:
-        return ANY
-
-
-def program_scope(program: ast.expr | None, values: ExpressionValues) -> str:
-    """The program that a command starts with; the command is a list, or the program alone."""
-    while isinstance(program, ast.BinOp) and isinstance(program.op, ast.Add):
-        program = program.left
-    program = values.followed(program)
-    if isinstance(program, ast.List | ast.Tuple) and program.elts:
-        program = program.elts[0]
-    found = values.prefix_of(program)
-    if found and found.complete:
-        try:
-            return binary(found.text)
-        except Malformed:
-            return ANY
-    return ANY
-
-
-def variable_scope(name: TextPrefix | None) -> str:
-    """The name of a variable."""
-    if name is not None and name.complete:
-        try:
-            return variable(name.text)
-        except Malformed:
-            return ANY
-    return ANY
-
-
-def is_secret(variable_name: str) -> bool:
-    """Whether the name of a variable says that its value is a secret."""
-    return bool(_SECRET.search(variable_name))
+def _result(called: Meaning, hops: int) -> Meaning:
+    match called:
+        case Named(name):
+            kind = table.values().get(name)
+            return Value(kind) if kind else None
+        case Class():
+            return Instance(called)
+        case Held():
+            return called
+        case Code(file, node):
+            return type_of(node.returns, file.scope, file, hops - 1) if node.returns is not None else None
+    return None

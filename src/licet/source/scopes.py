@@ -1,16 +1,20 @@
 """Walks the source of a scope (a module, a class body or a function) once, and collects bindings, calls and names.
-The walk is a loop and not a recursion, since files may be hostile. Bodies of functions at module level are walked only
-when something calls them. Functions inside a function count as a part of it.
 
-Finds the parts of an annotation that do more than name types: calls, and the values in `Annotated`.
+A walk is a loop and not a recursion, since files may be hostile. There are two, with one table of what binds a name.
+The one for declarations counts each place at module level that might bind a name, whether it runs or not. The one for
+what code does leaves out what never runs. Bodies of functions at module level are walked only when something calls
+them. Functions inside a function count as a part of it.
 """
 
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
-_LONGEST = 1000  # characters of an annotation in quotes
+from msgspec import Struct
+
+from licet.source.limits import LONGEST_ANNOTATION
 
 
 def evaluated_in(annotation: ast.expr) -> list[ast.expr]:
@@ -47,7 +51,7 @@ def evaluated_in(annotation: ast.expr) -> list[ast.expr]:
 
 def _unquoted(quoted: ast.Constant, text: str) -> list[ast.expr]:
     """The expression in an annotation that is a string, at the place of the string."""
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST_ANNOTATION:
         return []
     try:
         inner = ast.parse(text.strip(), mode="eval").body
@@ -63,16 +67,117 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 # How a name is bound. With VALUE, ITEM (of a loop) and OPENED (by `with`) there is the expression that it comes from.
 IMPORT, VALUE, ITEM, OPENED, PARAMETER, FUNCTION, CLASS, OTHER = range(8)
 
-Binding = tuple[int, ast.AST | str | None, "ast.expr | None"]  # how, what, and the annotation if there is one
 
-_NO_CHILDREN: dict[str, tuple[str, ...]] = {"Constant": (), "Pass": (), "Break": (), "Continue": (), "Nonlocal": ()}
+class Imported(Struct, frozen=True):
+    """A name that is imported from a module; if `name` is empty, it is the module itself."""
+
+    module: str
+    level: int
+    name: str
+
+    @property
+    def dotted(self) -> str:
+        """The full name, with a leading dot for each level of a relative import."""
+        return "." * self.level + ".".join(part for part in (self.module, self.name) if part)
+
+
+def absolute(module: str, level: int, package: str) -> str:
+    """The full name of a module that is imported in a package; empty if it would be outside of the package."""
+    if not level:
+        return module
+    around = package.split(".")
+    kept = len(around) - (level - 1)
+    if not package or kept < 1:
+        return ""
+    return ".".join((*around[:kept], module) if module else around[:kept])
+
+
+def with_parents(dotted: str) -> Iterator[str]:
+    """The parents of a dotted name, outermost first, and then the name: `a`, `a.b`, `a.b.c`."""
+    return accumulate(dotted.split("."), "{}.{}".format)
+
+
+class Binding(Struct, frozen=True):
+    """One place where a scope binds a name: the whole statement if it binds this name alone, else the name in it."""
+
+    node: ast.AST
+    how: int
+    what: "ast.AST | Imported | None" = None
+    annotation: ast.expr | None = None
+
+
+def bound_by(node: ast.AST) -> Iterator[tuple[str, Binding]]:
+    """The names that a node binds by itself. Those in the target of a statement are nodes of their own."""
+    match node:
+        case ast.Import(names=names):
+            for alias in names:
+                module = alias.name if alias.asname else alias.name.partition(".")[0]
+                yield alias.asname or module, Binding(node, IMPORT, Imported(module, 0, ""))
+        case ast.ImportFrom(module=module, names=names, level=level):
+            for alias in names:
+                yield alias.asname or alias.name, Binding(node, IMPORT, Imported(module or "", level, alias.name))
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield node.name, Binding(node, FUNCTION, node)
+        case ast.ClassDef():
+            yield node.name, Binding(node, CLASS, node)
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            yield name, Binding(node, VALUE, value)
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            yield name, Binding(node, VALUE, value, node.annotation)
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.MatchMapping(rest=str(name)):
+            yield name, Binding(node, OTHER)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name, Binding(node, OTHER)
+
+
+def module_level(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every node at module level, outside functions and classes, in the order of the source."""
+    stack: list[ast.AST] = list(reversed(tree.body))
+    while stack:
+        node = stack.pop()
+        yield node
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name()], value=inner)
+                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as inner)
+            ):
+                stack.append(inner)  # the target is bound by the statement, with its value
+            case ast.Name() | ast.Constant():
+                pass
+            case _ if not isinstance(node, _OTHER_SCOPES):
+                stack.extend(reversed(list(ast.iter_child_nodes(node))))
+            case _:
+                stack.extend(_outside(node))
+
+
+def _outside(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, class or comprehension that are evaluated in the enclosing scope, and may bind names."""
+    match scope:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from scope.decorator_list
+            yield scope.args
+            if scope.returns is not None:
+                yield scope.returns
+        case ast.Lambda():
+            yield scope.args
+        case ast.ClassDef():
+            yield from (*scope.decorator_list, *scope.bases, *scope.keywords)
+        case _:
+            yield from (inner.target for inner in ast.walk(scope) if isinstance(inner, ast.NamedExpr))
+
+
+_OTHER_SCOPES = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
+    ast.GeneratorExp,
+)  # fmt: skip
+_NO_CHILDREN = frozenset({"Constant", "Pass", "Break", "Continue", "Nonlocal"})
 # Fields that hold no code that runs, or no nodes at all. Annotations are walked on their own: most only name types.
 _SKIPPED = frozenset(
     {"ctx", "op", "ops", "annotation", "returns", "type_comment", "type_params", "type_ignores", "name", "names", "id"}
     | {"attr", "arg", "kind", "level", "module", "conversion", "simple", "is_async", "cls", "kwd_attrs", "rest"}
 )
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
-    kind: _NO_CHILDREN.get(kind.__name__, tuple(field for field in kind._fields if field not in _SKIPPED))
+    kind: tuple(field for field in kind._fields if field not in _SKIPPED and kind.__name__ not in _NO_CHILDREN)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
@@ -112,8 +217,19 @@ class Scope:
         self.imports: list[ast.Import | ast.ImportFrom] = []
         self.global_names: set[str] = set()
 
-    def bind(self, name: str, how: int, what: "ast.AST | str | None" = None, noted: "ast.expr | None" = None) -> None:
-        self.bindings.setdefault(name, []).append((how, what, noted))
+    @property
+    def functions(self) -> Iterator[Function]:
+        """The functions that the scope binds to names."""
+        every = (binding.what for bindings in self.bindings.values() for binding in bindings)
+        return (what for what in every if isinstance(what, Function))
+
+    def bind(self, name: str, binding: Binding) -> None:
+        self.bindings.setdefault(name, []).append(binding)
+
+    def bind_by(self, node: ast.AST) -> None:
+        """Bind what a node binds by itself."""
+        for name, binding in bound_by(node):
+            self.bind(name, binding)
 
 
 def module_scope(tree: ast.Module, lines: Sequence[str] = ()) -> Scope:
@@ -128,9 +244,9 @@ def function_scope(function: Function | ast.Lambda, parent: Scope) -> Scope:
     scope = Scope(function, parent)
     given = function.args
     for one in (*given.posonlyargs, *given.args, *given.kwonlyargs):
-        scope.bind(one.arg, PARAMETER, one, one.annotation)
+        scope.bind(one.arg, Binding(one, PARAMETER, one, one.annotation))
     for rest in filter(None, (given.vararg, given.kwarg)):
-        scope.bind(rest.arg, OTHER)
+        scope.bind(rest.arg, Binding(rest, OTHER))
     _walk(scope, [function.body] if isinstance(function, ast.Lambda) else function.body, lazily=False)
     return scope
 
@@ -157,7 +273,7 @@ def _walk_nodes(scope: Scope, stack: list[ast.AST], lazily: bool) -> None:
             if node.ctx.__class__ is ast.Load:
                 loads.append(node)
             else:
-                scope.bind(node.id, OTHER)
+                scope.bind(node.id, Binding(node, OTHER))
             continue
         if kind is ast.Attribute:
             loads.append(node)
@@ -200,31 +316,31 @@ def _base(node: Any, attributes: set[str]) -> Any:
 def _assign(scope: Scope, node: ast.Assign, stack: list[ast.AST], _: bool) -> None:
     for target in node.targets:
         if isinstance(target, ast.Name):
-            scope.bind(target.id, VALUE, node.value)
+            scope.bind(target.id, Binding(target, VALUE, node.value))
         elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
             scope.kept.append((target, node.value))
         elif isinstance(target, ast.Subscript) and isinstance(_base(target.value, set()), ast.Name):
             scope.subscripts.append(target)
             stack.append(target.slice)
         elif isinstance(target, ast.Tuple | ast.List) and all(isinstance(one, ast.Name) for one in target.elts):
-            for name, value in _unpacked(target.elts, node.value):
-                scope.bind(name, OTHER if value is None else VALUE, value)
+            for one, value in _unpacked(target.elts, node.value):
+                scope.bind(one.id, Binding(one, OTHER if value is None else VALUE, value))
         else:
             stack.append(target)
     stack.append(node.value)
 
 
-def _unpacked(targets: Sequence[Any], value: ast.expr) -> Iterator[tuple[str, ast.expr | None]]:
+def _unpacked(targets: Sequence[Any], value: ast.expr) -> Iterator[tuple[ast.Name, ast.expr | None]]:
     """The names that an assignment unpacks to, each with its expression if the source shows it."""
     parts: Sequence[ast.expr | None] = [None] * len(targets)
     if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(targets):
         parts = [None if isinstance(part, ast.Starred) else part for part in value.elts]
-    return zip((one.id for one in targets), parts, strict=True)
+    return zip(targets, parts, strict=True)
 
 
 def _annotated(scope: Scope, node: ast.AnnAssign, stack: list[ast.AST], _: bool) -> None:
     if isinstance(node.target, ast.Name):
-        scope.bind(node.target.id, VALUE, node.value, node.annotation)
+        scope.bind(node.target.id, Binding(node, VALUE, node.value, node.annotation))
     elif isinstance(node.target, ast.Attribute) and isinstance(node.target.value, ast.Name) and node.value is not None:
         scope.kept.append((node.target, node.value))
     if node.value is not None:
@@ -233,7 +349,7 @@ def _annotated(scope: Scope, node: ast.AnnAssign, stack: list[ast.AST], _: bool)
 
 
 def _named(scope: Scope, node: ast.NamedExpr, stack: list[ast.AST], _: bool) -> None:
-    scope.bind(node.target.id, VALUE, node.value)
+    scope.bind(node.target.id, Binding(node.target, VALUE, node.value))
     stack.append(node.value)
 
 
@@ -255,7 +371,7 @@ def _comprehension(scope: Scope, node: ast.comprehension, stack: list[ast.AST], 
 
 def _item(scope: Scope, target: ast.expr, source: ast.expr, stack: list[ast.AST]) -> None:
     if isinstance(target, ast.Name):
-        scope.bind(target.id, ITEM, source)
+        scope.bind(target.id, Binding(target, ITEM, source))
     else:
         stack.append(target)
     stack.append(source)
@@ -263,26 +379,19 @@ def _item(scope: Scope, target: ast.expr, source: ast.expr, stack: list[ast.AST]
 
 def _with(scope: Scope, node: ast.withitem, stack: list[ast.AST], _: bool) -> None:
     if isinstance(node.optional_vars, ast.Name):
-        scope.bind(node.optional_vars.id, OPENED, node.context_expr)
+        scope.bind(node.optional_vars.id, Binding(node.optional_vars, OPENED, node.context_expr))
     elif node.optional_vars is not None:
         stack.append(node.optional_vars)
     stack.append(node.context_expr)
 
 
-def _import(scope: Scope, node: ast.Import, stack: list[ast.AST], _: bool) -> None:
+def _import(scope: Scope, node: ast.Import | ast.ImportFrom, stack: list[ast.AST], _: bool) -> None:
     scope.imports.append(node)
-    for alias in node.names:
-        scope.bind(alias.asname or alias.name.partition(".")[0], IMPORT, node, None)
-
-
-def _import_from(scope: Scope, node: ast.ImportFrom, stack: list[ast.AST], _: bool) -> None:
-    scope.imports.append(node)
-    for alias in node.names:
-        scope.bind(alias.asname or alias.name, IMPORT, node, None)
+    scope.bind_by(node)
 
 
 def _function(scope: Scope, node: Function, stack: list[ast.AST], lazily: bool) -> None:
-    scope.bind(node.name, FUNCTION, node)
+    scope.bind_by(node)
     _decorators(scope, node, stack)
     _defaults(node.args, stack)
     given = node.args
@@ -313,7 +422,7 @@ def _lambda(scope: Scope, node: ast.Lambda, stack: list[ast.AST], _: bool) -> No
 
 
 def _class(scope: Scope, node: ast.ClassDef, stack: list[ast.AST], lazily: bool) -> None:
-    scope.bind(node.name, CLASS, node)
+    scope.bind_by(node)
     _decorators(scope, node, stack)
     stack += node.bases
     stack += (keyword.value for keyword in node.keywords)
@@ -369,10 +478,10 @@ def _is_of_typing(name: str, is_constant: bool, scope: Scope) -> bool:
     while at is not None and name not in at.bindings:
         at = at.parent
     match at.bindings[name] if at else ():
-        case [(_, ast.ImportFrom(module=module, level=0, names=names), _)] if is_constant and module in _TYPING:
-            return any(alias.name == name and alias.asname in (None, name) for alias in names)
-        case [(_, ast.Import(names=names), _)] if not is_constant:
-            return any(alias.name in _TYPING and (alias.asname or alias.name) == name for alias in names)
+        case [Binding(what=Imported(module, 0, imported))] if is_constant:
+            return module in _TYPING and imported == name
+        case [Binding(what=Imported(module, 0, ""))]:
+            return module in _TYPING
     return False
 
 
@@ -398,24 +507,15 @@ def _compare(scope: Scope, node: ast.Compare, stack: list[ast.AST], _: bool) -> 
 
 
 def _handler(scope: Scope, node: ast.ExceptHandler, stack: list[ast.AST], _: bool) -> None:
-    if node.name:
-        scope.bind(node.name, OTHER)
+    scope.bind_by(node)
     stack += reversed(node.body)
     if node.type is not None:
         stack.append(node.type)
 
 
-def _captured(scope: Scope, node: ast.MatchAs | ast.MatchStar, stack: list[ast.AST], _: bool) -> None:
-    if node.name:
-        scope.bind(node.name, OTHER)
-    if isinstance(node, ast.MatchAs) and node.pattern is not None:
-        stack.append(node.pattern)
-
-
-def _mapping(scope: Scope, node: ast.MatchMapping, stack: list[ast.AST], _: bool) -> None:
-    if node.rest:
-        scope.bind(node.rest, OTHER)
-    stack += node.patterns
+def _pattern(scope: Scope, node: ast.MatchAs | ast.MatchStar | ast.MatchMapping, stack: list[ast.AST], _: bool) -> None:
+    scope.bind_by(node)
+    stack += (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.pattern))
 
 
 def _global(scope: Scope, node: ast.Global, stack: list[ast.AST], _: bool) -> None:
@@ -432,7 +532,7 @@ _SPECIAL: dict[type[ast.AST], Callable[[Scope, Any, list[ast.AST], bool], None]]
     ast.comprehension: _comprehension,
     ast.withitem: _with,
     ast.Import: _import,
-    ast.ImportFrom: _import_from,
+    ast.ImportFrom: _import,
     ast.FunctionDef: _function,
     ast.AsyncFunctionDef: _function,
     ast.Lambda: _lambda,
@@ -441,8 +541,8 @@ _SPECIAL: dict[type[ast.AST], Callable[[Scope, Any, list[ast.AST], bool], None]]
     ast.Subscript: _subscript,
     ast.Compare: _compare,
     ast.ExceptHandler: _handler,
-    ast.MatchAs: _captured,
-    ast.MatchStar: _captured,
-    ast.MatchMapping: _mapping,
+    ast.MatchAs: _pattern,
+    ast.MatchStar: _pattern,
+    ast.MatchMapping: _pattern,
     ast.Global: _global,
 }

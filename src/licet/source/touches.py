@@ -16,25 +16,24 @@ from msgspec.structs import replace
 from licet.core.values import Origin
 from licet.source import callables
 from licet.source.callables import Use, argument_of, rules_of, shown_name
-from licet.source.meaning import (
+from licet.source.files import Class, Code, SourceFile
+from licet.source.limits import MOST_REACHED_FUNCTIONS
+from licet.source.names import (
     LOOKUPS,
     NAMESPACES,
     REFLECTING,
-    Class,
-    Code,
     Held,
     Instance,
     Meaning,
     Named,
     Package,
-    SourceFile,
     Value,
     held_by,
     meaning,
     type_of,
     values_in,
 )
-from licet.source.scopes import VALUE, Function, Scope
+from licet.source.scopes import VALUE, Function, Scope, absolute, with_parents
 
 _WHOLE = frozenset({"os.environ", "os.environb", "ctypes.cdll", "ctypes.windll", "ctypes.pythonapi"})
 _ASKS_FOR_TYPES = {"builtins.isinstance": 1, "builtins.issubclass": 1, "typing.cast": 0, "builtins.hasattr": 0}
@@ -47,21 +46,13 @@ class Step(Struct, frozen=True, eq=False):
     line: int
 
 
-class Imported(Struct, frozen=True):
-    """An import of a package that is neither of the project nor of the standard library."""
-
-    package: str  # the top-level name
-    line: int
-    offset: int
-
-
 class Touched(Struct, frozen=True):
     """What the code of one function or module does by itself."""
 
     uses: tuple[Use, ...]
     modules: tuple[Use, ...]  # imports of modules that do nothing but input and output
     steps: tuple[Step, ...]
-    imports: tuple[Imported, ...]
+    packages: frozenset[str]  # that are imported, and neither of the project nor of the standard library
     attributes: frozenset[str]  # all attributes that are named, which may be methods of classes
     escaped: frozenset[str]  # handles that are passed to code that was not read: `fs`, `fetch` …, or `Context`
 
@@ -80,7 +71,7 @@ def touched_by(scope: Scope, file: SourceFile) -> Touched:
         tuple(dict.fromkeys(uses)),
         tuple(reader.modules),
         tuple(reader.steps),
-        tuple(reader.imports),
+        frozenset(reader.packages),
         frozenset(reader.attributes),
         frozenset(reader.escaped),
     )
@@ -94,7 +85,7 @@ class _Reader:
         self.uses: list[Use] = []
         self.modules: list[Use] = []
         self.steps: list[Step] = []
-        self.imports: list[Imported] = []
+        self.packages: set[str] = set()
         self.attributes: set[str] = set()
         self.escaped: set[str] = set()
 
@@ -215,7 +206,7 @@ class _Reader:
             case Code() | Class():
                 self.steps.append(Step(found, call.lineno))
                 if isinstance(found, Code):
-                    self._pass_handles(call, found, scope, accounted)
+                    self._arguments(call.args, call.keywords, found, scope, accounted)
             case Instance(of):
                 self.steps.append(Step(of, call.lineno))
 
@@ -251,9 +242,9 @@ class _Reader:
             return None
         if parent in _WHOLE and not (parent.startswith("os.") and last.startswith("__")):
             return self._use(name, callables.uses()[parent], call, scope, [])
-        place = callables.FORWARDING.get(name, 1 if last == "run_in_executor" else 0 if last == "submit" else None)
-        if place is not None and len(call.args) > place:
-            self._forwarded(call.args[place], call, call.args[place + 1 :], scope, accounted)
+        given = call.args[1:] if last == "run_in_executor" else call.args
+        if given and (name in callables.FORWARDING or last in ("run_in_executor", "submit")):
+            self._forwarded(given[0], call, given[1:], scope, accounted)
         elif name in ("threading.Thread", "threading.Timer", "multiprocessing.Process"):
             target = next((one.value for one in call.keywords if one.arg == "target"), None)
             if target is not None:
@@ -275,9 +266,6 @@ class _Reader:
                 self.steps.append(Step(code, call.lineno))
                 self._arguments(given, [], code, scope, accounted)
 
-    def _pass_handles(self, call: ast.Call, code: Code, scope: Scope, accounted: set[ast.AST]) -> None:
-        self._arguments(call.args, call.keywords, code, scope, accounted)
-
     def _arguments(
         self, given: list[ast.expr], named: list[ast.keyword], code: Code, scope: Scope, accounted: set[ast.AST]
     ) -> None:
@@ -298,7 +286,7 @@ class _Reader:
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
         else:
-            base = self._file.absolute(node)
+            base = absolute(node.module or "", node.level, self._file.package)
             modules = [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")] if base else []
         for number, module in enumerate(modules):
             top = module.partition(".")[0]
@@ -308,7 +296,7 @@ class _Reader:
             is_first = number == 0 or isinstance(node, ast.Import)
             is_ours = self.enter(module, node.lineno) or top in ("licet", self._file.module.partition(".")[0])
             if is_first and not is_ours and not self._file.project.has(top):
-                self.imports.append(Imported(top, node.lineno, node.col_offset))
+                self.packages.add(top)
 
     def _module(self, module: str, node: ast.stmt | ast.expr) -> None:
         """Note the import of a module that does nothing but input and output."""
@@ -320,10 +308,9 @@ class _Reader:
 
     def enter(self, module: str, line: int) -> bool:
         """Add the steps into a module of the project, and the packages around it; False if it is none."""
-        parts = module.split(".")
         found = False
-        for end in range(1, len(parts) + 1):
-            if (inner := self._file.project.find(".".join(parts[:end]))) is not None:
+        for name in with_parents(module):
+            if (inner := self._file.project.find(name)) is not None:
                 found = True
                 if inner is not self._file:
                     self.steps.append(Step(inner, line))
@@ -350,12 +337,11 @@ class _Reader:
                 self.uses.append(Use(kind, rule, exact, shown, node.lineno, node.col_offset, end, is_raw, called))
                 if kind == "import" and exact:  # the module is known, so it is an import like any other
                     self.uses.pop()
-                    prefix = values.prefix_of(argument)
-                    top = prefix.text.partition(".")[0] if prefix else ""
-                    if prefix:
+                    if (prefix := values.prefix_of(argument)) is not None:
                         self._module(prefix.text, node)
-                    if prefix and not self.enter(prefix.text, node.lineno) and top not in sys.stdlib_module_names:
-                        self.imports.append(Imported(top, node.lineno, node.col_offset))
+                        top = prefix.text.partition(".")[0]
+                        if not self.enter(prefix.text, node.lineno) and top not in sys.stdlib_module_names:
+                            self.packages.add(top)
 
 
 def _is_bare_class(call: ast.Call, scope: Scope, file: SourceFile) -> bool:
@@ -366,7 +352,7 @@ def _is_bare_class(call: ast.Call, scope: Scope, file: SourceFile) -> bool:
 def _aliased(scope: Scope) -> set[ast.AST]:
     """The expressions that are bound to a name, and found again where the name is used."""
     bound = (binding for bindings in scope.bindings.values() for binding in bindings)
-    return {what for how, what, _ in bound if how == VALUE and isinstance(what, ast.expr)}
+    return {one.what for one in bound if one.how == VALUE and isinstance(one.what, ast.expr)}
 
 
 def _is_followed(found: Meaning) -> bool:
@@ -388,22 +374,12 @@ def _types_in(node: ast.expr) -> Iterator[ast.expr]:
             waiting += (one.left, one.right)
 
 
-_MOST_FUNCTIONS = 5000  # that one tool reaches
-
-
 class Hop(Struct, frozen=True):
     """One step on the way from a tool to a line: the code that is entered, and where it is called from."""
 
     name: str
     called: Origin | None  # None for the tool itself
     is_import: bool = False
-
-
-class FoundImport(Struct, frozen=True):
-    """An import of a package, and the file that it is in."""
-
-    imported: Imported
-    file: SourceFile
 
 
 class Piece(Struct, frozen=True, eq=False):
@@ -435,9 +411,9 @@ class Reached(Struct, frozen=True, eq=False):
         """Everything that the code uses."""
         return (use for piece in self.pieces for use in piece.does.uses)
 
-    def imports(self) -> Iterator[FoundImport]:
-        """All imports of packages."""
-        return (FoundImport(one, piece.file) for piece in self.pieces for one in piece.does.imports)
+    def packages(self) -> frozenset[str]:
+        """The packages that the code imports."""
+        return frozenset().union(*(piece.does.packages for piece in self.pieces))
 
     def escaped(self) -> frozenset[str]:
         """The handles that code which was not read may use."""
@@ -477,7 +453,7 @@ class Follower:
         for one in start:
             walk.enter(one, None, None)
         pieces: list[Piece] = []
-        while walk.waiting and len(walk.came) < _MOST_FUNCTIONS:
+        while walk.waiting and len(walk.came) < MOST_REACHED_FUNCTIONS:
             one = walk.waiting.pop()
             does = self._does(one)
             pieces.append(Piece(one, does))
@@ -516,10 +492,10 @@ class _Walk:
             return
         self._classes.add(one.node)
         for name, bindings in one.body.bindings.items():
-            for _, what, _ in bindings:
-                if not isinstance(what, Function):
+            for binding in bindings:
+                if not isinstance(binding.what, Function):
                     continue
-                method = Code(one.file, what, one)
+                method = Code(one.file, binding.what, one)
                 if name.startswith("__") or name in self._attributes:
                     self.enter(method, by, line)
                 else:
@@ -530,7 +506,7 @@ class _Walk:
                 self.use_class(above, by, line)
 
     def name_attributes(self, names: frozenset[str]) -> None:
-        for name in names - self._attributes if self._methods else ():
+        for name in sorted(names - self._attributes) if self._methods else ():
             for method, by, line in self._methods.pop(name, ()):
                 self.enter(method, by, line)
         self._attributes |= names
@@ -558,11 +534,7 @@ def _node(one: Code | SourceFile) -> ast.AST:
 
 def _functions(file: SourceFile) -> Iterator[Code]:
     """All functions and methods of a file at module level and in its classes."""
-    for bindings in file.scope.bindings.values():
-        for _, what, _ in bindings:
-            if isinstance(what, Function):
-                yield Code(file, what)
-    for node in file.scope.classes:
-        owner = file.class_of(node, file.scope)
-        for bindings in owner.body.bindings.values():
-            yield from (Code(file, what, owner) for _, what, _ in bindings if isinstance(what, Function))
+    yield from (Code(file, function) for function in file.scope.functions)
+    for node, body in file.scope.classes.items():
+        owner = file.class_of(node, body, file.scope)
+        yield from (Code(file, function, owner) for function in owner.body.functions)

@@ -15,11 +15,8 @@ import re
 from typing import IO, Any
 
 from licet import Context, Refused, Tool, tool
+from licet.tools.limits import MOST_EDITED, MOST_ENTRIES, MOST_REPLACED, MOST_TEXT
 
-MOST_TEXT = 256 * 1024  # bytes that one `read_file` returns
-MOST_EDITED = 10 * 1024 * 1024  # bytes of a file that one `edit_file` writes, as many as it can read
-MOST_REPLACED = 1000
-MOST_ENTRIES = 1000  # entries that one `list_dir` returns
 _PIECE = 64 * 1024
 _PAUSE = 256  # pieces or names after which other tasks may run
 

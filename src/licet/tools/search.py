@@ -24,8 +24,20 @@ from msgspec import Struct
 
 from licet import Context, Refused, tool
 from licet.tools.basic import shown
-
-_LONGEST = 1000  # characters of one pattern; longer ones match nothing
+from licet.tools.limits import (
+    DEEPEST,
+    LARGEST_FILE,
+    LARGEST_IGNORE_FILE,
+    LONGEST_GLOB,
+    LONGEST_LINE,
+    LONGEST_PATTERN,
+    MOST_MATCHES,
+    MOST_PATHS,
+    MOST_RULES,
+    MOST_STEPS,
+    MOST_STEPS_AT_ONCE,
+    MOST_TRIES,
+)
 
 
 class TooManySteps(Exception):
@@ -64,7 +76,7 @@ class Glob:
     __slots__ = ("_last", "_parts")
 
     def __init__(self, pattern: str) -> None:
-        parts = pattern.split("/") if len(pattern) <= _LONGEST else []
+        parts = pattern.split("/") if len(pattern) <= LONGEST_GLOB else []
         self._parts: list[Test | None] = [None if part == "**" else _name_test(part) for part in parts]
         # Most patterns are `**/name`; for these only the last name counts.
         self._last = self._parts[1] if len(parts) == 2 and self._parts[0] is None else None
@@ -201,17 +213,6 @@ def _stretch(tests: Sequence[Any], items: Sequence[str], passes: Callable[[Any, 
     return at >= len(items) and all(one is None for one in tests[test:])
 
 
-MOST_MATCHES = 1000
-MOST_PATHS = 50_000  # files and directories in one search
-LARGEST_FILE = 4 * 1024 * 1024
-LONGEST_PATTERN = 500
-LONGEST_LINE = 300  # characters of a line that are shown
-LARGEST_IGNORE_FILE = 256 * 1024
-MOST_RULES = 5000  # ignore rules that apply to one path
-MOST_STEPS = 10_000_000  # of matching, in one search
-MOST_STEPS_AT_ONCE = 300_000  # of matching, for one path
-DEEPEST = 60
-MOST_TRIES = 20_000  # occurrences in one file that may not be complete words
 _START = 8192  # bytes at the beginning of a file; a NUL in them means that it is no text
 _IGNORE_FILES = (".gitignore", ".ignore")  # the later one decides
 _EDGE = re.compile(r"\W")

@@ -1,0 +1,15 @@
+"""What reading recordings, and drafting a policy from them, is bounded by."""
+
+# Recordings
+LONGEST_LINE = 1 << 20  # bytes; one line of a recording
+LONGEST_PROCESS_NAME = 15  # bytes; what the kernel keeps of the name of a process
+
+# Looking around
+MOST_SEARCHED = 200_000  # names; one directory that is searched for git repositories: a larger one may have some
+DEEPEST_REPOSITORY = 100  # directories; how deep a git repository is looked for
+MOST_LOOKED_AT = 20_000  # names; below the working directory, for what a draft should deny
+DEEPEST_LOOKED_AT = 3  # directories; how deep these names are looked for
+
+# A draft
+MOST_SENSITIVE = 50  # comments; sensitive uses that one file lists; `--json` has them all
+MOST_NAMED = 3  # files; those that one note names
