@@ -28,8 +28,9 @@ from licet.assemble.server_process import header_secrets
 from licet.core.decision.foreseen import process_reach
 from licet.core.policy.servers import Server
 from licet.guard.redaction.redact import Redactor
+from licet.mcp.exchange import UpstreamError
 from licet.mcp.link import Gone
-from licet.mcp.upstream import Upstream, UpstreamError
+from licet.mcp.upstream import Upstream
 
 KEY = "sk-7f3a9c51e2d84b06"
 PLACED = (("X-Api-Key", KEY),)

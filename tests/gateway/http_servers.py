@@ -16,9 +16,10 @@ from licet.backends.http import HttpClient
 from licet.guard.handles.messages import Pairs
 from licet.guard.ports import Http
 from licet.guard.redaction.redact import Redactor
+from licet.mcp.exchange import AskRefused
 from licet.mcp.http_link import Endpoint, HttpLink
 from licet.mcp.jsonrpc import Id, Notification, Request
-from licet.mcp.upstream import AskRefused, Upstream
+from licet.mcp.upstream import Peer, Upstream
 from loopback import Connections
 
 META = "io.modelcontextprotocol/"
@@ -230,7 +231,7 @@ async def listening(server: HttpServer) -> AsyncIterator[HttpServer]:
         await connections.close()
 
 
-class RecordingPeer:
+class RecordingPeer(Peer):
     """Answers the requests of a server with data, and keeps everything."""
 
     def __init__(self, answers: dict[str, dict[str, Any]] | None = None) -> None:

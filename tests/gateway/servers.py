@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from licet.mcp.exchange import Answer, AskRefused
 from licet.mcp.jsonrpc import Id, Notification, Request
 from licet.mcp.link import PipeLink
-from licet.mcp.upstream import Answer, AskRefused, Upstream
+from licet.mcp.upstream import Peer, Upstream
 
 SCRIPTED = Path(__file__).with_name("scripted_server.py")
 SECONDS = 30.0  # for what is expected to happen; no test waits so long
@@ -24,7 +25,7 @@ def command(script: dict[str, Any] | str) -> list[str]:
     return [sys.executable, "-I", "-S", str(SCRIPTED), script if isinstance(script, str) else json.dumps(script)]
 
 
-class RecordingPeer:
+class RecordingPeer(Peer):
     """Answers the requests of a server with data, or as a function says, and keeps everything."""
 
     def __init__(self, answers: dict[str, dict[str, Any]] | Answering | None = None) -> None:

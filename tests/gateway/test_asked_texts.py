@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from licet.core.algebra.scope import visible
-from licet.gateway.server_asks import presented
+from licet.gateway.questions import presented
+from licet.mcp.exchange import AskRefused
 from licet.mcp.jsonrpc import Request
-from licet.mcp.upstream import AskRefused
 
 FORM, SAMPLING = "elicitation/create", "sampling/createMessage"
 HIDDEN = ("\x1b[2J", "\u202e", "\U000e0041", "\u200b")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from licet.mcp import exchange
+from licet.mcp.exchange import Answer, TimedOut, UpstreamError
 from licet.mcp.jsonrpc import INVALID_REQUEST, Notification, Request
-from licet.mcp.link import Rate
-from licet.mcp.upstream import Answer, Gone, TimedOut, UpstreamError
+from licet.mcp.link import Gone, Rate
 
 from .servers import RecordingPeer, call, seen, serving, text_of
 
@@ -322,7 +322,7 @@ def test_a_storm_of_notifications_is_cut(era: str) -> None:
         storm = ["repeat", 20_000, ["notify", CHANGED, {}]]
         script = {"era": era, "capabilities": capabilities, "calls": {"storm": [storm, ["text", "ok"]]}}
         async with serving(script, peer) as upstream:
-            upstream._exchange._rate = Rate(1_000, 200, lambda: 0.0)
+            upstream._rate = Rate(1_000, 200, lambda: 0.0)
             await call(upstream, "echo")
             return text_of(await call(upstream, "storm"))
 

@@ -272,7 +272,7 @@ def test_a_level_of_2025_holds_for_the_connection(level: str, passed: list[str],
         assert scene.backend.happened[-1] == ("level", asked_of_servers)
         before = len(scene.sent)
         for params in LOG:
-            scene.connection.log(params)
+            scene.client.log(params)
         assert levels(scene.sent[before:]) == passed
 
     scene_of(steps, "2025")
@@ -291,7 +291,7 @@ def test_a_level_of_2026_holds_for_one_request(meta: dict[str, Any], passed: lis
     async def steps(scene: Scene) -> None:
         assert levels(await scene.call("tell", {"log": LOG}, **meta)) == passed
         assert scene.backend.happened[-1] == ("level", asked_of_servers)
-        scene.connection.log(LOG[2])
+        scene.client.log(LOG[2])
         assert levels(scene.sent) == passed
 
     scene_of(steps, "2026")

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from licet.gateway import catalog
-from licet.gateway.connection import Clash
-from licet.mcp.shown_names import Naming
+from licet.mcp.shown_names import Clash, Naming
 
 from .scripted_backend import Scene, ScriptedBackend, prompt, resource, template, tool
 from .test_connection_calls import both_eras, scene_of

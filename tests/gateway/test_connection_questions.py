@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from licet.gateway.connection import CannotAsk
-from licet.gateway.questions import MOST_QUESTIONS, MOST_ROUNDS, MOST_WAITING, seconds_for_an_answer
+from licet.gateway.client import MOST_QUESTIONS, MOST_ROUNDS, MOST_WAITING, CannotAsk, seconds_for_an_answer
 from licet.mcp.jsonrpc import Failure, Notification, Request, Response
 
 from .scripted_backend import CAN_ALL, FORM, QUESTIONS, SAMPLING, Scene, ScriptedBackend, resource
@@ -255,14 +254,14 @@ def test_a_flood_of_questions_is_cut_off() -> None:
 
 def test_questions_outside_of_calls_are_for_2025_alone() -> None:
     async def steps(scene: Scene) -> None:
-        task = asyncio.create_task(scene.connection.ask(QUESTIONS["roots"]))
+        task = asyncio.create_task(scene.client.ask(QUESTIONS["roots"]))
         await scene.settle()
         await scene.tell(Response(scene.sent[-1]["id"], ROOTS))
         assert await task == ROOTS
 
     async def later(scene: Scene) -> None:
         with pytest.raises(CannotAsk):
-            await scene.connection.ask(QUESTIONS["roots"])
+            await scene.client.ask(QUESTIONS["roots"])
 
     scene_of(steps, "2025", capabilities=CAN_ALL)
     scene_of(later, "2026", capabilities=CAN_ALL)

@@ -25,8 +25,9 @@ from gateway.http_servers import (
 )
 from gateway.servers import SECONDS, call, text_of
 from licet.mcp import http_link, http_messages
+from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.link import Gone
-from licet.mcp.upstream import TimedOut, Upstream, UpstreamError
+from licet.mcp.upstream import Upstream
 
 
 def run(work: Coroutine[Any, Any, Any]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from licet.mcp import listing
+from licet.mcp.exchange import UpstreamError
 from licet.mcp.listing import BadListing, Definitions, definitions
-from licet.mcp.upstream import UpstreamError
 
 from .servers import call, seen, serving, text_of
 

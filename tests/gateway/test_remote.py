@@ -22,7 +22,7 @@ from licet.core.decision.foreseen import process_misfits, process_reach, remote_
 from licet.core.policy.lock import Lock, LockedServer, write_lock
 from licet.core.policy.servers import Server
 from licet.gateway.connection import Connection
-from licet.gateway.gateway import gateway_backend
+from licet.gateway.gateway import gateway_servers
 from licet.mcp.jsonrpc import Failure, Message, Notification, Request, Response
 from licet.mcp.shown_names import naming
 
@@ -66,7 +66,7 @@ class Workspace:
     @asynccontextmanager
     async def client(self) -> AsyncIterator["Client"]:
         manifest = load_manifest(self.place / "clerk.yaml")
-        backend = gateway_backend(
+        backend = gateway_servers(
             manifest,
             self.place / "state",
             session="g-1",
@@ -75,8 +75,7 @@ class Workspace:
             secrets_file=self.place / ".env",
         )
         client = Client()
-        connection = Connection(backend, client.take, names=naming(manifest.servers, ""))
-        backend.front = client.connection = connection
+        connection = client.connection = Connection(backend, client.take, names=naming(manifest.servers, ""))
         try:
             hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
             await client.ask("initialize", hello)

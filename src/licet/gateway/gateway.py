@@ -1,4 +1,4 @@
-"""Builds what `licet gateway` runs: the gate, the servers behind it, and the backend of one connection."""
+"""Builds what `licet gateway` runs: the gate, the servers behind it, and the session of one connection."""
 
 import asyncio
 import os
@@ -24,6 +24,7 @@ from licet.assemble.server_process import (
 )
 from licet.backends.http import HttpClient
 from licet.core.algebra.rules import InvalidUse, use_of_path
+from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.foreseen import is_needed, process_misfits, process_reach
 from licet.core.decision.reach import Reach
@@ -31,11 +32,11 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
 from licet.core.policy.terms import StandingApproval
 from licet.declare import Tool
-from licet.gateway.governed_servers import GovernedBackend
+from licet.gateway.governed_servers import AsksServers, GovernedServers
 from licet.gateway.observation import Observation, Observing
 from licet.gateway.questions import ClientApprover
 from licet.gateway.running_server import RunningServer
-from licet.gateway.served_tools import AsksServers, observed_policy, server_tools
+from licet.gateway.served_tools import observed_policy, server_tools
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
 from licet.mcp.http_link import remote_link
@@ -58,7 +59,7 @@ def new_session() -> str:
     return f"g-{secrets.token_hex(6)}"
 
 
-def gateway_backend(
+def gateway_servers(
     manifest: Manifest,
     state: Path,
     *,
@@ -69,8 +70,8 @@ def gateway_backend(
     own_tools: Sequence[Tool] | None = None,
     observed: Observation | None = None,
     ready: Supervisor | None = None,
-) -> GovernedBackend:
-    """The backend of one connection: the tools of servers or, if they are given, those of the workspace.
+) -> GovernedServers:
+    """What one connection serves: the tools of servers or, if they are given, those of the workspace.
 
     With `observed`, of the same manifest, the policy is not enforced for a while. `ready` is a supervisor that was
     started in advance, for the first server. Raises `ServerError`, `RegistrationRefused` or `InvalidSession`.
@@ -90,9 +91,8 @@ def gateway_backend(
     announces = {name: server.client.capabilities for name, server in servers.items()}
     named = machine_places(places.workdir, places.home) if own_tools is None else {}
     tools = server_tools(manifest, named) if own_tools is None else own_tools
-    holder: list[GovernedBackend] = []
     walls = ProgramWalls(HttpClient())
-    asks = AsksServers(workers_of(walls), lambda call, note: holder[0].ask_server(call, note))
+    asks = AsksServers(workers_of(walls))
     approver = ClientApprover(stored_approvals(state), lambda tool: _through_client(gate, tool))
     processes = LocalProcesses(ready=ready)
     backends = Backends.local(state, secrets_file=secrets_file, sandbox=asks, approver=approver, processes=processes)
@@ -105,8 +105,7 @@ def gateway_backend(
     servers = {name: _with_known_roots(server, reaches.get(name), places) for name, server in servers.items()}
     locked = manifest.lock.servers if manifest.lock is not None else {}
     observing = _observing(gate, observed, servers, backends, workdir) if observed is not None else None
-    backend = GovernedBackend(
-        gate,
+    governed = asks.servers = GovernedServers(
         _session(gate, session, observing),
         servers,
         locked if observed is None else observed.offered,
@@ -115,28 +114,27 @@ def gateway_backend(
         may_know_root=lambda server, path: _may_know(servers[server], reaches.get(server), path),
         observing=observing,
     )
-    holder.append(backend)
     is_open = bool(observed and observed.is_open)
     starts = {
         name: _Start(gate, server, places)
         for name, server in servers.items()
         if (_is_used if observed is None else _is_any)(gate, name)
     }
-    backend.add(
+    governed.add(
         RunningServer(
             start.server,
             locked.get(name),
             _links(gate, start, reaches[name], backends, places, report, is_open=is_open),
-            backend,
+            governed.messages,
             report,
             places=named,
-            offers_changed=backend.offers_changed,
+            offers_changed=governed.offers_changed,
             announces=announces[name],
             stands=start.stands,
         )
         for name, start in starts.items()
     )
-    return backend
+    return governed
 
 
 class _Start:
@@ -300,7 +298,7 @@ def _may_know(server: Server, reach: Reach | None, path: str) -> bool:
     """Whether a server may be told of a directory: it is in `client.roots`, and the server may read it."""
     if reach is None or not path.startswith("/") or os.path.normpath(path) != path:
         return False
-    if not any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in server.client.roots):
+    if not inside(path, server.client.roots):
         return False
     try:
         return reach.grant.has(use_of_path("read", path))

@@ -7,13 +7,18 @@ when a server ends fail once; the gateway repeats none of them.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any
 
+from licet.core.decision.decision import Happened, ResultNoted, ServerAnswered, ServerAsked
 from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, shortened
 from licet.core.policy.servers import Server
+from licet.gateway.client import ClientCall
+from licet.guard.execution import Pausable
+from licet.guard.grant import Grant
 from licet.mcp.exchange import TimedOut, UpstreamError
+from licet.mcp.jsonrpc import Id
 from licet.mcp.link import Gone, Link
 from licet.mcp.listing import BadListing, Definitions, as_locked, claimed_version, definitions
 from licet.mcp.upstream import Opened, Peer, Upstream, era_of
@@ -35,6 +40,54 @@ Report = Callable[[str], None]
 
 class NotRunning(Exception):
     """A server cannot be asked now; the text says why."""
+
+
+class ServerCall:
+    """A call that a server works on: what the server asks and does during it, for the receipt of the call."""
+
+    def __init__(
+        self, server: str, client: ClientCall | None, grant: Grant | None, deadline: Pausable | None = None
+    ) -> None:
+        self.server, self.client, self.deadline = server, client, deadline
+        self.asks = 0
+        self.over = False
+        self._grant = grant
+        self._open: dict[int, tuple[str, asyncio.Task[object] | None]] = {}  # questions without an answer, by number
+
+    def note(self, text: str) -> None:
+        """Note something about the result."""
+        self.happened(ResultNoted, rule=text)
+
+    def happened(self, kind: type[Happened], about: str = "", reason: str = "", rule: str = "", count: int = 0) -> None:
+        """Record an event; `about` is a capability, if the event is not about the call itself."""
+        if self._grant is not None:
+            self._grant.note_about(kind, about, reason, rule, count)
+
+    def asked(self, name: str, what: str) -> int:
+        """Record a question before anybody is asked, and return its number in this call."""
+        self.asks += 1
+        self._open[self.asks] = name, asyncio.current_task()
+        self.happened(ServerAsked, capability(self.server, name), rule=what, count=self.asks)
+        return self.asks
+
+    def answered(self, number: int, reason: str, text: str) -> None:
+        """Record what the server gets, once."""
+        if number in self._open:
+            name, _ = self._open.pop(number)
+            self.happened(ServerAnswered, capability(self.server, name), reason, text, number)
+
+    def end(self) -> None:
+        """Withdraw the questions that have no answer: after the call, no receipt would have it."""
+        self.over = True
+        for number, (_, task) in list(self._open.items()):
+            self.answered(number, "INTERRUPTED", "the call ended before the answer")
+            if task is not None:
+                task.cancel()
+
+
+def capability(server: str, name: str) -> str:
+    """What a server uses that asks the client, in receipts. No tool can have this name."""
+    return f"client:{name}:{server}"
 
 
 class RunningServer:
@@ -77,6 +130,10 @@ class RunningServer:
         self._settled = asyncio.Event()  # set: calls need not wait; cleared while changed definitions are compared
         self._task: asyncio.Task[None] | None = None
         self._told: set[str] = set()
+        self._last = 0
+        self._calls: dict[int, ServerCall] = {}  # by numbers that no client chooses
+        self.asks_alone = 0  # while none of its calls ran, since the last one began
+        self.refused_alone = 0
 
     def start(self) -> None:
         """Start it, once. Later calls do nothing."""
@@ -137,6 +194,31 @@ class RunningServer:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+
+    # Calls that it works on -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def working_on(self, call: ServerCall) -> Iterator[int]:
+        """Keep a call while it runs. What the server may ask outside of calls is counted anew."""
+        self.asks_alone = 0
+        self._last += 1
+        number = self._last
+        self._calls[number] = call
+        try:
+            yield number
+        finally:
+            del self._calls[number]
+            call.end()
+
+    @property
+    def calls(self) -> list[ServerCall]:
+        """The calls that it works on, the oldest first."""
+        return list(self._calls.values())
+
+    def call_with(self, number: Id | None) -> ServerCall | None:
+        """The call that it asks for: the one with this number or else, if it did not say, its oldest one."""
+        found = self._calls.get(number) if isinstance(number, int) else None
+        return found or next(iter(self._calls.values()), None)
 
     # Its life ---------------------------------------------------------------------------------------------------------
 

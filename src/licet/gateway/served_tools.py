@@ -1,20 +1,18 @@
-"""The gate behind the MCP gateway: its tools are those of servers, and running one asks its server.
+"""The tools of servers, which are run by asking their servers.
 
 The guard knows nothing of MCP. It decides, asks, reserves and records a call of `files.read` as that of any tool; only
 the step that runs the tool is another one, `AsksServers`.
 
-The tools of servers as a gateway that only observes runs them: every tool that a server offers, with any arguments.
-
-In licet itself such a call holds nothing. What it can touch is what the process of its server can: its walls are those
-of the policy, unless the operator has opened them.
+A gateway that only observes has every tool that a server offers, with any arguments. In licet itself such a call holds
+nothing. What it can touch is what the process of its server can: its walls are those of the policy, unless the operator
+has opened them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from licet.assemble.gate import Backends, CommandGate
-from licet.core.decision.decision import Happened, ResultNoted
-from licet.core.policy.layer import Level
 from licet.core.policy.lock import LockedServer, NamedPlaces, local
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server, servers_of, tool_parts
@@ -25,31 +23,8 @@ from licet.declare import Context, Tool
 from licet.declare.arguments import checked_json
 from licet.declare.json_schema import schema_validator
 from licet.declare.plain_json import data_again
-from licet.guard.execution import JsonText, Layers, LayersOfTools, Sandbox, ToolCall, Walls
-from licet.guard.grant import Grant
 from licet.guard.registration import RegisteredTools
 from licet.policy_files.server_tools import refusal_of_name
-
-
-class CallNotes:
-    """Writes what a server did during a call into the receipt of that call."""
-
-    __slots__ = ("_grant",)
-
-    def __init__(self, grant: Grant | None) -> None:
-        self._grant = grant
-
-    def __call__(self, text: str) -> None:
-        """Note something about the result."""
-        self.happened(ResultNoted, rule=text)
-
-    def happened(self, kind: type[Happened], about: str = "", reason: str = "", rule: str = "", count: int = 0) -> None:
-        """Record an event; `about` is a capability, if the event is not about the call itself."""
-        if self._grant is not None:
-            self._grant.note_about(kind, about, reason, rule, count)
-
-
-AskServer = Callable[[ToolCall, CallNotes], Awaitable[JsonText]]  # the result of a call of a `ServerTool`, as JSON
 
 
 class ServerTool(Tool):
@@ -92,46 +67,6 @@ def server_tools(manifest: Manifest, places: NamedPlaces | None = None) -> list[
     return found
 
 
-class AsksServers:
-    """Runs tools of servers by asking the server, and every other tool as `inner` does."""
-
-    def __init__(self, inner: Sandbox, ask: AskServer) -> None:
-        self._inner, self._ask = inner, ask
-
-    def layers(self, level: Level) -> tuple[str, ...]:
-        """The walls of a level."""
-        return self._inner.layers(level)
-
-    def tool_layers(self, tool: Tool, level: Level, *, allow_degraded: bool) -> Layers:
-        """The walls around a tool."""
-        if isinstance(self._inner, LayersOfTools) and not isinstance(tool, ServerTool):
-            return self._inner.tool_layers(tool, level, allow_degraded=allow_degraded)
-        return Layers(self._inner.layers(level))
-
-    def walls(self, held: Any) -> Walls:
-        """The walls of a child process."""
-        return self._inner.walls(held)
-
-    def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
-        """Run a tool."""
-        tool = call.tool
-        if isinstance(tool, ServerTool):
-            return self._ask(call, CallNotes(context._grant if context is not None else None))
-        return self._inner.run(level, call, context)
-
-    def forget(self) -> None:
-        """End idle workers."""
-        forget = getattr(self._inner, "forget", None)
-        if forget is not None:
-            forget()
-
-    def close(self) -> None:
-        """End all workers."""
-        close = getattr(self._inner, "close", None)
-        if close is not None:
-            close()
-
-
 _ORIGIN = Origin("licet gateway --observe", 0, 0)
 
 
@@ -153,7 +88,7 @@ def observed_policy(
     offered: Mapping[str, LockedServer],
     backends: Backends,
     *,
-    workdir: Any,
+    workdir: Path | None,
     is_open: bool,
 ) -> RegisteredTools:
     """A policy that admits every tool, resource and prompt that these servers offer, without rules or budgets.

@@ -8,8 +8,9 @@ Refusals of the gate as a model reads them.
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.json import encode
@@ -106,19 +107,6 @@ class Answer(Struct, frozen=True):
     data: dict[str, Any]
 
 
-class Handler(Protocol):
-    """What is done with messages that are not answers."""
-
-    async def answer(self, request: Request) -> dict[str, Any]:
-        """The result of a request of the other side. Raises `AskRefused`."""
-
-    def notified(self, notification: Notification) -> None:
-        """A notification came."""
-
-    def reported(self, text: str) -> None:
-        """Something was wrong with what came, and was dropped."""
-
-
 class Waiting:
     """A request of ours that has no answer yet."""
 
@@ -162,11 +150,11 @@ class Waiting:
             self._left = None
 
 
-class Exchange:
-    """Sends requests and notifications over a link, and gives what else comes to a handler."""
+class Exchange(ABC):
+    """Sends requests and notifications over a link. A subclass says what is done with messages that are no answers."""
 
-    def __init__(self, link: Link, handler: Handler, clock: Callable[[], float] = time.monotonic) -> None:
-        self._link, self._handler = link, handler
+    def __init__(self, link: Link, clock: Callable[[], float] = time.monotonic) -> None:
+        self._link = link
         link.longest = self.longest
         self._last_id = 0
         self._waiting: dict[int, Waiting] = {}
@@ -177,6 +165,18 @@ class Exchange:
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read())
 
+    @abstractmethod
+    async def answer(self, request: Request) -> dict[str, Any]:
+        """The result of a request of the other side. Raises `AskRefused`."""
+
+    @abstractmethod
+    def notified(self, notification: Notification) -> None:
+        """A notification came."""
+
+    @abstractmethod
+    def reported(self, text: str) -> None:
+        """Something was wrong with what came, and was dropped."""
+
     @property
     def waiting(self) -> list[Waiting]:
         """The requests that have no answer yet."""
@@ -186,7 +186,7 @@ class Exchange:
         """How many bytes a line may have now: no more than somebody waits for is parsed, or searched for secrets."""
         return max((MOST_ANSWER, *(waiting.most for waiting in self._waiting.values())))
 
-    async def request(
+    async def send_request(
         self,
         method: str,
         params: Callable[[int], dict[str, Any]],
@@ -260,11 +260,11 @@ class Exchange:
                     waiting.answered.set_result(Answer(bytes(text), data))
             case Failure(failed_id, code, text, data):
                 if failed_id is None:
-                    self._handler.reported(f"an error without an id: {text[:MOST_TEXT]}")
+                    self.reported(f"an error without an id: {text[:MOST_TEXT]}")
                 elif (waiting := self._find(failed_id)) is not None:
                     waiting.answered.set_exception(_bounded(code, text, data))
             case Request(method=method) | Notification(method=method) if size > _most(message):
-                self._handler.reported(f"a message of {size} bytes: `{method[:100]}`")
+                self.reported(f"a message of {size} bytes: `{method[:100]}`")
                 if isinstance(message, Request):
                     self._refuse(message.id, INVALID_REQUEST, f"a request of {size} bytes, more than {MOST_ANSWER}")
             case Request():
@@ -277,7 +277,7 @@ class Exchange:
                 self._progress(params)
             case Notification():
                 if self._is_allowed():
-                    self._handler.notified(message)
+                    self.notified(message)
 
     def _take_bad(self, line: bytes, bad: BadMessage) -> None:
         waiting = self._waiting.get(_number(bad.id)) if bad.is_answer else None
@@ -289,7 +289,7 @@ class Exchange:
         if self._bad_lines > MOST_BAD_LINES:
             raise Flood(f"{MOST_BAD_LINES} lines in a row that are no messages")
         if self._bad_lines <= 10:
-            self._handler.reported(f"{bad.reason}: {line[:200].decode(errors='replace')}")
+            self.reported(f"{bad.reason}: {line[:200].decode(errors='replace')}")
 
     def _find(self, answer_id: Id) -> Waiting | None:
         """The request that an answer belongs to, if it waits for one."""
@@ -298,7 +298,7 @@ class Exchange:
         if waiting is not None and not waiting.answered.done():
             return waiting
         known = 0 < number <= self._last_id
-        self._handler.reported(f"{'a late or repeated answer' if known else 'an answer to no request'}: id {answer_id}")
+        self.reported(f"{'a late or repeated answer' if known else 'an answer to no request'}: id {answer_id}")
         return None
 
     def _progress(self, params: dict[str, Any]) -> None:
@@ -316,7 +316,7 @@ class Exchange:
         """Whether one more notification is within the rate."""
         if not self._rate.take():
             if not self._dropped:
-                self._handler.reported("too many notifications: some are dropped")
+                self.reported("too many notifications: some are dropped")
             self._dropped += 1
             return False
         self._dropped = 0
@@ -326,7 +326,7 @@ class Exchange:
 
     def _ask(self, request: Request) -> None:
         if request.id in self._asks or len(self._asks) >= MOST_ASKS:
-            self._handler.reported(f"a repeated id, or too many requests at once: `{request.method[:100]}`")
+            self.reported(f"a repeated id, or too many requests at once: `{request.method[:100]}`")
             if request.id not in self._asks:
                 self._refuse(request.id, INTERNAL_ERROR, f"more than {MOST_ASKS} requests at once")
             return
@@ -336,11 +336,11 @@ class Exchange:
     async def _answer(self, request: Request) -> None:
         answer: Message
         try:
-            answer = Response(request.id, await self._handler.answer(request))
+            answer = Response(request.id, await self.answer(request))
         except AskRefused as refusal:
             answer = Failure(request.id, refusal.code, refusal.message)
         except Exception:
-            self._handler.reported(f"`{request.method[:100]}` could not be answered")
+            self.reported(f"`{request.method[:100]}` could not be answered")
             answer = Failure(request.id, INTERNAL_ERROR, "internal error")
         try:
             await self._link.send(write_message(answer))

@@ -56,6 +56,7 @@ from licet.mcp.jsonrpc import (
     write_message,
 )
 from licet.mcp.link import Gone
+from licet.mcp.protocol import SUBSCRIPTION_KEY
 
 _LIMITS = FetchLimits()
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -436,7 +437,7 @@ class HttpLink:
                             return True
                 return False
 
-        missed = {"_meta": {"io.modelcontextprotocol/subscriptionId": number}}
+        missed = {"_meta": {SUBSCRIPTION_KEY: number}}
         await self._keep_open(once, missed)
 
     async def _hear(self) -> None:

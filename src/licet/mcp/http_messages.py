@@ -22,6 +22,7 @@ from licet.guard.limits import Exceeded, Meter
 from licet.guard.ports import Reply, Unconnected
 from licet.mcp.jsonrpc import MOST_BYTES
 from licet.mcp.link import Flood, Gone
+from licet.mcp.protocol import VERSION_KEY
 
 HELD_MB = 64  # of messages that were not yet received, in all streams of one server
 LONGEST_ID = 1_000  # bytes of the id of an event
@@ -168,7 +169,6 @@ async def _pieces(reply: Reply) -> AsyncGenerator[bytes]:
 
 MOST_HEADER_BYTES = 32_768  # of the headers that repeat arguments; servers accept hardly more
 ANNOTATION = "x-mcp-header"  # in the schema of an argument: the header that repeats it
-_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _ENCODED = re.compile(r"=\?base64\?.*\?=")
@@ -182,7 +182,7 @@ class BadHeaders(Exception):
 def modern_version(params: Mapping[str, Any]) -> str:
     """The version that a request states in `_meta`, since 2026-07-28; empty for older ones."""
     meta = params.get("_meta")
-    version = meta.get(_VERSION_KEY) if isinstance(meta, Mapping) else None
+    version = meta.get(VERSION_KEY) if isinstance(meta, Mapping) else None
     return version if isinstance(version, str) else ""
 
 

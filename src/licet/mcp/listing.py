@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import visible
 from licet.core.policy.lock import LockedServer, NamedPlaces, portable
+from licet.mcp.exchange import UpstreamError
 from licet.mcp.jsonrpc import METHOD_NOT_FOUND
-from licet.mcp.upstream import Opened, Upstream, UpstreamError
+from licet.mcp.upstream import Opened, Upstream
 from licet.policy_files.server_tools import shape_problem
 
 MOST_PAGES = 100  # of all lists together

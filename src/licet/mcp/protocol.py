@@ -206,6 +206,9 @@ _FOUND = {
     (method.name, method.kind, method.sender, version): method for method in METHODS for version in method.versions
 }
 
+# What a server may ask of a client, and the capability with which the client offers it.
+ASKED: Mapping[str, str] = {method.name: method.topic for method in METHODS if method.kind == "input"}
+
 # Results of these may be input-required.
 ASKABLE = frozenset(("tools/call", "resources/read", "prompts/get"))
 
@@ -237,7 +240,7 @@ INFO_KEY = f"{_META}clientInfo"
 CAPABILITIES_KEY = f"{_META}clientCapabilities"
 LEVEL_KEY = f"{_META}logLevel"
 SUBSCRIPTION_KEY = f"{_META}subscriptionId"
-_SERVER_KEY = f"{_META}serverInfo"
+SERVER_KEY = f"{_META}serverInfo"
 _META_KEYS = frozenset((VERSION_KEY, INFO_KEY, CAPABILITIES_KEY, LEVEL_KEY, "progressToken"))
 
 SERVER_INFO: Mapping[str, str] = {"name": "licet", "version": __version__}
@@ -364,7 +367,7 @@ def for_version(method: str, result: dict[str, Any], version: str) -> dict[str, 
     shaped = {"resultType": "complete", **result}
     if method in _LIFETIMES_MS:
         shaped |= {"ttlMs": _LIFETIMES_MS[method], "cacheScope": "private"}
-    return {**shaped, "_meta": {_SERVER_KEY: SERVER_INFO, **result.get("_meta", {})}}
+    return {**shaped, "_meta": {SERVER_KEY: SERVER_INFO, **result.get("_meta", {})}}
 
 
 def from_server(method: str, result: Mapping[str, Any], version: str) -> tuple[dict[str, Any], list[str]]:

@@ -62,11 +62,11 @@ from licet.errors import LicetError
 from licet.guard.execution import Running
 from licet.guard.grant import Grant
 from licet.guard.ports import Ports
+from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.http_link import remote_link
-from licet.mcp.jsonrpc import METHOD_NOT_FOUND, Id, Notification, Request
 from licet.mcp.link import Flood, Gone, Link, PipeLink
 from licet.mcp.listing import BadListing, Definitions, as_locked, claimed_version, definitions
-from licet.mcp.upstream import AskRefused, Opened, TimedOut, Upstream, UpstreamError
+from licet.mcp.upstream import Opened, Peer, Upstream
 from licet.packages import (
     Disagrees,
     LaunchError,
@@ -365,7 +365,7 @@ def _why(wrong: Exception) -> str:
 
 
 async def _definitions(server: Server, link: Link, era: Era) -> Taken:
-    upstream = Upstream(server.name, link, _Nobody(), server.client.capabilities)
+    upstream = Upstream(server.name, link, Peer(), server.client.capabilities)
     try:
         opened = await upstream.open(era, seconds=SECONDS)
         return Taken(opened, await definitions(upstream, opened, seconds=SECONDS))
@@ -401,21 +401,6 @@ def _ending(running: Running | None) -> str:
     if ending is None:
         return ""
     return f"it ended with code {ending.returncode}" + (f" ({ending.limit})" if ending.limit else "")
-
-
-class _Nobody:
-    """There is no client while a server is locked: it is told of no roots, and asked for nothing."""
-
-    async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
-        if request.method == "roots/list":
-            return {"roots": []}
-        raise AskRefused(METHOD_NOT_FOUND, "there is no client: the server is being locked")
-
-    def told(self, server: str, notification: Notification) -> None:
-        """Nobody listens."""
-
-    def dropped(self, server: str, text: str) -> None:
-        """What was dropped does not matter here."""
 
 
 # What the starts have in common ---------------------------------------------------------------------------------------
