@@ -54,6 +54,7 @@ def test_a_line_is_read(line: str, message: Message) -> None:
 def test_a_result_stays_the_bytes_that_came_and_is_parsed_once() -> None:
     read = read_message(b'{"jsonrpc": "2.0", "id": 7, "result": {"n": 1.50, "t": "\\u00e9"}}')
     assert isinstance(read, Response)
+    assert isinstance(read.result, msgspec.Raw)
     assert (read.id, bytes(read.result), read.data) == (7, b'{"n": 1.50, "t": "\\u00e9"}', {"n": 1.5, "t": "é"})
     assert write_message(read) == b'{"jsonrpc":"2.0","id":7,"result":{"n": 1.50, "t": "\\u00e9"}}\n'
 

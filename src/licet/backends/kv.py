@@ -36,7 +36,7 @@ def prefix_bytes(prefix: str) -> bytes:
     return key_bytes(prefix) if prefix != "" else b""
 
 
-def value_json(value: Any) -> str:
+def value_json(value: object) -> str:
     """Encode a value as JSON; raises an error for values that JSON cannot represent."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
@@ -142,7 +142,7 @@ class SqliteKv:
         rows = await self._file.read(lambda db: db.execute(_GET, (scope, found, self._clock())).fetchall())
         return json.loads(rows[0][0]) if rows else None
 
-    async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+    async def set(self, scope: str, key: str, value: object, ttl_seconds: int | None = None) -> None:
         kept, text, expires = key_bytes(key), value_json(value), expiry(self._clock(), ttl_seconds)
 
         def write(db: sqlite3.Connection) -> None:
@@ -221,7 +221,7 @@ class MemoryKv:
         entry = self._living(scope).get(key_bytes(key))
         return None if entry is None else json.loads(entry[0])
 
-    async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+    async def set(self, scope: str, key: str, value: object, ttl_seconds: int | None = None) -> None:
         """Store a JSON value, for some seconds or for ever."""
         kept, entry = key_bytes(key), (value_json(value), expiry(self._clock(), ttl_seconds))
         if str.encode(scope) in self._scopes.get(ENDED, ()):

@@ -40,7 +40,7 @@ class Offered(Struct, frozen=True):
     listed: bool = True  # as of a tool
 
 
-def own_definition(tool: Any) -> dict[str, Any]:
+def own_definition(tool: Tool) -> dict[str, Any]:
     """The definition of a tool of the workspace. Its annotations come from its declaration."""
     effect = tool.effect or "destructive"
     return {
@@ -51,7 +51,7 @@ def own_definition(tool: Any) -> dict[str, Any]:
     }
 
 
-def own_result(value: Any, *, cut: str = "") -> dict[str, Any]:
+def own_result(value: object, *, cut: str = "") -> dict[str, Any]:
     """The result of a tool of the workspace: its value as text, and as it is if it is an object.
 
     A result that was cut is a piece of text, and says so with the line `cut`.

@@ -11,7 +11,7 @@ each stream gets the notifications that it asked for.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any, Literal
@@ -210,12 +210,12 @@ class Unforwarded(Struct, frozen=True):
 
 
 Changed = Literal["tools", "resources", "prompts"]
-_FLAGS: Mapping[Changed, str] = {
+FLAGS: Mapping[Changed, str] = {
     "tools": "toolsListChanged",
     "resources": "resourcesListChanged",
     "prompts": "promptsListChanged",
 }
-_Resource = tuple[str, str]  # server, URI
+Resource = tuple[str, str]  # server, URI
 
 
 class Stream(Struct):
@@ -223,8 +223,16 @@ class Stream(Struct):
 
     id: Id | None  # the request that opened it; None for the one of a client of 2025
     lists: frozenset[Changed] = frozenset()
-    resources: list[_Resource] = []
+    resources: list[Resource] = []
     held: dict[tuple[str, str], Notification] | None = None  # what happened before it was acknowledged
+
+    def covers(self, server: str, uri: str) -> bool:
+        """Whether it is about this resource of a server, or about one above it."""
+        return any(named == server and inside(uri, (above,)) for named, above in self.resources)
+
+    def notification(self, method: str, params: dict[str, Any]) -> Notification:
+        """A notification of this stream, which says so to a client of 2026."""
+        return Notification(method, params if self.id is None else {**params, "_meta": {SUBSCRIPTION_KEY: self.id}})
 
 
 class Client:
@@ -279,11 +287,11 @@ class Client:
         if self.crowded():
             return
         for stream in self.streams:
-            if any(_covers(resource, server, uri) for resource in stream.resources):
+            if stream.covers(server, uri):
                 self._tell(stream, "notifications/resources/updated", {"uri": uri})
 
     def _tell(self, stream: Stream, method: str, params: dict[str, Any]) -> None:
-        notification = _stamped(stream, method, params)
+        notification = stream.notification(method, params)
         if stream.held is None:
             self.send(notification)
         elif len(stream.held) < MOST_SUBSCRIPTIONS:
@@ -310,7 +318,7 @@ class Client:
 
     def start(self) -> None:
         """Ask a client of 2025, and tell it of changed lists, from now on: it has said that it is initialized."""
-        self.streams[0].lists = frozenset(_FLAGS)
+        self.streams[0].lists = frozenset(FLAGS)
         if not self._started:
             self._started = True
             for number in self._questions.waiting:
@@ -517,86 +525,3 @@ def _as_input(asked: Question) -> dict[str, Any]:
 
 # The request of the client that the current task works on.
 CALLER: ContextVar[ClientCall | None] = ContextVar("licet_gateway_caller", default=None)
-
-
-class Subscriptions:
-    """The subscriptions of one client. `watch` asks a server for updates of a resource, and `unwatch` for no more."""
-
-    def __init__(
-        self,
-        client: Client,
-        server_of: Callable[[str], str],
-        watch: Callable[[str, str], Awaitable[None]],
-        unwatch: Callable[[str, str], Awaitable[None]],
-    ) -> None:
-        self._client, self._server_of, self._watch, self._unwatch = client, server_of, watch, unwatch
-        self._streams = client.streams
-
-    async def subscribe(self, uri: object) -> None:
-        """For a client of 2025."""
-        await self._add(self._streams[0], uri)
-
-    async def unsubscribe(self, uri: object) -> None:
-        """For a client of 2025."""
-        stream = self._streams[0]
-        await self._remove(stream, [resource for resource in stream.resources if resource[1] == uri])
-
-    async def listen(self, request_id: Id, wanted: object) -> None:
-        """Serve a stream of a client of 2026 until it is cancelled. The acknowledgement lacks what is refused."""
-        if not isinstance(wanted, dict):
-            raise ProtocolError(INVALID_PARAMS, "`notifications` is not an object")
-        uris = wanted.get("resourceSubscriptions") or []
-        if not isinstance(uris, list):
-            raise ProtocolError(INVALID_PARAMS, "`resourceSubscriptions` is not a list")
-        lists = frozenset(kind for kind, flag in _FLAGS.items() if wanted.get(flag) is True)
-        stream = Stream(request_id, lists, held={})
-        self._streams.append(stream)
-        try:
-            honored: dict[str, Any] = {_FLAGS[kind]: True for kind in _FLAGS if kind in lists}
-            if accepted := [uri for uri in uris if await self._is_added(stream, uri)]:
-                honored["resourceSubscriptions"] = accepted
-            self._client.send(_stamped(stream, "notifications/subscriptions/acknowledged", {"notifications": honored}))
-            held, stream.held = stream.held or {}, None
-            for notification in held.values():
-                self._client.send(notification)
-            await asyncio.Event().wait()
-        finally:
-            self._streams.remove(stream)
-            await self._remove(stream, list(stream.resources))
-
-    async def _is_added(self, stream: Stream, uri: object) -> bool:
-        try:
-            await self._add(stream, uri)
-        except (Refusal, ProtocolError):
-            return False
-        return True
-
-    async def _add(self, stream: Stream, uri: object) -> None:
-        if not isinstance(uri, str):
-            raise ProtocolError(INVALID_PARAMS, "`uri` is not a text")
-        if sum(len(each.resources) for each in self._streams) >= MOST_SUBSCRIPTIONS:
-            raise ProtocolError(INTERNAL_ERROR, f"too many: at most {MOST_SUBSCRIPTIONS} subscriptions")
-        resource = self._server_of(uri), uri
-        if resource in stream.resources:
-            return
-        stream.resources.append(resource)
-        try:
-            await self._watch(*resource)
-        except BaseException:
-            stream.resources.remove(resource)
-            raise
-
-    async def _remove(self, stream: Stream, resources: Iterable[_Resource]) -> None:
-        for resource in resources:
-            stream.resources.remove(resource)
-            if not any(resource in each.resources for each in self._streams):
-                await self._unwatch(*resource)
-
-
-def _covers(subscribed: _Resource, server: str, uri: str) -> bool:
-    above = subscribed[1]
-    return subscribed[0] == server and inside(uri, (above,))
-
-
-def _stamped(stream: Stream, method: str, params: dict[str, Any]) -> Notification:
-    return Notification(method, params if stream.id is None else {**params, "_meta": {SUBSCRIPTION_KEY: stream.id}})

@@ -5,13 +5,22 @@ governed servers, and shapes the answer for the client's protocol version.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from licet.gateway.catalog import Catalog, ListKind
-from licet.gateway.client import ClientCall, Refusal, Subscriptions, shortened
+from licet.gateway.client import (
+    FLAGS,
+    MOST_SUBSCRIPTIONS,
+    Client,
+    ClientCall,
+    Refusal,
+    Resource,
+    Stream,
+    shortened,
+)
 from licet.gateway.governed_servers import GovernedServers
 from licet.mcp import protocol
 from licet.mcp.exchange import error_result
@@ -314,6 +323,82 @@ def _object(params: dict[str, Any], key: str) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
         raise ProtocolError(INVALID_PARAMS, f"`{key}` is not an object")
     return value or {}
+
+
+class Subscriptions:
+    """The subscriptions of one client. `watch` asks a server for updates of a resource, and `unwatch` for no more."""
+
+    def __init__(
+        self,
+        client: Client,
+        server_of: Callable[[str], str],
+        watch: Callable[[str, str], Awaitable[None]],
+        unwatch: Callable[[str, str], Awaitable[None]],
+    ) -> None:
+        self._client, self._server_of, self._watch, self._unwatch = client, server_of, watch, unwatch
+        self._streams = client.streams
+
+    async def subscribe(self, uri: object) -> None:
+        """For a client of 2025."""
+        await self._add(self._streams[0], uri)
+
+    async def unsubscribe(self, uri: object) -> None:
+        """For a client of 2025."""
+        stream = self._streams[0]
+        await self._remove(stream, [resource for resource in stream.resources if resource[1] == uri])
+
+    async def listen(self, request_id: Id, wanted: object) -> None:
+        """Serve a stream of a client of 2026 until it is cancelled. The acknowledgement lacks what is refused."""
+        if not isinstance(wanted, dict):
+            raise ProtocolError(INVALID_PARAMS, "`notifications` is not an object")
+        uris = wanted.get("resourceSubscriptions") or []
+        if not isinstance(uris, list):
+            raise ProtocolError(INVALID_PARAMS, "`resourceSubscriptions` is not a list")
+        lists = frozenset(kind for kind, flag in FLAGS.items() if wanted.get(flag) is True)
+        stream = Stream(request_id, lists, held={})
+        self._streams.append(stream)
+        try:
+            honored: dict[str, Any] = {FLAGS[kind]: True for kind in FLAGS if kind in lists}
+            if accepted := [uri for uri in uris if await self._is_added(stream, uri)]:
+                honored["resourceSubscriptions"] = accepted
+            self._client.send(
+                stream.notification("notifications/subscriptions/acknowledged", {"notifications": honored})
+            )
+            held, stream.held = stream.held or {}, None
+            for notification in held.values():
+                self._client.send(notification)
+            await asyncio.Event().wait()
+        finally:
+            self._streams.remove(stream)
+            await self._remove(stream, list(stream.resources))
+
+    async def _is_added(self, stream: Stream, uri: object) -> bool:
+        try:
+            await self._add(stream, uri)
+        except (Refusal, ProtocolError):
+            return False
+        return True
+
+    async def _add(self, stream: Stream, uri: object) -> None:
+        if not isinstance(uri, str):
+            raise ProtocolError(INVALID_PARAMS, "`uri` is not a text")
+        if sum(len(each.resources) for each in self._streams) >= MOST_SUBSCRIPTIONS:
+            raise ProtocolError(INTERNAL_ERROR, f"too many: at most {MOST_SUBSCRIPTIONS} subscriptions")
+        resource = self._server_of(uri), uri
+        if resource in stream.resources:
+            return
+        stream.resources.append(resource)
+        try:
+            await self._watch(*resource)
+        except BaseException:
+            stream.resources.remove(resource)
+            raise
+
+    async def _remove(self, stream: Stream, resources: Iterable[Resource]) -> None:
+        for resource in resources:
+            stream.resources.remove(resource)
+            if not any(resource in each.resources for each in self._streams):
+                await self._unwatch(*resource)
 
 
 _MOST_WAITING = 8 << 20  # bytes that wait for the client; progress and log messages are left out beyond this

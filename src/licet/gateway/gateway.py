@@ -26,16 +26,15 @@ from licet.backends.http import HttpClient
 from licet.core.algebra.rules import InvalidUse, use_of_path
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.foreseen import is_needed, process_misfits, process_reach
+from licet.core.decision.foreseen import is_needed, process_misfits
 from licet.core.decision.reach import Reach
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
-from licet.core.policy.terms import StandingApproval
 from licet.declare import Tool
 from licet.gateway.governed_servers import AsksServers, GovernedServers
 from licet.gateway.observation import Observation, Observing
 from licet.gateway.questions import ClientApprover
-from licet.gateway.running_server import RunningServer
+from licet.gateway.running_server import RunningServer, Start, reach_of
 from licet.gateway.served_tools import observed_policy, server_tools
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
@@ -100,7 +99,7 @@ def gateway_servers(
     observers = [recording] if recording is not None else []
     gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny", observers=observers)
     is_admitted = _is_admitted if observed is None else _is_any
-    reaches = {name: _reach(gate, server, places) for name, server in servers.items() if is_admitted(gate, name)}
+    reaches = {name: reach_of(gate, server, places) for name, server in servers.items() if is_admitted(gate, name)}
     _report_misfits(gate, reaches, servers, report, refuse=observed is None)
     servers = {name: _with_known_roots(server, reaches.get(name), places) for name, server in servers.items()}
     locked = manifest.lock.servers if manifest.lock is not None else {}
@@ -116,7 +115,7 @@ def gateway_servers(
     )
     is_open = bool(observed and observed.is_open)
     starts = {
-        name: _Start(gate, server, places)
+        name: Start(gate, server, places)
         for name, server in servers.items()
         if (_is_used if observed is None else _is_any)(gate, name)
     }
@@ -135,26 +134,6 @@ def gateway_servers(
         for name, start in starts.items()
     )
     return governed
-
-
-class _Start:
-    """What the process of a server holds at its next start, and the standing approval that it runs under."""
-
-    def __init__(self, gate: BareGate, server: Server, places: Places) -> None:
-        self._gate, self._places = gate, places
-        self.server = server
-        self._standing: StandingApproval | None = None
-
-    def reach(self) -> Reach:
-        """What it holds if it is started now."""
-        self._gate.renew_standing()
-        reach = _reach(self._gate, self.server, self._places)
-        self._standing = reach.standing
-        return reach
-
-    def stands(self) -> bool:
-        """Whether what it was started under has neither ended nor been withdrawn."""
-        return self._standing is None or self._gate.stands(self._standing)
 
 
 def _observing(
@@ -224,12 +203,6 @@ def _is_used(gate: BareGate, server: str) -> bool:
     return any(name.startswith(f"{server}.") and registered.ready for name, registered in tools)
 
 
-def _reach(gate: BareGate, server: Server, places: Places) -> Reach:
-    tools = (one for name, one in gate.policy.tools.items() if name.startswith(f"{server.name}."))
-    reaches = [one.reach for one in tools if one.ready and one.reach is not None]
-    return process_reach(gate.policy.manifest, server, reaches, (places.workdir, places.home))
-
-
 def _through_client(gate: BareGate, tool: str) -> bool:
     """Whether a yes of the client approves calls of a tool: a bundle of it may say that it does not."""
     registered = gate.policy.tools.get(tool)
@@ -240,7 +213,7 @@ def _through_client(gate: BareGate, tool: str) -> bool:
 
 def _links(
     gate: BareGate,
-    start: _Start,
+    start: Start,
     reach: Reach,
     ports: Backends,
     places: Places,

@@ -75,7 +75,7 @@ async def checked_result(
     return FailedText(made) if method == "tools/call" and changed.get("isError") is True else JsonText(made)
 
 
-def cut_result(value: Any, line: str) -> dict[str, Any]:
+def cut_result(value: object, line: str) -> dict[str, Any]:
     """The result of a tool that returned too much: the texts at its beginning, as text, and a line about the rest.
 
     `value` is the beginning of its JSON. A block that is no text, or does not begin in it, is left out.
@@ -96,15 +96,15 @@ def _known_keys(method: str) -> frozenset[str]:
     return row.result if row is not None else frozenset()
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _content(value: Any, server: Server, note: Note) -> list[Any]:
+def _content(value: object, server: Server, note: Note) -> list[object]:
     return [_block(one, server, note) for one in _listed(value)]
 
 
-def _message(value: Any, server: Server, note: Note) -> Any:
+def _message(value: object, server: Server, note: Note) -> object:
     if not isinstance(value, dict):
         return value
     content = value.get("content")
@@ -113,7 +113,7 @@ def _message(value: Any, server: Server, note: Note) -> Any:
     return {**value, "content": _block(content, server, note)} if isinstance(content, dict) else value
 
 
-def _block(block: Any, server: Server, note: Note) -> Any:
+def _block(block: object, server: Server, note: Note) -> object:
     """One block of content; a text takes the place of a link to a resource that may not be read."""
     if not isinstance(block, dict) or block.get("type") not in ("resource", "resource_link"):
         return block
@@ -125,7 +125,7 @@ def _block(block: Any, server: Server, note: Note) -> Any:
     return {"type": "text", "text": f"[removed: a resource that `servers.{server.name}.resources` does not list]"}
 
 
-def _may_read(content: Any, server: Server, note: Note) -> bool:
+def _may_read(content: object, server: Server, note: Note) -> bool:
     uri = content.get("uri") if isinstance(content, Mapping) else None
     if isinstance(uri, str) and server.shows_resource(uri):
         return True

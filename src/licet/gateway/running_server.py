@@ -11,11 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any
 
+from licet.assemble.review import Places
 from licet.core.decision.decision import Happened, ResultNoted, ServerAnswered, ServerAsked
+from licet.core.decision.foreseen import process_reach
+from licet.core.decision.reach import Reach
 from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, shortened
 from licet.core.policy.servers import Server
+from licet.core.policy.terms import StandingApproval
 from licet.gateway.client import ClientCall
 from licet.guard.execution import Pausable
+from licet.guard.gate import BareGate
 from licet.guard.grant import Grant
 from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.jsonrpc import Id
@@ -40,6 +45,33 @@ Report = Callable[[str], None]
 
 class NotRunning(Exception):
     """A server cannot be asked now; the text says why."""
+
+
+class Start:
+    """What the process of a server holds at its next start, and the standing approval that it runs under."""
+
+    def __init__(self, gate: BareGate, server: Server, places: Places) -> None:
+        self._gate, self._places = gate, places
+        self.server = server
+        self._standing: StandingApproval | None = None
+
+    def reach(self) -> Reach:
+        """What it holds if it is started now."""
+        self._gate.renew_standing()
+        reach = reach_of(self._gate, self.server, self._places)
+        self._standing = reach.standing
+        return reach
+
+    def stands(self) -> bool:
+        """Whether what it was started under has neither ended nor been withdrawn."""
+        return self._standing is None or self._gate.stands(self._standing)
+
+
+def reach_of(gate: BareGate, server: Server, places: Places) -> Reach:
+    """What the process of a server holds: what the tools hold together that can be called now."""
+    tools = (one for name, one in gate.policy.tools.items() if name.startswith(f"{server.name}."))
+    reaches = [one.reach for one in tools if one.ready and one.reach is not None]
+    return process_reach(gate.policy.manifest, server, reaches, (places.workdir, places.home))
 
 
 class ServerCall:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct
 from msgspec.json import encode
 
 from licet.core.algebra.scope import visible
@@ -80,7 +80,7 @@ _CANCEL_SECONDS = 5.0  # to send a cancellation
 class UpstreamError(Exception):
     """The other side answered with an error."""
 
-    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
+    def __init__(self, code: int, message: str, data: object = UNSET) -> None:
         self.code = code
         self.message = message
         self.data = data
@@ -256,7 +256,7 @@ class Exchange(ABC):
                 waiting = self._find(answer_id)
                 if waiting is not None and size > waiting.most:
                     waiting.answered.set_exception(UpstreamError(INTERNAL_ERROR, f"an answer of {size} bytes"))
-                elif waiting is not None and isinstance(data, dict):
+                elif waiting is not None and isinstance(text, Raw) and isinstance(data, dict):
                     waiting.answered.set_result(Answer(bytes(text), data))
             case Failure(failed_id, code, text, data):
                 if failed_id is None:
@@ -382,7 +382,7 @@ def not_found(method: str) -> AskRefused:
     return AskRefused(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
 
 
-def _bounded(code: int, text: str, data: Any) -> UpstreamError:
+def _bounded(code: int, text: str, data: object) -> UpstreamError:
     if data is not UNSET and len(encode(data)) > MOST_ERROR_DATA:
         data = UNSET
     error = UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:MOST_TEXT], data)

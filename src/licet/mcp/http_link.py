@@ -416,7 +416,7 @@ class HttpLink:
     async def _clean(self, message: bytes) -> bytes:
         return await in_turn(self._endpoint.redactor.work(message, as_json=True))
 
-    async def _fail(self, number: Id, code: int, text: str, data: Any = UNSET) -> None:
+    async def _fail(self, number: Id, code: int, text: str, data: object = UNSET) -> None:
         await self._put(write_message(Failure(number, code, text[:MOST_TEXT], data)).rstrip(b"\n"))
 
     # Streams of changes -----------------------------------------------------------------------------------------------

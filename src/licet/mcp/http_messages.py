@@ -234,8 +234,8 @@ def annotated(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator
             yield from annotated(inner, (*path, name))
 
 
-def _at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    value: Any = arguments
+def _at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> object:
+    value: object = arguments
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value

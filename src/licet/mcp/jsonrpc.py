@@ -6,6 +6,7 @@ what the gateway has checked is what the other side reads. Results are kept as t
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -53,7 +54,7 @@ class Response(Struct, frozen=True):
     """
 
     id: Id
-    result: Any
+    result: Raw | Mapping[str, Any]
     data: dict[str, Any] | UnsetType = UNSET
 
 
@@ -63,7 +64,7 @@ class Failure(Struct, frozen=True):
     id: Id | None
     code: int
     message: str
-    data: Any = UNSET
+    data: object = UNSET
 
 
 Message = Request | Notification | Response | Failure
@@ -96,7 +97,7 @@ class _Line(Struct, omit_defaults=True):
     id: Id | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
     params: dict[str, Any] | UnsetType = UNSET
-    result: Any = UNSET
+    result: object = UNSET
     error: dict[str, Any] | UnsetType = UNSET
 
 
@@ -225,7 +226,7 @@ def _call(data: dict[str, Any]) -> Request | Notification:
     return Request(data["id"], method, params) if "id" in data else Notification(method, params)
 
 
-def _failure(request_id: Id | None, error: Any) -> Failure:
+def _failure(request_id: Id | None, error: object) -> Failure:
     if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
         raise BadMessage("`error` is not an object with `code` and `message`")
     return Failure(request_id, error["code"], error["message"], error.get("data", UNSET))

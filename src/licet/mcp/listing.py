@@ -192,7 +192,7 @@ def _usable(kind: _List, items: list[Any], left_out: dict[str, str]) -> tuple[di
     return tuple(found)
 
 
-def _name(kind: _List, item: Any) -> str:
+def _name(kind: _List, item: object) -> str:
     name = item.get(kind.name) if isinstance(item, dict) else None
     return name if isinstance(name, str) else ""
 

@@ -257,7 +257,7 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 class ProtocolError(Exception):
     """A request is answered with a JSON-RPC error."""
 
-    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
+    def __init__(self, code: int, message: str, data: object = UNSET) -> None:
         self.code = code
         self.message = message
         self.data = data
@@ -402,7 +402,7 @@ def _make_readable(result: dict[str, Any], version: str) -> None:
         ]
 
 
-def _readable(block: Any, version: str) -> Any:
+def _readable(block: object, version: str) -> object:
     match block:
         case {"type": "resource_link", "uri": str(uri)}:
             return {"type": "text", "text": f"[resource] {uri}"}
