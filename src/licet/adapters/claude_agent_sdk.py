@@ -92,7 +92,7 @@ class ClaudeTools(Tools[Any]):
 
         return asked
 
-    async def _before_use(self, given: Any, tool_use_id: str | None, _: Any) -> dict[str, Any]:
+    async def _before_use(self, given: Any, tool_use_id: str | None, _: object) -> dict[str, Any]:
         try:
             tool: str = given["tool_name"]
             if not tool.startswith(self._prefix):
@@ -111,7 +111,7 @@ class ClaudeTools(Tools[Any]):
 
         return SdkMcpTool(name=one.name, description=one.description, input_schema=dict(one.schema), handler=handler)
 
-    def _answer(self, name: str, arguments: Any) -> tuple[str, bool | None]:
+    def _answer(self, name: str, arguments: object) -> tuple[str, bool | None]:
         """The id of an approved call, and True; Claude Code passes no id on to a tool."""
         wanted = name, _digest(arguments)
         for approved in tuple(self._approved):
@@ -131,11 +131,11 @@ def _decision(decision: str, reason: str) -> dict[str, Any]:
     return {"hookSpecificOutput": output}
 
 
-def _digest(arguments: Any) -> str:
+def _digest(arguments: object) -> str:
     return data_digest(json.loads(plain_json(arguments)))
 
 
-def taken(given: Any) -> Foreign:
+def taken(given: object) -> Foreign:
     """A tool that was written for claude-agent-sdk, as `governed` needs it."""
     if not isinstance(given, SdkMcpTool):
         raise TypeError(f"expected a tool of claude-agent-sdk, found {type(given).__name__}")

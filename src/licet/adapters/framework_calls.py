@@ -36,7 +36,7 @@ T = TypeVar("T")
 _log = logging.getLogger("licet.adapters")
 
 # The framework's own context object of the running call, for tools that `governed` has taken from that framework.
-FRAMEWORK_CONTEXT: ContextVar[Any] = ContextVar("FRAMEWORK_CONTEXT", default=None)
+FRAMEWORK_CONTEXT: ContextVar[object] = ContextVar("FRAMEWORK_CONTEXT", default=None)
 
 
 class Offered(Struct, frozen=True):
@@ -102,7 +102,7 @@ class GateTools:
         call_id: str = "",
         yes: bool | None = None,
         asks: bool = True,
-        context: Any = None,
+        context: object = None,
     ) -> Outcome:
         """Call one tool. `yes` is what a person answered about this call in the framework; None: nobody was asked.
 
@@ -116,7 +116,7 @@ class GateTools:
             return _failed(shown, error)
 
     async def _call(
-        self, name: str, arguments: Any, call_id: str, yes: bool | None, asks: bool, context: Any
+        self, name: str, arguments: Any, call_id: str, yes: bool | None, asks: bool, context: object
     ) -> Outcome:
         pending = None
         if self.asks and asks:
@@ -140,7 +140,7 @@ class GateTools:
         call_id: str = "",
         yes: bool | None = None,
         asks: bool = True,
-        context: Any = None,
+        context: object = None,
     ) -> Outcome:
         """The same from code without an event loop. It waits for the end of the call, in any thread."""
         try:
@@ -244,18 +244,18 @@ class PlainTools(Tools[dict[str, Any]]):
         super().__init__([_definition(api, one) for one in gate_tools.offered()], gate_tools)
         self._api, self._ask = api, ask
 
-    async def answer(self, calls: Iterable[Any] | None) -> list[dict[str, Any]]:
+    async def answer(self, calls: Iterable[object] | None) -> list[dict[str, Any]]:
         """Run the calls of one reply concurrently, and return their results as messages, in the same order."""
         return await self._answers(list(calls or ()))
 
-    def answer_blocking(self, calls: Iterable[Any] | None) -> list[dict[str, Any]]:
+    def answer_blocking(self, calls: Iterable[object] | None) -> list[dict[str, Any]]:
         """The same from code without an event loop."""
         return wait_for(self._answers(list(calls or ())))
 
-    async def _answers(self, calls: list[Any]) -> list[dict[str, Any]]:
+    async def _answers(self, calls: list[object]) -> list[dict[str, Any]]:
         return list(await asyncio.gather(*map(self._answer, calls)))
 
-    async def _answer(self, call: Any) -> dict[str, Any]:
+    async def _answer(self, call: object) -> dict[str, Any]:
         id_, name, arguments = _read(self._api, call)
         outcome = await self.gate_tools.call(name, arguments, call_id=id_)
         if outcome.question is not None:
@@ -308,7 +308,7 @@ def _definition(api: Api, one: Offered) -> dict[str, Any]:
             return {"type": "function", "function": {**named, "parameters": dict(one.schema)}}
 
 
-def _read(api: Api, call: Any) -> tuple[str, str, Any]:
+def _read(api: Api, call: object) -> tuple[str, str, Any]:
     """The id, the name and the arguments of a call."""
     match api:
         case "anthropic":
@@ -330,5 +330,5 @@ def _message(api: Api, id_: str, outcome: Outcome) -> dict[str, Any]:
             return {"role": "tool", "tool_call_id": id_, "content": outcome.text}
 
 
-def _field(call: Any, name: str) -> Any:
+def _field(call: object, name: str) -> Any:
     return call.get(name) if isinstance(call, Mapping) else getattr(call, name, None)

@@ -26,6 +26,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
+from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -146,10 +147,10 @@ class Lookups:
     ) -> None:
         self._most, self._most_of_one = most, most_of_one
         self._ask = ask
-        self._reset()
+        self.start_empty()
         _ALL.add(self)
 
-    def _reset(self) -> None:
+    def start_empty(self) -> None:
         """Start without threads, in a new object and in a forked child."""
         self._lock = threading.Lock()
         self._waiting: deque[_Wanted] = deque()
@@ -211,7 +212,7 @@ _ALL: "weakref.WeakSet[Lookups]" = weakref.WeakSet()
 
 def _in_child() -> None:
     for lookups in list(_ALL):  # the threads stayed in the parent
-        lookups._reset()
+        lookups.start_empty()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
@@ -230,6 +231,11 @@ _HTTP_STACK = ("httpcore2", "httpx2", "anyio._backends._asyncio", "anyio.streams
 _READ_BODIES = ("POST", "PUT", "PATCH")
 
 Key = tuple[str, str, int, str]  # protocol, host, port, address
+
+# Private names of httpcore2 and of anyio, for `has_unread` alone.
+_NETWORK = attrgetter("_connection._network_stream")
+_UNPARSED = attrgetter("_connection._h11_state.trailing_data")
+_UNDELIVERED = attrgetter("_stream._protocol.read_queue")
 
 
 class _Connection:
@@ -253,10 +259,9 @@ class _Connection:
         """
         try:
             (one,) = self.pool.connections
-            http: Any = one._connection  # type: ignore[attr-defined]
-            if http._h11_state.trailing_data[0] or self.streams[-1]._stream._protocol.read_queue:
+            if _UNPARSED(one)[0] or _UNDELIVERED(self.streams[-1]):
                 return True
-            secured = http._network_stream.get_extra_info("ssl_object")
+            secured = _NETWORK(one).get_extra_info("ssl_object")
             if secured is not None:
                 secured.read(1)
         except ssl.SSLWantReadError:

@@ -215,6 +215,12 @@ class SigningKey:
     def sign(self, message: bytes) -> bytes:
         return self._private.sign(message)
 
+    def pem(self) -> bytes:
+        """The private key as the text of a file, without a password."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
     def derived(self, purpose: bytes) -> bytes:
         """Derive a secret for one purpose, which only the holder of this key can compute."""
         return hmac.digest(self._private.private_bytes_raw(), purpose, "sha256")
@@ -236,10 +242,8 @@ def generated_key() -> SigningKey:
 
 def create_key(path: str, key: SigningKey | None = None) -> SigningKey:
     """Store a key, or a new one, in a new file; raises `FileExistsError` if the path exists."""
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
     key = generated_key() if key is None else key
-    create_file(path, key._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    create_file(path, key.pem())
     return key
 
 

@@ -40,10 +40,10 @@ class SqliteBatches:
 
     def __init__(self, durable: SqliteFile, quick: SqliteFile) -> None:
         self._durable, self._quick = durable, quick
-        self._reset()
+        self.start_empty()
         _ALL.add(self)
 
-    def _reset(self) -> None:
+    def start_empty(self) -> None:
         """Start empty: in a new object, and in a forked child."""
         self._lock = threading.Lock()
         self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Waiting]]
@@ -151,7 +151,7 @@ _ALL: "weakref.WeakSet[SqliteBatches]" = weakref.WeakSet()
 
 def _in_child() -> None:
     for batches in list(_ALL):  # the thread and the callers stayed in the parent
-        batches._reset()
+        batches.start_empty()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
