@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from licet.backends.sqlite.file import Patience, SqliteFile, busy
+from licet.backends.sqlite.file import FORKS, Patience, SqliteFile, busy
 from licet.guard.limits import store_deadline
 from licet.guard.ports import Unavailable
 
@@ -40,10 +40,13 @@ class SqliteBatches:
 
     def __init__(self, durable: SqliteFile, quick: SqliteFile) -> None:
         self._durable, self._quick = durable, quick
-        self.start_empty()
-        _ALL.add(self)
+        self.reset_in_child()
+        FORKS.add(self)
 
-    def start_empty(self) -> None:
+    def close_for_fork(self) -> None:
+        """Writes go on: the files themselves are closed."""
+
+    def reset_in_child(self) -> None:
         """Start empty: in a new object, and in a forked child."""
         self._lock = threading.Lock()
         self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Waiting]]
@@ -144,15 +147,3 @@ def _resolve(batch: list[_Waiting], outcomes: "list[Any] | Unavailable") -> None
             one.future.set_exception(outcome)
         else:
             one.future.set_result(outcome)
-
-
-_ALL: "weakref.WeakSet[SqliteBatches]" = weakref.WeakSet()
-
-
-def _in_child() -> None:
-    for batches in list(_ALL):  # the thread and the callers stayed in the parent
-        batches.start_empty()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_in_child)
