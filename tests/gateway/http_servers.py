@@ -16,9 +16,8 @@ from licet.backends.http import HttpClient
 from licet.guard.handles.messages import Pairs
 from licet.guard.ports import Http
 from licet.guard.redaction.redact import Redactor
-from licet.mcp.exchange import AskRefused
 from licet.mcp.http_link import Endpoint, HttpLink
-from licet.mcp.jsonrpc import Id, Notification, Request
+from licet.mcp.jsonrpc import Id, Notification, ProtocolError, Request
 from licet.mcp.upstream import Peer, Upstream
 from loopback import Connections
 
@@ -242,7 +241,7 @@ class RecordingPeer(Peer):
 
     async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
         if request.method not in self.answers:
-            raise AskRefused(-32000, "not now")
+            raise ProtocolError(-32000, "not now")
         return self.answers[request.method]
 
     def told(self, server: str, notification: Notification) -> None:

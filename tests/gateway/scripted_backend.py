@@ -10,8 +10,8 @@ from licet.gateway.catalog import Offered, ShownLists, ShownTool
 from licet.gateway.client import CannotAsk, Client, ClientCall, Refusal, Unforwarded
 from licet.gateway.connection import Connection
 from licet.gateway.governed_servers import GovernedServers
-from licet.mcp.jsonrpc import Id, Message, Notification, Request, write_message
-from licet.mcp.protocol import Claims, ProtocolError
+from licet.mcp.jsonrpc import Id, Message, Notification, ProtocolError, Request, write_message
+from licet.mcp.protocol import Claims
 from licet.mcp.shown_names import Naming
 
 FORM = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {"ok": {"type": "boolean"}}}}

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from licet.mcp.exchange import Answer, AskRefused
-from licet.mcp.jsonrpc import Id, Notification, Request
+from licet.mcp.exchange import Answer
+from licet.mcp.jsonrpc import Id, Notification, ProtocolError, Request
 from licet.mcp.link import PipeLink
 from licet.mcp.upstream import Peer, Upstream
 
@@ -39,7 +39,7 @@ class RecordingPeer(Peer):
         if callable(self.answers):
             return await self.answers(request)
         if request.method not in self.answers:
-            raise AskRefused(-32000, "not now")
+            raise ProtocolError(-32000, "not now")
         return self.answers[request.method]
 
     def told(self, server: str, notification: Notification) -> None:

@@ -18,8 +18,8 @@ from licet.declare import Tool
 from licet.gateway.client import Changed
 from licet.gateway.running_server import RunningServer
 from licet.guard.registration import RegisteredTools
-from licet.mcp.jsonrpc import INVALID_PARAMS
-from licet.mcp.protocol import ProtocolError, definition_for
+from licet.mcp.jsonrpc import INVALID_PARAMS, ProtocolError
+from licet.mcp.protocol import definition_for
 from licet.mcp.shown_names import Naming, shown_name, shown_names
 from licet.policy_files.server_tools import shape_problem
 

@@ -28,6 +28,7 @@ from licet.mcp.jsonrpc import (
     Id,
     Message,
     Notification,
+    ProtocolError,
     Request,
     Response,
 )
@@ -42,7 +43,6 @@ from licet.mcp.protocol import (
     Claims,
     Era,
     Method,
-    ProtocolError,
     Sender,
     Wishes,
     find,
@@ -60,12 +60,11 @@ _LONGEST_ERROR = 2000  # characters
 _LONGEST_NAME = 200  # characters of a client's text in messages and reports
 
 
-class CannotAsk(Exception):
+class CannotAsk(ProtocolError):
     """The client cannot be asked this, or did not answer. `code` is the error for the server that asked."""
 
     def __init__(self, reason: str, code: int = METHOD_NOT_FOUND) -> None:
-        self.code = code
-        super().__init__(reason)
+        super().__init__(code, reason)
 
 
 class Refusal(Exception):

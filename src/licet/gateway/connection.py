@@ -34,6 +34,7 @@ from licet.mcp.jsonrpc import (
     Id,
     Message,
     Notification,
+    ProtocolError,
     Request,
     Response,
     read_message,
@@ -47,7 +48,6 @@ from licet.mcp.protocol import (
     Claims,
     Era,
     Method,
-    ProtocolError,
     find,
     kept,
 )

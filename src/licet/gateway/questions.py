@@ -30,15 +30,15 @@ from licet.core.policy.tool import spec_of
 from licet.core.values import data_digest
 from licet.declare.plain_json import plain_data, plain_json
 from licet.gateway.catalog import told_by
-from licet.gateway.client import CALLER, CannotAsk, Client, ClientCall
+from licet.gateway.client import CALLER, Client
 from licet.gateway.running_server import RunningServer, ServerCall, capability
 from licet.guard.limits import Deadline
 from licet.guard.ports import Answer, Answered, Approver, Question, Unavailable, answer_of
 from licet.guard.session import Session, record_question
-from licet.mcp.exchange import AskRefused, not_found
-from licet.mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Id, Notification, Request
+from licet.mcp.exchange import not_found
+from licet.mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Id, Notification, ProtocolError, Request
 from licet.mcp.link import Rate
-from licet.mcp.protocol import ASKED, ProtocolError
+from licet.mcp.protocol import ASKED
 from licet.mcp.upstream import Peer
 
 MOST_BYTES = 1 << 20  # of one question
@@ -56,7 +56,7 @@ _PLAIN_URL = re.compile(r"https?://[!-~]+")
 
 
 def presented(server: str, request: Request) -> Request:
-    """The question that the client is asked. Raises `AskRefused`."""
+    """The question that the client is asked. Raises `ProtocolError`."""
     if len(msgspec.json.encode(request.params)) > MOST_BYTES:
         raise _refused(f"a question has at most {MOST_BYTES} bytes")
     params = dict(request.params)
@@ -141,11 +141,11 @@ def _url(url: object) -> str:
     raise _refused("`url` is not a plain `https://` address without a user name")
 
 
-def _refused(text: str) -> AskRefused:
-    return AskRefused(INVALID_PARAMS, text)
+def _refused(text: str) -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS, text)
 
 
-class _NotApproved(AskRefused):
+class _NotApproved(ProtocolError):
     """Nobody has approved the question."""
 
 
@@ -192,7 +192,7 @@ class ServerMessages(Peer):
     # What servers ask -------------------------------------------------------------------------------------------------
 
     async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
-        """The client's answer to a request of a server. Raises `AskRefused`."""
+        """The client's answer to a request of a server. Raises `ProtocolError`."""
         name, terms, one = ASKED.get(request.method, ""), self._servers[server].client, self._running[server]
         call, announced = one.call_with(during), self._client.claims.capabilities
         if terms.allows(name) == "deny" or name not in announced:
@@ -204,15 +204,15 @@ class ServerMessages(Peer):
         if call is None and name != "roots":
             text = f"`{request.method}` is answered only during a call of this server"
             await self._refuse(server, name, call, "TOOL_NOT_AVAILABLE", text)
-            raise AskRefused(INTERNAL_ERROR, text)
+            raise ProtocolError(INTERNAL_ERROR, text)
         if (one.asks_alone if call is None else call.asks) >= terms.max_asks:
             where = "in one call" if call is not None else "outside of calls"
             text = f"{server} has asked {terms.max_asks} times {where}, which is all that `client.max_asks` allows"
             await self._refuse(server, name, call, "BUDGET_EXCEEDED", text)
-            raise AskRefused(INTERNAL_ERROR, text)
+            raise ProtocolError(INTERNAL_ERROR, text)
         try:
             request = presented(server, request)
-        except AskRefused as refusal:
+        except ProtocolError as refusal:
             await self._refuse(server, name, call, "ARGUMENT_NOT_ALLOWED", refusal.message)
             raise
         if call is None:
@@ -227,15 +227,15 @@ class ServerMessages(Peer):
         try:
             if self._servers[server].client.allows(name) == "ask":
                 await self._approve(server, name, request, call)
-            answer = await _asked(call.client or self._client, request)
-        except AskRefused as refusal:
+            answer = await (call.client or self._client).ask(request)
+        except ProtocolError as refusal:
             reason = "APPROVAL_REQUIRED" if isinstance(refusal, _NotApproved) else "TOOL_NOT_AVAILABLE"
             call.answered(number, reason, f"a refusal: {visible(refusal.message)}")
             raise
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if call.over and task is not None and not task.uncancel():
-                raise AskRefused(INTERNAL_ERROR, "the call has ended") from None
+                raise ProtocolError(INTERNAL_ERROR, "the call has ended") from None
             call.answered(number, "INTERRUPTED", "the question was withdrawn")
             raise
         finally:
@@ -259,8 +259,8 @@ class ServerMessages(Peer):
         self._running[server].asks_alone += 1
         kept = await record_question(self._session, capability(server, "roots"), request.params, None)
         if not kept.ok:
-            raise AskRefused(INTERNAL_ERROR, "the question cannot be recorded")
-        return self._known_roots(server, await _asked(self._client, request))
+            raise ProtocolError(INTERNAL_ERROR, "the question cannot be recorded")
+        return self._known_roots(server, await self._client.ask(request))
 
     async def _refuse(self, server: str, name: str, call: ServerCall | None, reason: Reason, text: str) -> None:
         """Record a question that nobody is asked: in the receipt of the call, or in one of its own."""
@@ -277,7 +277,7 @@ class ServerMessages(Peer):
     # Approvals --------------------------------------------------------------------------------------------------------
 
     async def _approve(self, server: str, name: str, request: Request, call: ServerCall) -> None:
-        """Return if an approver agrees to exactly this request; otherwise raise `AskRefused`."""
+        """Return if an approver agrees to exactly this request; otherwise raise `ProtocolError`."""
         CALLER.set(call.client)  # of the task of this question
         question, approver = self._question(server, name, request), self._gate.ports.approver
         answered = Answered("absent")
@@ -341,15 +341,6 @@ def _outcome(name: str, answer: Mapping[str, Any]) -> str:
     return f"an answer{action}, {data_digest(plain_data(plain_json(answer)))}"
 
 
-async def _asked(client: Client | ClientCall, request: Request) -> dict[str, Any]:
-    try:
-        return await client.ask(request)
-    except CannotAsk as wrong:
-        raise AskRefused(wrong.code, str(wrong)) from None
-    except ProtocolError as wrong:
-        raise AskRefused(wrong.code, wrong.message) from None
-
-
 def logged(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """A log message of a server: with its name, and without hidden characters. A long one does not get here."""
     logger, data = f"{server}: {visible(str(params.get('logger') or '')[:100])}".rstrip(": "), params.get("data")
@@ -381,7 +372,7 @@ class ClientApprover:
         approves = self._through_client(question.approval.tool) and not question.signed and _is_shown_whole(question)
         try:
             said = await caller.ask(Request(0, "elicitation/create", _approval_form(question, answered, approves)))
-        except (CannotAsk, ProtocolError):
+        except ProtocolError:
             return answered
         if said.get("action") == "accept" and approves:
             content = said.get("content")

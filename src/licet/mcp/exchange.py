@@ -27,6 +27,7 @@ from licet.mcp.jsonrpc import (
     Id,
     Message,
     Notification,
+    ProtocolError,
     Request,
     Response,
     read_message,
@@ -89,15 +90,6 @@ class UpstreamError(Exception):
 
 class TimedOut(Exception):
     """No answer came in time. The other side was told that nobody waits any more."""
-
-
-class AskRefused(Exception):
-    """A request of the other side is refused, with an error that it is sent."""
-
-    def __init__(self, code: int, message: str) -> None:
-        self.code = code
-        self.message = message
-        super().__init__(message)
 
 
 class Answer(Struct, frozen=True):
@@ -167,7 +159,7 @@ class Exchange(ABC):
 
     @abstractmethod
     async def answer(self, request: Request) -> dict[str, Any]:
-        """The result of a request of the other side. Raises `AskRefused`."""
+        """The result of a request of the other side. Raises `ProtocolError`."""
 
     @abstractmethod
     def notified(self, notification: Notification) -> None:
@@ -337,7 +329,7 @@ class Exchange(ABC):
         answer: Message
         try:
             answer = Response(request.id, await self.answer(request))
-        except AskRefused as refusal:
+        except ProtocolError as refusal:
             answer = Failure(request.id, refusal.code, refusal.message)
         except Exception:
             self.reported(f"`{request.method[:100]}` could not be answered")
@@ -377,9 +369,9 @@ class Exchange(ABC):
             task.cancel()
 
 
-def not_found(method: str) -> AskRefused:
+def not_found(method: str) -> ProtocolError:
     """The refusal of a method that does not exist here."""
-    return AskRefused(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+    return ProtocolError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
 
 
 def _bounded(code: int, text: str, data: object) -> UpstreamError:

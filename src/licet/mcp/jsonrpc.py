@@ -86,6 +86,16 @@ class BadMessage(Exception):
         super().__init__(reason)
 
 
+class ProtocolError(Exception):
+    """A request is answered with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: object = UNSET) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(message)
+
+
 class _ResultOnly(Struct):
     result: Raw
 

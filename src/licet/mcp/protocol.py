@@ -12,10 +12,10 @@ request carries them in an envelope (`_meta`), and results say their type and ho
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from licet import __version__
-from licet.mcp.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Id
+from licet.mcp.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Id, ProtocolError
 from licet.policy_files.server_tools import is_object_schema
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -252,16 +252,6 @@ _LIFETIMES_MS = {
 }
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-
-
-class ProtocolError(Exception):
-    """A request is answered with a JSON-RPC error."""
-
-    def __init__(self, code: int, message: str, data: object = UNSET) -> None:
-        self.code = code
-        self.message = message
-        self.data = data
-        super().__init__(message)
 
 
 class Claims(Struct, frozen=True):

@@ -11,8 +11,16 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from licet.mcp.exchange import MOST_ANSWER, Answer, AskRefused, Exchange, TimedOut, UpstreamError, Waiting, not_found
-from licet.mcp.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, Id, Notification, Request
+from licet.mcp.exchange import MOST_ANSWER, Answer, Exchange, TimedOut, UpstreamError, Waiting, not_found
+from licet.mcp.jsonrpc import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+    Id,
+    Notification,
+    ProtocolError,
+    Request,
+)
 from licet.mcp.link import Gone, Link
 from licet.mcp.protocol import (
     ASKED,
@@ -59,13 +67,13 @@ class Peer:
     """
 
     async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
-        """The result of a request of the server. Raises `AskRefused`.
+        """The result of a request of the server. Raises `ProtocolError`.
 
         `during` is the `caller` of the request that the server is working on; None if several are possible.
         """
         if request.method == "roots/list":
             return {"roots": []}
-        raise AskRefused(METHOD_NOT_FOUND, "there is no client: the server is being locked")
+        raise ProtocolError(METHOD_NOT_FOUND, "there is no client: the server is being locked")
 
     def told(self, server: str, notification: Notification) -> None:
         """A log message, a changed list or an updated resource. Progress goes to the caller of its request."""
@@ -244,7 +252,7 @@ class Upstream(Exchange):
         tasks = [asyncio.create_task(self._ask_peer(request, caller)) for request in requests]
         try:
             return more | {"inputResponses": dict(zip(wanted, await asyncio.gather(*tasks), strict=True))}
-        except AskRefused as refusal:  # the call ends here, as in SDK 2.x; the server holds nothing for it
+        except ProtocolError as refusal:  # the call ends here, as in SDK 2.x; the server holds nothing for it
             raise UpstreamError(refusal.code, refusal.message) from None
         finally:
             for task in tasks:
@@ -328,7 +336,7 @@ class Upstream(Exchange):
     # Messages of the server -------------------------------------------------------------------------------------------
 
     async def answer(self, request: Request) -> dict[str, Any]:
-        """The answer to a request on the wire, which only 2025 servers send. Raises `AskRefused`."""
+        """The answer to a request on the wire, which only 2025 servers send. Raises `ProtocolError`."""
         if self._opened is not None and self._opened.era == "2026":
             self.reported(f"a request, which servers of 2026-07-28 do not send: `{request.method[:100]}`")
             raise not_found(request.method)
