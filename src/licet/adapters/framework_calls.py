@@ -29,7 +29,7 @@ from licet.declare.plain_json import plain_json
 from licet.guard.gate import BareGate
 from licet.guard.result import Result
 from licet.guard.session import Session
-from licet.mcp.shown_names import LONGEST, fitting
+from licet.mcp.shown_names import LONGEST, Clash, shown_names
 
 T = TypeVar("T")
 
@@ -78,7 +78,10 @@ class GateTools:
         self._by, self.asks = by, asks
         self._approver = installed_in(self.gate)
         ready = (name for name, one in sorted(self.gate.policy.tools.items()) if one.ready)
-        self._shown = shown_names(ready)
+        try:
+            self._shown = shown_names(ready, "whole")
+        except Clash as clash:
+            raise ValueError(f"{clash}: rename one of them") from None
 
     def offered(self) -> list[Offered]:
         """The tools that this agent may call, by name."""
@@ -197,17 +200,6 @@ def text_of(result: Result) -> str:
         return result.error
     text = result.value if isinstance(result.value, str) else plain_json(result.value).decode()
     return f"{text}\n[cut: the result was longer than its limit]" if result.truncated else text
-
-
-def shown_names(names: Iterable[str]) -> dict[str, str]:
-    """Names that models can be shown, each with the name that licet knows; `ValueError` if two would be the same."""
-    shown: dict[str, str] = {}
-    for name in names:
-        plain = fitting(name)
-        if plain in shown:
-            raise ValueError(f"`{shown[plain]}` and `{name}` would both be shown as `{plain}`: rename one of them")
-        shown[plain] = name
-    return shown
 
 
 def _object_schema(schema: dict[str, Any]) -> dict[str, Any]:
