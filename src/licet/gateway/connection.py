@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from licet.gateway.catalog import Catalog, ListKind
+from licet.gateway.catalog import Catalog, ListKind, error_result
 from licet.gateway.client import (
     FLAGS,
     MOST_SUBSCRIPTIONS,
@@ -23,7 +23,6 @@ from licet.gateway.client import (
 )
 from licet.gateway.governed_servers import GovernedServers
 from licet.mcp import protocol
-from licet.mcp.exchange import error_result
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,

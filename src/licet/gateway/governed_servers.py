@@ -24,7 +24,7 @@ from licet.declare import Tool
 from licet.declare.check_cost import patiently
 from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck
 from licet.declare.plain_json import is_heavy, json_core
-from licet.gateway.catalog import ShownLists, before_variables, own_result
+from licet.gateway.catalog import ShownLists, before_variables, error_result, own_result, refusal_line, too_long
 from licet.gateway.client import CALLER, Client, ClientCall, Refusal
 from licet.gateway.observation import OBSERVED, Observing, closing_lines
 from licet.gateway.questions import ServerMessages
@@ -45,7 +45,7 @@ from licet.guard.grant import Grant
 from licet.guard.registration import OUTPUT_KB, RegisteredTools
 from licet.guard.result import Result
 from licet.guard.session import Session, refuse_call
-from licet.mcp.exchange import TimedOut, UpstreamError, error_result, quoted, refusal_line, too_long
+from licet.mcp.exchange import TimedOut, UpstreamError, quoted
 from licet.mcp.link import Gone
 from licet.mcp.protocol import VERSIONS, Claims, find
 
