@@ -34,7 +34,7 @@ from licet.declare import Tool
 from licet.gateway.governed_servers import AsksServers, GovernedServers
 from licet.gateway.observation import Observation, Observing
 from licet.gateway.questions import ClientApprover
-from licet.gateway.running_server import RunningServer, Start, reach_of
+from licet.gateway.running_server import RunningServer, Start, reach_of, tools_of
 from licet.gateway.served_tools import observed_policy, server_tools
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
@@ -98,8 +98,9 @@ def gateway_servers(
     recording = observed.recording if observed is not None else None
     observers = [recording] if recording is not None else []
     gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny", observers=observers)
-    is_admitted = _is_admitted if observed is None else _is_any
-    reaches = {name: reach_of(gate, server, places) for name, server in servers.items() if is_admitted(gate, name)}
+    # While observing, every server is used; otherwise those of which something is admitted, or may be called.
+    admitted = [name for name in servers if observed or any(one.reach is not None for one in tools_of(gate, name))]
+    reaches = {name: reach_of(gate, servers[name], places) for name in admitted}
     _report_misfits(gate, reaches, servers, report, refuse=observed is None)
     servers = {name: _with_known_roots(server, reaches.get(name), places) for name, server in servers.items()}
     locked = manifest.lock.servers if manifest.lock is not None else {}
@@ -114,11 +115,8 @@ def gateway_servers(
         observing=observing,
     )
     is_open = bool(observed and observed.is_open)
-    starts = {
-        name: Start(gate, server, places)
-        for name, server in servers.items()
-        if (_is_used if observed is None else _is_any)(gate, name)
-    }
+    used = [name for name in servers if observed or any(one.ready for one in tools_of(gate, name))]
+    starts = {name: Start(gate, servers[name], places) for name in used}
     governed.add(
         RunningServer(
             start.server,
@@ -166,17 +164,6 @@ def not_locked(manifest: Manifest, servers: Mapping[str, Server]) -> Mapping[str
     return found
 
 
-def _is_admitted(gate: BareGate, server: str) -> bool:
-    """Whether the manifest admits anything of a server."""
-    tools = gate.policy.tools.items()
-    return any(name.startswith(f"{server}.") and registered.reach is not None for name, registered in tools)
-
-
-def _is_any(gate: BareGate, server: str) -> bool:
-    """For a gateway that observes: every server is used."""
-    return True
-
-
 def _report_misfits(
     gate: BareGate, reaches: Mapping[str, Reach], servers: Mapping[str, Server], report: Report, *, refuse: bool
 ) -> None:
@@ -195,12 +182,6 @@ def _report_misfits(
     for name, registered in gate.policy.tools.items():
         if registered.reach is not None and registered.unavailable:
             report(f"{name}: {registered.unavailable}")
-
-
-def _is_used(gate: BareGate, server: str) -> bool:
-    """Whether this agent may call anything of a server; otherwise it is not started."""
-    tools = gate.policy.tools.items()
-    return any(name.startswith(f"{server}.") and registered.ready for name, registered in tools)
 
 
 def _through_client(gate: BareGate, tool: str) -> bool:

@@ -22,6 +22,7 @@ from licet.gateway.client import ClientCall
 from licet.guard.execution import Pausable
 from licet.guard.gate import BareGate
 from licet.guard.grant import Grant
+from licet.guard.registration import Registered
 from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.jsonrpc import Id
 from licet.mcp.link import Gone, Link
@@ -67,10 +68,14 @@ class Start:
         return self._standing is None or self._gate.stands(self._standing)
 
 
+def tools_of(gate: BareGate, server: str) -> list[Registered]:
+    """The tools of a server."""
+    return [one for name, one in gate.policy.tools.items() if name.startswith(f"{server}.")]
+
+
 def reach_of(gate: BareGate, server: Server, places: Places) -> Reach:
     """What the process of a server holds: what the tools hold together that can be called now."""
-    tools = (one for name, one in gate.policy.tools.items() if name.startswith(f"{server.name}."))
-    reaches = [one.reach for one in tools if one.ready and one.reach is not None]
+    reaches = [one.reach for one in tools_of(gate, server.name) if one.ready and one.reach is not None]
     return process_reach(gate.policy.manifest, server, reaches, (places.workdir, places.home))
 
 

@@ -37,7 +37,7 @@ from licet.assemble.server_process import (
     started,
 )
 from licet.core.algebra.rules import Capability
-from licet.core.algebra.scope import Malformed, visible
+from licet.core.algebra.scope import Malformed, inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.foreseen import process_reach
@@ -119,8 +119,7 @@ def missing_code(lines: Iterable[str], server: Server, command: Sequence[str], w
             first = "a server imports nothing from the working directory: move its files into a directory of their own,"
             yield f'{first} and name that one under `servers.{server.name}`: code: ["${{workdir}}/server"]'
         else:
-            inside = f"{beside}/".startswith(f"{workdir}/")
-            place = f"${{workdir}}{beside[len(workdir) :]}" if inside else beside
+            place = f"${{workdir}}{beside[len(workdir) :]}" if inside(beside, (workdir,)) else beside
             first = f"`{visible(name)}` lies beside the script, and a server imports its own files only from `code`:"
             yield f'{first} add to `servers.{server.name}`: code: ["{visible(place)}"]'
         return

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from licet.core.algebra.scope import path_ancestors
+from licet.core.algebra.scope import inside, path_ancestors
 from licet.guard.import_path import followed
 from licet.guard.ports import Escaped, Held
 
@@ -140,7 +140,7 @@ class Resolver:
             fd, real = self._paths.beneath(root_fd, real_root, path[len(root) :].lstrip("/"), flags)
         finally:
             os.close(root_fd)
-        if real != real_root and not _inside(real, real_root):
+        if not inside(real, (real_root,)):
             os.close(fd)
             raise Escaped("a link leads out")
         return fd, real, (root.rstrip("/") + real[len(real_root.rstrip("/")) :]) or "/"
@@ -167,14 +167,14 @@ class Resolver:
         """Refuse the target of links unless the grant holds it: only the path with the links was checked before."""
         if not held.covers(action, written):
             raise Escaped("it leads to what is not held")
-        if any(real == path or _inside(real, path) for path in held.denied(action)):
+        if inside(real, held.denied(action)):
             raise Escaped("it leads to what is denied")
         self._check_real(real, written, action, held)
 
     def _check_real(self, real: str, written: str, action: str, held: Held) -> None:
         """Refuse a real path that a deny names through a link, and kernel interfaces and devices that no rule names."""
         denied = held.denied(action)
-        if denied and any(real == path or _inside(real, path) for path in self._aliases_of(denied)):
+        if denied and inside(real, self._aliases_of(denied)):
             raise Escaped("it leads to what is denied under another name")
         if action != "read" and denied and real in self._links_to(denied):
             raise Escaped("it is a link that leads to what is denied")
@@ -186,7 +186,8 @@ class Resolver:
         if not held.covers_tree(action, place.written):
             raise Escaped("something in it is not held")
         denied = held.denied(action)
-        if any(_inside(path, place.real) for path in (*denied, *self._aliases_of(denied), *self._links_to(denied))):
+        refused = (*denied, *self._aliases_of(denied), *self._links_to(denied))
+        if any(path != place.real and inside(path, (place.real,)) for path in refused):
             raise Escaped("something in it is denied")
         self._check_followed(place.real, place.written, action, held)
 
@@ -213,10 +214,6 @@ def _links_on_the_way(path: str) -> tuple[str, ...]:
         return followed(path)[1]
     except OSError:  # a loop of links leads nowhere
         return ()
-
-
-def _inside(path: str, directory: str) -> bool:
-    return directory == "/" or (path.startswith(directory) and path[len(directory) : len(directory) + 1] == "/")
 
 
 _NUMBER = 437
