@@ -239,7 +239,7 @@ def test_a_question_that_is_not_answered_in_time_leaves_its_request_for_the_comm
     tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "ASK_SECONDS", 0.05)
-    monkeypatch.setattr(client, "LEAST_SECONDS", 0.05)
+    monkeypatch.setattr(client, "LEAST_ASK_SECONDS", 0.05)
     made = workspace(tmp_path, store_path, {})
 
     async def answering(params: Any) -> dict[str, Any]:

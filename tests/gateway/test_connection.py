@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from licet.gateway.client import MOST_REPORTS
+from licet.gateway.limits import MOST_REPORTS
 from licet.mcp.jsonrpc import Failure, Message, Notification, Request, Response
 from licet.mcp.protocol import HANDSHAKE_VERSIONS, Claims
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from licet.gateway.catalog import ShownTool
-from licet.gateway.connection import MOST_RUNNING
+from licet.gateway.limits import MOST_RUNNING
 from licet.mcp.jsonrpc import Notification, Request
 from licet.mcp.shown_names import Naming
 

@@ -31,7 +31,7 @@ def large() -> ScriptedBackend:
 
 @pytest.fixture
 def short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "MOST_ITEMS", 100)
+    monkeypatch.setattr(catalog, "MOST_PAGE_ITEMS", 100)
 
 
 @both_eras
@@ -47,7 +47,7 @@ def test_a_client_that_reads_one_page_sees_the_whole_list(era: str, method: str,
 
 @pytest.mark.parametrize(("most", "pages"), [(1, 250), (10_000, 3), (10**9, 1)])
 def test_a_page_has_a_limit_of_bytes_too(monkeypatch: pytest.MonkeyPatch, most: int, pages: int) -> None:
-    monkeypatch.setattr(catalog, "MOST_BYTES", most)
+    monkeypatch.setattr(catalog, "MOST_PAGE_BYTES", most)
 
     async def steps(scene: Scene) -> None:
         found: list[Any] = []

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from licet.gateway.client import MOST_QUESTIONS, MOST_ROUNDS, MOST_WAITING, CannotAsk, seconds_for_an_answer
+from licet.gateway.client import CannotAsk, seconds_for_an_answer
+from licet.gateway.limits import MOST_QUESTIONS, MOST_WAITING_CALLS
 from licet.mcp.jsonrpc import Failure, Notification, Request, Response
+from licet.mcp.limits import MOST_ROUNDS
 
 from .scripted_backend import CAN_ALL, FORM, QUESTIONS, SAMPLING, Scene, ScriptedBackend, resource
 from .test_connection_calls import both_eras, scene_of
@@ -415,9 +417,9 @@ def test_the_end_of_a_connection_ends_its_waiting_calls() -> None:
 
 def test_the_oldest_of_too_many_waiting_calls_is_cancelled() -> None:
     async def steps(scene: Scene) -> None:
-        numbers = range(MOST_WAITING + 1)
+        numbers = range(MOST_WAITING_CALLS + 1)
         states = [asked(await scene.call("ask", {"questions": ["form"]}, number))[0] for number in numbers]
-        assert len(scene.connection._calls) == len(scene.timer.actions) == MOST_WAITING
+        assert len(scene.connection._calls) == len(scene.timer.actions) == MOST_WAITING_CALLS
         [gone] = await repeat(scene, states[0], {"1": YES}, ["form"], 998)
         assert gone["error"]["code"] == -32602
         assert value(await repeat(scene, states[1], {"1": YES}, ["form"], 999)) == [YES]
@@ -427,7 +429,7 @@ def test_the_oldest_of_too_many_waiting_calls_is_cancelled() -> None:
 
 def test_waiting_calls_do_not_count_as_running() -> None:
     async def steps(scene: Scene) -> None:
-        for number in range(MOST_WAITING):
+        for number in range(MOST_WAITING_CALLS):
             await scene.call("ask", {"questions": ["form"]}, number)
         hanging = [scene.message("tools/call", {"name": "hang"}, number) for number in range(200)]
         assert await scene.tell(*hanging) == []

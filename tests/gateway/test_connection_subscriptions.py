@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from licet.gateway.client import MOST_SUBSCRIPTIONS
+from licet.gateway.limits import MOST_SUBSCRIPTIONS
 from licet.mcp.jsonrpc import Notification
 
 from .scripted_backend import META, Scene

@@ -26,6 +26,7 @@ from gateway.http_servers import (
 from gateway.servers import SECONDS, call, text_of
 from licet.mcp import http_link, http_messages
 from licet.mcp.exchange import TimedOut, UpstreamError
+from licet.mcp.limits import MOST_CALLS, MOST_RESUMED
 from licet.mcp.link import Gone
 from licet.mcp.upstream import Upstream
 
@@ -187,7 +188,7 @@ def test_a_server_without_sessions_is_not_asked_for_a_get_stream() -> None:
 
 
 def test_a_get_stream_that_a_server_does_not_have_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
     answers = [503, 405]
 
     async def get(asked: Asked, out: Out) -> None:
@@ -205,7 +206,7 @@ def test_a_get_stream_that_a_server_does_not_have_is_asked_for_once(monkeypatch:
 
 
 def test_a_broken_get_stream_is_continued_after_its_last_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
     came: list[str | None] = []
 
     async def breaks(asked: Asked, out: Out) -> None:
@@ -228,7 +229,7 @@ def test_a_broken_get_stream_is_continued_after_its_last_event(monkeypatch: pyte
 def test_changes_of_a_2026_server_come_over_the_listen_stream_which_is_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
     times = 0
 
     async def listen(asked: Asked, out: Out) -> None:
@@ -256,7 +257,7 @@ def test_changes_of_a_2026_server_come_over_the_listen_stream_which_is_opened_ag
 
 
 def test_changes_that_a_broken_stream_may_have_missed_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
     monkeypatch.setattr(http_link, "LASTING_SECONDS", -1.0)
 
     async def breaks(asked: Asked, out: Out) -> None:
@@ -328,7 +329,7 @@ def test_a_call_that_takes_too_long_ends_alone(era: str) -> None:
 
 
 def test_an_answer_that_a_2025_server_breaks_off_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
     came: list[str | None] = []
 
     async def later(asked: Asked, out: Out) -> None:
@@ -358,7 +359,7 @@ def test_an_answer_that_a_2025_server_breaks_off_is_continued(monkeypatch: pytes
 
 
 def test_an_answer_that_is_never_continued_fails_after_a_few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
 
     async def never(asked: Asked, out: Out) -> None:
         await out.piece(b"retry: 1\nid: e-1\ndata:\n\n")
@@ -372,7 +373,7 @@ def test_an_answer_that_is_never_continued_fails_after_a_few_tries(monkeypatch: 
         async with opened(server) as upstream:
             with pytest.raises(Gone, match="ended its answer too early"):
                 await call(upstream, "never")
-            assert len([one for one in server.seen if "last-event-id" in one.headers]) == http_link.MOST_RESUMED
+            assert len([one for one in server.seen if "last-event-id" in one.headers]) == MOST_RESUMED
 
     run(work())
 
@@ -654,18 +655,18 @@ def test_more_calls_than_streams_wait_and_all_are_answered() -> None:
             nonlocal now, most
             now += 1
             most = max(most, now)
-            if now == http_link.MOST_CALLS:
+            if now == MOST_CALLS:
                 await asyncio.sleep(0.2)  # for others, which do not come
                 go.set()
             await go.wait()
             now -= 1
             await out.result(text_result(str(asked.params["arguments"]["n"])))
 
-        count = http_link.MOST_CALLS + 20
+        count = MOST_CALLS + 20
         async with opened(HttpServer("2025", calls={"held": held})) as upstream:
             answers = await asyncio.gather(*(call(upstream, "held", {"n": number}) for number in range(count)))
             assert [text_of(answer) for answer in answers] == [str(number) for number in range(count)]
-        assert most == http_link.MOST_CALLS
+        assert most == MOST_CALLS
 
     run(work())
 

@@ -24,12 +24,11 @@ from claude_agent_sdk import (
 
 from licet.adapters.foreign import Foreign
 from licet.adapters.framework_calls import GateTools, Offered, Tools
+from licet.adapters.limits import MOST_APPROVED
 from licet.core.values import data_digest
 from licet.declare.plain_json import plain_json
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
-
-_MOST_WAITING = 1000  # approved calls that Claude Code has not made yet
 
 
 class ClaudeTools(Tools[Any]):
@@ -38,7 +37,7 @@ class ClaudeTools(Tools[Any]):
     def __init__(self, made: GateTools, server: str) -> None:
         super().__init__([self._tool(one) for one in made.offered()], made)
         self._server, self._prefix = server, f"mcp__{server}__"
-        self._approved: deque[tuple[str, str, str]] = deque(maxlen=_MOST_WAITING)  # tool, arguments, id of the call
+        self._approved: deque[tuple[str, str, str]] = deque(maxlen=MOST_APPROVED)  # tool, arguments, id of the call
 
     def options(self, can_use_tool: Any = None, **more: Any) -> Any:
         """Options for a client whose only tools are these; `can_use_tool` and all others are those of the SDK."""

@@ -29,7 +29,8 @@ from licet.declare.plain_json import plain_json
 from licet.guard.gate import BareGate
 from licet.guard.result import Result
 from licet.guard.session import Session
-from licet.mcp.shown_names import LONGEST, Clash, shown_names
+from licet.mcp.limits import LONGEST_SHOWN_NAME
+from licet.mcp.shown_names import Clash, shown_names
 
 T = TypeVar("T")
 
@@ -220,7 +221,7 @@ def _parsed(arguments: object) -> Any:
 def _failed(shown: str, error: Exception) -> Outcome:
     _log.error("the call of %s was refused, because licet failed", shown, exc_info=error)
     return Outcome(
-        f"DECISION_FAILED: {shown[:LONGEST]} could not be called: {type(error).__name__} in the guard", False
+        f"DECISION_FAILED: {shown[:LONGEST_SHOWN_NAME]} could not be called: {type(error).__name__} in the guard", False
     )
 
 

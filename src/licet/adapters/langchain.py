@@ -14,10 +14,10 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from licet.adapters.approver import Pending
 from licet.adapters.foreign import Foreign
 from licet.adapters.framework_calls import GateTools, Offered, Outcome, T, Tools
+from licet.adapters.limits import MOST_OUTCOMES
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
 
-_MOST_KEPT = 1000  # answers and outcomes of one adapter
 _SCRATCHPAD = "__pregel_scratchpad"  # in the configuration of a task that can be interrupted
 
 # The id and the arguments of the running call. The arguments do not come as parameters of the function: the framework
@@ -100,7 +100,7 @@ class Answers:
 
 def _keep(kept: dict[str, T], key: str, value: T) -> None:
     kept[key] = value
-    while len(kept) > _MOST_KEPT:
+    while len(kept) > MOST_OUTCOMES:
         kept.pop(next(iter(kept)), None)
 
 

@@ -10,15 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from licet.backends.limits import LARGEST_KEY, LARGEST_SCOPE, PER_ENTRY
 from licet.backends.sqlite.file import Format, SqliteFile
 from licet.core.policy.layer import whole_seconds
 from licet.declare.plain_json import is_heavy
 from licet.guard.handles.secrets_and_kv import LARGEST_VALUE, MOST_KEYS, MOST_UNITS, TOO_HEAVY, too_long, too_many
 from licet.guard.ports import ENDED, Ended, TooLarge
-
-LARGEST_KEY = 512  # bytes
-LARGEST_SCOPE = 64 << 20  # bytes of keys, values and the overhead of each entry
-PER_ENTRY = 64  # bytes of overhead; it limits the number of keys with empty values
 
 
 def key_bytes(key: str) -> bytes:

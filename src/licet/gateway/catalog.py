@@ -17,6 +17,7 @@ from licet.core.policy.servers import PROMPTS, RESOURCES
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.gateway.client import Changed
+from licet.gateway.limits import MOST_PAGE_BYTES, MOST_PAGE_ITEMS
 from licet.gateway.running_server import RunningServer
 from licet.guard.registration import RegisteredTools
 from licet.guard.result import Result
@@ -234,8 +235,6 @@ def before_variables(uri: str) -> str:
 
 ListKind = Literal["tools", "resources", "resourceTemplates", "prompts"]
 Items = Sequence[ShownTool] | Sequence[Offered]
-MOST_ITEMS = 5_000  # definitions in one page: the SDKs of clients read the first page alone
-MOST_BYTES = 4 << 20  # of the definitions in one page
 
 
 class Catalog:
@@ -355,7 +354,7 @@ def _page_starts(texts: Sequence[Raw]) -> list[int]:
     starts, size = [0], 0
     for number, text in enumerate(texts):
         size += memoryview(text).nbytes
-        if number > starts[-1] and (number - starts[-1] >= MOST_ITEMS or size > MOST_BYTES):
+        if number > starts[-1] and (number - starts[-1] >= MOST_PAGE_ITEMS or size > MOST_PAGE_BYTES):
             starts.append(number)
             size = memoryview(text).nbytes
     return starts

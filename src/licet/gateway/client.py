@@ -20,6 +20,19 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from licet.core.algebra.scope import inside, visible
+from licet.gateway.limits import (
+    ASK_SECONDS,
+    GIVE_UP_SECONDS,
+    LEAST_ASK_SECONDS,
+    LONGEST_CLIENT_ERROR,
+    LONGEST_PROGRESS,
+    LONGEST_REPORTED,
+    MOST_QUESTIONS,
+    MOST_REPORTS,
+    MOST_SUBSCRIPTIONS,
+    MOST_WAITING_CALLS,
+    REPEAT_SECONDS,
+)
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -32,6 +45,7 @@ from licet.mcp.jsonrpc import (
     Request,
     Response,
 )
+from licet.mcp.limits import MOST_ROUNDS
 from licet.mcp.protocol import (
     ASKABLE,
     HANDSHAKE_VERSIONS,
@@ -49,15 +63,6 @@ from licet.mcp.protocol import (
     for_version,
     kept,
 )
-
-ASK_SECONDS = 50.0  # for an answer of a client whose own request waits meanwhile
-GIVE_UP_SECONDS = 60.0  # after which many clients end such a request
-LEAST_SECONDS = 2.0
-MOST_QUESTIONS = 100  # that wait for an answer at once
-MOST_SUBSCRIPTIONS = 1000  # URIs, per connection
-MOST_REPORTS = 200  # different things that were not passed on
-_LONGEST_ERROR = 2000  # characters
-_LONGEST_NAME = 200  # characters of a client's text in messages and reports
 
 
 class CannotAsk(ProtocolError):
@@ -187,13 +192,7 @@ def seconds_for_an_answer(waited: float) -> float:
     The question ends before the client gives up its request, so that it still learns why. A client that has waited for
     longer than most is patient.
     """
-    return ASK_SECONDS if waited > GIVE_UP_SECONDS else max(ASK_SECONDS - waited, LEAST_SECONDS)
-
-
-WAIT_SECONDS = 600.0  # until a client of 2026 repeats a request with its answers: it has none open meanwhile
-MOST_WAITING = 100  # calls that wait to be repeated, per connection
-_LONGEST_PROGRESS = 500  # characters of a server's text
-MOST_ROUNDS = 10  # input-required results per call; SDK clients give up after as many
+    return ASK_SECONDS if waited > GIVE_UP_SECONDS else max(ASK_SECONDS - waited, LEAST_ASK_SECONDS)
 
 
 class Unforwarded(Struct, frozen=True):
@@ -331,7 +330,7 @@ class Client:
         if not isinstance(number, int):
             return False
         if isinstance(message, Failure):
-            return self._questions.take(number, CannotAsk(message.message[:_LONGEST_ERROR], message.code))
+            return self._questions.take(number, CannotAsk(message.message[:LONGEST_CLIENT_ERROR], message.code))
         return self._questions.take(number, message.result if message.data is UNSET else message.data)
 
     def _put(self, number: int) -> None:
@@ -346,7 +345,7 @@ class Client:
 
 def shortened(text: str) -> str:
     """A client's or a server's text for messages and reports."""
-    return visible(text[:_LONGEST_NAME])
+    return visible(text[:LONGEST_REPORTED])
 
 
 class WaitingCalls:
@@ -357,9 +356,9 @@ class WaitingCalls:
 
     def add(self, call: "ClientCall") -> str:
         state = secrets.token_urlsafe(32)
-        timer = asyncio.get_running_loop().call_later(WAIT_SECONDS, self._end, state)
+        timer = asyncio.get_running_loop().call_later(REPEAT_SECONDS, self._end, state)
         self._calls[state] = call, _fingerprint(call.request), timer
-        if len(self._calls) > MOST_WAITING:
+        if len(self._calls) > MOST_WAITING_CALLS:
             self._end(next(iter(self._calls)))
         return state
 
@@ -431,7 +430,7 @@ class ClientCall:
             return
         known, _ = kept(params, PROGRESS_PARAMS)
         if isinstance(text := known.get("message"), str):
-            known["message"] = visible(text[:_LONGEST_PROGRESS])
+            known["message"] = visible(text[:LONGEST_PROGRESS])
         if isinstance(known.get("progress"), int | float):
             self._since = asyncio.get_running_loop().time()  # a client that sees progress waits on
             self._client.send(Notification("notifications/progress", {"progressToken": token, **known}))

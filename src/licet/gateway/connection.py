@@ -11,17 +11,9 @@ from functools import partial
 from typing import Any
 
 from licet.gateway.catalog import Catalog, ListKind, error_result
-from licet.gateway.client import (
-    FLAGS,
-    MOST_SUBSCRIPTIONS,
-    Client,
-    ClientCall,
-    Refusal,
-    Resource,
-    Stream,
-    shortened,
-)
+from licet.gateway.client import FLAGS, Client, ClientCall, Refusal, Resource, Stream, shortened
 from licet.gateway.governed_servers import GovernedServers
+from licet.gateway.limits import LAST_WORDS_SECONDS, MOST_RUNNING, MOST_SUBSCRIPTIONS, UNREAD_BYTES, UNREAD_MESSAGES
 from licet.mcp import protocol
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
@@ -51,8 +43,6 @@ from licet.mcp.protocol import (
     kept,
 )
 from licet.mcp.shown_names import Naming
-
-MOST_RUNNING = 200  # requests at once
 
 Handler = Callable[[ClientCall, dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -400,9 +390,6 @@ class Subscriptions:
                 await self._unwatch(*resource)
 
 
-_MOST_WAITING = 8 << 20  # bytes that wait for the client; progress and log messages are left out beyond this
-
-
 async def serve_stdio(servers: GovernedServers, names: Naming, report: Callable[[str], None]) -> None:
     """Serve one client over the standard input and output of this process, until it closes its end."""
     link = StdioLink()
@@ -422,7 +409,7 @@ async def serve_stdio(servers: GovernedServers, names: Naming, report: Callable[
             waiting -= len(line)
 
     connection = Connection(servers, send, names=names)
-    servers.client.crowded = lambda: waiting > _MOST_WAITING or outbox.qsize() > 10_000
+    servers.client.crowded = lambda: waiting > UNREAD_BYTES or outbox.qsize() > UNREAD_MESSAGES
     writer = asyncio.create_task(write())
     try:
         while line := await link.receive():
@@ -445,5 +432,5 @@ async def serve_stdio(servers: GovernedServers, names: Naming, report: Callable[
         await connection.close()
         outbox.put_nowait(None)
         with suppress(TimeoutError, Gone):
-            await asyncio.wait_for(writer, 2.0)
+            await asyncio.wait_for(writer, LAST_WORDS_SECONDS)
         await link.close()

@@ -26,6 +26,7 @@ from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck
 from licet.declare.plain_json import is_heavy, json_core
 from licet.gateway.catalog import ShownLists, before_variables, error_result, own_result, refusal_line, too_long
 from licet.gateway.client import CALLER, Client, ClientCall, Refusal
+from licet.gateway.limits import ENVELOPE_BYTES, GRACE_SECONDS, LONGEST_CLAIM, SETTING_SECONDS
 from licet.gateway.observation import OBSERVED, Observing, closing_lines
 from licet.gateway.questions import ServerMessages
 from licet.gateway.running_server import NotRunning, RunningServer, ServerCall
@@ -157,10 +158,6 @@ def _compiled(schema: bytes) -> SchemaCheck:
     return SchemaCheck(msgspec.json.decode(schema))
 
 
-_MORE_SECONDS = 5.0  # so that the clock of the gate, which stands while a person is asked, ends a call first
-_MORE_BYTES = 1 << 16  # of an answer, besides the result, which may be written with escapes and be twice as long
-_LONGEST_CLAIM = 200  # characters of what a client says of itself
-
 Wanted = tuple[str, dict[str, Any]] | None  # a method and its parameters; None for a plain tool call
 
 # What is asked of a server for the request that the current task works on.
@@ -261,7 +258,7 @@ class GovernedServers:
     async def unsubscribe(self, server: str, uri: str) -> None:
         """Ask for no more updates."""
         try:
-            await self.running[server].unsubscribe(uri, seconds=30.0)
+            await self.running[server].unsubscribe(uri, seconds=SETTING_SECONDS)
         except (NotRunning, Gone, TimedOut, UpstreamError):
             return
 
@@ -306,7 +303,7 @@ class GovernedServers:
         server, name, terms = tool.server, tool.tool, one.server
         working = ServerCall(server, caller, grant, call.deadline)
         method, params = wanted or ("tools/call", {"name": name, "arguments": call.arguments})
-        observed, most = OBSERVED.get(), 2 * 1024 * call.limits.get("output_kb", OUTPUT_KB) + _MORE_BYTES
+        observed, most = OBSERVED.get(), 2 * 1024 * call.limits.get("output_kb", OUTPUT_KB) + ENVELOPE_BYTES
         await one.settled()  # this server alone, within the time of the call
         if why := _changed(one, method, params):
             if observed is None:
@@ -330,7 +327,7 @@ class GovernedServers:
                 answer = await upstream.request(
                     method,
                     params,
-                    seconds=call.seconds + _MORE_SECONDS,
+                    seconds=call.seconds + GRACE_SECONDS,
                     progress=caller.progress,
                     level=caller.level if terms.client.logging else "",
                     caller=number,
@@ -367,7 +364,7 @@ class GovernedServers:
         depend on it. A question that the client cannot answer is refused when it comes.
         """
         said = " ".join(str(claims.info.get(key, "")) for key in ("name", "version"))
-        self._session.caller = Caller(client=f"{said.strip()[:_LONGEST_CLAIM]} (claimed)")
+        self._session.caller = Caller(client=f"{said.strip()[:LONGEST_CLAIM]} (claimed)")
         for one in self.running.values():
             one.start()
         if self._ready is None:
@@ -393,7 +390,7 @@ class GovernedServers:
 
     async def _set_level(self, one: RunningServer, level: str) -> None:
         try:
-            await one.upstream().set_level(level, seconds=30.0)
+            await one.upstream().set_level(level, seconds=SETTING_SECONDS)
         except (NotRunning, Gone, TimedOut, UpstreamError, ValueError) as wrong:
             self._report(f"{one.server.name}: the log level was not set: {wrong}")
 

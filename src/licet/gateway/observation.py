@@ -24,6 +24,7 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.manifest_fields import DECIDED_BY_CALL, Organisation
 from licet.core.policy.servers import Server, servers_of
 from licet.errors import Refused
+from licet.gateway.limits import LONGEST_OBSERVED_RULE, MOST_OBSERVED_RULES, MOST_SUMMARY_LINES
 from licet.guard.approvals_and_budgets import settle
 from licet.guard.call import Call, CallAdmission
 from licet.guard.grant import Grant, Observer
@@ -33,7 +34,6 @@ from licet.mcp.server_definitions import NotTaken, Setup, take
 from licet.mcp.shown_names import without_clashes
 from licet.policy_files.server_tools import is_other_server, with_server_tools
 
-_MOST_LINES = 30  # of a summary
 # The reasons with which a policy refuses before the tool runs. A frozen gate, a missing backend, a ledger that cannot
 # be written, an error while deciding: all of these still refuse. `ask_server` of the gateway lifts three more: changed
 # definitions, resources and prompts that are not listed, and structured content that does not fit.
@@ -45,8 +45,6 @@ LIFTED: frozenset[Reason] = frozenset(
         *("SECRET_NOT_DECLARED", "BINARY_NOT_ALLOWED", "ENV_NOT_ALLOWED", "STORAGE_NOT_DECLARED"),
     }
 )
-_MOST_RULES = 20  # in one receipt
-_LONGEST = 1000  # characters of one rule
 
 Report = Callable[[str], None]
 
@@ -172,7 +170,7 @@ class Observed:
             self._observing.refused += 1
         if reason not in before.reasons:
             self._observing.by_reason[reason, self._call.tool] += 1
-        more = [visible(rule)[:_LONGEST] for rule in rules][: _MOST_RULES - len(before.rules)]
+        more = [visible(rule)[:LONGEST_OBSERVED_RULE] for rule in rules][: MOST_OBSERVED_RULES - len(before.rules)]
         self._fact = self._call.observed = replace(
             before,
             verdict="ask" if asked and before.verdict in ("ask", "allow") else "deny",
@@ -267,9 +265,9 @@ def closing_lines(observing: Observing) -> Iterator[str]:
     """The lines that the gateway prints for the operator when it ends."""
     yield f"observed {_calls(observing.calls)}: the policy would have refused {observing.refused}"
     counted = sorted(observing.by_reason.items(), key=lambda one: (-one[1], one[0]))
-    for (reason, tool), number in counted[:_MOST_LINES]:
+    for (reason, tool), number in counted[:MOST_SUMMARY_LINES]:
         yield f"  {number}x {reason}  {tool}"
-    if more := sum(number for _, number in counted[_MOST_LINES:]):
+    if more := sum(number for _, number in counted[MOST_SUMMARY_LINES:]):
         yield f"  and {more} more: see `licet receipts list --session`"
 
 

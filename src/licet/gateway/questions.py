@@ -31,6 +31,19 @@ from licet.core.values import data_digest
 from licet.declare.plain_json import plain_data, plain_json
 from licet.gateway.catalog import told_by
 from licet.gateway.client import CALLER, Client
+from licet.gateway.limits import (
+    DEEPEST_FORM,
+    LONGEST_ARGUMENTS,
+    LONGEST_FORM_KEY,
+    LONGEST_FORM_MESSAGE,
+    LONGEST_FORM_TEXT,
+    LONGEST_URL,
+    MOST_DELETES_SHOWN,
+    MOST_FORM_BYTES,
+    MOST_QUESTION_BYTES,
+    REPORTS_A_SECOND,
+    REPORTS_AT_ONCE,
+)
 from licet.gateway.running_server import RunningServer, ServerCall, capability
 from licet.guard.limits import Deadline
 from licet.guard.ports import Answer, Answered, Approver, Question, Unavailable, answer_of
@@ -41,15 +54,6 @@ from licet.mcp.link import Rate
 from licet.mcp.protocol import ASKED
 from licet.mcp.upstream import Peer
 
-MOST_BYTES = 1 << 20  # of one question
-MOST_OF_A_FORM = 1 << 16  # bytes of its schema
-_LONGEST_MESSAGE = 4000  # characters of a form's text
-_LONGEST_TEXT = 1000  # characters of a title or description in it
-_LONGEST_NAME = 200  # characters of a key in it
-_LONGEST_URL = 2000
-_DEEPEST = 8  # levels of a form
-_REPORTS = 200  # about one server at once
-_REPORTS_A_SECOND = 5
 _SHOWN = frozenset(("title", "description"))  # the texts of a form that do not come back
 _THIS_MACHINE = frozenset(("localhost", "127.0.0.1", "::1"))
 _PLAIN_URL = re.compile(r"https?://[!-~]+")
@@ -57,8 +61,8 @@ _PLAIN_URL = re.compile(r"https?://[!-~]+")
 
 def presented(server: str, request: Request) -> Request:
     """The question that the client is asked. Raises `ProtocolError`."""
-    if len(msgspec.json.encode(request.params)) > MOST_BYTES:
-        raise _refused(f"a question has at most {MOST_BYTES} bytes")
+    if len(msgspec.json.encode(request.params)) > MOST_QUESTION_BYTES:
+        raise _refused(f"a question has at most {MOST_QUESTION_BYTES} bytes")
     params = dict(request.params)
     if request.method == "elicitation/create":
         params["message"] = said(server, params.get("message", ""))
@@ -79,7 +83,7 @@ def presented(server: str, request: Request) -> Request:
 def said(server: str, message: object) -> str:
     """A server's text for a person. Several lines are marked one by one, so that none looks like one of licet's."""
     text = str(shown(message)) if isinstance(message, str) else ""
-    cut = text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
+    cut = text if len(text) <= LONGEST_FORM_MESSAGE else f"{text[:LONGEST_FORM_MESSAGE]}…"
     return told_by(server, cut, "asks") if len(cut.splitlines()) > 1 else f"The MCP server `{server}` asks: {cut}"
 
 
@@ -94,13 +98,13 @@ def about(request: Request) -> str:
         host = urlsplit(str(params.get("url"))).hostname
     except ValueError:
         host = None
-    return f"elicitation (url at {visible(host or 'an unknown place')[:_LONGEST_NAME]})"
+    return f"elicitation (url at {visible(host or 'an unknown place')[:LONGEST_FORM_KEY]})"
 
 
 def _form(schema: object) -> dict[str, Any]:
-    if not isinstance(schema, dict) or len(msgspec.json.encode(schema)) > MOST_OF_A_FORM:
-        raise _refused(f"a form is an object of at most {MOST_OF_A_FORM} bytes")
-    made: dict[str, Any] = _written(schema, "", _DEEPEST)
+    if not isinstance(schema, dict) or len(msgspec.json.encode(schema)) > MOST_FORM_BYTES:
+        raise _refused(f"a form is an object of at most {MOST_FORM_BYTES} bytes")
+    made: dict[str, Any] = _written(schema, "", DEEPEST_FORM)
     return made
 
 
@@ -110,7 +114,7 @@ def _written(value: Any, key: str, levels: int) -> Any:
         raise _refused("a form with too many levels")
     if isinstance(value, dict):
         for name in value:
-            if len(name) > _LONGEST_NAME or visible(name) != name:
+            if len(name) > LONGEST_FORM_KEY or visible(name) != name:
                 raise _refused("a form with a key that is too long, or has hidden characters")
         # Below `properties` the keys are names of fields, so that `title` there is no text.
         names = key == "properties"
@@ -122,7 +126,7 @@ def _written(value: Any, key: str, levels: int) -> Any:
     if not isinstance(value, str):
         return value
     if key in _SHOWN:
-        return visible(value[:_LONGEST_TEXT]) + "…" * (len(value) > _LONGEST_TEXT)
+        return visible(value[:LONGEST_FORM_TEXT]) + "…" * (len(value) > LONGEST_FORM_TEXT)
     if hidden_in(value):
         raise _refused("a form with a value that has hidden characters")
     return value
@@ -130,7 +134,7 @@ def _written(value: Any, key: str, levels: int) -> Any:
 
 def _url(url: object) -> str:
     """The address of a page that a person is sent to: one that cannot be misread."""
-    if isinstance(url, str) and len(url) <= _LONGEST_URL and _PLAIN_URL.fullmatch(url):
+    if isinstance(url, str) and len(url) <= LONGEST_URL and _PLAIN_URL.fullmatch(url):
         try:
             parts = urlsplit(url)
             secure = parts.scheme == "https" or parts.hostname in _THIS_MACHINE
@@ -165,7 +169,7 @@ class ServerMessages(Peer):
         self._client = client
         self._may_know_root = may_know_root  # (server, path)
         self._report = report
-        self._reports = {name: Rate(_REPORTS, _REPORTS_A_SECOND) for name in servers}
+        self._reports = {name: Rate(REPORTS_AT_ONCE, REPORTS_A_SECOND) for name in servers}
 
     # What servers tell ------------------------------------------------------------------------------------------------
 
@@ -348,8 +352,6 @@ def logged(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 BY = "client"
-_LONGEST_ARGUMENTS = 16_000  # characters of the arguments that are shown
-_MOST_LINES = 20  # of deletes that are shown
 
 
 class ClientApprover:
@@ -393,8 +395,8 @@ class ClientApprover:
 
 def _is_shown_whole(question: Question) -> bool:
     """Whether a person at the client sees all that a yes would approve."""
-    few = max(len(question.acts), len(question.deletes)) <= _MOST_LINES
-    return few and len(_arguments(question)) <= _LONGEST_ARGUMENTS
+    few = max(len(question.acts), len(question.deletes)) <= MOST_DELETES_SHOWN
+    return few and len(_arguments(question)) <= LONGEST_ARGUMENTS
 
 
 def _arguments(question: Question) -> str:
@@ -403,10 +405,12 @@ def _arguments(question: Question) -> str:
 
 def _approval_form(question: Question, answered: Answered, approves: bool) -> dict[str, Any]:
     shown = _arguments(question)
-    cut = shown if len(shown) <= _LONGEST_ARGUMENTS else f"{shown[:_LONGEST_ARGUMENTS]}…"
+    cut = shown if len(shown) <= LONGEST_ARGUMENTS else f"{shown[:LONGEST_ARGUMENTS]}…"
     lines = [f"{question.approval.tool} wants to run with {cut}", f"Why it asks: {question.why}"]
-    lines += [f"It deletes: {act}" for act in question.acts[:_MOST_LINES]]
-    lines += [f"It may delete and rename without asking again: {rule}" for rule in question.deletes[:_MOST_LINES]]
+    lines += [f"It deletes: {act}" for act in question.acts[:MOST_DELETES_SHOWN]]
+    lines += [
+        f"It may delete and rename without asking again: {rule}" for rule in question.deletes[:MOST_DELETES_SHOWN]
+    ]
     if not _is_shown_whole(question):
         lines.append("There is more of it than can be shown here, so an answer here approves nothing.")
     if approves:

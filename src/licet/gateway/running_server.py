@@ -19,6 +19,14 @@ from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, sh
 from licet.core.policy.servers import Server
 from licet.core.policy.terms import StandingApproval
 from licet.gateway.client import ClientCall
+from licet.gateway.limits import (
+    HEALTHY_SECONDS,
+    LONGEST_REPORT,
+    LOOK_AGAIN_SECONDS,
+    RESTART_PAUSES,
+    STANDING_SECONDS,
+    START_SECONDS,
+)
 from licet.guard.execution import Pausable
 from licet.guard.gate import BareGate
 from licet.guard.grant import Grant
@@ -29,13 +37,6 @@ from licet.mcp.link import Gone, Link
 from licet.mcp.listing import BadListing, Definitions, as_locked, claimed_version, definitions
 from licet.mcp.upstream import Opened, Peer, Upstream, era_of
 from licet.policy_files.server_tools import running_version
-
-START_SECONDS = 60.0  # for a server to say what it offers
-PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before each further start
-HEALTHY_SECONDS = 60.0  # after which the pauses begin again
-MOST_TOLD = 500  # characters of a line about a definition, which may quote the server
-LOOK_AGAIN = 5.0  # seconds until a server that did not say what changed is asked again
-STANDING_SECONDS = 5.0  # between two looks at the standing approval that a server was started under
 
 _WITHOUT = "the standing approval of deletes has ended; it is started again without it"
 COMPARED = ("tools", "prompts")  # the definitions that are refused if they differ
@@ -266,7 +267,7 @@ class RunningServer:
             try:
                 await self._live_once()
             except Exception as wrong:  # whatever it is, it costs this server alone
-                self._problem = str(wrong)[:MOST_TOLD] or type(wrong).__name__
+                self._problem = str(wrong)[:LONGEST_REPORT] or type(wrong).__name__
             finally:
                 self._upstream = None
                 if not self._lapsed.is_set():
@@ -277,7 +278,7 @@ class RunningServer:
                 continue
             self._set(failed=not self._is_up)
             tries = 0 if loop.time() - began > HEALTHY_SECONDS else tries + 1
-            pause = PAUSES[min(tries, len(PAUSES)) - 1] if tries else PAUSES[0]
+            pause = RESTART_PAUSES[min(tries, len(RESTART_PAUSES)) - 1] if tries else RESTART_PAUSES[0]
             self._report(f"{self.server.name}: {self._problem}; it is started again in {pause:g} s")
             await asyncio.sleep(pause)
 
@@ -345,7 +346,7 @@ class RunningServer:
             finally:
                 self._settled.set()
             while not is_clear:
-                await asyncio.sleep(LOOK_AGAIN)
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
                 is_clear = await self._is_clear(upstream)
 
     async def _is_clear(self, upstream: Upstream) -> bool:
@@ -353,7 +354,7 @@ class RunningServer:
         try:
             await self._look(upstream)
         except (UpstreamError, TimedOut, BadListing) as wrong:
-            self._set(unclear=str(wrong)[:MOST_TOLD])
+            self._set(unclear=str(wrong)[:LONGEST_REPORT])
             self._tell(f"{self.server.name}: its lists changed, and cannot be read: {wrong}")
             return False
         except Gone:
@@ -385,10 +386,12 @@ class RunningServer:
         if self.locked is None:
             return live, {}
         changes = {kind: changed(self.locked, live, kind) for kind in KINDS}
-        return live, {kind: {name: what[:MOST_TOLD] for name, what in named.items()} for kind, named in changes.items()}
+        return live, {
+            kind: {name: what[:LONGEST_REPORT] for name, what in named.items()} for kind, named in changes.items()
+        }
 
     def _tell(self, text: str) -> None:
-        text = text[:MOST_TOLD]
+        text = text[:LONGEST_REPORT]
         if text not in self._told and len(self._told) < 1000:
             self._told.add(text)
             self._report(text)

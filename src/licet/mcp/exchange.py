@@ -29,23 +29,23 @@ from licet.mcp.jsonrpc import (
     read_message,
     write_message,
 )
+from licet.mcp.limits import (
+    CANCEL_SECONDS,
+    LONGEST_TEXT,
+    MOST_ANSWER_BYTES,
+    MOST_ASKS,
+    MOST_BAD_LINES,
+    MOST_ERROR_DATA_BYTES,
+    MOST_NOTIFICATION_BYTES,
+    NOTIFICATIONS_A_SECOND,
+    NOTIFICATIONS_AT_ONCE,
+)
 from licet.mcp.link import Flood, Gone, Link, Rate
 
 
 def quoted(text: str, most: int = 300) -> str:
     """A server's words inside a message of ours: cut, without hidden characters, and unable to end the quotation."""
     return f"`{visible(text[:most]).replace('`', chr(39))}{'…' if len(text) > most else ''}`"
-
-
-MOST_ANSWER = 1 << 20  # bytes of an answer, unless its request says otherwise, and of a request of the other side
-MOST_NOTIFICATION = 1 << 16  # bytes
-MOST_ASKS = 32  # requests of the other side at once
-MOST_BAD_LINES = 10_000  # in a row
-MOST_TEXT = 2_000  # characters of a message
-MOST_ERROR_DATA = 1 << 16  # bytes
-_NOTIFICATIONS = 1_000  # at once
-_NOTIFICATIONS_A_SECOND = 200
-_CANCEL_SECONDS = 5.0  # to send a cancellation
 
 
 class UpstreamError(Exception):
@@ -73,7 +73,7 @@ class Waiting:
     """A request of ours that has no answer yet."""
 
     def __init__(
-        self, progress: Callable[[dict[str, Any]], None] | None, caller: Id | None, most: int = MOST_ANSWER
+        self, progress: Callable[[dict[str, Any]], None] | None, caller: Id | None, most: int = MOST_ANSWER_BYTES
     ) -> None:
         self.most = most  # bytes of the line with its answer
         self.answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -123,7 +123,7 @@ class Exchange(ABC):
         self._asks: dict[Id, asyncio.Task[None]] = {}  # requests of the other side
         self._sending: set[asyncio.Task[None]] = set()  # what nobody waits for
         self._bad_lines = 0
-        self._rate, self._dropped = Rate(_NOTIFICATIONS, _NOTIFICATIONS_A_SECOND, clock), 0
+        self._rate, self._dropped = Rate(NOTIFICATIONS_AT_ONCE, NOTIFICATIONS_A_SECOND, clock), 0
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read())
 
@@ -146,7 +146,7 @@ class Exchange(ABC):
 
     def longest(self) -> int:
         """How many bytes a line may have now: no more than somebody waits for is parsed, or searched for secrets."""
-        return max((MOST_ANSWER, *(waiting.most for waiting in self._waiting.values())))
+        return max((MOST_ANSWER_BYTES, *(waiting.most for waiting in self._waiting.values())))
 
     async def send_request(
         self,
@@ -157,7 +157,7 @@ class Exchange(ABC):
         progress: Callable[[dict[str, Any]], None] | None = None,
         caller: Id | None = None,
         may_cancel: bool = True,
-        most: int = MOST_ANSWER,
+        most: int = MOST_ANSWER_BYTES,
     ) -> Answer:
         """Send a request and wait for its result, of so many bytes at most. `params` makes its parameters from its id.
 
@@ -222,13 +222,15 @@ class Exchange(ABC):
                     waiting.answered.set_result(Answer(bytes(text), data))
             case Failure(failed_id, code, text, data):
                 if failed_id is None:
-                    self.reported(f"an error without an id: {text[:MOST_TEXT]}")
+                    self.reported(f"an error without an id: {text[:LONGEST_TEXT]}")
                 elif (waiting := self._find(failed_id)) is not None:
                     waiting.answered.set_exception(_bounded(code, text, data))
             case Request(method=method) | Notification(method=method) if size > _most(message):
                 self.reported(f"a message of {size} bytes: `{method[:100]}`")
                 if isinstance(message, Request):
-                    self._refuse(message.id, INVALID_REQUEST, f"a request of {size} bytes, more than {MOST_ANSWER}")
+                    self._refuse(
+                        message.id, INVALID_REQUEST, f"a request of {size} bytes, more than {MOST_ANSWER_BYTES}"
+                    )
             case Request():
                 self._ask(message)
             case Notification("notifications/cancelled", params):
@@ -271,7 +273,7 @@ class Exchange(ABC):
         if "progress" not in step or not self._is_allowed():
             return
         if isinstance(text := params.get("message"), str):
-            step["message"] = text[:MOST_TEXT]
+            step["message"] = text[:LONGEST_TEXT]
         waiting.progress(step)
 
     def _is_allowed(self) -> bool:
@@ -323,7 +325,7 @@ class Exchange(ABC):
 
     async def _try_to_send(self, line: bytes) -> None:
         try:
-            async with asyncio.timeout(_CANCEL_SECONDS):
+            async with asyncio.timeout(CANCEL_SECONDS):
                 await self._link.send(line)
         except (Gone, TimeoutError):
             return
@@ -345,16 +347,16 @@ def not_found(method: str) -> ProtocolError:
 
 
 def _bounded(code: int, text: str, data: object) -> UpstreamError:
-    if data is not UNSET and len(encode(data)) > MOST_ERROR_DATA:
+    if data is not UNSET and len(encode(data)) > MOST_ERROR_DATA_BYTES:
         data = UNSET
-    error = UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:MOST_TEXT], data)
+    error = UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:LONGEST_TEXT], data)
     error.args = (f"error {error.code}: {quoted(text)}",)  # in messages of ours
     return error
 
 
 def _most(message: Message) -> int:
     """The bytes that a message may have which is no answer."""
-    return MOST_ANSWER if isinstance(message, Request) else MOST_NOTIFICATION
+    return MOST_ANSWER_BYTES if isinstance(message, Request) else MOST_NOTIFICATION_BYTES
 
 
 def _number(answer_id: object) -> int:

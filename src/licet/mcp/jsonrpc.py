@@ -13,13 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from licet.declare.plain_json import digit_units, has_long_number, is_heavy, with_digits_alike
-
-MOST_BYTES = 32 << 20  # of a line
-MOST_DEPTH = 100  # levels of nesting
-MOST_UNITS = 1_000_000  # of work to parse a line, see `is_heavy`: about 50 ms
-MOST_DIGITS = 400  # of a number; the largest that JavaScript can write has 309
-MOST_ID = 1 << 53  # larger integers are not exact in JavaScript
-MOST_ID_LENGTH = 256  # characters
+from licet.mcp.limits import LONGEST_ID, MOST_DEPTH, MOST_DIGITS, MOST_ID, MOST_LINE_BYTES, MOST_UNITS
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -121,8 +115,8 @@ _LONG = MOST_UNITS // 4  # bytes; no byte costs more than 4 units, no container 
 
 def read_message(line: bytes) -> Message:
     """Read one line, without its newline. Raises `BadMessage`."""
-    if len(line) > MOST_BYTES:
-        raise BadMessage(f"a line of more than {MOST_BYTES} bytes")
+    if len(line) > MOST_LINE_BYTES:
+        raise BadMessage(f"a line of more than {MOST_LINE_BYTES} bytes")
     alike = with_digits_alike(line)
     containers = alike.count(b"{") + alike.count(b"[")  # at most: some may be inside texts
     digits = digit_units(alike)
@@ -245,7 +239,7 @@ def _failure(request_id: Id | None, error: object) -> Failure:
 def _is_id(found: object) -> bool:
     if type(found) is int:
         return -MOST_ID < found < MOST_ID
-    return isinstance(found, str) and len(found) <= MOST_ID_LENGTH
+    return isinstance(found, str) and len(found) <= LONGEST_ID
 
 
 def _check_form(line: bytes, data: dict[str, Any], containers: int) -> None:

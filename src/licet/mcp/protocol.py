@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from licet import __version__
 from licet.mcp.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Id, ProtocolError
+from licet.mcp.limits import LIST_SECONDS
 from licet.policy_files.server_tools import is_object_schema
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -244,7 +245,6 @@ SERVER_KEY = f"{_META}serverInfo"
 _META_KEYS = frozenset((VERSION_KEY, INFO_KEY, CAPABILITIES_KEY, LEVEL_KEY, "progressToken"))
 
 SERVER_INFO: Mapping[str, str] = {"name": "licet", "version": __version__}
-LIST_SECONDS = 60  # how long a client may keep a list: the policy behind it can change
 _LIFETIMES_MS = {
     **dict.fromkeys(("tools/list", "resources/list", "resources/templates/list", "prompts/list"), LIST_SECONDS * 1000),
     "server/discover": LIST_SECONDS * 1000,

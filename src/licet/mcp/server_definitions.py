@@ -64,6 +64,15 @@ from licet.guard.grant import Grant
 from licet.guard.ports import Ports
 from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.http_link import remote_link
+from licet.mcp.limits import (
+    ENDING_SECONDS,
+    LAST_LINES,
+    LOCK_SECONDS,
+    LOCK_STARTS,
+    LONGEST_LINE,
+    MOST_CAUSES,
+    RESOLVE_SECONDS,
+)
 from licet.mcp.link import Flood, Gone, Link, PipeLink
 from licet.mcp.listing import BadListing, Definitions, as_locked, claimed_version, definitions
 from licet.mcp.upstream import Opened, Peer, Upstream
@@ -78,9 +87,6 @@ from licet.packages import (
     resolve,
 )
 from licet.policy_files.server_tools import refusal_of_name
-
-_MOST = 3
-LONGEST_LINE = 300  # characters of what a server wrote
 
 
 def server_wrote(lines: Iterable[str]) -> Iterator[str]:
@@ -139,7 +145,7 @@ def likely_causes(
     found = [*_refused(refused, server), *_arguments(named, server, grant), *_newer_sdk(resolved)]
     if not found:
         found = [f"if a wall stops it, `servers.{server.name}.grants` has what its process may touch"]
-    yield from list(dict.fromkeys(found))[:_MOST]
+    yield from list(dict.fromkeys(found))[:MOST_CAUSES]
 
 
 def _refused(uses: Iterable[str], server: Server) -> Iterator[str]:
@@ -186,11 +192,6 @@ def _clean(path: str) -> str:
     return os.path.normpath(path.rstrip("./"))
 
 
-TIMES = 3
-RESOLVE_SECONDS = 1800.0  # to choose the versions of a package, and to fetch it
-SECONDS = 60.0  # in which a server must open, and again in which it must list its definitions
-_LAST_LINES = 20  # of stderr, in messages: Node writes a dozen below the line that says what is wrong
-_ENDING_SECONDS = 2.0
 _STARTS = ("first", "second", "third")
 
 Progress = Callable[[str], None]
@@ -241,7 +242,7 @@ async def take(
     before: LockedServer | None = None,
     newest: bool = False,
     accepted: frozenset[str] = frozenset(),
-    times: int = TIMES,
+    times: int = LOCK_STARTS,
 ) -> LockedServer:
     """The entry of a server for the lock, from so many starts. Raises `NotTaken`.
 
@@ -340,7 +341,7 @@ def _remote(server: Server, reach: Reach, setup: Setup) -> Asking:
 
 
 async def _start(asking: Asking, era: Era) -> Taken:
-    log: Log = deque(maxlen=_LAST_LINES)
+    log: Log = deque(maxlen=LAST_LINES)
     try:
         try:
             return await asking.ask(era, log)
@@ -357,7 +358,7 @@ async def _start(asking: Asking, era: Era) -> Taken:
 
 def _why(wrong: Exception) -> str:
     if isinstance(wrong, TimedOut):
-        return f"no answer within {SECONDS:g} s"
+        return f"no answer within {LOCK_SECONDS:g} s"
     if isinstance(wrong, OSError):
         return f"it cannot be started ({wrong.strerror or wrong})"
     return str(wrong)
@@ -366,8 +367,8 @@ def _why(wrong: Exception) -> str:
 async def _definitions(server: Server, link: Link, era: Era) -> Taken:
     upstream = Upstream(server.name, link, Peer(), server.client.capabilities)
     try:
-        opened = await upstream.open(era, seconds=SECONDS)
-        return Taken(opened, await definitions(upstream, opened, seconds=SECONDS))
+        opened = await upstream.open(era, seconds=LOCK_SECONDS)
+        return Taken(opened, await definitions(upstream, opened, seconds=LOCK_SECONDS))
     finally:
         await upstream.close()
 
@@ -389,7 +390,7 @@ async def _ask(plan: ServerPlan, grant: Grant, secrets: PlacedSecrets, setup: Se
 async def _ended(running: Running) -> None:
     """Wait a little for the exit code of a server that closed its output."""
     try:
-        async with asyncio.timeout(_ENDING_SECONDS):
+        async with asyncio.timeout(ENDING_SECONDS):
             await running.ended()
     except TimeoutError:
         return

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from licet.mcp.exchange import MOST_ANSWER, Answer, Exchange, TimedOut, UpstreamError, Waiting, not_found
+from licet.mcp.exchange import Answer, Exchange, TimedOut, UpstreamError, Waiting, not_found
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -21,6 +21,7 @@ from licet.mcp.jsonrpc import (
     ProtocolError,
     Request,
 )
+from licet.mcp.limits import MOST_ANSWER_BYTES, MOST_INPUTS, MOST_ROUNDS, PROBE_SECONDS, STATE_ONLY_PAUSES
 from licet.mcp.link import Gone, Link
 from licet.mcp.protocol import (
     ASKED,
@@ -38,10 +39,6 @@ from licet.mcp.protocol import (
 
 Era = Literal["2025", "2026"]
 VERSION_2026 = MODERN_VERSIONS[-1]
-PROBE_SECONDS = 10.0  # for `server/discover`, as SDK 2.x waits: a server may ignore what it does not know
-MOST_ROUNDS = 10  # of input that one call may need, as in all SDKs
-MOST_INPUTS = 16  # requests for input of one round
-_STATE_ONLY_PAUSES = (0.05, 0.1, 0.2, 0.25)  # seconds before repeating a call that only has to wait, as in SDK 2.x
 
 _LIST_CHANGED = {
     "notifications/tools/list_changed": "tools",
@@ -198,7 +195,7 @@ class Upstream(Exchange):
         progress: Callable[[dict[str, Any]], None] | None = None,
         level: str = "",
         caller: Id | None = None,
-        most: int = MOST_ANSWER,
+        most: int = MOST_ANSWER_BYTES,
     ) -> Answer:
         """The result of a request. `_meta` of the parameters is dropped, and with it the caller's progress token.
 
@@ -246,7 +243,7 @@ class Upstream(Exchange):
             raise UpstreamError(INTERNAL_ERROR, "a malformed request for input")
         more: dict[str, Any] = {} if state is None else {"requestState": state}
         if not wanted:
-            await asyncio.sleep(_STATE_ONLY_PAUSES[min(round_number, len(_STATE_ONLY_PAUSES) - 1)])
+            await asyncio.sleep(STATE_ONLY_PAUSES[min(round_number, len(STATE_ONLY_PAUSES) - 1)])
             return more
         requests = [_input_request(key, value) for key, value in wanted.items()]
         tasks = [asyncio.create_task(self._ask_peer(request, caller)) for request in requests]

@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from gateway.scripted_backend import Act, ScriptedBackend, prompt, resource, template, text, tool
 from licet.gateway.client import ClientCall
 from licet.gateway.connection import Connection
-from licet.mcp.jsonrpc import MOST_BYTES, Message, read_message, write_message
+from licet.mcp.jsonrpc import Message, read_message, write_message
+from licet.mcp.limits import MOST_LINE_BYTES
 
 
 class PokedBackend(ScriptedBackend):
@@ -49,7 +50,7 @@ async def main() -> None:
         sys.stdout.buffer.flush()
 
     connection = Connection(backend, send, names="plain")
-    reader = asyncio.StreamReader(limit=MOST_BYTES)
+    reader = asyncio.StreamReader(limit=MOST_LINE_BYTES)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         await connection.receive(read_message(line.rstrip(b"\n")))

@@ -18,11 +18,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from licet.backends.limits import MOST_DENIES_KNOWN, MOST_LINKS, OPEN_ATTEMPTS
 from licet.core.algebra.scope import inside, path_ancestors
 from licet.guard.import_path import followed
 from licet.guard.ports import Escaped, Held
 
-_MOST_KNOWN = 1000  # sets of denies whose links and real paths are cached
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
 PATH_ONLY = getattr(os, "O_PATH", 0) | os.O_RDONLY | _CLOSED
 DIRECTORY = PATH_ONLY | getattr(os, "O_DIRECTORY", 0)
@@ -194,7 +194,7 @@ class Resolver:
     def _links_to(self, denied: tuple[str, ...]) -> frozenset[str]:
         """The links on the way to denied paths, cached. A tool that replaced one would change what is denied."""
         if denied not in self._links:
-            if len(self._links) > _MOST_KNOWN:
+            if len(self._links) > MOST_DENIES_KNOWN:
                 self._links.clear()
             self._links[denied] = frozenset(link for path in denied for link in _links_on_the_way(path))
         return self._links[denied]
@@ -202,7 +202,7 @@ class Resolver:
     def _aliases_of(self, denied: tuple[str, ...]) -> tuple[str, ...]:
         """The real paths of denied paths that are written with a link, cached."""
         if denied not in self._aliases:
-            if len(self._aliases) > _MOST_KNOWN:
+            if len(self._aliases) > MOST_DENIES_KNOWN:
                 self._aliases.clear()
             real = (os.path.realpath(path) for path in denied)
             self._aliases[denied] = tuple(path for path, named in zip(real, denied, strict=True) if path != named)
@@ -219,7 +219,6 @@ def _links_on_the_way(path: str) -> tuple[str, ...]:
 _NUMBER = 437
 _AT_FDCWD = -100
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
-_TRIES = 128  # a rename anywhere can cause EAGAIN; after this many attempts it is reported as an error
 
 
 class _How(ctypes.Structure):
@@ -280,7 +279,7 @@ class Openat2:
         name = path.encode("utf-8", "surrogateescape")
         if b"\0" in name:  # C would stop reading at the null byte
             raise ValueError("embedded null byte")
-        for _ in range(_TRIES):
+        for _ in range(OPEN_ATTEMPTS):
             fd: int = self._syscall(_NUMBER, directory, name, ctypes.addressof(how), _SIZE)
             if fd >= 0:
                 return fd
@@ -293,7 +292,6 @@ class Openat2:
 _PATH_ONLY = getattr(os, "O_PATH", 0)
 _DIRECTORY = _PATH_ONLY | os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_MOST_LINKS = 40  # the limit of Linux
 
 
 class _Link(Exception):
@@ -325,7 +323,7 @@ class Walk:
     def beneath(self, root_fd: int, root: str, relative: str, flags: int) -> tuple[int, str]:
         parts = [part for part in relative.split("/") if part not in ("", ".")]
         links = 0
-        while links <= _MOST_LINKS:
+        while links <= MOST_LINKS:
             try:
                 fd = _descend(root_fd, parts, flags)
             except _Link as link:

@@ -16,13 +16,12 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from licet.backends.limits import MOST_WRITES, WRITE_SECONDS
 from licet.backends.sqlite.file import FORKS, Patience, SqliteFile, busy
 from licet.guard.limits import store_deadline
 from licet.guard.ports import Unavailable
 
 _T = TypeVar("_T")
-_AT_ONCE = 512  # writes in one transaction
-_WAIT = 0.05  # seconds for which one attempt waits for other threads of this process
 
 
 class _Waiting(Struct, frozen=True):
@@ -78,7 +77,7 @@ class SqliteBatches:
         pauses = Patience(self._durable.path, float("inf"))
         try:
             while waiting:
-                batch, waiting[:_AT_ONCE] = waiting[:_AT_ONCE], []
+                batch, waiting[:MOST_WRITES] = waiting[:MOST_WRITES], []
                 batch = [one for one in batch if not one.future.done()]  # some callers have given up
                 if not batch:
                     continue
@@ -108,7 +107,7 @@ class SqliteBatches:
     ) -> "list[Any] | Unavailable | None":
         """Return the result of each write, or why none was possible; None if the file is busy."""
         file = self._durable if any(one.durable for one in batch) else self._quick
-        step = partial(file.try_write, partial(_outcomes, batch), _WAIT)
+        step = partial(file.try_write, partial(_outcomes, batch), WRITE_SECONDS)
         try:
             done = await loop.run_in_executor(self._executor(), step)
         except Unavailable as wrong:
