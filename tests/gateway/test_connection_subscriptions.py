@@ -7,8 +7,8 @@ import pytest
 from licet.gateway.limits import MOST_SUBSCRIPTIONS
 from licet.mcp.jsonrpc import Notification
 
+from .scenes import played, scene_of
 from .scripted_backend import META, Scene
-from .test_connection_calls import scene_of
 from .test_connection_lists import several
 
 ID = f"{META}subscriptionId"
@@ -43,13 +43,11 @@ def test_a_client_of_2025_is_told_of_lists_and_of_its_resources() -> None:
     scene_of(steps, "2025", several, "prefixed")
 
 
-def test_nothing_is_told_before_the_client_is_initialized() -> None:
-    async def steps(scene: Scene) -> None:
-        fresh = Scene(several(), "prefixed")
-        fresh.client.list_changed("tools")
-        assert fresh.sent == []
-
-    scene_of(steps, "2025")
+@played("2025")
+async def test_nothing_is_told_before_the_client_is_initialized(scene: Scene) -> None:
+    fresh = Scene(several(), "prefixed")
+    fresh.client.list_changed("tools")
+    assert fresh.sent == []
 
 
 @pytest.mark.parametrize(
