@@ -15,14 +15,13 @@ from gateway.http_servers import (
     Asked,
     HttpServer,
     Out,
-    RecordingPeer,
     link_to,
     listening,
     notified,
     opened,
     text_result,
 )
-from gateway.servers import SECONDS, call, text_of
+from gateway.servers import SECONDS, RecordingPeer, call, text_of
 from licet.assemble.gate import Backends
 from licet.assemble.server_process import header_secrets
 from licet.core.decision.foreseen import process_reach

@@ -1,5 +1,6 @@
 """Starts scripted servers, and records what the gateway is asked and told."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -33,6 +34,7 @@ class RecordingPeer(Peer):
         self.asks: list[tuple[Request, Id | None]] = []
         self.notes: list[Notification] = []
         self.reports: list[str] = []
+        self.told_one = asyncio.Event()
 
     async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
         self.asks.append((request, during))
@@ -44,6 +46,7 @@ class RecordingPeer(Peer):
 
     def told(self, server: str, notification: Notification) -> None:
         self.notes.append(notification)
+        self.told_one.set()
 
     def dropped(self, server: str, text: str) -> None:
         self.reports.append(text)

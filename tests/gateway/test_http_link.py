@@ -16,14 +16,13 @@ from gateway.http_servers import (
     Handler,
     HttpServer,
     Out,
-    RecordingPeer,
     link_to,
     listening,
     notified,
     opened,
     text_result,
 )
-from gateway.servers import SECONDS, call, text_of
+from gateway.servers import SECONDS, RecordingPeer, call, text_of
 from licet.mcp import http_link, http_messages
 from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.limits import MOST_CALLS, MOST_RESUMED

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -21,10 +20,11 @@ from licet.core.algebra.rules import Use
 from licet.core.decision.foreseen import process_misfits, process_reach, remote_misfits
 from licet.core.policy.lock import Lock, LockedServer, write_lock
 from licet.core.policy.servers import Server
-from licet.gateway.connection import Connection
 from licet.gateway.gateway import gateway_servers
-from licet.mcp.jsonrpc import Failure, Message, Notification, Request, Response
 from licet.mcp.shown_names import naming
+
+from .clients import Client, text_of
+from .workspaces import connected
 
 KEY = "sk-7f3a9c51e2d84b06"
 TOOL = {"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}}
@@ -64,7 +64,7 @@ class Workspace:
         self.reports: list[str] = []
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator["Client"]:
+    async def client(self) -> AsyncIterator[Client]:
         manifest = load_manifest(self.place / "clerk.yaml")
         backend = gateway_servers(
             manifest,
@@ -74,45 +74,14 @@ class Workspace:
             workdir=self.place,
             secrets_file=self.place / ".env",
         )
-        client = Client()
-        connection = client.connection = Connection(backend, client.take, names=naming(manifest.servers, ""))
-        try:
-            hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-            await client.ask("initialize", hello)
-            await connection.receive(Notification("notifications/initialized"))
+        async with connected(backend, naming(manifest.servers, ""), "2025") as client:
             yield client
-        finally:
-            await connection.close()
 
 
-class Client:
-    """A client of 2025, without a transport."""
-
-    connection: Connection
-
-    def __init__(self) -> None:
-        self.answers: dict[int, asyncio.Future[Message]] = {}
-
-    def take(self, message: Message) -> None:
-        if isinstance(message, Response | Failure) and isinstance(message.id, int):
-            self.answers[message.id].set_result(message)
-
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        number = len(self.answers) + 1
-        self.answers[number] = asyncio.get_running_loop().create_future()
-        await self.connection.receive(Request(number, method, params))
-        answer = await self.answers[number]
-        assert isinstance(answer, Response), answer
-        return dict(_plain(answer.result))
-
-    async def call(self, tool: str, arguments: dict[str, Any] | None = None) -> tuple[bool, str]:
-        """Whether a call went well, and its text."""
-        result = await self.ask("tools/call", {"name": tool, "arguments": arguments or {}})
-        return not result.get("isError", False), result["content"][0]["text"]
-
-
-def _plain(result: Any) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(result))
+async def called(client: Client, tool: str, arguments: dict[str, Any] | None = None) -> tuple[bool, str]:
+    """Whether a call went well, and its text."""
+    result = await client.call(tool, arguments)
+    return not result.get("isError", False), text_of(result)
 
 
 def run(work: Coroutine[Any, Any, Any]) -> None:
@@ -129,9 +98,9 @@ def test_a_call_of_a_remote_tool_is_checked_recorded_and_answered(tmp_path: Path
         async with listening(HttpServer(era, tools=[TOOL])) as server:
             space = Workspace(tmp_path, server)
             async with space.client() as client:
-                tools = (await client.ask("tools/list", {}))["tools"]
-                assert [one["name"] for one in tools] == ["echo"]
-                assert await client.call("echo", {"a": 1}) == (True, '{"a": 1}')
+                tools = await client.tools()
+                assert list(tools) == ["echo"]
+                assert await called(client, "echo", {"a": 1}) == (True, '{"a": 1}')
             assert {one.headers["x-api-key"] for one in server.seen} == {KEY}
 
     run(work())
@@ -150,7 +119,7 @@ def test_a_secret_in_a_header_does_not_come_back(tmp_path: Path) -> None:
     async def work() -> None:
         server = HttpServer("2026", tools=[TOOL], calls={"echo": echoes})
         async with listening(server), Workspace(tmp_path, server).client() as client:
-            assert await client.call("echo") == (True, "you sent [redacted FAR_KEY]")
+            assert await called(client, "echo") == (True, "you sent [redacted FAR_KEY]")
 
     run(work())
 
@@ -163,10 +132,10 @@ def test_a_call_that_a_server_breaks_off_costs_only_itself(tmp_path: Path) -> No
         tools = [TOOL, {**TOOL, "name": "bad"}]
         server = HttpServer("2026", tools=tools, calls={"bad": bad})
         async with listening(server), Workspace(tmp_path, server, names=("bad",)).client() as client:
-            ok, text = await client.call("bad")
+            ok, text = await called(client, "bad")
             assert (ok, text.partition(":")[0]) == (False, "TOOL_NOT_AVAILABLE")
             assert "whether the call had an effect is not known" in text
-            assert await client.call("echo") == (True, "{}")
+            assert await called(client, "echo") == (True, "{}")
 
     run(work())
 
@@ -258,7 +227,7 @@ def test_a_write_in_the_name_of_a_tool_needs_no_more_than_a_get_of_the_host(tmp_
         async with listening(HttpServer("2026", tools=[TOOL])) as server:
             rules = f"grants: ['network:http:get@127.0.0.1:{server.port}', 'secret:read:FAR_KEY']\n"
             async with Workspace(tmp_path, server, f"{rules}  max_side_effect_class: read_only").client() as client:
-                assert await client.call("echo") == (True, "{}")
+                assert await called(client, "echo") == (True, "{}")
 
     run(work())
 
