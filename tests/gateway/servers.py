@@ -5,8 +5,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,26 @@ Answering = Callable[[Request], Awaitable[dict[str, Any]]]
 def command(script: dict[str, Any] | str) -> list[str]:
     """The command that starts a scripted server. A text is `@` and the file of a long script."""
     return [sys.executable, "-I", "-S", str(SCRIPTED), script if isinstance(script, str) else json.dumps(script)]
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run what must end within the time for what is expected to happen."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(SECONDS):
+            await work
+
+    asyncio.run(limited())
+
+
+def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that runs in an event loop, and must end in time."""
+
+    @wraps(test)
+    def running(**given: Any) -> None:
+        run(test(**given))
+
+    return running
 
 
 class RecordingPeer(Peer):

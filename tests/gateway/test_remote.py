@@ -1,8 +1,7 @@
 """Servers with a `url` behind the gateway: what policy says of them, and their calls through the whole path."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.http_servers import LEGACY, MODERN, Asked, HttpServer, Out, listening, text_result
-from gateway.servers import SECONDS
+from gateway.servers import bounded, run
 from licet import ManifestError, load_manifest
 from licet.assemble.server_process import ServerError
 from licet.backends.ledger.reader import LedgerReader
@@ -84,14 +83,6 @@ async def called(client: Client, tool: str, arguments: dict[str, Any] | None = N
     return not result.get("isError", False), text_of(result)
 
 
-def run(work: Coroutine[Any, Any, Any]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(SECONDS):
-            await work
-
-    asyncio.run(bounded())
-
-
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_a_call_of_a_remote_tool_is_checked_recorded_and_answered(tmp_path: Path, era: str) -> None:
     async def work() -> None:
@@ -112,32 +103,28 @@ def test_a_call_of_a_remote_tool_is_checked_recorded_and_answered(tmp_path: Path
     ]
 
 
-def test_a_secret_in_a_header_does_not_come_back(tmp_path: Path) -> None:
+@bounded
+async def test_a_secret_in_a_header_does_not_come_back(tmp_path: Path) -> None:
     async def echoes(asked: Asked, out: Out) -> None:
         await out.result(text_result(f"you sent {asked.headers['x-api-key']}"))
 
-    async def work() -> None:
-        server = HttpServer("2026", tools=[TOOL], calls={"echo": echoes})
-        async with listening(server), Workspace(tmp_path, server).client() as client:
-            assert await called(client, "echo") == (True, "you sent [redacted FAR_KEY]")
-
-    run(work())
+    server = HttpServer("2026", tools=[TOOL], calls={"echo": echoes})
+    async with listening(server), Workspace(tmp_path, server).client() as client:
+        assert await called(client, "echo") == (True, "you sent [redacted FAR_KEY]")
 
 
-def test_a_call_that_a_server_breaks_off_costs_only_itself(tmp_path: Path) -> None:
+@bounded
+async def test_a_call_that_a_server_breaks_off_costs_only_itself(tmp_path: Path) -> None:
     async def bad(asked: Asked, out: Out) -> None:
         return
 
-    async def work() -> None:
-        tools = [TOOL, {**TOOL, "name": "bad"}]
-        server = HttpServer("2026", tools=tools, calls={"bad": bad})
-        async with listening(server), Workspace(tmp_path, server, names=("bad",)).client() as client:
-            ok, text = await called(client, "bad")
-            assert (ok, text.partition(":")[0]) == (False, "TOOL_NOT_AVAILABLE")
-            assert "whether the call had an effect is not known" in text
-            assert await called(client, "echo") == (True, "{}")
-
-    run(work())
+    tools = [TOOL, {**TOOL, "name": "bad"}]
+    server = HttpServer("2026", tools=tools, calls={"bad": bad})
+    async with listening(server), Workspace(tmp_path, server, names=("bad",)).client() as client:
+        ok, text = await called(client, "bad")
+        assert (ok, text.partition(":")[0]) == (False, "TOOL_NOT_AVAILABLE")
+        assert "whether the call had an effect is not known" in text
+        assert await called(client, "echo") == (True, "{}")
 
 
 MISFITS = {
@@ -197,39 +184,34 @@ def test_a_server_that_the_ceiling_covers_fits(tmp_path: Path, case: str) -> Non
     assert _misfits(tmp_path, *FITS[case]) == ""
 
 
-def test_a_gateway_to_a_server_whose_host_is_not_allowed_does_not_start_and_nothing_is_sent(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with listening(HttpServer("2026", tools=[TOOL])) as server:
-            with pytest.raises(ServerError, match="needs network:http:get@127"):
-                async with Workspace(tmp_path, server, "secrets: [FAR_KEY]").client():
-                    pass
-            assert not server.seen
-
-    run(work())
-
-
-def test_a_server_whose_secret_is_not_allowed_is_not_connected_to(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with listening(HttpServer("2026", tools=[TOOL])) as server:
-            space = Workspace(tmp_path, server, "destinations: {allow: [127.0.0.1]}")
-            with pytest.raises(ServerError, match="needs secret:read:FAR_KEY"):
-                async with space.client():
-                    pass
-            assert not server.seen
-
-    run(work())
+@bounded
+async def test_a_gateway_to_a_server_whose_host_is_not_allowed_does_not_start_and_nothing_is_sent(
+    tmp_path: Path,
+) -> None:
+    async with listening(HttpServer("2026", tools=[TOOL])) as server:
+        with pytest.raises(ServerError, match="needs network:http:get@127"):
+            async with Workspace(tmp_path, server, "secrets: [FAR_KEY]").client():
+                pass
+        assert not server.seen
 
 
-def test_a_write_in_the_name_of_a_tool_needs_no_more_than_a_get_of_the_host(tmp_path: Path) -> None:
+@bounded
+async def test_a_server_whose_secret_is_not_allowed_is_not_connected_to(tmp_path: Path) -> None:
+    async with listening(HttpServer("2026", tools=[TOOL])) as server:
+        space = Workspace(tmp_path, server, "destinations: {allow: [127.0.0.1]}")
+        with pytest.raises(ServerError, match="needs secret:read:FAR_KEY"):
+            async with space.client():
+                pass
+        assert not server.seen
+
+
+@bounded
+async def test_a_write_in_the_name_of_a_tool_needs_no_more_than_a_get_of_the_host(tmp_path: Path) -> None:
     """The POST that carries a call is no effect of the tool: one that reads stays `read_only`."""
-
-    async def work() -> None:
-        async with listening(HttpServer("2026", tools=[TOOL])) as server:
-            rules = f"grants: ['network:http:get@127.0.0.1:{server.port}', 'secret:read:FAR_KEY']\n"
-            async with Workspace(tmp_path, server, f"{rules}  max_side_effect_class: read_only").client() as client:
-                assert await called(client, "echo") == (True, "{}")
-
-    run(work())
+    async with listening(HttpServer("2026", tools=[TOOL])) as server:
+        rules = f"grants: ['network:http:get@127.0.0.1:{server.port}', 'secret:read:FAR_KEY']\n"
+        async with Workspace(tmp_path, server, f"{rules}  max_side_effect_class: read_only").client() as client:
+            assert await called(client, "echo") == (True, "{}")
 
 
 def test_a_grant_of_which_the_ceiling_leaves_nothing_is_a_misfit(tmp_path: Path) -> None:
