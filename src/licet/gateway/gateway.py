@@ -32,10 +32,9 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
 from licet.declare import Tool
 from licet.gateway.governed_servers import AsksServers, GovernedServers
-from licet.gateway.observation import Observation, Observing
+from licet.gateway.observation import Observation, Observing, observed_policy
 from licet.gateway.questions import ClientApprover
-from licet.gateway.running_server import RunningServer, Start, reach_of, tools_of
-from licet.gateway.served_tools import observed_policy, server_tools
+from licet.gateway.running_server import RunningServer, Start, reach_of, server_tools, tools_of
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
 from licet.mcp.http_link import remote_link

@@ -29,8 +29,7 @@ from licet.gateway.client import CALLER, Client, ClientCall, Refusal
 from licet.gateway.limits import ENVELOPE_BYTES, GRACE_SECONDS, LONGEST_CLAIM, SETTING_SECONDS
 from licet.gateway.observation import OBSERVED, Observing, closing_lines
 from licet.gateway.questions import ServerMessages
-from licet.gateway.running_server import NotRunning, RunningServer, ServerCall
-from licet.gateway.served_tools import ServerTool
+from licet.gateway.running_server import NotRunning, RunningServer, ServerCall, ServerTool
 from licet.guard.execution import (
     FailedText,
     JsonText,
@@ -440,7 +439,11 @@ def _changed(one: RunningServer, method: str, params: dict[str, Any]) -> str:
 
 
 class AsksServers:
-    """Runs tools of servers by asking the server, and every other tool as `inner` does."""
+    """Runs tools of servers by asking the server, and every other tool as `inner` does.
+
+    The guard knows nothing of MCP. It decides, asks, reserves and records a call of `files.read` as that of any tool;
+    only the step that runs the tool is this one.
+    """
 
     def __init__(self, inner: Sandbox) -> None:
         self._inner = inner

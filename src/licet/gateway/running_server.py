@@ -15,9 +15,13 @@ from licet.assemble.review import Places
 from licet.core.decision.decision import Happened, ResultNoted, ServerAnswered, ServerAsked
 from licet.core.decision.foreseen import process_reach
 from licet.core.decision.reach import Reach
-from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, shortened
-from licet.core.policy.servers import Server
+from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, local, shortened
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import Server, servers_of, tool_parts
 from licet.core.policy.terms import StandingApproval
+from licet.core.policy.tool import ToolSpec
+from licet.declare import Context, Tool
+from licet.declare.json_schema import schema_validator
 from licet.gateway.client import ClientCall
 from licet.gateway.limits import (
     HEALTHY_SECONDS,
@@ -47,6 +51,46 @@ Report = Callable[[str], None]
 
 class NotRunning(Exception):
     """A server cannot be asked now; the text says why."""
+
+
+class ServerTool(Tool):
+    """A tool of an MCP server. Its arguments are checked against the schema in the lock."""
+
+    in_lock = False  # its definition is, below its server
+    uses_handles = False  # its server's process acts by itself
+
+    server: str
+    tool: str
+    _schema: dict[str, Any]
+
+    def __init__(self, spec: ToolSpec, server: str, tool: str, places: NamedPlaces | None = None) -> None:
+        super().__init__(_run_by_its_server, spec)
+        # A lock names directories, such as `${workdir}`. Clients are shown the real ones, and servers expect them.
+        vars(self).update(server=server, tool=tool, _schema=local(dict(spec.schema or {}), places or {}))
+
+    def validator(self) -> Callable[[object], dict[str, Any]]:
+        return schema_validator(self._schema)
+
+    def parameter_names(self) -> dict[str, str | None]:
+        return {name: name for name in (self.spec.schema or {}).get("properties", {})}
+
+
+async def _run_by_its_server(ctx: Context) -> None:  # with a context, so that what is noted gets into the receipt
+    raise RuntimeError("a server's tool is run by its server")
+
+
+def server_tools(manifest: Manifest, places: NamedPlaces | None = None) -> list[Tool]:
+    """The tools of all servers of a manifest that the lock has and `servers:` declares.
+
+    `places` are the directories of this machine, by the names that the lock has for them.
+    """
+    servers = servers_of(manifest.servers)
+    found: list[Tool] = []
+    for name, spec in manifest.tools.items():
+        parts = tool_parts(name, servers)
+        if parts is not None:
+            found.append(ServerTool(spec, *parts, places))
+    return found
 
 
 class Start:
