@@ -31,7 +31,7 @@ def enter_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def enter_project_of_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str = "server.py") -> Path:
     """The same with a scripted MCP server, which a lock starts once."""
     folder = enter_project(tmp_path, monkeypatch)
-    monkeypatch.setattr(server_definitions, "TIMES", 1)
+    monkeypatch.setattr(server_definitions, "LOCK_STARTS", 1)
     (folder / script).parent.mkdir(exist_ok=True)
     shutil.copy(SCRIPTED, folder / script)
     return folder

@@ -73,9 +73,9 @@ class Refused(LicetError):
 
     def repeating(self, sent: str) -> "Refused":
         """The same refusal, with the use in its text as the caller wrote it."""
-        decision, asked = self.decision, self.decision.request
+        asked = self.decision.request
         request = RequestAsSent(asked.tool, asked.uses, asked.session, asked.arguments, sent=sent)
-        return Refused(replace(decision, request=request))
+        return Refused(replace(self.decision, request=request))
 
     def __reduce__(self) -> tuple[type["Refused"], tuple[Deny | Ask], dict[str, Any]]:
         decision = self.decision

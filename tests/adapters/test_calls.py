@@ -9,7 +9,8 @@ import pytest
 
 from gates import DONE, WAITS, Behind, add, gate_of, note, policy, receipts, remove, signed
 from licet import Gate, Tool, tool
-from licet.adapters.framework_calls import GateTools, Outcome, shown_names
+from licet.adapters.framework_calls import GateTools, Outcome
+from licet.mcp.shown_names import shown_names
 from licet.testing import InThisProcess, MemoryClock, MemoryKv
 
 NOTE = {"name": "a", "text": "Sun."}
@@ -47,14 +48,15 @@ def test_a_tool_that_a_new_manifest_does_not_admit_is_no_longer_offered() -> Non
     ],
 )
 def test_names_fit_what_providers_take(name: str, shown: str) -> None:
-    [made] = shown_names([name])
+    [made] = shown_names([name], "whole")
     assert len(made) <= 64
     assert made[:57] == shown[:57]
 
 
 def test_names_that_would_be_the_same_are_an_error() -> None:
-    with pytest.raises(ValueError, match=r"`a\.b` and `a/b` would both be shown as `a_b`"):
-        shown_names(["a.b", "a/b"])
+    same = [tool(name=name, needs=[], effect="read_only", sandbox="native")(add.fn) for name in ("a.b", "a/b")]
+    with pytest.raises(ValueError, match=r"`a\.b` and `a/b` would both be shown as `a_b`: rename one of them"):
+        tools_of(gate_of(same))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from attacks import flood_tools as tools
 from attacks.flood_tools import MB
 from licet import Backends
-from licet.backends.files.local import MOST_NAMES
+from licet.backends.limits import MOST_NAMES
 from licet.declare.plain_json import is_heavy, plain_data
 from licet.testing import Answer
 from sandbox.levels import WALLED, call, gate, local_backends, needs_walls

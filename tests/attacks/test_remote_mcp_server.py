@@ -15,21 +15,21 @@ from gateway.http_servers import (
     Asked,
     HttpServer,
     Out,
-    RecordingPeer,
     link_to,
     listening,
     notified,
     opened,
     text_result,
 )
-from gateway.servers import SECONDS, call, text_of
+from gateway.servers import SECONDS, RecordingPeer, call, text_of
 from licet import Backends
 from licet.assemble.server_process import header_secrets
 from licet.core.decision.foreseen import process_reach
 from licet.core.policy.servers import Server
 from licet.guard.redaction.redact import Redactor
+from licet.mcp.exchange import UpstreamError
 from licet.mcp.link import Gone
-from licet.mcp.upstream import Upstream, UpstreamError
+from licet.mcp.upstream import Upstream
 
 KEY = "sk-7f3a9c51e2d84b06"
 PLACED = (("X-Api-Key", KEY),)

@@ -100,7 +100,7 @@ def test_a_log_that_was_copied_and_removed_counts_as_flushed(tmp_path: Path) -> 
 
 
 def test_the_log_of_budgets_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "_FLUSHES_A_CHECKPOINT", 5)
+    monkeypatch.setattr(file, "FLUSHES_A_CHECKPOINT", 5)
     ledger = SqliteLedger(tmp_path / "ledger.sqlite")
     budgets = SqliteBudgets(tmp_path / "budgets.sqlite", ledger)
     sizes = []

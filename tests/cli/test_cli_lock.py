@@ -114,7 +114,7 @@ def reported(name: str = "s") -> str:
 def test_a_lock_says_what_was_reviewed_and_nothing_about_this_machine(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_definitions, "TIMES", 3)
+    monkeypatch.setattr(server_definitions, "LOCK_STARTS", 3)
     home = here.parent / "home" / "alice"
     home.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
@@ -337,7 +337,7 @@ def remote_policy(url: str, **capabilities: Any) -> None:
 
 
 def test_a_remote_server_is_locked_with_its_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_definitions, "TIMES", 3)
+    monkeypatch.setattr(server_definitions, "LOCK_STARTS", 3)
     monkeypatch.setenv("FAR_KEY", KEY)
     with serving(remote("a", f"b {KEY}", "a")) as server:
         url = f"http://127.0.0.1:{server.port}/mcp"
@@ -501,7 +501,7 @@ def starting(name: str, folder: Path, change: Any = None) -> LockedServer:
 def test_a_server_that_shows_something_else_at_the_third_start_is_refused(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_definitions, "TIMES", 3)
+    monkeypatch.setattr(server_definitions, "LOCK_STARTS", 3)
     texts = {"first": "one", "second": "two", "third": "three"}
     schemas = {"first": 1, "second": 1, "third": 1}
 

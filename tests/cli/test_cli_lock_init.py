@@ -19,7 +19,7 @@ from licet.core.decision.validate import validate_registration
 from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import Server
 from licet.core.policy.tool import ToolSpec
-from licet.gateway.gateway import gateway_backend
+from licet.gateway.gateway import gateway_servers
 from licet.lock.tool_guesses import Guess, argument_grants, guesses
 from licet.mcp.server_definitions import NotTaken
 from licet.mcp.shown_names import naming
@@ -367,7 +367,7 @@ def test_a_path_outside_is_refused_by_a_drafted_rule(here: Path) -> None:
     manifest = load_manifest(here / ".licet" / "a.yaml")
 
     async def answers() -> list[str]:
-        backend = gateway_backend(manifest, here.parent / "kept", session="s", report=print, workdir=here)
+        backend = gateway_servers(manifest, here.parent / "kept", session="s", report=print, workdir=here)
         async with connected(backend, naming(manifest.servers, ""), "2025") as client:
             found = [await client.call(name, _placed(arguments, here)) for name, arguments, _ in CALLS]
         return [text_of(one) if one.get("isError") else "" for one in found]

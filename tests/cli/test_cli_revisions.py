@@ -323,10 +323,10 @@ def deep(levels: int) -> str:
 
 # A tree that costs too much: how it is made, the limits for the test, and the message.
 TOO_MUCH: dict[str, tuple[Callable[[], str], dict[str, int], str]] = {
-    "a tree of many trees": (lambda: bomb(10, 10), {"_MOST_ENTRIES": 5000}, "has more than 5,000 files"),
-    "a long list": (lambda: bomb(10, 10), {"_MOST_LISTED": 1 << 20}, "the list of its files has more than 1 MiB"),
-    "many policies": (lambda: deep(2), {"_MOST_FILES": 0}, "has more than 0 policy and source files"),
-    "much content": (lambda: deep(2), {"_MOST_BYTES": 1}, "the policy and source files have more than"),
+    "a tree of many trees": (lambda: bomb(10, 10), {"MOST_TREE_ENTRIES": 5000}, "has more than 5,000 files"),
+    "a long list": (lambda: bomb(10, 10), {"MOST_TREE_BYTES": 1 << 20}, "the list of its files has more than 1 MiB"),
+    "many policies": (lambda: deep(2), {"MOST_EXPORTED_FILES": 0}, "has more than 0 policy and source files"),
+    "much content": (lambda: deep(2), {"MOST_EXPORTED_BYTES": 1}, "the policy and source files have more than"),
     "many directories": (lambda: deep(150), {}, "below more than 100 directories"),
     "a long name": (lambda: tree(("100644", "a" * 200_000, "0" * 40)), {}, "a name that no system accepts"),
     "a missing tree": (lambda: tree(("40000", "d", "1" * 40)), {}, "git failed"),
@@ -476,7 +476,7 @@ def test_a_page_is_one_file_without_scripts_and_nothing_can_be_injected(words: t
 
 
 def test_a_repository_that_git_waits_for_is_refused_soon(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git_tree, "_SECONDS_TO_FIND", 0.2)
+    monkeypatch.setattr(git_tree, "FIND_SECONDS", 0.2)
     (here / ".git" / "HEAD").unlink()
     os.mkfifo(here / ".git" / "HEAD")
     result = run("diff", "HEAD", "one.yaml")

@@ -18,7 +18,7 @@ from licet.assemble.server_process import ServerError
 from licet.core.policy.lock import read_lock
 from licet.core.policy.servers import Server
 from licet.errors import RegistrationRefused
-from licet.gateway.gateway import gateway_backend
+from licet.gateway.gateway import gateway_servers
 from licet.mcp.server_definitions import missing_code
 from licet.packages.package_store import file_digest
 
@@ -45,7 +45,7 @@ def start(state: Path) -> str:
     """Start the gateway and its server; empty, or why that fails."""
 
     async def once() -> str:
-        backend = gateway_backend(load_manifest("a.yaml"), state, session="g-x", report=lambda _: None)
+        backend = gateway_servers(load_manifest("a.yaml"), state, session="g-x", report=lambda _: None)
         try:
             async with backend.running["desk"]._links():
                 return ""

@@ -17,9 +17,10 @@ from licet.guard.handles.messages import Pairs
 from licet.guard.ports import Http
 from licet.guard.redaction.redact import Redactor
 from licet.mcp.http_link import Endpoint, HttpLink
-from licet.mcp.jsonrpc import Id, Notification, Request
-from licet.mcp.upstream import AskRefused, Upstream
+from licet.mcp.upstream import Upstream
 from loopback import Connections
+
+from .servers import RecordingPeer
 
 META = "io.modelcontextprotocol/"
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -228,28 +229,6 @@ async def listening(server: HttpServer) -> AsyncIterator[HttpServer]:
             task.cancel()
         await asyncio.gather(*server.tasks, return_exceptions=True)
         await connections.close()
-
-
-class RecordingPeer:
-    """Answers the requests of a server with data, and keeps everything."""
-
-    def __init__(self, answers: dict[str, dict[str, Any]] | None = None) -> None:
-        self.answers = answers or {}
-        self.notes: list[Notification] = []
-        self.reports: list[str] = []
-        self.told_one = asyncio.Event()
-
-    async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
-        if request.method not in self.answers:
-            raise AskRefused(-32000, "not now")
-        return self.answers[request.method]
-
-    def told(self, server: str, notification: Notification) -> None:
-        self.notes.append(notification)
-        self.told_one.set()
-
-    def dropped(self, server: str, text: str) -> None:
-        self.reports.append(text)
 
 
 def link_to(

@@ -2,20 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from licet.gateway.connection import (
-    CallerLink,
-    CannotAsk,
-    Connection,
-    Offered,
-    ProtocolError,
-    Refusal,
-    ShownTool,
-    Unforwarded,
-)
-from licet.mcp.jsonrpc import Id, Message, Notification, Request, write_message
+from licet.gateway.catalog import Offered, ShownLists, ShownTool
+from licet.gateway.client import CannotAsk, Client, ClientCall, Refusal, Unforwarded
+from licet.gateway.connection import Connection
+from licet.gateway.governed_servers import GovernedServers
+from licet.mcp.jsonrpc import Id, Message, Notification, ProtocolError, Request, write_message
+from licet.mcp.protocol import Claims
 from licet.mcp.shown_names import Naming
 
 FORM = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {"ok": {"type": "boolean"}}}}
@@ -55,10 +51,10 @@ def prompt(server: str, name: str) -> Offered:
 
 
 Result = dict[str, Any]
-Act = Callable[[dict[str, Any], CallerLink], Awaitable[Result]]
+Act = Callable[[dict[str, Any], ClientCall], Awaitable[Result]]
 
 
-class ScriptedBackend:
+class ScriptedBackend(GovernedServers):
     """Its tools, by the name after the dot, do what that name says; everything that happens is in `log`."""
 
     def __init__(
@@ -74,6 +70,8 @@ class ScriptedBackend:
         self.drafts = prompts
         self.happened: list[Any] = []
         self.events: list[Unforwarded] = []
+        self.client = Client(self.events.append)
+        self.lists = ScriptedLists(self)
         self.hurry = asyncio.Event()
         self.slow_subscriptions = asyncio.Event()
         self.slow_subscriptions.set()
@@ -97,48 +95,48 @@ class ScriptedBackend:
             "cut": self._cut,
         }
 
-    async def _echo(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _echo(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         return text(json.dumps(arguments))
 
-    async def _raw(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _raw(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         return {"content": [], "structuredContent": [1], "_meta": {}, "resultType": "complete"}
 
-    async def _more(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _more(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         return {**text("x"), **arguments}
 
-    async def _ask(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _ask(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         answers = []
         for name in arguments["questions"]:
             answers.append(await self._answer(name, client))  # noqa: PERF401
         return text(json.dumps(answers))
 
-    async def _ask_two(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _ask_two(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         answers = await asyncio.gather(*(self._answer(name, client) for name in arguments["questions"]))
         return text(json.dumps(answers))
 
-    async def _ask_then_hang(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _ask_then_hang(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         await self._ask(arguments, client)
         return await self._hang(arguments, client)
 
-    async def _ask_then_tell(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _ask_then_tell(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         client.progress({})
         await self._ask(arguments, client)
         client.progress(arguments["then"])
         return text("told")
 
-    async def _ask_impatiently(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _ask_impatiently(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         asking = asyncio.create_task(self._ask(arguments, client))
         await self.hurry.wait()
         asking.cancel()
         return text(json.dumps(["too late"]))
 
-    async def _answer(self, name: str, client: CallerLink) -> Any:
+    async def _answer(self, name: str, client: ClientCall) -> Any:
         try:
             return await client.ask(QUESTIONS[name])
         except CannotAsk as error:
             return f"{error.code}: {error}"
 
-    async def _tell(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _tell(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         self.happened.append(("level", client.level))
         for params in arguments.get("progress", ()):
             client.progress(params)
@@ -147,7 +145,7 @@ class ScriptedBackend:
         self.late = client
         return text("told")
 
-    async def _hang(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _hang(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         self.happened.append("hanging")
         try:
             await asyncio.Event().wait()
@@ -155,7 +153,7 @@ class ScriptedBackend:
             self.happened.append("stopped")
         return text("")
 
-    async def _stubborn(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _stubborn(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -163,46 +161,28 @@ class ScriptedBackend:
             return text("I stay")
         return text("")
 
-    async def _refuse(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _refuse(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         raise Refusal("BUDGET_EXCEEDED", "BUDGET_EXCEEDED: s.refuse would exceed the budget")
 
-    async def _fail(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _fail(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         raise ProtocolError(-32000, "the server says no", {"why": 1})
 
-    async def _crash(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _crash(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         raise RuntimeError("secret detail")
 
-    async def _cut(self, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def _cut(self, arguments: dict[str, Any], client: ClientCall) -> Result:
         raise asyncio.CancelledError
 
     # Backend ----------------------------------------------------------------------------------------------------------
 
-    def instructions(self) -> str:
-        return "be careful"
-
-    def tools(self) -> Sequence[ShownTool]:
-        return self.shown
-
-    def resources(self) -> Sequence[Offered]:
-        return self.listed
-
-    def templates(self) -> Sequence[Offered]:
-        return self.patterns
-
-    def prompts(self) -> Sequence[Offered]:
-        return self.drafts
-
-    async def call(self, tool: str, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def call(self, tool: str, arguments: dict[str, Any], client: ClientCall) -> Result:
         self.happened.append(("call", tool, arguments))
         return await self.acts()[tool.partition(".")[2]](arguments, client)
-
-    def hidden(self) -> list[str]:
-        return []
 
     async def unknown(self, name: str, arguments: dict[str, Any], behind: str = "") -> None:
         """Nothing is recorded here."""
 
-    async def read(self, server: str, uri: str, client: CallerLink) -> Result:
+    async def read(self, server: str, uri: str, client: ClientCall) -> Result:
         self.happened.append(("read", server, uri))
         if uri.endswith("secret"):
             raise Refusal("PATH_NOT_REACHABLE", "PATH_NOT_REACHABLE: read not permitted")
@@ -210,12 +190,12 @@ class ScriptedBackend:
             return {"contents": [{"uri": uri, "text": json.dumps(await self._answer("form", client))}]}
         return {"contents": [{"uri": uri, "text": "hi"}], "ttlMs": 86_400_000, "cacheScope": "public", "odd": 1}
 
-    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: CallerLink) -> Result:
+    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: ClientCall) -> Result:
         self.happened.append(("prompt", server, name, arguments))
         return {"description": "d", "messages": []}
 
     async def complete(
-        self, server: str, ref: dict[str, Any], argument: dict[str, Any], context: dict[str, Any], client: CallerLink
+        self, server: str, ref: dict[str, Any], argument: dict[str, Any], context: dict[str, Any], client: ClientCall
     ) -> Result:
         self.happened.append(("complete", server, ref, argument, context))
         return {"completion": {"values": [await self._answer("form", client) if argument.get("ask") else "a"]}}
@@ -229,8 +209,8 @@ class ScriptedBackend:
     async def unsubscribe(self, server: str, uri: str) -> None:
         self.happened.append(("unsubscribe", server, uri))
 
-    def client_is(self, info: dict[str, Any], capabilities: dict[str, Any], version: str) -> None:
-        self.happened.append(("client", info.get("name"), sorted(capabilities), version))
+    def client_is(self, claims: Claims) -> None:
+        self.happened.append(("client", claims.info.get("name"), sorted(claims.capabilities), claims.version))
 
     def log_level(self, level: str) -> None:
         self.happened.append(("log level", level))
@@ -238,22 +218,44 @@ class ScriptedBackend:
     def roots_changed(self) -> None:
         self.happened.append("roots changed")
 
-    def reported(self, event: Unforwarded) -> None:
-        self.events.append(event)
-
     async def close(self) -> None:
         self.happened.append("closed")
 
 
+class ScriptedLists(ShownLists):
+    """What a scripted backend offers."""
+
+    def __init__(self, backend: ScriptedBackend) -> None:
+        self._backend = backend
+
+    def instructions(self) -> str:
+        return "be careful"
+
+    def tools(self) -> Sequence[ShownTool]:
+        return self._backend.shown
+
+    def resources(self) -> Sequence[Offered]:
+        return self._backend.listed
+
+    def templates(self) -> Sequence[Offered]:
+        return self._backend.patterns
+
+    def prompts(self) -> Sequence[Offered]:
+        return self._backend.drafts
+
+    def hidden(self) -> Iterator[str]:
+        return iter(())
+
+
 class ManualTimer:
-    """A timer that runs out when a test says so."""
+    """The timer of an event loop, which runs out when a test says so."""
 
     def __init__(self) -> None:
         self.actions: dict[object, Callable[[], object]] = {}
 
-    def __call__(self, seconds: float, action: Callable[[], object]) -> "Entry":
+    def __call__(self, seconds: float, action: Callable[..., object], *given: object) -> "Entry":
         entry = Entry(self.actions)
-        self.actions[entry] = action
+        self.actions[entry] = partial(action, *given)
         return entry
 
     def run_out(self) -> None:
@@ -288,9 +290,9 @@ class Scene:
         self.timer = ManualTimer()
         self.sent: list[dict[str, Any]] = []
         self.crowded = False
-        self.connection = Connection(
-            self.backend, self._keep, names=names, crowded=lambda: self.crowded, later=self.timer
-        )
+        self.connection = Connection(self.backend, self._keep, names=names)
+        self.client = self.backend.client
+        self.client.crowded = lambda: self.crowded
 
     def _keep(self, message: Message) -> None:
         self.sent.append(json.loads(write_message(message)))
@@ -302,6 +304,7 @@ class Scene:
     async def tell(self, *messages: Message) -> list[dict[str, Any]]:
         """Send messages, and return what came since."""
         before = len(self.sent)
+        asyncio.get_running_loop().call_later = self.timer  # type: ignore[method-assign, assignment]
         for message in messages:
             await self.connection.receive(message)
         await self.settle()

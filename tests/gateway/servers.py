@@ -1,17 +1,20 @@
 """Starts scripted servers, and records what the gateway is asked and told."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from licet.mcp.jsonrpc import Id, Notification, Request
+from licet.mcp.exchange import Answer
+from licet.mcp.jsonrpc import Id, Notification, ProtocolError, Request
 from licet.mcp.link import PipeLink
-from licet.mcp.upstream import Answer, AskRefused, Upstream
+from licet.mcp.upstream import Peer, Upstream
 
 SCRIPTED = Path(__file__).with_name("scripted_server.py")
 SECONDS = 30.0  # for what is expected to happen; no test waits so long
@@ -24,7 +27,27 @@ def command(script: dict[str, Any] | str) -> list[str]:
     return [sys.executable, "-I", "-S", str(SCRIPTED), script if isinstance(script, str) else json.dumps(script)]
 
 
-class RecordingPeer:
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run what must end within the time for what is expected to happen."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(SECONDS):
+            await work
+
+    asyncio.run(limited())
+
+
+def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that runs in an event loop, and must end in time."""
+
+    @wraps(test)
+    def running(**given: Any) -> None:
+        run(test(**given))
+
+    return running
+
+
+class RecordingPeer(Peer):
     """Answers the requests of a server with data, or as a function says, and keeps everything."""
 
     def __init__(self, answers: dict[str, dict[str, Any]] | Answering | None = None) -> None:
@@ -32,17 +55,19 @@ class RecordingPeer:
         self.asks: list[tuple[Request, Id | None]] = []
         self.notes: list[Notification] = []
         self.reports: list[str] = []
+        self.told_one = asyncio.Event()
 
     async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
         self.asks.append((request, during))
         if callable(self.answers):
             return await self.answers(request)
         if request.method not in self.answers:
-            raise AskRefused(-32000, "not now")
+            raise ProtocolError(-32000, "not now")
         return self.answers[request.method]
 
     def told(self, server: str, notification: Notification) -> None:
         self.notes.append(notification)
+        self.told_one.set()
 
     def dropped(self, server: str, text: str) -> None:
         self.reports.append(text)

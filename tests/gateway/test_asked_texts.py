@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from licet.core.algebra.scope import visible
-from licet.gateway.server_asks import presented
-from licet.mcp.jsonrpc import Request
-from licet.mcp.upstream import AskRefused
+from licet.gateway.questions import presented
+from licet.mcp.jsonrpc import ProtocolError, Request
 
 FORM, SAMPLING = "elicitation/create", "sampling/createMessage"
 HIDDEN = ("\x1b[2J", "\u202e", "\U000e0041", "\u200b")
@@ -52,7 +51,7 @@ def filled(value: Any, char: str) -> Any:
 def test_a_form_is_shown_without_hidden_characters_or_not_at_all(params: Any, shown: Any, hidden: str) -> None:
     request = Request(1, FORM, {"message": "m", **filled(params, hidden)})
     if shown is None:
-        with pytest.raises(AskRefused):
+        with pytest.raises(ProtocolError):
             presented("s", request)
         return
     found = presented("s", request).params
@@ -73,5 +72,5 @@ def test_hidden_characters_of_sampling_are_written_visibly() -> None:
 
 
 def test_a_question_of_any_size_is_refused() -> None:
-    with pytest.raises(AskRefused, match="at most 1048576 bytes"):
+    with pytest.raises(ProtocolError, match="at most 1048576 bytes"):
         presented("s", Request(1, SAMPLING, {"messages": ["\u200b" * (1 << 20)]}))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from licet.mcp import exchange
+from licet.mcp.exchange import Answer, TimedOut, UpstreamError
 from licet.mcp.jsonrpc import INVALID_REQUEST, Notification, Request
-from licet.mcp.link import Rate
-from licet.mcp.upstream import Answer, Gone, TimedOut, UpstreamError
+from licet.mcp.limits import MOST_ANSWER_BYTES, MOST_ASKS, MOST_BAD_LINES
+from licet.mcp.link import Gone, Rate
 
 from .servers import RecordingPeer, call, seen, serving, text_of
 
@@ -89,7 +89,7 @@ ENDED: list[tuple[str, list[Any], str]] = [
     ("crash", [["exit", 3]], "it closed its output"),
     ("crash-in-a-line", [["bytes", '{"jsonrpc":"2.0","id":{id},"result":{}', 1], ["exit", 0]], "it closed its output"),
     ("flood-of-one-line", [["repeat", 34, ["bytes", "x", 1 << 20]]], "it sent a line of more than 33554432 bytes"),
-    ("flood-of-lines", [["repeat", exchange.MOST_BAD_LINES + 1, ["line", "x"]], ["text", "ok"]],
+    ("flood-of-lines", [["repeat", MOST_BAD_LINES + 1, ["line", "x"]], ["text", "ok"]],
      "10000 lines in a row that are no messages"),
 ]  # fmt: skip
 
@@ -221,8 +221,8 @@ def test_a_flood_of_requests_is_answered_in_part() -> None:
             await call(upstream, "flood")
             return len(peer.asks), text_of(await call(upstream, "echo"))
 
-    assert asyncio.run(scene()) == (exchange.MOST_ASKS, "{}")
-    assert len(peer.reports) == 500 - exchange.MOST_ASKS
+    assert asyncio.run(scene()) == (MOST_ASKS, "{}")
+    assert len(peer.reports) == 500 - MOST_ASKS
 
 
 def test_a_repeated_id_of_a_request_is_dropped() -> None:
@@ -322,7 +322,7 @@ def test_a_storm_of_notifications_is_cut(era: str) -> None:
         storm = ["repeat", 20_000, ["notify", CHANGED, {}]]
         script = {"era": era, "capabilities": capabilities, "calls": {"storm": [storm, ["text", "ok"]]}}
         async with serving(script, peer) as upstream:
-            upstream._exchange._rate = Rate(1_000, 200, lambda: 0.0)
+            upstream._rate = Rate(1_000, 200, lambda: 0.0)
             await call(upstream, "echo")
             return text_of(await call(upstream, "storm"))
 
@@ -388,7 +388,7 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("most", [exchange.MOST_ANSWER, 4 << 20], ids=["nobody waits for so much", "somebody does"])
+@pytest.mark.parametrize("most", [MOST_ANSWER_BYTES, 4 << 20], ids=["nobody waits for so much", "somebody does"])
 @pytest.mark.parametrize("name", ASKED)
 def test_a_request_that_is_too_long_is_answered_with_an_error(name: str, most: int) -> None:
     first, last, asked = ASKED[name]
@@ -424,10 +424,10 @@ def test_one_request_too_many_is_answered_with_an_error() -> None:
 
     async def scene() -> list[dict[str, Any]]:
         asks = line('"id":"q{n}","method":"roots/list"')
-        bad = [["repeat", exchange.MOST_ASKS + 1, asks], ["text", "ok"]]
+        bad = [["repeat", MOST_ASKS + 1, asks], ["text", "ok"]]
         script = {"era": "2025", "calls": {"bad": bad, "seen": [["seen"]]}}
         async with serving(script, RecordingPeer(never), {"roots": {}}) as upstream:
             assert text_of(await call(upstream, "bad")) == "ok"
             return [message for message in await seen(upstream) if "method" not in message]
 
-    assert [answer["id"] for answer in asyncio.run(scene())] == [f"q{exchange.MOST_ASKS}"]
+    assert [answer["id"] for answer in asyncio.run(scene())] == [f"q{MOST_ASKS}"]

@@ -11,7 +11,7 @@ import pytest
 
 from licet.assemble.gate import stored_approvals
 from licet.backends.secrets import SigningKey, generated_key
-from licet.gateway import questions
+from licet.gateway import client
 from sandbox.levels import needs_walls
 
 from .clients import Client, text_of
@@ -238,8 +238,8 @@ def test_a_client_that_never_answers_ends_nothing_but_its_call(tmp_path: Path, s
 def test_a_question_that_is_not_answered_in_time_leaves_its_request_for_the_command(
     tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(questions, "ASK_SECONDS", 0.05)
-    monkeypatch.setattr(questions, "LEAST_SECONDS", 0.05)
+    monkeypatch.setattr(client, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(client, "LEAST_ASK_SECONDS", 0.05)
     made = workspace(tmp_path, store_path, {})
 
     async def answering(params: Any) -> dict[str, Any]:

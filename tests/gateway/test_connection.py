@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from licet.gateway.connection import MOST_REPORTS
+from licet.gateway.limits import MOST_REPORTS
 from licet.mcp.jsonrpc import Failure, Message, Notification, Request, Response
-from licet.mcp.protocol import HANDSHAKE_VERSIONS
+from licet.mcp.protocol import HANDSHAKE_VERSIONS, Claims
 
 from .scripted_backend import CLIENT, META, Scene, ScriptedBackend, envelope, prompt, resource, template
 
@@ -42,7 +42,7 @@ def test_initialize_is_answered_in_2025() -> None:
             },
         }
     ]
-    assert scene.connection.era == "2025"
+    assert scene.client.era == "2025"
     assert scene.backend.happened == [("client", "test", ["roots"], "2025-11-25")]
 
 
@@ -67,7 +67,7 @@ def test_discover_is_answered_in_2026() -> None:
         "cacheScope": "private",
         "_meta": {f"{META}serverInfo": {"name": "licet", "version": "0.1.0"}},
     }  # fmt: skip
-    assert scene.connection.era == "2026"
+    assert scene.client.era == "2026"
     assert scene.backend.happened == [("client", "test", ["sampling"], "2026-07-28")]
 
 
@@ -118,7 +118,7 @@ WRONG_VERSION = Request(1, "server/discover", {"_meta": envelope() | {f"{META}pr
 def test_the_first_accepted_request_decides_the_era(messages: list[Message], answers: list[Any], era: str) -> None:
     scene = Scene()
     assert codes(said(scene, *messages)) == answers
-    assert scene.connection.era == era
+    assert scene.client.era == era
 
 
 def test_initialize_in_2026_is_told_which_versions_are_spoken() -> None:
@@ -198,7 +198,7 @@ def test_changed_roots_are_told_to_the_backend_in_2025_alone() -> None:
 
 
 class Failing(ScriptedBackend):
-    def client_is(self, info: dict[str, Any], capabilities: dict[str, Any], version: str) -> None:
+    def client_is(self, claims: Claims) -> None:
         raise OSError("no ledger at /srv/secret")
 
 
@@ -206,7 +206,7 @@ class Failing(ScriptedBackend):
 def test_a_backend_that_cannot_record_the_client_starts_nothing(start: Request) -> None:
     scene = Scene(Failing())
     [answer] = said(scene, start)
-    assert (answer["error"]["code"], scene.connection.era) == (-32603, "")
+    assert (answer["error"]["code"], scene.client.era) == (-32603, "")
     assert "secret" not in answer["error"]["message"]
     assert "no ledger" in scene.backend.events[0].reason
 
@@ -219,7 +219,7 @@ def test_nothing_is_taken_or_sent_after_the_end() -> None:
         await scene.connection.close()
         assert scene.backend.happened[-2:] == ["stopped", "closed"]
         assert await scene.call("echo", {}, 2) == []
-        scene.connection.list_changed("tools")
+        scene.client.list_changed("tools")
         assert scene.sent == []
 
     asyncio.run(run())

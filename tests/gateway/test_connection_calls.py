@@ -2,40 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from licet.gateway.catalog import ShownTool
-from licet.gateway.connection import MOST_RUNNING
+from licet.gateway.limits import MOST_RUNNING
 from licet.mcp.jsonrpc import Notification, Request
-from licet.mcp.shown_names import Naming
 
+from .scenes import played
 from .scripted_backend import META, Scene, ScriptedBackend, tool
 
-ERAS = ["2025", "2026"]
-both_eras = pytest.mark.parametrize("era", ERAS)
 LEVEL = f"{META}logLevel"
-
-
-def scene_of(
-    steps: Callable[[Scene], Coroutine[Any, Any, None]],
-    era: str,
-    backend: Callable[[], ScriptedBackend] = ScriptedBackend,
-    names: Naming = "plain",
-    **more: Any,
-) -> Scene:
-    """Run steps on a started connection."""
-
-    async def run() -> Scene:
-        scene = Scene(backend(), names)
-        await scene.start(era, **more)
-        await steps(scene)
-        await scene.connection.close()
-        return scene
-
-    return asyncio.run(run())
 
 
 def core(result: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +25,6 @@ def line(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-@both_eras
 @pytest.mark.parametrize(
     ("params", "result"),
     [
@@ -62,16 +39,15 @@ def line(text: str) -> dict[str, Any]:
         ({"name": "a\u202eb"}, line("UNKNOWN_TOOL: there is no tool `a\\u202eb`")),
     ],
 )
-def test_calls_and_refusals_are_results(era: str, params: dict[str, Any], result: dict[str, Any]) -> None:
-    async def steps(scene: Scene) -> None:
-        [answer] = await scene.request("tools/call", params)
-        assert core(answer["result"]) == result
-        assert ("resultType" in answer["result"]) == (era == "2026")
+@played()
+async def test_calls_and_refusals_are_results(
+    scene: Scene, era: str, params: dict[str, Any], result: dict[str, Any]
+) -> None:
+    [answer] = await scene.request("tools/call", params)
+    assert core(answer["result"]) == result
+    assert ("resultType" in answer["result"]) == (era == "2026")
 
-    scene_of(steps, era)
 
-
-@both_eras
 @pytest.mark.parametrize(
     ("params", "code"),
     [
@@ -82,106 +58,83 @@ def test_calls_and_refusals_are_results(era: str, params: dict[str, Any], result
         ({"name": "fail"}, -32000),
     ],
 )
-def test_malformed_calls_and_errors_of_a_server_are_errors(era: str, params: dict[str, Any], code: int) -> None:
-    async def steps(scene: Scene) -> None:
-        [answer] = await scene.request("tools/call", params)
-        assert answer["error"]["code"] == code
-
-    scene_of(steps, era)
-
-
-def test_a_crash_is_reported_and_told_to_nobody_else() -> None:
-    async def steps(scene: Scene) -> None:
-        assert "secret detail" not in json.dumps(await scene.call("crash"))
-        assert [event.reason for event in scene.backend.events] == ["the gateway failed: RuntimeError: secret detail"]
-
-    scene_of(steps, "2025")
+@played()
+async def test_malformed_calls_and_errors_of_a_server_are_errors(
+    scene: Scene, params: dict[str, Any], code: int
+) -> None:
+    [answer] = await scene.request("tools/call", params)
+    assert answer["error"]["code"] == code
 
 
-def test_an_unknown_tool_is_reported() -> None:
-    async def steps(scene: Scene) -> None:
-        await scene.call("nothing")
-        assert [(event.kind, event.name) for event in scene.backend.events] == [("tool", "nothing")]
-        assert scene.backend.happened == []
-
-    scene_of(steps, "2025")
+@played("2025")
+async def test_a_crash_is_reported_and_told_to_nobody_else(scene: Scene) -> None:
+    assert "secret detail" not in json.dumps(await scene.call("crash"))
+    assert [event.reason for event in scene.backend.events] == ["the gateway failed: RuntimeError: secret detail"]
 
 
-@both_eras
-def test_a_result_of_json_text_is_shaped_without_its_unknown_keys(era: str) -> None:
-    async def steps(scene: Scene) -> None:
-        [answer] = await scene.call("raw")
-        assert core(answer["result"]) == {"content": [], **({"structuredContent": [1]} if era == "2026" else {})}
-        assert [event.name for event in scene.backend.events] == ["tools/call _meta"]
-
-    scene_of(steps, era)
+@played("2025")
+async def test_an_unknown_tool_is_reported(scene: Scene) -> None:
+    await scene.call("nothing")
+    assert [(event.kind, event.name) for event in scene.backend.events] == [("tool", "nothing")]
+    assert scene.backend.happened == []
 
 
-@both_eras
-def test_a_cancelled_call_ends_without_an_answer(era: str) -> None:
-    async def steps(scene: Scene) -> None:
-        assert await scene.call("hang", number=7) == []
-        assert await scene.tell(Notification("notifications/cancelled", {"requestId": 7, "reason": "bored"})) == []
-        assert scene.backend.happened[1:] == ["hanging", "stopped"]
-        [answer] = await scene.call("echo", number=7)  # the id is free again
-        assert answer["id"] == 7
-
-    scene_of(steps, era)
+@played()
+async def test_a_result_of_json_text_is_shaped_without_its_unknown_keys(scene: Scene, era: str) -> None:
+    [answer] = await scene.call("raw")
+    assert core(answer["result"]) == {"content": [], **({"structuredContent": [1]} if era == "2026" else {})}
+    assert [event.name for event in scene.backend.events] == ["tools/call _meta"]
 
 
-@both_eras
-def test_a_call_that_ignores_its_cancellation_is_not_heard(era: str) -> None:
-    async def steps(scene: Scene) -> None:
-        await scene.call("stubborn", number=7, progressToken=7)
-        assert await scene.tell(Notification("notifications/cancelled", {"requestId": 7})) == []
+@played()
+async def test_a_cancelled_call_ends_without_an_answer(scene: Scene) -> None:
+    assert await scene.call("hang", number=7) == []
+    assert await scene.tell(Notification("notifications/cancelled", {"requestId": 7, "reason": "bored"})) == []
+    assert scene.backend.happened[1:] == ["hanging", "stopped"]
+    [answer] = await scene.call("echo", number=7)  # the id is free again
+    assert answer["id"] == 7
 
-    scene_of(steps, era)
+
+@played()
+async def test_a_call_that_ignores_its_cancellation_is_not_heard(scene: Scene) -> None:
+    await scene.call("stubborn", number=7, progressToken=7)
+    assert await scene.tell(Notification("notifications/cancelled", {"requestId": 7})) == []
 
 
 @pytest.mark.parametrize("other", [8, "7", None, True, 1.0, [7], {"a": 7}])
-def test_a_cancellation_of_something_else_changes_nothing(other: object) -> None:
-    async def steps(scene: Scene) -> None:
-        await scene.call("hang", number=7)
-        await scene.call("hang", number=1)
-        assert await scene.tell(Notification("notifications/cancelled", {"requestId": other})) == []
-        assert "stopped" not in scene.backend.happened
-
-    scene_of(steps, "2025")
+@played("2025")
+async def test_a_cancellation_of_something_else_changes_nothing(scene: Scene, other: object) -> None:
+    await scene.call("hang", number=7)
+    await scene.call("hang", number=1)
+    assert await scene.tell(Notification("notifications/cancelled", {"requestId": other})) == []
+    assert "stopped" not in scene.backend.happened
 
 
-@both_eras
-def test_a_repeated_id_of_a_running_request_is_refused_and_the_first_goes_on(era: str) -> None:
-    async def steps(scene: Scene) -> None:
-        await scene.call("hang", number=7)
-        [answer] = await scene.call("echo", number=7)
-        assert answer["error"]["code"] == -32600
-        assert "stopped" not in scene.backend.happened
-        [answer] = await scene.call("echo", number="7")
-        assert "result" in answer
-
-    scene_of(steps, era)
+@played()
+async def test_a_repeated_id_of_a_running_request_is_refused_and_the_first_goes_on(scene: Scene) -> None:
+    await scene.call("hang", number=7)
+    [answer] = await scene.call("echo", number=7)
+    assert answer["error"]["code"] == -32600
+    assert "stopped" not in scene.backend.happened
+    [answer] = await scene.call("echo", number="7")
+    assert "result" in answer
 
 
-@both_eras
-def test_too_many_requests_at_once_are_refused(era: str) -> None:
-    async def steps(scene: Scene) -> None:
-        assert await scene.tell(*(scene.message("tools/call", {"name": "hang"}, n) for n in range(MOST_RUNNING))) == []
-        [answer] = await scene.call("echo", number=MOST_RUNNING)
-        assert answer["error"] == {"code": -32603, "message": f"too many requests at once: at most {MOST_RUNNING}"}
-        await scene.tell(Notification("notifications/cancelled", {"requestId": 0}))
-        [answer] = await scene.call("echo", number=MOST_RUNNING)
-        assert "result" in answer
-
-    scene_of(steps, era)
+@played()
+async def test_too_many_requests_at_once_are_refused(scene: Scene) -> None:
+    assert await scene.tell(*(scene.message("tools/call", {"name": "hang"}, n) for n in range(MOST_RUNNING))) == []
+    [answer] = await scene.call("echo", number=MOST_RUNNING)
+    assert answer["error"] == {"code": -32603, "message": f"too many requests at once: at most {MOST_RUNNING}"}
+    await scene.tell(Notification("notifications/cancelled", {"requestId": 0}))
+    [answer] = await scene.call("echo", number=MOST_RUNNING)
+    assert "result" in answer
 
 
-def test_a_burst_of_short_requests_is_served() -> None:
-    async def steps(scene: Scene) -> None:
-        many = 3 * MOST_RUNNING
-        answers = await scene.tell(*(scene.message("tools/call", {"name": "echo"}, n) for n in range(many)))
-        assert sorted(answer["id"] for answer in answers if "result" in answer) == list(range(many))
-
-    scene_of(steps, "2025")
+@played("2025")
+async def test_a_burst_of_short_requests_is_served(scene: Scene) -> None:
+    many = 3 * MOST_RUNNING
+    answers = await scene.tell(*(scene.message("tools/call", {"name": "echo"}, n) for n in range(many)))
+    assert sorted(answer["id"] for answer in answers if "result" in answer) == list(range(many))
 
 
 # Progress -------------------------------------------------------------------------------------------------------------
@@ -189,19 +142,15 @@ def test_a_burst_of_short_requests_is_served() -> None:
 HALF = {"progress": 0.5, "total": 1, "message": "half", "progressToken": "the server's", "_meta": {"x": 1}}
 
 
-@both_eras
 @pytest.mark.parametrize("token", [0, 7, "a", "7"])
-def test_progress_carries_the_token_of_the_client(era: str, token: Any) -> None:
-    async def steps(scene: Scene) -> None:
-        told, answer = await scene.call("tell", {"progress": [HALF]}, progressToken=token)
-        params = {"progressToken": token, "progress": 0.5, "total": 1, "message": "half"}
-        assert told == {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-        assert "result" in answer
-
-    scene_of(steps, era)
+@played()
+async def test_progress_carries_the_token_of_the_client(scene: Scene, token: Any) -> None:
+    told, answer = await scene.call("tell", {"progress": [HALF]}, progressToken=token)
+    params = {"progressToken": token, "progress": 0.5, "total": 1, "message": "half"}
+    assert told == {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+    assert "result" in answer
 
 
-@both_eras
 @pytest.mark.parametrize(
     ("progress", "meta"),
     [
@@ -212,34 +161,26 @@ def test_progress_carries_the_token_of_the_client(era: str, token: Any) -> None:
         pytest.param({}, {"progressToken": 1}, id="no progress"),
     ],
 )
-def test_other_progress_is_dropped(era: str, progress: dict[str, Any], meta: dict[str, Any]) -> None:
-    async def steps(scene: Scene) -> None:
-        assert len(await scene.call("tell", {"progress": [progress]}, **meta)) == 1
-
-    scene_of(steps, era)
+@played()
+async def test_other_progress_is_dropped(scene: Scene, progress: dict[str, Any], meta: dict[str, Any]) -> None:
+    assert len(await scene.call("tell", {"progress": [progress]}, **meta)) == 1
 
 
-@both_eras
-def test_nothing_is_told_after_the_end_of_a_call(era: str) -> None:
-    async def steps(scene: Scene) -> None:
-        await scene.call("tell", {}, progressToken=1, **{LEVEL: "debug"})
-        before = len(scene.sent)
-        scene.backend.late.progress({"progress": 1})
-        scene.backend.late.log({"level": "error", "data": "late"})
-        assert len(scene.sent) == before
-
-    scene_of(steps, era)
+@played()
+async def test_nothing_is_told_after_the_end_of_a_call(scene: Scene) -> None:
+    await scene.call("tell", {}, progressToken=1, **{LEVEL: "debug"})
+    before = len(scene.sent)
+    scene.backend.late.progress({"progress": 1})
+    scene.backend.late.log({"level": "error", "data": "late"})
+    assert len(scene.sent) == before
 
 
-@both_eras
-def test_progress_and_logs_are_left_out_while_the_transport_is_behind(era: str) -> None:
-    async def steps(scene: Scene) -> None:
-        scene.crowded = True
-        told = {"progress": [HALF] * 3, "log": [{"level": "error", "data": 1}]}
-        [answer] = await scene.call("tell", told, progressToken=1, **{LEVEL: "debug"})
-        assert "result" in answer
-
-    scene_of(steps, era)
+@played()
+async def test_progress_and_logs_are_left_out_while_the_transport_is_behind(scene: Scene) -> None:
+    scene.crowded = True
+    told = {"progress": [HALF] * 3, "log": [{"level": "error", "data": 1}]}
+    [answer] = await scene.call("tell", told, progressToken=1, **{LEVEL: "debug"})
+    assert "result" in answer
 
 
 # Log messages ---------------------------------------------------------------------------------------------------------
@@ -260,22 +201,22 @@ def levels(answers: list[dict[str, Any]]) -> list[str]:
         ("debug", ["debug", "info", "error"], "debug"),
     ],
 )  # fmt: skip
-def test_a_level_of_2025_holds_for_the_connection(level: str, passed: list[str], asked_of_servers: str) -> None:
-    async def steps(scene: Scene) -> None:
-        if level:
-            [answer] = await scene.request("logging/setLevel", {"level": level})
-            assert answer["result"] == {}
-            assert scene.backend.happened == [("log level", level)]
-        answers = await scene.call("tell", {"log": LOG})
-        assert levels(answers) == passed
-        assert all("_meta" not in answer.get("params", {}) for answer in answers)
-        assert scene.backend.happened[-1] == ("level", asked_of_servers)
-        before = len(scene.sent)
-        for params in LOG:
-            scene.connection.log(params)
-        assert levels(scene.sent[before:]) == passed
-
-    scene_of(steps, "2025")
+@played("2025")
+async def test_a_level_of_2025_holds_for_the_connection(
+    scene: Scene, level: str, passed: list[str], asked_of_servers: str
+) -> None:
+    if level:
+        [answer] = await scene.request("logging/setLevel", {"level": level})
+        assert answer["result"] == {}
+        assert scene.backend.happened == [("log level", level)]
+    answers = await scene.call("tell", {"log": LOG})
+    assert levels(answers) == passed
+    assert all("_meta" not in answer.get("params", {}) for answer in answers)
+    assert scene.backend.happened[-1] == ("level", asked_of_servers)
+    before = len(scene.sent)
+    for params in LOG:
+        scene.client.log(params)
+    assert levels(scene.sent[before:]) == passed
 
 
 @pytest.mark.parametrize(
@@ -287,47 +228,40 @@ def test_a_level_of_2025_holds_for_the_connection(level: str, passed: list[str],
         ({LEVEL: "emergency"}, [], "emergency"),
     ],
 )
-def test_a_level_of_2026_holds_for_one_request(meta: dict[str, Any], passed: list[str], asked_of_servers: str) -> None:
-    async def steps(scene: Scene) -> None:
-        assert levels(await scene.call("tell", {"log": LOG}, **meta)) == passed
-        assert scene.backend.happened[-1] == ("level", asked_of_servers)
-        scene.connection.log(LOG[2])
-        assert levels(scene.sent) == passed
-
-    scene_of(steps, "2026")
+@played("2026")
+async def test_a_level_of_2026_holds_for_one_request(
+    scene: Scene, meta: dict[str, Any], passed: list[str], asked_of_servers: str
+) -> None:
+    assert levels(await scene.call("tell", {"log": LOG}, **meta)) == passed
+    assert scene.backend.happened[-1] == ("level", asked_of_servers)
+    scene.client.log(LOG[2])
+    assert levels(scene.sent) == passed
 
 
 @pytest.mark.parametrize("params", [{"level": "loud", "data": 1}, {"level": "info"}, {"data": 1}, {"level": ["info"]}])
-def test_a_malformed_log_message_is_dropped_and_reported(params: dict[str, Any]) -> None:
-    async def steps(scene: Scene) -> None:
-        assert len(await scene.call("tell", {"log": [params]})) == 1
-        assert [event.sender for event in scene.backend.events] == ["server"]
-
-    scene_of(steps, "2025")
+@played("2025")
+async def test_a_malformed_log_message_is_dropped_and_reported(scene: Scene, params: dict[str, Any]) -> None:
+    assert len(await scene.call("tell", {"log": [params]})) == 1
+    assert [event.sender for event in scene.backend.events] == ["server"]
 
 
 @pytest.mark.parametrize("level", ["loud", None, 1, ["info"]])
-def test_an_unknown_level_is_refused(level: Any) -> None:
-    async def steps(scene: Scene) -> None:
-        [answer] = await scene.request("logging/setLevel", {"level": level})
-        assert answer["error"]["code"] == -32602
-
-    scene_of(steps, "2025")
+@played("2025")
+async def test_an_unknown_level_is_refused(scene: Scene, level: Any) -> None:
+    [answer] = await scene.request("logging/setLevel", {"level": level})
+    assert answer["error"]["code"] == -32602
 
 
 # Waiting for servers --------------------------------------------------------------------------------------------------
 
 
-@both_eras
-def test_what_is_not_listed_any_more_can_still_be_called_to_hear_why_not(era: str) -> None:
-    async def steps(scene: Scene) -> None:
-        scene.backend.shown = (tool("s.echo"), ShownTool("s.refuse", tool("s.refuse").definition, listed=False))
-        [answer] = await scene.request("tools/list")
-        assert [shown["name"] for shown in answer["result"]["tools"]] == ["echo"]
-        [answer] = await scene.call("refuse", number=2)
-        assert answer["result"]["content"][0]["text"].startswith("BUDGET_EXCEEDED: ")
-
-    scene_of(steps, era)
+@played()
+async def test_what_is_not_listed_any_more_can_still_be_called_to_hear_why_not(scene: Scene) -> None:
+    scene.backend.shown = (tool("s.echo"), ShownTool("s.refuse", tool("s.refuse").definition, listed=False))
+    [answer] = await scene.request("tools/list")
+    assert [shown["name"] for shown in answer["result"]["tools"]] == ["echo"]
+    [answer] = await scene.call("refuse", number=2)
+    assert answer["result"]["content"][0]["text"].startswith("BUDGET_EXCEEDED: ")
 
 
 def test_a_request_of_a_client_that_left_is_forgotten() -> None:

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from licet.gateway import catalog
-from licet.gateway.connection import Clash
-from licet.mcp.shown_names import Naming
+from licet.mcp.shown_names import Clash, Naming
 
+from .scenes import both_eras, played, scene_of
 from .scripted_backend import Scene, ScriptedBackend, prompt, resource, template, tool
-from .test_connection_calls import both_eras, scene_of
 
 LISTS = {
     "tools/list": "tools",
@@ -32,23 +31,20 @@ def large() -> ScriptedBackend:
 
 @pytest.fixture
 def short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "MOST_ITEMS", 100)
+    monkeypatch.setattr(catalog, "MOST_PAGE_ITEMS", 100)
 
 
-@both_eras
 @pytest.mark.parametrize(("method", "key"), LISTS.items())
-def test_a_client_that_reads_one_page_sees_the_whole_list(era: str, method: str, key: str) -> None:
-    async def steps(scene: Scene) -> None:
-        [answer] = await scene.request(method)
-        assert len(answer["result"][key]) == 250
-        assert "nextCursor" not in answer["result"]
-
-    scene_of(steps, era, large)
+@played(backend=large)
+async def test_a_client_that_reads_one_page_sees_the_whole_list(scene: Scene, method: str, key: str) -> None:
+    [answer] = await scene.request(method)
+    assert len(answer["result"][key]) == 250
+    assert "nextCursor" not in answer["result"]
 
 
 @pytest.mark.parametrize(("most", "pages"), [(1, 250), (10_000, 3), (10**9, 1)])
 def test_a_page_has_a_limit_of_bytes_too(monkeypatch: pytest.MonkeyPatch, most: int, pages: int) -> None:
-    monkeypatch.setattr(catalog, "MOST_BYTES", most)
+    monkeypatch.setattr(catalog, "MOST_PAGE_BYTES", most)
 
     async def steps(scene: Scene) -> None:
         found: list[Any] = []
@@ -66,38 +62,34 @@ def test_a_page_has_a_limit_of_bytes_too(monkeypatch: pytest.MonkeyPatch, most: 
     scene_of(steps, "2025", large)
 
 
-@both_eras
 @pytest.mark.usefixtures("short_pages")
 @pytest.mark.parametrize(("method", "key"), LISTS.items())
-def test_longer_lists_come_in_pages_and_in_the_order_of_the_backend(era: str, method: str, key: str) -> None:
-    async def steps(scene: Scene) -> None:
-        pages: list[list[Any]] = []
-        params: dict[str, Any] = {}
-        while True:
-            [answer] = await scene.request(method, params)
-            pages.append(answer["result"][key])
-            if "nextCursor" not in answer["result"]:
-                break
-            params = {"cursor": answer["result"]["nextCursor"]}
-        assert [len(page) for page in pages] == [100, 100, 50]
-        source = {"tools": "shown", "resources": "listed", "resourceTemplates": "patterns", "prompts": "drafts"}[key]
-        expected = [item.definition for item in getattr(scene.backend, source)]
-        assert [definition for page in pages for definition in page] == expected
-        assert ("ttlMs" in answer["result"]) == (era == "2026")
+@played(backend=large)
+async def test_longer_lists_come_in_pages_and_in_the_order_of_the_backend(
+    scene: Scene, era: str, method: str, key: str
+) -> None:
+    pages: list[list[Any]] = []
+    params: dict[str, Any] = {}
+    while True:
+        [answer] = await scene.request(method, params)
+        pages.append(answer["result"][key])
+        if "nextCursor" not in answer["result"]:
+            break
+        params = {"cursor": answer["result"]["nextCursor"]}
+    assert [len(page) for page in pages] == [100, 100, 50]
+    source = {"tools": "shown", "resources": "listed", "resourceTemplates": "patterns", "prompts": "drafts"}[key]
+    expected = [item.definition for item in getattr(scene.backend, source)]
+    assert [definition for page in pages for definition in page] == expected
+    assert ("ttlMs" in answer["result"]) == (era == "2026")
 
-    scene_of(steps, era, large)
 
-
-@both_eras
 @pytest.mark.parametrize(("method", "key"), LISTS.items())
-def test_an_empty_list_is_a_page_without_a_cursor(era: str, method: str, key: str) -> None:
-    async def steps(scene: Scene) -> None:
-        scene.backend.shown = ()
-        [answer] = await scene.request(method)
-        assert answer["result"][key] == []
-        assert "nextCursor" not in answer["result"]
-
-    scene_of(steps, era)
+@played()
+async def test_an_empty_list_is_a_page_without_a_cursor(scene: Scene, method: str, key: str) -> None:
+    scene.backend.shown = ()
+    [answer] = await scene.request(method)
+    assert answer["result"][key] == []
+    assert "nextCursor" not in answer["result"]
 
 
 async def cursor_of(scene: Scene, method: str) -> Any:
@@ -106,35 +98,29 @@ async def cursor_of(scene: Scene, method: str) -> Any:
 
 
 @pytest.mark.parametrize("cursor", ["", "0", "100", "x" * 10_000, 100, 0, ["a"], {"a": 1}, True])
-def test_a_made_up_cursor_is_refused(cursor: Any) -> None:
-    async def steps(scene: Scene) -> None:
-        [answer] = await scene.request("tools/list", {"cursor": cursor})
-        assert answer["error"]["code"] == -32602
-
-    scene_of(steps, "2025", large)
+@played("2025", backend=large)
+async def test_a_made_up_cursor_is_refused(scene: Scene, cursor: Any) -> None:
+    [answer] = await scene.request("tools/list", {"cursor": cursor})
+    assert answer["error"]["code"] == -32602
 
 
 @pytest.mark.usefixtures("short_pages")
-def test_a_cursor_of_another_or_a_changed_list_is_refused() -> None:
-    async def steps(scene: Scene) -> None:
-        for cursor in (await cursor_of(scene, "prompts/list"), f"{await cursor_of(scene, 'tools/list')}0"):
-            [answer] = await scene.request("tools/list", {"cursor": cursor})
-            assert answer["error"]["code"] == -32602
-        cursor = await cursor_of(scene, "tools/list")
-        scene.backend.shown = [*scene.backend.shown[1:], tool("s.new")]
+@played("2025", backend=large)
+async def test_a_cursor_of_another_or_a_changed_list_is_refused(scene: Scene) -> None:
+    for cursor in (await cursor_of(scene, "prompts/list"), f"{await cursor_of(scene, 'tools/list')}0"):
         [answer] = await scene.request("tools/list", {"cursor": cursor})
         assert answer["error"]["code"] == -32602
-
-    scene_of(steps, "2025", large)
+    cursor = await cursor_of(scene, "tools/list")
+    scene.backend.shown = [*scene.backend.shown[1:], tool("s.new")]
+    [answer] = await scene.request("tools/list", {"cursor": cursor})
+    assert answer["error"]["code"] == -32602
 
 
 @pytest.mark.usefixtures("short_pages")
-def test_an_absent_cursor_may_be_null() -> None:
-    async def steps(scene: Scene) -> None:
-        [answer] = await scene.request("tools/list", {"cursor": None})
-        assert len(answer["result"]["tools"]) == 100
-
-    scene_of(steps, "2025", large)
+@played("2025", backend=large)
+async def test_an_absent_cursor_may_be_null(scene: Scene) -> None:
+    [answer] = await scene.request("tools/list", {"cursor": None})
+    assert len(answer["result"]["tools"]) == 100
 
 
 # Names ----------------------------------------------------------------------------------------------------------------
@@ -197,15 +183,13 @@ def test_no_connection_begins_with_a_clash(tools: list[str], prompts: list[tuple
         asyncio.run(begin())
 
 
-def test_a_later_clash_refuses_the_call() -> None:
-    async def steps(scene: Scene) -> None:
-        scene.backend.shown = [tool("a.echo"), tool("b.echo")]
-        [answer] = await scene.call("echo")
-        assert answer["result"]["isError"] is True
-        assert scene.backend.happened == []
-        assert "Clash" in scene.backend.events[0].reason
-
-    scene_of(steps, "2025")
+@played("2025")
+async def test_a_later_clash_refuses_the_call(scene: Scene) -> None:
+    scene.backend.shown = [tool("a.echo"), tool("b.echo")]
+    [answer] = await scene.call("echo")
+    assert answer["result"]["isError"] is True
+    assert scene.backend.happened == []
+    assert "Clash" in scene.backend.events[0].reason
 
 
 # Resources ------------------------------------------------------------------------------------------------------------
@@ -246,12 +230,10 @@ def test_an_ambiguous_uri_names_its_servers() -> None:
     scene_of(steps, "2025", several, "prefixed")
 
 
-def test_an_unlisted_uri_goes_to_the_only_server_with_resources() -> None:
-    async def steps(scene: Scene) -> None:
-        await scene.request("resources/read", {"uri": "x://unlisted"})
-        assert scene.backend.happened == [("read", "s", "x://unlisted")]
-
-    scene_of(steps, "2025", lambda: ScriptedBackend(resources=[resource("s", "a://b")]))
+@played("2025", backend=lambda: ScriptedBackend(resources=[resource("s", "a://b")]))
+async def test_an_unlisted_uri_goes_to_the_only_server_with_resources(scene: Scene) -> None:
+    await scene.request("resources/read", {"uri": "x://unlisted"})
+    assert scene.backend.happened == [("read", "s", "x://unlisted")]
 
 
 @both_eras

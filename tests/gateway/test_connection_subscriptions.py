@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from licet.gateway.connection import MOST_SUBSCRIPTIONS
+from licet.gateway.limits import MOST_SUBSCRIPTIONS
 from licet.mcp.jsonrpc import Notification
 
+from .scenes import played, scene_of
 from .scripted_backend import META, Scene
-from .test_connection_calls import scene_of
 from .test_connection_lists import several
 
 ID = f"{META}subscriptionId"
@@ -21,9 +21,9 @@ def told(scene: Scene, since: int = 0) -> list[Any]:
 def change_everything(scene: Scene) -> list[Any]:
     before = len(scene.sent)
     for kind in ("tools", "resources", "prompts"):
-        scene.connection.list_changed(kind)
-    scene.connection.resource_updated("a", "a://doc")
-    scene.connection.resource_updated("b", "b://doc")
+        scene.client.list_changed(kind)
+    scene.client.resource_updated("a", "a://doc")
+    scene.client.resource_updated("b", "b://doc")
     return told(scene, before)
 
 
@@ -43,13 +43,11 @@ def test_a_client_of_2025_is_told_of_lists_and_of_its_resources() -> None:
     scene_of(steps, "2025", several, "prefixed")
 
 
-def test_nothing_is_told_before_the_client_is_initialized() -> None:
-    async def steps(scene: Scene) -> None:
-        fresh = Scene(several(), "prefixed")
-        fresh.connection.list_changed("tools")
-        assert fresh.sent == []
-
-    scene_of(steps, "2025")
+@played("2025")
+async def test_nothing_is_told_before_the_client_is_initialized(scene: Scene) -> None:
+    fresh = Scene(several(), "prefixed")
+    fresh.client.list_changed("tools")
+    assert fresh.sent == []
 
 
 @pytest.mark.parametrize(
@@ -66,7 +64,7 @@ def test_an_update_is_told_for_the_resource_of_its_own_server(server: str, uri: 
     async def steps(scene: Scene) -> None:
         await scene.request("resources/subscribe", {"uri": "a://doc"})
         before = len(scene.sent)
-        scene.connection.resource_updated(server, uri)
+        scene.client.resource_updated(server, uri)
         assert told(scene, before) == ([("resources/updated", {"uri": uri})] if is_told else [])
 
     scene_of(steps, "2025", several, "prefixed")
@@ -78,7 +76,7 @@ def test_a_refused_subscription_tells_nothing(uri: Any) -> None:
         [answer] = await scene.request("resources/subscribe", {"uri": uri})
         assert answer["error"]["code"] == -32602
         before = len(scene.sent)
-        scene.connection.resource_updated("a", str(uri))
+        scene.client.resource_updated("a", str(uri))
         assert len(scene.sent) == before
 
     scene_of(steps, "2025", several, "prefixed")
@@ -201,7 +199,7 @@ def test_a_flood_before_the_acknowledgement_is_cut_off() -> None:
         scene.backend.slow_subscriptions.clear()
         await scene.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["a://doc"]}})
         for number in range(2 * MOST_SUBSCRIPTIONS):
-            scene.connection.resource_updated("a", f"a://doc/{number}")
+            scene.client.resource_updated("a", f"a://doc/{number}")
         scene.backend.slow_subscriptions.set()
         await scene.settle()
         assert len(scene.sent) == 1 + MOST_SUBSCRIPTIONS

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from licet.mcp.jsonrpc import Response, write_message
+from licet.mcp.jsonrpc import ProtocolError, Response, write_message
 from licet.mcp.protocol import (
     HANDSHAKE_VERSIONS,
     VERSIONS,
-    ProtocolError,
     definition_for,
     for_version,
     from_server,

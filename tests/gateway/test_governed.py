@@ -502,7 +502,7 @@ def test_a_server_with_more_grants_than_its_agent_starts_and_holds_the_overlap(
 ) -> None:
     backend = Workspace(tmp_path, store_path, {"s": {**SIMPLE, **more}}, COVERED).backend()
     assert list(backend.running) == ["s"]
-    assert [tool.name for tool in backend.tools()] == ["s.echo"]
+    assert [tool.name for tool in backend.lists.tools()] == ["s.echo"]
 
 
 def test_a_server_that_this_agent_does_not_use_may_need_more(tmp_path: Path, store_path: Path) -> None:

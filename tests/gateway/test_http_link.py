@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,26 +16,18 @@ from gateway.http_servers import (
     Handler,
     HttpServer,
     Out,
-    RecordingPeer,
     link_to,
     listening,
     notified,
     opened,
     text_result,
 )
-from gateway.servers import SECONDS, call, text_of
+from gateway.servers import SECONDS, RecordingPeer, bounded, call, run, text_of
 from licet.mcp import http_link, http_messages
+from licet.mcp.exchange import TimedOut, UpstreamError
+from licet.mcp.limits import MOST_CALLS, MOST_RESUMED
 from licet.mcp.link import Gone
-from licet.mcp.upstream import TimedOut, Upstream, UpstreamError
-
-
-def run(work: Coroutine[Any, Any, Any]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(SECONDS):
-            await work
-
-    asyncio.run(bounded())
-
+from licet.mcp.upstream import Upstream
 
 ERAS = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -43,59 +35,52 @@ ERAS = pytest.mark.parametrize("era", ["2025", "2026"])
 @ERAS
 @pytest.mark.parametrize("streams", [False, True], ids=["JSON", "events"])
 @pytest.mark.parametrize("knows_era", [False, True])
-def test_a_server_is_opened_listed_and_called(era: str, streams: bool, knows_era: bool) -> None:
-    async def work() -> None:
-        server = HttpServer(era, streams=streams)
-        async with opened(server, prefer=era if knows_era else "") as upstream:
-            assert upstream.opened.era == era
-            listed = await upstream.request("tools/list", {}, seconds=SECONDS)
-            assert [one["name"] for one in listed.data["tools"]] == ["echo"]
-            assert text_of(await call(upstream, "echo", {"a": "ü"})) == '{"a": "\\u00fc"}'
-        sent = server.posted("tools/call")[0].headers
-        assert sent["accept"] == "application/json, text/event-stream"
-        assert sent["mcp-protocol-version"] == (LEGACY if era == "2025" else MODERN)
-        assert sent.get("mcp-session-id") == ("s-1" if era == "2025" else None)
-        assert (sent.get("mcp-method"), sent.get("mcp-name")) == (
-            (None, None) if era == "2025" else ("tools/call", "echo")
-        )
-        assert [one.headers["mcp-session-id"] for one in server.seen if one.verb == "DELETE"] == (
-            ["s-1"] if era == "2025" else []
-        )
-
-    run(work())
+@bounded
+async def test_a_server_is_opened_listed_and_called(era: str, streams: bool, knows_era: bool) -> None:
+    server = HttpServer(era, streams=streams)
+    async with opened(server, prefer=era if knows_era else "") as upstream:
+        assert upstream.opened.era == era
+        listed = await upstream.request("tools/list", {}, seconds=SECONDS)
+        assert [one["name"] for one in listed.data["tools"]] == ["echo"]
+        assert text_of(await call(upstream, "echo", {"a": "ü"})) == '{"a": "\\u00fc"}'
+    sent = server.posted("tools/call")[0].headers
+    assert sent["accept"] == "application/json, text/event-stream"
+    assert sent["mcp-protocol-version"] == (LEGACY if era == "2025" else MODERN)
+    assert sent.get("mcp-session-id") == ("s-1" if era == "2025" else None)
+    assert (sent.get("mcp-method"), sent.get("mcp-name")) == ((None, None) if era == "2025" else ("tools/call", "echo"))
+    assert [one.headers["mcp-session-id"] for one in server.seen if one.verb == "DELETE"] == (
+        ["s-1"] if era == "2025" else []
+    )
 
 
 @ERAS
 @pytest.mark.parametrize("streams", [False, True], ids=["JSON", "events"])
-def test_calls_one_after_another_use_one_connection(era: str, streams: bool) -> None:
-    async def work() -> None:
-        server = HttpServer(era, streams=streams, on={"GET": _no_get})
-        async with opened(server, prefer=era) as upstream:
-            for number in range(5):
-                await call(upstream, "echo", {"n": number})
-                await asyncio.sleep(0.01)  # for the end of the stream, which comes after the answer
-        assert server.connections <= 2  # the GET stream may have been asked for on another one
-
-    run(work())
+@bounded
+async def test_calls_one_after_another_use_one_connection(era: str, streams: bool) -> None:
+    server = HttpServer(era, streams=streams, on={"GET": _no_get})
+    async with opened(server, prefer=era) as upstream:
+        for number in range(5):
+            await call(upstream, "echo", {"n": number})
+            await asyncio.sleep(0.01)  # for the end of the stream, which comes after the answer
+    assert server.connections <= 2  # the GET stream may have been asked for on another one
 
 
 async def _no_get(asked: Asked, out: Out) -> None:
     await out.raw(405)
 
 
-def test_the_initialize_request_has_no_version_and_no_session() -> None:
-    async def work() -> None:
-        server = HttpServer("2025")
-        async with opened(server):
-            pass
-        (first,) = server.posted("initialize")
-        assert not {"mcp-protocol-version", "mcp-session-id", "mcp-method"} & first.headers.keys()
-
-    run(work())
+@bounded
+async def test_the_initialize_request_has_no_version_and_no_session() -> None:
+    server = HttpServer("2025")
+    async with opened(server):
+        pass
+    (first,) = server.posted("initialize")
+    assert not {"mcp-protocol-version", "mcp-session-id", "mcp-method"} & first.headers.keys()
 
 
 @ERAS
-def test_progress_and_logs_come_before_the_answer(era: str) -> None:
+@bounded
+async def test_progress_and_logs_come_before_the_answer(era: str) -> None:
     async def busy(asked: Asked, out: Out) -> None:
         token = asked.params["_meta"]["progressToken"]
         for step in (1, 2):
@@ -104,14 +89,11 @@ def test_progress_and_logs_come_before_the_answer(era: str) -> None:
         await out.event(out.answer(text_result("done")))
         await out.end()
 
-    async def work() -> None:
-        peer, steps = RecordingPeer(), []
-        async with opened(HttpServer(era, calls={"busy": busy}), peer) as upstream:
-            answer = await call(upstream, "busy", progress=lambda step: steps.append(step["progress"]))
-            assert (text_of(answer), steps) == ("done", [1, 2])
-            assert [note.params["data"] for note in peer.notes] == ["working"]
-
-    run(work())
+    peer, steps = RecordingPeer(), []
+    async with opened(HttpServer(era, calls={"busy": busy}), peer) as upstream:
+        answer = await call(upstream, "busy", progress=lambda step: steps.append(step["progress"]))
+        assert (text_of(answer), steps) == ("done", [1, 2])
+        assert [note.params["data"] for note in peer.notes] == ["working"]
 
 
 def test_a_server_of_2025_asks_on_the_stream_of_a_call_and_is_answered_by_a_post() -> None:
@@ -139,7 +121,8 @@ def test_a_server_of_2025_asks_on_the_stream_of_a_call_and_is_answered_by_a_post
     run(work())
 
 
-def test_a_server_of_2026_asks_by_a_result_and_the_call_is_repeated() -> None:
+@bounded
+async def test_a_server_of_2026_asks_by_a_result_and_the_call_is_repeated() -> None:
     async def asks(asked: Asked, out: Out) -> None:
         if "inputResponses" in asked.params:
             await out.result(text_result(json.dumps(asked.params["inputResponses"])))
@@ -147,64 +130,56 @@ def test_a_server_of_2026_asks_by_a_result_and_the_call_is_repeated() -> None:
             wanted = {"name": {"method": "elicitation/create", "params": {}}}
             await out.result({"resultType": "input_required", "inputRequests": wanted})
 
-    async def work() -> None:
-        peer = RecordingPeer({"elicitation/create": {"action": "accept"}})
-        async with opened(HttpServer("2026", calls={"asks": asks}), peer, {"elicitation": {}}) as upstream:
-            assert text_of(await call(upstream, "asks")) == '{"name": {"action": "accept"}}'
-
-    run(work())
+    peer = RecordingPeer({"elicitation/create": {"action": "accept"}})
+    async with opened(HttpServer("2026", calls={"asks": asks}), peer, {"elicitation": {}}) as upstream:
+        assert text_of(await call(upstream, "asks")) == '{"name": {"action": "accept"}}'
 
 
-def test_messages_of_a_2025_server_come_over_the_get_stream() -> None:
+@bounded
+async def test_messages_of_a_2025_server_come_over_the_get_stream() -> None:
     async def changes(asked: Asked, out: Out) -> None:
         await out.stream()
         await out.piece(b": a comment\n\n")
         await out.event(notified("notifications/tools/list_changed"))
         await out.until_closed()
 
-    async def work() -> None:
-        peer = RecordingPeer()
-        server = HttpServer("2025", on={"GET": changes})
-        async with opened(server, peer) as upstream:
-            await upstream.changed.wait()
-            await peer.told_one.wait()
-            (get,) = [one for one in server.seen if one.verb == "GET"]
-            assert get.headers["mcp-session-id"] == "s-1"
-            assert get.headers["mcp-protocol-version"] == LEGACY
-
-    run(work())
+    peer = RecordingPeer()
+    server = HttpServer("2025", on={"GET": changes})
+    async with opened(server, peer) as upstream:
+        await upstream.changed.wait()
+        await peer.told_one.wait()
+        (get,) = [one for one in server.seen if one.verb == "GET"]
+        assert get.headers["mcp-session-id"] == "s-1"
+        assert get.headers["mcp-protocol-version"] == LEGACY
 
 
-def test_a_server_without_sessions_is_not_asked_for_a_get_stream() -> None:
-    async def work() -> None:
-        server = HttpServer("2025", session="")
-        async with opened(server) as upstream:
-            await call(upstream, "echo")
-        assert {one.verb for one in server.seen} == {"POST"}
-
-    run(work())
+@bounded
+async def test_a_server_without_sessions_is_not_asked_for_a_get_stream() -> None:
+    server = HttpServer("2025", session="")
+    async with opened(server) as upstream:
+        await call(upstream, "echo")
+    assert {one.verb for one in server.seen} == {"POST"}
 
 
-def test_a_get_stream_that_a_server_does_not_have_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+@bounded
+async def test_a_get_stream_that_a_server_does_not_have_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
     answers = [503, 405]
 
     async def get(asked: Asked, out: Out) -> None:
         await out.raw(answers.pop(0))
 
-    async def work() -> None:
-        server = HttpServer("2025", on={"GET": get})
-        async with opened(server) as upstream:
-            while answers:
-                await call(upstream, "echo")
-            await asyncio.sleep(0.1)  # for a third one, which does not come
-        assert [one.verb for one in server.seen].count("GET") == 2
-
-    run(work())
+    server = HttpServer("2025", on={"GET": get})
+    async with opened(server) as upstream:
+        while answers:
+            await call(upstream, "echo")
+        await asyncio.sleep(0.1)  # for a third one, which does not come
+    assert [one.verb for one in server.seen].count("GET") == 2
 
 
-def test_a_broken_get_stream_is_continued_after_its_last_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+@bounded
+async def test_a_broken_get_stream_is_continued_after_its_last_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
     came: list[str | None] = []
 
     async def breaks(asked: Asked, out: Out) -> None:
@@ -215,19 +190,17 @@ def test_a_broken_get_stream_is_continued_after_its_last_event(monkeypatch: pyte
         await out.event(notified("notifications/tools/list_changed"))
         await out.until_closed()
 
-    async def work() -> None:
-        peer = RecordingPeer()
-        async with opened(HttpServer("2025", on={"GET": breaks}), peer) as upstream:
-            await upstream.changed.wait()
-            assert came == [None, "e-1", "e-2"]
-
-    run(work())
+    peer = RecordingPeer()
+    async with opened(HttpServer("2025", on={"GET": breaks}), peer) as upstream:
+        await upstream.changed.wait()
+        assert came == [None, "e-1", "e-2"]
 
 
-def test_changes_of_a_2026_server_come_over_the_listen_stream_which_is_opened_again(
+@bounded
+async def test_changes_of_a_2026_server_come_over_the_listen_stream_which_is_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
     times = 0
 
     async def listen(asked: Asked, out: Out) -> None:
@@ -244,90 +217,79 @@ def test_changes_of_a_2026_server_come_over_the_listen_stream_which_is_opened_ag
         await out.event(notified("notifications/tools/list_changed", _meta=meta))
         await out.until_closed()
 
-    async def work() -> None:
-        server = HttpServer("2026", capabilities={"tools": {"listChanged": True}}, on={"subscriptions/listen": listen})
-        async with opened(server) as upstream:
-            await upstream.changed.wait()
-            assert times == 3
-            assert text_of(await call(upstream, "echo")) == "{}"
-
-    run(work())
+    server = HttpServer("2026", capabilities={"tools": {"listChanged": True}}, on={"subscriptions/listen": listen})
+    async with opened(server) as upstream:
+        await upstream.changed.wait()
+        assert times == 3
+        assert text_of(await call(upstream, "echo")) == "{}"
 
 
-def test_changes_that_a_broken_stream_may_have_missed_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+@bounded
+async def test_changes_that_a_broken_stream_may_have_missed_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
     monkeypatch.setattr(http_link, "LASTING_SECONDS", -1.0)
 
     async def breaks(asked: Asked, out: Out) -> None:
         await out.stream()
 
-    async def work() -> None:
-        for era, verb in (("2025", "GET"), ("2026", "subscriptions/listen")):
-            server = HttpServer(era, capabilities={"tools": {"listChanged": True}}, on={verb: breaks})
-            async with opened(server) as upstream:
-                await upstream.changed.wait()
-
-    run(work())
-
-
-def test_a_listen_stream_that_the_server_refuses_is_reported_and_not_repeated() -> None:
-    async def work() -> None:
-        peer = RecordingPeer()
-        server = HttpServer("2026", capabilities={"tools": {"listChanged": True}})
-        async with opened(server, peer) as upstream:
-            while not peer.reports:
-                await call(upstream, "echo")
-            assert peer.reports == ["changes are not reported: error -32601: `Method not found`"]
-            assert len(server.posted("subscriptions/listen")) == 1
-
-    run(work())
-
-
-@ERAS
-def test_a_cancelled_call_is_cancelled_at_the_server(era: str) -> None:
-    """Until 2025-11-25 by a notification, since 2026-07-28 by closing the stream alone."""
-
-    async def work() -> None:
-        began, closed = asyncio.Event(), asyncio.Event()
-
-        async def slow(asked: Asked, out: Out) -> None:
-            await out.stream()
-            began.set()
-            await out.until_closed()
-            closed.set()
-
-        server = HttpServer(era, calls={"slow": slow})
+    for era, verb in (("2025", "GET"), ("2026", "subscriptions/listen")):
+        server = HttpServer(era, capabilities={"tools": {"listChanged": True}}, on={verb: breaks})
         async with opened(server) as upstream:
-            task = asyncio.create_task(call(upstream, "slow"))
-            await began.wait()
-            task.cancel()
-            await closed.wait()
-            while era == "2025" and not server.posted("notifications/cancelled"):
-                await asyncio.sleep(0)
-            number = server.posted("tools/call")[0].message["id"]
-            assert text_of(await call(upstream, "echo")) == "{}"
-        cancelled = [one.params for one in server.posted("notifications/cancelled")]
-        assert cancelled == ([{"requestId": number}] if era == "2025" else [])
+            await upstream.changed.wait()
 
-    run(work())
+
+@bounded
+async def test_a_listen_stream_that_the_server_refuses_is_reported_and_not_repeated() -> None:
+    peer = RecordingPeer()
+    server = HttpServer("2026", capabilities={"tools": {"listChanged": True}})
+    async with opened(server, peer) as upstream:
+        while not peer.reports:
+            await call(upstream, "echo")
+        assert peer.reports == ["changes are not reported: error -32601: `Method not found`"]
+        assert len(server.posted("subscriptions/listen")) == 1
 
 
 @ERAS
-def test_a_call_that_takes_too_long_ends_alone(era: str) -> None:
+@bounded
+async def test_a_cancelled_call_is_cancelled_at_the_server(era: str) -> None:
+    """Until 2025-11-25 by a notification, since 2026-07-28 by closing the stream alone."""
+    began, closed = asyncio.Event(), asyncio.Event()
+
+    async def slow(asked: Asked, out: Out) -> None:
+        await out.stream()
+        began.set()
+        await out.until_closed()
+        closed.set()
+
+    server = HttpServer(era, calls={"slow": slow})
+    async with opened(server) as upstream:
+        task = asyncio.create_task(call(upstream, "slow"))
+        await began.wait()
+        task.cancel()
+        await closed.wait()
+        while era == "2025" and not server.posted("notifications/cancelled"):
+            await asyncio.sleep(0)
+        number = server.posted("tools/call")[0].message["id"]
+        assert text_of(await call(upstream, "echo")) == "{}"
+    cancelled = [one.params for one in server.posted("notifications/cancelled")]
+    assert cancelled == ([{"requestId": number}] if era == "2025" else [])
+
+
+@ERAS
+@bounded
+async def test_a_call_that_takes_too_long_ends_alone(era: str) -> None:
     async def slow(asked: Asked, out: Out) -> None:
         await out.until_closed()
 
-    async def work() -> None:
-        async with opened(HttpServer(era, calls={"slow": slow})) as upstream:
-            with pytest.raises(TimedOut):
-                await call(upstream, "slow", seconds=0.05)
-            assert text_of(await call(upstream, "echo")) == "{}"
-
-    run(work())
+    async with opened(HttpServer(era, calls={"slow": slow})) as upstream:
+        with pytest.raises(TimedOut):
+            await call(upstream, "slow", seconds=0.05)
+        assert text_of(await call(upstream, "echo")) == "{}"
 
 
-def test_an_answer_that_a_2025_server_breaks_off_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+@bounded
+async def test_an_answer_that_a_2025_server_breaks_off_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
     came: list[str | None] = []
 
     async def later(asked: Asked, out: Out) -> None:
@@ -335,68 +297,61 @@ def test_an_answer_that_a_2025_server_breaks_off_is_continued(monkeypatch: pytes
         await out.piece(b"retry: 10\nid: e-1\ndata:\n\n")
         await out.end()
 
-    async def work() -> None:
-        async def resumed(asked: Asked, out: Out) -> None:
-            came.append(asked.headers.get("last-event-id"))
-            if came[-1] is None:
-                await out.raw(405)
-            elif came[-1] == "e-1":
-                await out.piece(b"id: e-2\ndata:\n\n")  # and the connection breaks again
-            else:
-                asked_for = server.posted("tools/call")[0].message["id"]
-                await out.event({"jsonrpc": "2.0", "id": asked_for, "result": text_result("late")})
-                await out.end()
+    async def resumed(asked: Asked, out: Out) -> None:
+        came.append(asked.headers.get("last-event-id"))
+        if came[-1] is None:
+            await out.raw(405)
+        elif came[-1] == "e-1":
+            await out.piece(b"id: e-2\ndata:\n\n")  # and the connection breaks again
+        else:
+            asked_for = server.posted("tools/call")[0].message["id"]
+            await out.event({"jsonrpc": "2.0", "id": asked_for, "result": text_result("late")})
+            await out.end()
 
-        server = HttpServer("2025", calls={"later": later}, on={"GET": resumed})
-        async with opened(server) as upstream:
-            assert text_of(await call(upstream, "later")) == "late"
-            assert [one for one in came if one] == ["e-1", "e-2"]
-            assert len(server.posted("tools/call")) == 1
-
-    run(work())
+    server = HttpServer("2025", calls={"later": later}, on={"GET": resumed})
+    async with opened(server) as upstream:
+        assert text_of(await call(upstream, "later")) == "late"
+        assert [one for one in came if one] == ["e-1", "e-2"]
+        assert len(server.posted("tools/call")) == 1
 
 
-def test_an_answer_that_is_never_continued_fails_after_a_few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_link, "PAUSES", (0.01,))
+@bounded
+async def test_an_answer_that_is_never_continued_fails_after_a_few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_link, "STREAM_PAUSES", (0.01,))
 
     async def never(asked: Asked, out: Out) -> None:
         await out.piece(b"retry: 1\nid: e-1\ndata:\n\n")
         await out.end()
 
-    async def work() -> None:
-        async def get(asked: Asked, out: Out) -> None:
-            await (never(asked, out) if "last-event-id" in asked.headers else out.raw(405))
+    async def get(asked: Asked, out: Out) -> None:
+        await (never(asked, out) if "last-event-id" in asked.headers else out.raw(405))
 
-        server = HttpServer("2025", calls={"never": never}, on={"GET": get})
-        async with opened(server) as upstream:
-            with pytest.raises(Gone, match="ended its answer too early"):
-                await call(upstream, "never")
-            assert len([one for one in server.seen if "last-event-id" in one.headers]) == http_link.MOST_RESUMED
-
-    run(work())
+    server = HttpServer("2025", calls={"never": never}, on={"GET": get})
+    async with opened(server) as upstream:
+        with pytest.raises(Gone, match="ended its answer too early"):
+            await call(upstream, "never")
+        assert len([one for one in server.seen if "last-event-id" in one.headers]) == MOST_RESUMED
 
 
-def test_the_end_of_a_session_ends_the_link_and_all_its_calls() -> None:
+@bounded
+async def test_the_end_of_a_session_ends_the_link_and_all_its_calls() -> None:
     async def lost(asked: Asked, out: Out) -> None:
         await out.raw(404)
 
     async def slow(asked: Asked, out: Out) -> None:
         await out.until_closed()
 
-    async def work() -> None:
-        reports: list[str] = []
-        async with opened(HttpServer("2025", calls={"lost": lost, "slow": slow}), reports=reports) as upstream:
-            waiting = asyncio.create_task(call(upstream, "slow"))
-            with pytest.raises(Gone, match="session has ended"):
-                await call(upstream, "lost")
-            with pytest.raises(Gone):
-                await waiting
-            await upstream.ended()
-            with pytest.raises(Gone):
-                await call(upstream, "echo")
-            assert reports == ["its session has ended; a new one is opened"]
-
-    run(work())
+    reports: list[str] = []
+    async with opened(HttpServer("2025", calls={"lost": lost, "slow": slow}), reports=reports) as upstream:
+        waiting = asyncio.create_task(call(upstream, "slow"))
+        with pytest.raises(Gone, match="session has ended"):
+            await call(upstream, "lost")
+        with pytest.raises(Gone):
+            await waiting
+        await upstream.ended()
+        with pytest.raises(Gone):
+            await call(upstream, "echo")
+        assert reports == ["its session has ended; a new one is opened"]
 
 
 # Arguments in headers, since 2026-07-28 -------------------------------------------------------------------------------
@@ -425,17 +380,14 @@ PARAMETERS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", PARAMETERS)
-def test_arguments_are_repeated_in_headers(case: str) -> None:
+@bounded
+async def test_arguments_are_repeated_in_headers(case: str) -> None:
     schema, arguments, expected = PARAMETERS[case]
-
-    async def work() -> None:
-        server = HttpServer("2026")
-        async with opened(server, schemas={"echo": schema}) as upstream:
-            await call(upstream, "echo", arguments)
-        headers = server.posted("tools/call")[0].headers
-        assert {k.removeprefix("mcp-param-"): v for k, v in headers.items() if k.startswith("mcp-param-")} == expected
-
-    run(work())
+    server = HttpServer("2026")
+    async with opened(server, schemas={"echo": schema}) as upstream:
+        await call(upstream, "echo", arguments)
+    headers = server.posted("tools/call")[0].headers
+    assert {k.removeprefix("mcp-param-"): v for k, v in headers.items() if k.startswith("mcp-param-")} == expected
 
 
 BAD_PARAMETERS = {
@@ -448,17 +400,14 @@ BAD_PARAMETERS = {
 
 
 @pytest.mark.parametrize("case", BAD_PARAMETERS)
-def test_a_call_whose_headers_cannot_be_written_is_not_sent(case: str) -> None:
+@bounded
+async def test_a_call_whose_headers_cannot_be_written_is_not_sent(case: str) -> None:
     schema, expected = BAD_PARAMETERS[case]
-
-    async def work() -> None:
-        server = HttpServer("2026")
-        async with opened(server, schemas={"echo": schema}) as upstream:
-            with pytest.raises(UpstreamError, match=expected):
-                await call(upstream, "echo", {"a": "x" * 40_000, "b": "y"})
-        assert not server.posted("tools/call")
-
-    run(work())
+    server = HttpServer("2026")
+    async with opened(server, schemas={"echo": schema}) as upstream:
+        with pytest.raises(UpstreamError, match=expected):
+            await call(upstream, "echo", {"a": "x" * 40_000, "b": "y"})
+    assert not server.posted("tools/call")
 
 
 # Bad servers ----------------------------------------------------------------------------------------------------------
@@ -542,25 +491,22 @@ BAD: dict[str, tuple[Handler, type[Exception], str]] = {
 @ERAS
 @pytest.mark.parametrize("case", BAD)
 @pytest.mark.sampled(8)
-def test_a_bad_answer_costs_its_own_call_alone(case: str, era: str) -> None:
+@bounded
+async def test_a_bad_answer_costs_its_own_call_alone(case: str, era: str) -> None:
     handler, kind, text = BAD[case]
+    release = asyncio.Event()
 
-    async def work() -> None:
-        release = asyncio.Event()
+    async def slow(asked: Asked, out: Out) -> None:
+        await release.wait()
+        await out.result(text_result("slow"))
 
-        async def slow(asked: Asked, out: Out) -> None:
-            await release.wait()
-            await out.result(text_result("slow"))
-
-        async with opened(HttpServer(era, calls={"bad": handler, "slow": slow})) as upstream:
-            waiting = asyncio.create_task(call(upstream, "slow"))
-            with pytest.raises(kind, match=text):
-                await call(upstream, "bad")
-            release.set()
-            assert text_of(await waiting) == "slow"
-            assert text_of(await call(upstream, "echo")) == "{}"
-
-    run(work())
+    async with opened(HttpServer(era, calls={"bad": handler, "slow": slow})) as upstream:
+        waiting = asyncio.create_task(call(upstream, "slow"))
+        with pytest.raises(kind, match=text):
+            await call(upstream, "bad")
+        release.set()
+        assert text_of(await waiting) == "slow"
+        assert text_of(await call(upstream, "echo")) == "{}"
 
 
 FLOODS: dict[str, Callable[[int], Handler]] = {
@@ -577,69 +523,60 @@ FLOODS: dict[str, Callable[[int], Handler]] = {
 
 
 @pytest.mark.parametrize("case", FLOODS)
-def test_a_flood_costs_its_own_call_alone(case: str) -> None:
-    async def work() -> None:
-        async with opened(HttpServer("2025", calls={"flood": FLOODS[case](2)})) as upstream:
-            with pytest.raises(Gone, match="it sent a message of more than 1048576 bytes"):
-                await call(upstream, "flood")
-            assert text_of(await call(upstream, "echo")) == "{}"
-
-    run(work())
+@bounded
+async def test_a_flood_costs_its_own_call_alone(case: str) -> None:
+    async with opened(HttpServer("2025", calls={"flood": FLOODS[case](2)})) as upstream:
+        with pytest.raises(Gone, match="it sent a message of more than 1048576 bytes"):
+            await call(upstream, "flood")
+        assert text_of(await call(upstream, "echo")) == "{}"
 
 
-def test_messages_that_nobody_has_received_yet_count(monkeypatch: pytest.MonkeyPatch) -> None:
+@bounded
+async def test_messages_that_nobody_has_received_yet_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few compressed bytes may be many messages, and each is within its limit."""
     monkeypatch.setattr(http_messages, "HELD_MB", 4)
     note = b'data: {"jsonrpc":"2.0","method":"x","params":{"a":"' + b"x" * 1_000_000 + b'"}}\n\n'
     flood = _raw(200, gzip.compress(note * 100), content_type="text/event-stream", content_encoding="gzip")
-
-    async def work() -> None:
-        async with listening(HttpServer("2025", calls={"flood": flood})) as server:
-            link = link_to(server.url)
-            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "flood"}}
-            with pytest.raises(Gone, match="it sent too much at once"):
-                await link.send(json.dumps(message).encode() + b"\n")
-            waiting = [await link.receive() for _ in range(link._inbox.qsize())]
-            assert sum(map(len, waiting)) <= 4 << 20
-            assert link._meter.memory == 0
-            await link.close()
-
-    run(work())
+    async with listening(HttpServer("2025", calls={"flood": flood})) as server:
+        link = link_to(server.url)
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "flood"}}
+        with pytest.raises(Gone, match="it sent too much at once"):
+            await link.send(json.dumps(message).encode() + b"\n")
+        waiting = [await link.receive() for _ in range(link._inbox.qsize())]
+        assert sum(map(len, waiting)) <= 4 << 20
+        assert link._meter.memory == 0
+        await link.close()
 
 
-def test_the_unfinished_messages_of_all_calls_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+@bounded
+async def test_the_unfinished_messages_of_all_calls_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_messages, "HELD_MB", 4)
 
-    async def work() -> None:
-        async def part(asked: Asked, out: Out) -> None:
-            await out.piece(b"data: " + b"x" * 1_000_000)
-            await out.until_closed()
+    async def part(asked: Asked, out: Out) -> None:
+        await out.piece(b"data: " + b"x" * 1_000_000)
+        await out.until_closed()
 
-        async with opened(HttpServer("2025", calls={"part": part})) as upstream:
-            tasks = [asyncio.create_task(call(upstream, "part")) for _ in range(5)]
-            done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            assert [str(task.exception()) for task in done] == ["it sent too much at once"]
-            assert len(waiting) == 4
-            for task in waiting:
-                task.cancel()
-            await asyncio.wait(waiting)
-            assert text_of(await call(upstream, "echo")) == "{}"
-
-    run(work())
+    async with opened(HttpServer("2025", calls={"part": part})) as upstream:
+        tasks = [asyncio.create_task(call(upstream, "part")) for _ in range(5)]
+        done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        assert [str(task.exception()) for task in done] == ["it sent too much at once"]
+        assert len(waiting) == 4
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        assert text_of(await call(upstream, "echo")) == "{}"
 
 
-def test_a_flood_of_events_ends_the_conversation() -> None:
+@bounded
+async def test_a_flood_of_events_ends_the_conversation() -> None:
     async def floods(asked: Asked, out: Out) -> None:
         while True:
             await out.piece(b"data: noise\n\n" * 1000)
 
-    async def work() -> None:
-        async with opened(HttpServer("2025", calls={"floods": floods})) as upstream:
-            with pytest.raises(Gone):
-                await call(upstream, "floods")
-            assert "lines in a row that are no messages" in await upstream.ended()
-
-    run(work())
+    async with opened(HttpServer("2025", calls={"floods": floods})) as upstream:
+        with pytest.raises(Gone):
+            await call(upstream, "floods")
+        assert "lines in a row that are no messages" in await upstream.ended()
 
 
 def test_more_calls_than_streams_wait_and_all_are_answered() -> None:
@@ -653,64 +590,58 @@ def test_more_calls_than_streams_wait_and_all_are_answered() -> None:
             nonlocal now, most
             now += 1
             most = max(most, now)
-            if now == http_link.MOST_CALLS:
+            if now == MOST_CALLS:
                 await asyncio.sleep(0.2)  # for others, which do not come
                 go.set()
             await go.wait()
             now -= 1
             await out.result(text_result(str(asked.params["arguments"]["n"])))
 
-        count = http_link.MOST_CALLS + 20
+        count = MOST_CALLS + 20
         async with opened(HttpServer("2025", calls={"held": held})) as upstream:
             answers = await asyncio.gather(*(call(upstream, "held", {"n": number}) for number in range(count)))
             assert [text_of(answer) for answer in answers] == [str(number) for number in range(count)]
-        assert most == http_link.MOST_CALLS
+        assert most == MOST_CALLS
 
     run(work())
 
 
 @pytest.mark.parametrize("session", ["s 1", "ü", "x" * 2000])
-def test_a_session_id_that_is_no_header_is_refused(session: str) -> None:
-    async def work() -> None:
-        async with listening(HttpServer("2025", session=session)) as server:
-            link = link_to(server.url)
-            line = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n'
-            with pytest.raises(Gone, match="visible ASCII"):
-                await link.send(line)
-            await link.close()
-            assert {one.verb for one in server.seen} == {"POST"}
-
-    run(work())
+@bounded
+async def test_a_session_id_that_is_no_header_is_refused(session: str) -> None:
+    async with listening(HttpServer("2025", session=session)) as server:
+        link = link_to(server.url)
+        line = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n'
+        with pytest.raises(Gone, match="visible ASCII"):
+            await link.send(line)
+        await link.close()
+        assert {one.verb for one in server.seen} == {"POST"}
 
 
-def test_a_server_that_nobody_runs_is_gone_and_has_no_era() -> None:
-    async def work() -> None:
-        server = HttpServer()
-        async with listening(server):
-            pass
-        upstream = Upstream("far", link_to(server.url), RecordingPeer(), {})
-        with pytest.raises(Gone, match="CONNECT_FAILED: connection refused"):
-            await upstream.open(seconds=SECONDS)
+@bounded
+async def test_a_server_that_nobody_runs_is_gone_and_has_no_era() -> None:
+    server = HttpServer()
+    async with listening(server):
+        pass
+    upstream = Upstream("far", link_to(server.url), RecordingPeer(), {})
+    with pytest.raises(Gone, match="CONNECT_FAILED: connection refused"):
+        await upstream.open(seconds=SECONDS)
+    await upstream.close()
+
+
+@bounded
+async def test_closing_ends_calls_that_wait_and_leaves_no_task() -> None:
+    began = asyncio.Event()
+
+    async def slow(asked: Asked, out: Out) -> None:
+        began.set()
+        await out.until_closed()
+
+    async with opened(HttpServer("2025", calls={"slow": slow})) as upstream:
+        waiting = asyncio.create_task(call(upstream, "slow"))
+        await began.wait()
         await upstream.close()
-
-    run(work())
-
-
-def test_closing_ends_calls_that_wait_and_leaves_no_task() -> None:
-    async def work() -> None:
-        began = asyncio.Event()
-
-        async def slow(asked: Asked, out: Out) -> None:
-            began.set()
-            await out.until_closed()
-
-        async with opened(HttpServer("2025", calls={"slow": slow})) as upstream:
-            waiting = asyncio.create_task(call(upstream, "slow"))
-            await began.wait()
-            await upstream.close()
-            with pytest.raises(Gone):
-                await waiting
-            names = [str(task.get_coro()) for task in asyncio.all_tasks()]
-            assert not [name for name in names if "HttpLink" in name], names
-
-    run(work())
+        with pytest.raises(Gone):
+            await waiting
+        names = [str(task.get_coro()) for task in asyncio.all_tasks()]
+        assert not [name for name in names if "HttpLink" in name], names

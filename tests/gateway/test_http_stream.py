@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from licet.backends.http import Pace
 from licet.guard.handles.messages import Decoder
 from licet.guard.ports import Reply
-from licet.mcp.http_messages import LONGEST_ID, Events, event_data, new_meter
+from licet.mcp.http_messages import Events, event_data, new_meter
+from licet.mcp.limits import LONGEST_EVENT_ID
 from licet.mcp.link import Flood
 
 STREAMS: dict[str, tuple[bytes, list[bytes], str, float | None]] = {
@@ -31,7 +32,7 @@ STREAMS: dict[str, tuple[bytes, list[bytes], str, float | None]] = {
     "an id stays": (b"id: 7\ndata: a\n\ndata: b\n\n", [b"a", b"b"], "7", None),
     "an unfinished id": (b"data: a\n\nid: 7\ndata: b\n", [b"a"], "", None),
     "an id that is no header": (b"id: a b\ndata: a\n\nid: \xc3\xbc\ndata: b\n\n", [b"a", b"b"], "", None),
-    "a long id": (b"id: " + b"x" * (LONGEST_ID + 1) + b"\ndata: a\n\n", [b"a"], "", None),
+    "a long id": (b"id: " + b"x" * (LONGEST_EVENT_ID + 1) + b"\ndata: a\n\n", [b"a"], "", None),
     "a pause": (b"retry: 250\ndata: a\n\n", [b"a"], "", 0.25),
     "no pause": (b"retry: soon\nretry: -1\nretry: 1e9\ndata: a\n\n", [b"a"], "", None),
     "unknown fields": (b"data\nfoo: a\ndata: b\n\n", [b"\nb"], "", None),

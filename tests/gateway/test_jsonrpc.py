@@ -12,9 +12,6 @@ from msgspec import UNSET, Raw
 from licet.mcp import jsonrpc
 from licet.mcp.jsonrpc import (
     INVALID_REQUEST,
-    MOST_BYTES,
-    MOST_DEPTH,
-    MOST_DIGITS,
     PARSE_ERROR,
     BadMessage,
     Failure,
@@ -25,6 +22,7 @@ from licet.mcp.jsonrpc import (
     read_message,
     write_message,
 )
+from licet.mcp.limits import MOST_DEPTH, MOST_DIGITS, MOST_LINE_BYTES
 
 READ: list[tuple[str, Message]] = [
     ('{"jsonrpc":"2.0","id":1,"method":"ping"}', Request(1, "ping", {})),
@@ -54,6 +52,7 @@ def test_a_line_is_read(line: str, message: Message) -> None:
 def test_a_result_stays_the_bytes_that_came_and_is_parsed_once() -> None:
     read = read_message(b'{"jsonrpc": "2.0", "id": 7, "result": {"n": 1.50, "t": "\\u00e9"}}')
     assert isinstance(read, Response)
+    assert isinstance(read.result, msgspec.Raw)
     assert (read.id, bytes(read.result), read.data) == (7, b'{"n": 1.50, "t": "\\u00e9"}', {"n": 1.5, "t": "é"})
     assert write_message(read) == b'{"jsonrpc":"2.0","id":7,"result":{"n": 1.50, "t": "\\u00e9"}}\n'
 
@@ -133,8 +132,8 @@ def test_a_bad_line_is_refused(line: str | bytes, reason: str, code: int, reques
 
 def test_the_longest_line_is_read_and_a_longer_one_is_not() -> None:
     frame = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"%s"}}'
-    fits = frame % (b"x" * (MOST_BYTES - len(frame) + 2))
-    assert len(fits) == MOST_BYTES
+    fits = frame % (b"x" * (MOST_LINE_BYTES - len(frame) + 2))
+    assert len(fits) == MOST_LINE_BYTES
     assert isinstance(read_message(fits), Request)
     with pytest.raises(BadMessage, match="more than"):
         read_message(fits + b" ")

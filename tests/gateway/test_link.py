@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from licet.guard.redaction.redact import BLOCK, Redactor
-from licet.mcp.jsonrpc import MOST_BYTES, failed_answer
+from licet.mcp.jsonrpc import failed_answer
+from licet.mcp.limits import MOST_LINE_BYTES
 from licet.mcp.link import Flood, Gone, Lines, LogLines, PipeLink
 from licet.sandbox.streams import ThreadedSink, ThreadedSource, pipe_source, shared_sink, shared_source
 
@@ -138,7 +139,7 @@ def test_a_process_that_floods_has_to_wait() -> None:
 
 def test_a_line_without_end_is_a_flood() -> None:
     async def scene() -> None:
-        async with linked(sh(f"head -c {MOST_BYTES + 100_000} /dev/zero"), grace=0.01) as (link, _):
+        async with linked(sh(f"head -c {MOST_LINE_BYTES + 100_000} /dev/zero"), grace=0.01) as (link, _):
             await link.receive()
 
     with pytest.raises(Flood):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from licet.mcp import listing
+from licet.mcp.exchange import UpstreamError
+from licet.mcp.limits import MOST_TIMES
 from licet.mcp.listing import BadListing, Definitions, definitions
-from licet.mcp.upstream import UpstreamError
 
 from .servers import call, seen, serving, text_of
 
@@ -194,7 +194,7 @@ def test_lists_that_change_each_time_they_are_read_are_an_error() -> None:
                 await definitions(upstream, upstream.opened, seconds=60)
             return [message["method"] for message in await seen(upstream)].count("tools/list")
 
-    assert asyncio.run(scene()) == listing.MOST_TIMES
+    assert asyncio.run(scene()) == MOST_TIMES
 
 
 def test_a_storm_of_changes_at_the_start_does_not_stop_the_listing() -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from licet.cli.app import licet
 from licet.core.review.recording_lines import recording_start, touch
-from licet.gateway.gateway import gateway_backend
+from licet.gateway.gateway import gateway_servers
 from licet.gateway.observation import closing_lines, observation
 from licet.mcp.shown_names import naming
 from sandbox.levels import needs_walls
@@ -75,7 +75,7 @@ async def observing(workspace: Workspace, era: str = "2025", seconds: float = 60
     observed = await observation(
         workspace.manifest, seconds, is_open=is_open, report=workspace.reports.append, workdir=workspace.place
     )
-    backend = gateway_backend(
+    backend = gateway_servers(
         workspace.manifest, workspace.state, session="g-test", report=workspace.reports.append,
         workdir=workspace.place, observed=observed,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from licet.core.policy.lock import Resolved, read_lock, write_lock
 from licet.gateway import running_server
+from licet.gateway.limits import LONGEST_REPORT
 from sandbox.levels import needs_walls
 
 from .clients import SECONDS, Client, text_of
@@ -116,7 +117,7 @@ FAILING: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_a_server_does_not_offer_after_all_leaves_the_lists_and_is_refused_with_the_reason(
     how: str, tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_server, "PAUSES", (600.0,))
+    monkeypatch.setattr(running_server, "RESTART_PAUSES", (600.0,))
     bad, reason = FAILING[how]
     bad = {**bad, "script": {**bad["script"], "tools": bad["script"].get("tools", ["echo"])}}
 
@@ -133,7 +134,7 @@ def test_what_a_server_does_not_offer_after_all_leaves_the_lists_and_is_refused_
 def test_a_server_that_starts_after_all_comes_back_into_the_lists(
     tmp_path: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_server, "PAUSES", (0.01,))
+    monkeypatch.setattr(running_server, "RESTART_PAUSES", (0.01,))
     (tmp_path / "data").mkdir()
     first = tmp_path / "data" / "first"
     script = {"start": [["once", str(first), ["exit", 3]]]}
@@ -273,7 +274,7 @@ def test_what_is_kept_about_a_server_that_keeps_changing_is_short(tmp_path: Path
 
     tools, workspace = played(tmp_path, store_path, bad, steps)
     assert tools == ["good__echo"]
-    assert max(map(len, workspace.reports)) <= running_server.MOST_TOLD
+    assert max(map(len, workspace.reports)) <= LONGEST_REPORT
 
 
 def command_of(path: Path) -> list[str]:

@@ -1,18 +1,16 @@
 """Servers with a `url` behind the gateway: what policy says of them, and their calls through the whole path."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
 from gateway.http_servers import LEGACY, MODERN, Asked, HttpServer, Out, listening, text_result
-from gateway.servers import SECONDS
+from gateway.servers import bounded, run
 from licet import ManifestError, load_manifest
 from licet.assemble.server_process import ServerError
 from licet.backends.ledger.reader import LedgerReader
@@ -21,10 +19,11 @@ from licet.core.algebra.rules import Use
 from licet.core.decision.foreseen import process_misfits, process_reach, remote_misfits
 from licet.core.policy.lock import Lock, LockedServer, write_lock
 from licet.core.policy.servers import Server
-from licet.gateway.connection import Connection
-from licet.gateway.gateway import gateway_backend
-from licet.mcp.jsonrpc import Failure, Message, Notification, Request, Response
+from licet.gateway.gateway import gateway_servers
 from licet.mcp.shown_names import naming
+
+from .clients import Client, text_of
+from .workspaces import connected
 
 KEY = "sk-7f3a9c51e2d84b06"
 TOOL = {"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}}
@@ -64,9 +63,9 @@ class Workspace:
         self.reports: list[str] = []
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator["Client"]:
+    async def client(self) -> AsyncIterator[Client]:
         manifest = load_manifest(self.place / "clerk.yaml")
-        backend = gateway_backend(
+        backend = gateway_servers(
             manifest,
             self.place / "state",
             session="g-1",
@@ -74,54 +73,14 @@ class Workspace:
             workdir=self.place,
             secrets_file=self.place / ".env",
         )
-        client = Client()
-        connection = Connection(backend, client.take, names=naming(manifest.servers, ""))
-        backend.front = client.connection = connection
-        try:
-            hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-            await client.ask("initialize", hello)
-            await connection.receive(Notification("notifications/initialized"))
+        async with connected(backend, naming(manifest.servers, ""), "2025") as client:
             yield client
-        finally:
-            await connection.close()
 
 
-class Client:
-    """A client of 2025, without a transport."""
-
-    connection: Connection
-
-    def __init__(self) -> None:
-        self.answers: dict[int, asyncio.Future[Message]] = {}
-
-    def take(self, message: Message) -> None:
-        if isinstance(message, Response | Failure) and isinstance(message.id, int):
-            self.answers[message.id].set_result(message)
-
-    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        number = len(self.answers) + 1
-        self.answers[number] = asyncio.get_running_loop().create_future()
-        await self.connection.receive(Request(number, method, params))
-        answer = await self.answers[number]
-        assert isinstance(answer, Response), answer
-        return dict(_plain(answer.result))
-
-    async def call(self, tool: str, arguments: dict[str, Any] | None = None) -> tuple[bool, str]:
-        """Whether a call went well, and its text."""
-        result = await self.ask("tools/call", {"name": tool, "arguments": arguments or {}})
-        return not result.get("isError", False), result["content"][0]["text"]
-
-
-def _plain(result: Any) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(result))
-
-
-def run(work: Coroutine[Any, Any, Any]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(SECONDS):
-            await work
-
-    asyncio.run(bounded())
+async def called(client: Client, tool: str, arguments: dict[str, Any] | None = None) -> tuple[bool, str]:
+    """Whether a call went well, and its text."""
+    result = await client.call(tool, arguments)
+    return not result.get("isError", False), text_of(result)
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
@@ -130,9 +89,9 @@ def test_a_call_of_a_remote_tool_is_checked_recorded_and_answered(tmp_path: Path
         async with listening(HttpServer(era, tools=[TOOL])) as server:
             space = Workspace(tmp_path, server)
             async with space.client() as client:
-                tools = (await client.ask("tools/list", {}))["tools"]
-                assert [one["name"] for one in tools] == ["echo"]
-                assert await client.call("echo", {"a": 1}) == (True, '{"a": 1}')
+                tools = await client.tools()
+                assert list(tools) == ["echo"]
+                assert await called(client, "echo", {"a": 1}) == (True, '{"a": 1}')
             assert {one.headers["x-api-key"] for one in server.seen} == {KEY}
 
     run(work())
@@ -144,32 +103,28 @@ def test_a_call_of_a_remote_tool_is_checked_recorded_and_answered(tmp_path: Path
     ]
 
 
-def test_a_secret_in_a_header_does_not_come_back(tmp_path: Path) -> None:
+@bounded
+async def test_a_secret_in_a_header_does_not_come_back(tmp_path: Path) -> None:
     async def echoes(asked: Asked, out: Out) -> None:
         await out.result(text_result(f"you sent {asked.headers['x-api-key']}"))
 
-    async def work() -> None:
-        server = HttpServer("2026", tools=[TOOL], calls={"echo": echoes})
-        async with listening(server), Workspace(tmp_path, server).client() as client:
-            assert await client.call("echo") == (True, "you sent [redacted FAR_KEY]")
-
-    run(work())
+    server = HttpServer("2026", tools=[TOOL], calls={"echo": echoes})
+    async with listening(server), Workspace(tmp_path, server).client() as client:
+        assert await called(client, "echo") == (True, "you sent [redacted FAR_KEY]")
 
 
-def test_a_call_that_a_server_breaks_off_costs_only_itself(tmp_path: Path) -> None:
+@bounded
+async def test_a_call_that_a_server_breaks_off_costs_only_itself(tmp_path: Path) -> None:
     async def bad(asked: Asked, out: Out) -> None:
         return
 
-    async def work() -> None:
-        tools = [TOOL, {**TOOL, "name": "bad"}]
-        server = HttpServer("2026", tools=tools, calls={"bad": bad})
-        async with listening(server), Workspace(tmp_path, server, names=("bad",)).client() as client:
-            ok, text = await client.call("bad")
-            assert (ok, text.partition(":")[0]) == (False, "TOOL_NOT_AVAILABLE")
-            assert "whether the call had an effect is not known" in text
-            assert await client.call("echo") == (True, "{}")
-
-    run(work())
+    tools = [TOOL, {**TOOL, "name": "bad"}]
+    server = HttpServer("2026", tools=tools, calls={"bad": bad})
+    async with listening(server), Workspace(tmp_path, server, names=("bad",)).client() as client:
+        ok, text = await called(client, "bad")
+        assert (ok, text.partition(":")[0]) == (False, "TOOL_NOT_AVAILABLE")
+        assert "whether the call had an effect is not known" in text
+        assert await called(client, "echo") == (True, "{}")
 
 
 MISFITS = {
@@ -229,39 +184,34 @@ def test_a_server_that_the_ceiling_covers_fits(tmp_path: Path, case: str) -> Non
     assert _misfits(tmp_path, *FITS[case]) == ""
 
 
-def test_a_gateway_to_a_server_whose_host_is_not_allowed_does_not_start_and_nothing_is_sent(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with listening(HttpServer("2026", tools=[TOOL])) as server:
-            with pytest.raises(ServerError, match="needs network:http:get@127"):
-                async with Workspace(tmp_path, server, "secrets: [FAR_KEY]").client():
-                    pass
-            assert not server.seen
-
-    run(work())
-
-
-def test_a_server_whose_secret_is_not_allowed_is_not_connected_to(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with listening(HttpServer("2026", tools=[TOOL])) as server:
-            space = Workspace(tmp_path, server, "destinations: {allow: [127.0.0.1]}")
-            with pytest.raises(ServerError, match="needs secret:read:FAR_KEY"):
-                async with space.client():
-                    pass
-            assert not server.seen
-
-    run(work())
+@bounded
+async def test_a_gateway_to_a_server_whose_host_is_not_allowed_does_not_start_and_nothing_is_sent(
+    tmp_path: Path,
+) -> None:
+    async with listening(HttpServer("2026", tools=[TOOL])) as server:
+        with pytest.raises(ServerError, match="needs network:http:get@127"):
+            async with Workspace(tmp_path, server, "secrets: [FAR_KEY]").client():
+                pass
+        assert not server.seen
 
 
-def test_a_write_in_the_name_of_a_tool_needs_no_more_than_a_get_of_the_host(tmp_path: Path) -> None:
+@bounded
+async def test_a_server_whose_secret_is_not_allowed_is_not_connected_to(tmp_path: Path) -> None:
+    async with listening(HttpServer("2026", tools=[TOOL])) as server:
+        space = Workspace(tmp_path, server, "destinations: {allow: [127.0.0.1]}")
+        with pytest.raises(ServerError, match="needs secret:read:FAR_KEY"):
+            async with space.client():
+                pass
+        assert not server.seen
+
+
+@bounded
+async def test_a_write_in_the_name_of_a_tool_needs_no_more_than_a_get_of_the_host(tmp_path: Path) -> None:
     """The POST that carries a call is no effect of the tool: one that reads stays `read_only`."""
-
-    async def work() -> None:
-        async with listening(HttpServer("2026", tools=[TOOL])) as server:
-            rules = f"grants: ['network:http:get@127.0.0.1:{server.port}', 'secret:read:FAR_KEY']\n"
-            async with Workspace(tmp_path, server, f"{rules}  max_side_effect_class: read_only").client() as client:
-                assert await client.call("echo") == (True, "{}")
-
-    run(work())
+    async with listening(HttpServer("2026", tools=[TOOL])) as server:
+        rules = f"grants: ['network:http:get@127.0.0.1:{server.port}', 'secret:read:FAR_KEY']\n"
+        async with Workspace(tmp_path, server, f"{rules}  max_side_effect_class: read_only").client() as client:
+            assert await called(client, "echo") == (True, "{}")
 
 
 def test_a_grant_of_which_the_ceiling_leaves_nothing_is_a_misfit(tmp_path: Path) -> None:

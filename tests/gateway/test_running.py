@@ -30,8 +30,8 @@ SEEN: dict[str, Any] = {"seen": [["seen"]]}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for nothing between two starts."""
-    monkeypatch.setattr(running_server, "PAUSES", (0.0,))
-    monkeypatch.setattr(running_server, "LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(running_server, "RESTART_PAUSES", (0.0,))
+    monkeypatch.setattr(running_server, "LOOK_AGAIN_SECONDS", 0.01)
 
 
 def changed_to(*tools: Any) -> list[Any]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from licet.mcp.exchange import TimedOut
+from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.jsonrpc import Notification, Request
-from licet.mcp.upstream import Gone, Opened, UpstreamError
+from licet.mcp.link import Gone
+from licet.mcp.upstream import Opened
 
 from .servers import RecordingPeer, call, seen, serving, text_of
 
@@ -214,7 +215,7 @@ def test_a_cancelled_call_tells_the_server_and_its_late_answer_is_dropped(era: s
             if how == "cancelled":
                 task = asyncio.create_task(slow(30))
                 await started.wait()
-                while not upstream._exchange.waiting:
+                while not upstream.waiting:
                     await asyncio.sleep(0)
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
@@ -393,7 +394,7 @@ def test_with_several_calls_at_once_a_2025_server_does_not_say_which_one_asks() 
         calls = {"hang": [["hang"]], "think": ASKS["2025"]}
         async with serving({"era": "2025", "calls": calls}, peer, OFFERS) as upstream:
             other = asyncio.create_task(call(upstream, "hang", caller="call-1"))
-            while not upstream._exchange.waiting:
+            while not upstream.waiting:
                 await asyncio.sleep(0)
             await call(upstream, "think", caller="call-2")
             other.cancel()

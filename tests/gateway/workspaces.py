@@ -16,8 +16,8 @@ from licet.core.policy.lock import Lock, LockedServer, portable, write_lock
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
 from licet.gateway.connection import Connection
-from licet.gateway.gateway import gateway_backend
-from licet.gateway.governed_servers import GovernedBackend
+from licet.gateway.gateway import gateway_servers
+from licet.gateway.governed_servers import GovernedServers
 from licet.mcp.jsonrpc import Message, read_message, write_message
 from licet.mcp.shown_names import naming
 from licet.packages import launch_of, resolve
@@ -79,9 +79,9 @@ class Workspace:
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         (self.place / name).write_text(json.dumps(content), encoding="utf-8")
 
-    def backend(self, session: str = "g-test", **options: Any) -> GovernedBackend:
+    def backend(self, session: str = "g-test", **options: Any) -> GovernedServers:
         """The backend of one connection. What it reports is in `reports`."""
-        return gateway_backend(
+        return gateway_servers(
             self.manifest, self.state, session=session, report=self.reports.append, workdir=self.place, **options
         )
 
@@ -118,14 +118,13 @@ def _entry(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def connected(backend: GovernedBackend, names: Any, era: str, **about: Any) -> AsyncIterator[Client]:
+async def connected(backend: GovernedServers, names: Any, era: str, **about: Any) -> AsyncIterator[Client]:
     """A client that talks to a backend through a connection, in messages as they are on the wire."""
 
     def send(message: Message) -> None:
         client.take(msgspec.json.decode(write_message(message)))
 
     connection = Connection(backend, send, names=names)
-    backend.front = connection
 
     async def receive(message: dict[str, Any]) -> None:
         await connection.receive(read_message(msgspec.json.encode(message)))

@@ -12,7 +12,7 @@ from licet.cli.app import licet
 from licet.core.decision.validate import validate_tools
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
-from licet.gateway.served_tools import server_tools
+from licet.gateway.running_server import server_tools
 
 NPM = {"kind": "npm", "name": "gh", "version": "1.9.0", "integrity": {"any": {"gh@1.9.0": "sha512-"}}}
 PYPI = {"kind": "pypi", "name": "gh", "version": "1.9", "integrity": {"linux": {"gh==1.9": "sha256:"}}}

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from licet.adapters.limits import REMEMBERED_SECONDS
 from licet.backends.kv import MemoryKv
 from licet.core.decision.decision import Ask
 from licet.core.values import data_digest
@@ -37,7 +38,6 @@ from licet.guard.ports import (
 from licet.guard.session import Session
 
 _SCOPE = "licet:asked"  # of the gate's kv store; no tool can name it
-_KEPT = 24 * 3600  # seconds for which an expired question is remembered, so that a late yes is called late
 _UNSIGNED = "a yes in the agent framework has no signature, and does not count here"
 _NOT_ASKED = "the yes in the agent framework answers no open question about these arguments"
 _USED = "the yes in the agent framework was used already"
@@ -150,7 +150,7 @@ class FrameworkApprover:
         now = self._clock.now().timestamp()
         asked = await self._kv.get(_SCOPE, pending.key)
         if not isinstance(asked, int | float) or now - asked >= pending.expires_seconds:
-            await self._kv.set(_SCOPE, pending.key, now, pending.expires_seconds + _KEPT)
+            await self._kv.set(_SCOPE, pending.key, now, pending.expires_seconds + REMEMBERED_SECONDS)
 
     async def ask(self, question: Question) -> Answer | Answered:
         """The answer that was given in the framework, or that of the approver behind this one."""
@@ -183,7 +183,7 @@ class FrameworkApprover:
             # Without an id, a yes for another call and a yes for this one look the same.
             return None if pending.call_id else Answered("absent", note=_NOT_ASKED)
         if pending.call_id:
-            await self._kv.set(_SCOPE, used, True, pending.expires_seconds + _KEPT)
+            await self._kv.set(_SCOPE, used, True, pending.expires_seconds + REMEMBERED_SECONDS)
         if not await self._kv.delete(_SCOPE, pending.key):
             return Answered("absent", note=_USED)
         if self._clock.now().timestamp() - asked >= question.expires_seconds:

@@ -24,12 +24,11 @@ from claude_agent_sdk import (
 
 from licet.adapters.foreign import Foreign
 from licet.adapters.framework_calls import GateTools, Offered, Tools
+from licet.adapters.limits import MOST_APPROVED
 from licet.core.values import data_digest
 from licet.declare.plain_json import plain_json
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
-
-_MOST_WAITING = 1000  # approved calls that Claude Code has not made yet
 
 
 class ClaudeTools(Tools[Any]):
@@ -38,7 +37,7 @@ class ClaudeTools(Tools[Any]):
     def __init__(self, made: GateTools, server: str) -> None:
         super().__init__([self._tool(one) for one in made.offered()], made)
         self._server, self._prefix = server, f"mcp__{server}__"
-        self._approved: deque[tuple[str, str, str]] = deque(maxlen=_MOST_WAITING)  # tool, arguments, id of the call
+        self._approved: deque[tuple[str, str, str]] = deque(maxlen=MOST_APPROVED)  # tool, arguments, id of the call
 
     def options(self, can_use_tool: Any = None, **more: Any) -> Any:
         """Options for a client whose only tools are these; `can_use_tool` and all others are those of the SDK."""
@@ -92,7 +91,7 @@ class ClaudeTools(Tools[Any]):
 
         return asked
 
-    async def _before_use(self, given: Any, tool_use_id: str | None, _: Any) -> dict[str, Any]:
+    async def _before_use(self, given: Any, tool_use_id: str | None, _: object) -> dict[str, Any]:
         try:
             tool: str = given["tool_name"]
             if not tool.startswith(self._prefix):
@@ -111,7 +110,7 @@ class ClaudeTools(Tools[Any]):
 
         return SdkMcpTool(name=one.name, description=one.description, input_schema=dict(one.schema), handler=handler)
 
-    def _answer(self, name: str, arguments: Any) -> tuple[str, bool | None]:
+    def _answer(self, name: str, arguments: object) -> tuple[str, bool | None]:
         """The id of an approved call, and True; Claude Code passes no id on to a tool."""
         wanted = name, _digest(arguments)
         for approved in tuple(self._approved):
@@ -131,11 +130,11 @@ def _decision(decision: str, reason: str) -> dict[str, Any]:
     return {"hookSpecificOutput": output}
 
 
-def _digest(arguments: Any) -> str:
+def _digest(arguments: object) -> str:
     return data_digest(json.loads(plain_json(arguments)))
 
 
-def taken(given: Any) -> Foreign:
+def taken(given: object) -> Foreign:
     """A tool that was written for claude-agent-sdk, as `governed` needs it."""
     if not isinstance(given, SdkMcpTool):
         raise TypeError(f"expected a tool of claude-agent-sdk, found {type(given).__name__}")

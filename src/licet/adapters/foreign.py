@@ -7,7 +7,6 @@ name paths and URLs are tied to what it declares: see `core/policy/argument_ties
 
 import inspect
 import json
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from importlib import import_module
@@ -127,8 +126,10 @@ def governed(
 
 def _place_of_caller() -> Origin:
     """Where `governed` was called: what a tool needs is written there, and not in the package that it comes from."""
-    frame = sys._getframe(2)
-    return Origin(frame.f_code.co_filename, frame.f_lineno, 1)
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return Origin(frame.f_code.co_filename, frame.f_lineno, 1) if frame is not None else Origin("", 0, 0)
 
 
 def _tied(spec: ToolSpec, args: Mapping[str, Any] | None) -> ToolSpec:
@@ -144,7 +145,7 @@ def _tied(spec: ToolSpec, args: Mapping[str, Any] | None) -> ToolSpec:
     return replace(spec, args=stated, governed=True)
 
 
-def _adapter_of(given: Any) -> str | None:
+def _adapter_of(given: object) -> str | None:
     packages = (kind.__module__.partition(".")[0] for kind in type(given).__mro__)
     return next((_ADAPTERS[package] for package in packages if package in _ADAPTERS), None)
 
@@ -160,7 +161,7 @@ def _function(foreign: Foreign, schema: Mapping[str, Any]) -> Callable[..., Any]
     """A function with one parameter for each property of the schema, so that rules on arguments find it by name."""
     required, properties = schema.get("required", ()), schema["properties"]
 
-    async def run(**arguments: Any) -> Any:
+    async def run(**arguments: object) -> object:
         return await foreign.run(arguments)
 
     for name in properties:

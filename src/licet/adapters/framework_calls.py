@@ -29,14 +29,15 @@ from licet.declare.plain_json import plain_json
 from licet.guard.gate import BareGate
 from licet.guard.result import Result
 from licet.guard.session import Session
-from licet.mcp.shown_names import LONGEST, fitting
+from licet.mcp.limits import LONGEST_SHOWN_NAME
+from licet.mcp.shown_names import Clash, shown_names
 
 T = TypeVar("T")
 
 _log = logging.getLogger("licet.adapters")
 
 # The framework's own context object of the running call, for tools that `governed` has taken from that framework.
-FRAMEWORK_CONTEXT: ContextVar[Any] = ContextVar("FRAMEWORK_CONTEXT", default=None)
+FRAMEWORK_CONTEXT: ContextVar[object] = ContextVar("FRAMEWORK_CONTEXT", default=None)
 
 
 class Offered(Struct, frozen=True):
@@ -78,7 +79,10 @@ class GateTools:
         self._by, self.asks = by, asks
         self._approver = installed_in(self.gate)
         ready = (name for name, one in sorted(self.gate.policy.tools.items()) if one.ready)
-        self._shown = shown_names(ready)
+        try:
+            self._shown = shown_names(ready, "whole")
+        except Clash as clash:
+            raise ValueError(f"{clash}: rename one of them") from None
 
     def offered(self) -> list[Offered]:
         """The tools that this agent may call, by name."""
@@ -102,7 +106,7 @@ class GateTools:
         call_id: str = "",
         yes: bool | None = None,
         asks: bool = True,
-        context: Any = None,
+        context: object = None,
     ) -> Outcome:
         """Call one tool. `yes` is what a person answered about this call in the framework; None: nobody was asked.
 
@@ -116,7 +120,7 @@ class GateTools:
             return _failed(shown, error)
 
     async def _call(
-        self, name: str, arguments: Any, call_id: str, yes: bool | None, asks: bool, context: Any
+        self, name: str, arguments: Any, call_id: str, yes: bool | None, asks: bool, context: object
     ) -> Outcome:
         pending = None
         if self.asks and asks:
@@ -140,7 +144,7 @@ class GateTools:
         call_id: str = "",
         yes: bool | None = None,
         asks: bool = True,
-        context: Any = None,
+        context: object = None,
     ) -> Outcome:
         """The same from code without an event loop. It waits for the end of the call, in any thread."""
         try:
@@ -199,17 +203,6 @@ def text_of(result: Result) -> str:
     return f"{text}\n[cut: the result was longer than its limit]" if result.truncated else text
 
 
-def shown_names(names: Iterable[str]) -> dict[str, str]:
-    """Names that models can be shown, each with the name that licet knows; `ValueError` if two would be the same."""
-    shown: dict[str, str] = {}
-    for name in names:
-        plain = fitting(name)
-        if plain in shown:
-            raise ValueError(f"`{shown[plain]}` and `{name}` would both be shown as `{plain}`: rename one of them")
-        shown[plain] = name
-    return shown
-
-
 def _object_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema with the two keys that providers demand, also of a tool without arguments."""
     return {"type": "object", "properties": {}, **schema}
@@ -228,7 +221,7 @@ def _parsed(arguments: object) -> Any:
 def _failed(shown: str, error: Exception) -> Outcome:
     _log.error("the call of %s was refused, because licet failed", shown, exc_info=error)
     return Outcome(
-        f"DECISION_FAILED: {shown[:LONGEST]} could not be called: {type(error).__name__} in the guard", False
+        f"DECISION_FAILED: {shown[:LONGEST_SHOWN_NAME]} could not be called: {type(error).__name__} in the guard", False
     )
 
 
@@ -244,18 +237,18 @@ class PlainTools(Tools[dict[str, Any]]):
         super().__init__([_definition(api, one) for one in gate_tools.offered()], gate_tools)
         self._api, self._ask = api, ask
 
-    async def answer(self, calls: Iterable[Any] | None) -> list[dict[str, Any]]:
+    async def answer(self, calls: Iterable[object] | None) -> list[dict[str, Any]]:
         """Run the calls of one reply concurrently, and return their results as messages, in the same order."""
         return await self._answers(list(calls or ()))
 
-    def answer_blocking(self, calls: Iterable[Any] | None) -> list[dict[str, Any]]:
+    def answer_blocking(self, calls: Iterable[object] | None) -> list[dict[str, Any]]:
         """The same from code without an event loop."""
         return wait_for(self._answers(list(calls or ())))
 
-    async def _answers(self, calls: list[Any]) -> list[dict[str, Any]]:
+    async def _answers(self, calls: list[object]) -> list[dict[str, Any]]:
         return list(await asyncio.gather(*map(self._answer, calls)))
 
-    async def _answer(self, call: Any) -> dict[str, Any]:
+    async def _answer(self, call: object) -> dict[str, Any]:
         id_, name, arguments = _read(self._api, call)
         outcome = await self.gate_tools.call(name, arguments, call_id=id_)
         if outcome.question is not None:
@@ -308,7 +301,7 @@ def _definition(api: Api, one: Offered) -> dict[str, Any]:
             return {"type": "function", "function": {**named, "parameters": dict(one.schema)}}
 
 
-def _read(api: Api, call: Any) -> tuple[str, str, Any]:
+def _read(api: Api, call: object) -> tuple[str, str, Any]:
     """The id, the name and the arguments of a call."""
     match api:
         case "anthropic":
@@ -330,5 +323,5 @@ def _message(api: Api, id_: str, outcome: Outcome) -> dict[str, Any]:
             return {"role": "tool", "tool_call_id": id_, "content": outcome.text}
 
 
-def _field(call: Any, name: str) -> Any:
+def _field(call: object, name: str) -> Any:
     return call.get(name) if isinstance(call, Mapping) else getattr(call, name, None)

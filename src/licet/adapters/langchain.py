@@ -13,16 +13,16 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from licet.adapters.approver import Pending
 from licet.adapters.foreign import Foreign
-from licet.adapters.framework_calls import GateTools, Offered, Outcome, Tools
+from licet.adapters.framework_calls import GateTools, Offered, Outcome, T, Tools
+from licet.adapters.limits import MOST_OUTCOMES
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
 
-_MOST_KEPT = 1000  # answers and outcomes of one adapter
 _SCRATCHPAD = "__pregel_scratchpad"  # in the configuration of a task that can be interrupted
 
 # The id and the arguments of the running call. The arguments do not come as parameters of the function: the framework
 # would replace those that are called `config` or `run_manager`.
-_SENT: ContextVar[tuple[str, Any]] = ContextVar("_SENT", default=("", None))
+_SENT: ContextVar[tuple[str, object]] = ContextVar("_SENT", default=("", None))
 
 
 def tools(gate: BareGate, *, session: str | Session, by: str = "framework") -> Tools[Any]:
@@ -45,7 +45,7 @@ def deny(question: Mapping[str, Any]) -> dict[str, Any]:
 class GateTool(StructuredTool):  # type: ignore[misc] # the framework is not installed where types are checked
     """A tool of a gate. It knows the id of the call that it is run for."""
 
-    def run(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
+    def run(self, tool_input: object, *args: object, tool_call_id: str | None = None, **kwargs: object) -> Any:
         """Run the tool for one call."""
         before = _SENT.set((tool_call_id or "", tool_input))
         try:
@@ -53,7 +53,7 @@ class GateTool(StructuredTool):  # type: ignore[misc] # the framework is not ins
         finally:
             _SENT.reset(before)
 
-    async def arun(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
+    async def arun(self, tool_input: object, *args: object, tool_call_id: str | None = None, **kwargs: object) -> Any:
         """Run the tool for one call."""
         before = _SENT.set((tool_call_id or "", tool_input))
         try:
@@ -71,7 +71,7 @@ class Answers:
     """
 
     def __init__(self) -> None:
-        self._heard: dict[str, Any] = {}
+        self._heard: dict[str, object] = {}
         self._done: dict[str, Outcome] = {}
 
     def outcome(self, question: Pending) -> Outcome | None:
@@ -98,14 +98,14 @@ class Answers:
         return outcome
 
 
-def _keep(kept: dict[str, Any], key: str, value: Any) -> None:
+def _keep(kept: dict[str, T], key: str, value: T) -> None:
     kept[key] = value
-    while len(kept) > _MOST_KEPT:
+    while len(kept) > MOST_OUTCOMES:
         kept.pop(next(iter(kept)), None)
 
 
 def _tool(made: GateTools, one: Offered, answers: Answers) -> Any:
-    def call(**_: Any) -> str:
+    def call(**_: object) -> str:
         call_id, arguments = _SENT.get()
         outcome = made.call_blocking(one.name, arguments, call_id=call_id, asks=_is_in_graph())
         if (question := outcome.question) is not None:
@@ -116,7 +116,7 @@ def _tool(made: GateTools, one: Offered, answers: Answers) -> Any:
             outcome = answers.finish(question, again)
         return _text(outcome)
 
-    async def acall(**_: Any) -> str:
+    async def acall(**_: object) -> str:
         call_id, arguments = _SENT.get()
         outcome = await made.call(one.name, arguments, call_id=call_id, asks=_is_in_graph())
         if (question := outcome.question) is not None:
@@ -152,7 +152,7 @@ def _text(outcome: Outcome) -> str:
     return outcome.text
 
 
-def taken(given: Any) -> Foreign:
+def taken(given: object) -> Foreign:
     """A tool that was written for langchain, as `governed` needs it."""
     if not isinstance(given, BaseTool):
         raise TypeError(f"expected a tool of langchain, found {type(given).__name__}")

@@ -38,13 +38,13 @@ def _tool(made: GateTools, one: Offered) -> Any:
         outcome = await made.call(one.name, arguments, call_id=context.tool_call_id, yes=yes, context=context)
         return outcome.text
 
-    async def needs_approval(_: Any, arguments: dict[str, Any], call_id: str) -> bool:
+    async def needs_approval(_: object, arguments: dict[str, Any], call_id: str) -> bool:
         try:
             return await made.question(one.name, arguments, call_id) is not None
         except Exception:
             return True  # the call itself then fails too, and is refused
 
-    async def is_enabled(*_: Any) -> bool:
+    async def is_enabled(*_: object) -> bool:
         return made.is_ready(one.name)
 
     return FunctionTool(
@@ -58,7 +58,7 @@ def _tool(made: GateTools, one: Offered) -> Any:
     )
 
 
-def taken(given: Any) -> Foreign:
+def taken(given: object) -> Foreign:
     """A tool that was written for openai-agents, as `governed` needs it."""
     if not isinstance(given, FunctionTool):
         raise TypeError(f"expected a FunctionTool, found {type(given).__name__}: it runs elsewhere, out of reach")

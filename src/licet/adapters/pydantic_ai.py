@@ -22,7 +22,7 @@ def tools(gate: BareGate, *, session: str | Session, by: str = "framework") -> T
 
 
 def _tool(made: GateTools, one: Offered) -> Any:
-    async def call(context: Any, /, **arguments: Any) -> str:
+    async def call(context: Any, /, **arguments: object) -> str:
         outcome = await made.call(
             one.name,
             arguments,
@@ -34,7 +34,7 @@ def _tool(made: GateTools, one: Offered) -> Any:
             raise ApprovalRequired(metadata=outcome.question.shown())
         return outcome.text
 
-    async def prepare(_: Any, definition: ToolDefinition) -> ToolDefinition | None:
+    async def prepare(_: object, definition: ToolDefinition) -> ToolDefinition | None:
         return definition if made.is_ready(one.name) else None
 
     tool = Tool.from_schema(call, one.name, one.description, dict(one.schema), takes_ctx=True)

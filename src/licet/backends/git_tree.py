@@ -17,6 +17,19 @@ from typing import IO
 
 from msgspec import Struct
 
+from licet.backends.limits import (
+    DEEPEST_FILE,
+    EXPORT_SECONDS,
+    FIND_SECONDS,
+    LARGEST_FILE,
+    LARGEST_MODULE,
+    LONGEST_TREE_PATH,
+    MOST_EXPORTED_BYTES,
+    MOST_EXPORTED_FILES,
+    MOST_MODULES_BYTES,
+    MOST_TREE_BYTES,
+    MOST_TREE_ENTRIES,
+)
 from licet.core.algebra.scope import visible
 from licet.own_files import find_on_path
 
@@ -24,17 +37,6 @@ __all__ = ["GitError", "LeftOut", "Revision", "export_revision", "find_revision"
 
 _MODULE = ".wasm"
 _SUFFIXES = (".yaml", ".yml", ".json", ".py", ".lock", _MODULE)  # policy files, source of tools, licet.lock, modules
-_MOST_FILES = 50_000
-_MOST_ENTRIES = 1_000_000  # files of any kind; the largest public repositories have about half of that
-_MOST_LISTED = 256 << 20  # bytes of their list
-_DEEPEST = 100  # directories around a file
-_LONGEST = 1 << 16  # bytes of a path
-_MOST_BYTES = 512 << 20
-_LARGEST = 8 << 20  # of one file; no policy and no source that licet reads is as large
-_LARGEST_MODULE = 64 << 20  # of a WebAssembly module, as in a declaration
-_MOST_MODULE_BYTES = 256 << 20  # of all modules; the repository may have others than those of tools
-_SECONDS = 60
-_SECONDS_TO_FIND = 10  # for the name of a revision, which takes milliseconds
 # Variables that choose another repository, or make git run something.
 _LEFT_OUT = re.compile(r"GIT_(?!CONFIG_(GLOBAL|SYSTEM|NOSYSTEM|COUNT|KEY_\d+|VALUE_\d+)$|CEILING_DIRECTORIES$).*")
 _SAFE = {
@@ -79,8 +81,8 @@ class LeftOut(Struct, frozen=True):
 
 
 _LINK, _SUBMODULE = "is a link, which is not followed", "is a submodule, which is not read"
-_MISSING, _LARGE = "is missing in this clone", f"has more than {_LARGEST >> 20} MiB"
-_LARGE_MODULE = f"is larger than {_LARGEST_MODULE >> 20} MiB, or one of modules of {_MOST_MODULE_BYTES >> 20} MiB"
+_MISSING, _LARGE = "is missing in this clone", f"has more than {LARGEST_FILE >> 20} MiB"
+_LARGE_MODULE = f"is larger than {LARGEST_MODULE >> 20} MiB, or one of modules of {MOST_MODULES_BYTES >> 20} MiB"
 
 
 def find_revision(name: str, directory: Path) -> Revision | None:
@@ -93,9 +95,9 @@ def find_revision(name: str, directory: Path) -> Revision | None:
         return None
     try:
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        found = _git(words, directory, seconds=_SECONDS_TO_FIND)
+        found = _git(words, directory, seconds=FIND_SECONDS)
         places = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-prefix", "--show-toplevel")
-        said = _git(places, directory, seconds=_SECONDS_TO_FIND)
+        said = _git(places, directory, seconds=FIND_SECONDS)
         objects, prefix, top = said.decode("utf-8", "surrogateescape").split("\n")[:3]
     except OutOfTime:
         raise
@@ -118,8 +120,8 @@ def export_revision(revision: Revision, directory: Path, below: str, target: Pat
             left_out.append(LeftOut(path, why))
         elif path.lower().endswith(_SUFFIXES):
             wanted.append((blob, path))
-        if max(len(wanted), len(left_out)) > _MOST_FILES:
-            raise GitError(f"it has more than {_MOST_FILES:,} policy and source files, or links")
+        if max(len(wanted), len(left_out)) > MOST_EXPORTED_FILES:
+            raise GitError(f"it has more than {MOST_EXPORTED_FILES:,} policy and source files, or links")
     for (_, path), data in zip(wanted, _contents(store, wanted), strict=True):
         if isinstance(data, str):
             left_out.append(LeftOut(path, data))
@@ -168,8 +170,8 @@ def _listed(store: Path, revision: Revision, *below: str, deep: bool = True) -> 
     paths = [path for path in below if path]
     words = ["ls-tree", "-z", "--full-tree", "-r" if deep else "-t", revision.commit, "--", *paths]
     for number, line in enumerate(_git_lines(words, store)):
-        if number >= _MOST_ENTRIES:
-            raise GitError(f"it has more than {_MOST_ENTRIES:,} files")
+        if number >= MOST_TREE_ENTRIES:
+            raise GitError(f"it has more than {MOST_TREE_ENTRIES:,} files")
         about, _, path = line.partition(b"\t")
         mode, _, blob = about.decode("ascii").split(" ")
         yield mode, blob, path.decode("utf-8", "surrogateescape")
@@ -183,8 +185,8 @@ def _contents(store: Path, wanted: Sequence[tuple[str, str]]) -> Iterator[bytes 
     known = [int(words[2]) if len(words) == 3 and words[1] == "blob" else None for words in lines]
     modules = [path.lower().endswith(_MODULE) for _, path in wanted]
     small = list(_small(known, modules))
-    if sum(int(words[2]) for words, fits in zip(lines, small, strict=True) if fits) > _MOST_BYTES:
-        raise GitError(f"the policy and source files have more than {_MOST_BYTES >> 20} MiB")
+    if sum(int(words[2]) for words, fits in zip(lines, small, strict=True) if fits) > MOST_EXPORTED_BYTES:
+        raise GitError(f"the policy and source files have more than {MOST_EXPORTED_BYTES >> 20} MiB")
     asked = "".join(f"{blob}\n" for blob, fits in zip(blobs, small, strict=True) if fits)
     data, place = _git(("cat-file", "--batch"), store, own=True, text=asked), 0
     for fits, words, is_module in zip(small, lines, modules, strict=True):
@@ -199,9 +201,9 @@ def _contents(store: Path, wanted: Sequence[tuple[str, str]]) -> Iterator[bytes 
 
 def _small(sizes: Sequence[int | None], modules: Sequence[bool]) -> Iterator[bool]:
     """Which objects are read, by their sizes and whether they are WebAssembly modules."""
-    left = _MOST_MODULE_BYTES
+    left = MOST_MODULES_BYTES
     for size, is_module in zip(sizes, modules, strict=True):
-        fits = size is not None and size <= (min(_LARGEST_MODULE, left) if is_module else _LARGEST)
+        fits = size is not None and size <= (min(LARGEST_MODULE, left) if is_module else LARGEST_FILE)
         left -= size if fits and is_module and size is not None else 0
         yield fits
 
@@ -211,8 +213,8 @@ def _write(target: Path, path: str, data: bytes) -> None:
     # A tree that git itself did not write may have such names.
     if {"..", ".", ""} & set(parts) or "\\" in path:
         raise GitError(f"it has a file called {visible(path)}, which is no path below its root")
-    if len(parts) > _DEEPEST:
-        raise GitError(f"it has a file below more than {_DEEPEST} directories: {visible(path[:80])} …")
+    if len(parts) > DEEPEST_FILE:
+        raise GitError(f"it has a file below more than {DEEPEST_FILE} directories: {visible(path[:80])} …")
     place = target.joinpath(*parts)
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -224,7 +226,7 @@ def _write(target: Path, path: str, data: bytes) -> None:
 
 
 def _git(
-    words: Sequence[str], directory: Path, *, own: bool = False, text: str = "", seconds: float = _SECONDS
+    words: Sequence[str], directory: Path, *, own: bool = False, text: str = "", seconds: float = EXPORT_SECONDS
 ) -> bytes:
     """Run git in a directory; `own` says that it is the empty repository, for which no configuration counts."""
     command, environment = _command(words, directory, own=own)
@@ -257,7 +259,7 @@ def _git_lines(words: Sequence[str], store: Path) -> Iterator[bytes]:
             )
         except OSError as error:
             raise GitError(f"git cannot be run: {error}") from None
-        timer = threading.Timer(_SECONDS, git.kill)
+        timer = threading.Timer(EXPORT_SECONDS, git.kill)
         timer.daemon = True
         timer.start()
         try:
@@ -272,17 +274,19 @@ def _git_lines(words: Sequence[str], store: Path) -> Iterator[bytes]:
             git.stdout and git.stdout.close()
         if code:
             said.seek(0)
-            raise GitError(f"git took more than {_SECONDS} s" if out_of_time else _failure(said.read(1 << 16), code))
+            raise GitError(
+                f"git took more than {EXPORT_SECONDS} s" if out_of_time else _failure(said.read(1 << 16), code)
+            )
 
 
 def _pieces(pipe: IO[bytes]) -> Iterator[bytes]:
     rest, count = b"", 0
     while data := pipe.read(1 << 16):
         count += len(data)
-        if count > _MOST_LISTED:
-            raise GitError(f"the list of its files has more than {_MOST_LISTED >> 20} MiB")
+        if count > MOST_TREE_BYTES:
+            raise GitError(f"the list of its files has more than {MOST_TREE_BYTES >> 20} MiB")
         *lines, rest = (rest + data).split(b"\0")
-        if len(rest) > _LONGEST:
+        if len(rest) > LONGEST_TREE_PATH:
             raise GitError("it has a file with a name that no system accepts")
         yield from lines
 

@@ -26,23 +26,32 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
+from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from licet.backends.limits import (
+    CONNECT_SECONDS,
+    KEEP_ALIVE_SECONDS,
+    MOST_HEAD_BYTES,
+    MOST_HEAD_LINES,
+    MOST_IDLE,
+    MOST_INTERIM_ANSWERS,
+    MOST_LOOKUPS,
+    MOST_LOOKUPS_OF_ONE,
+    RESOLVE_SECONDS,
+    REST_SECONDS,
+    SLICE_SECONDS,
+    SMALL_READ_BYTES,
+)
 from licet.core.algebra.domains import DEFAULT_PORTS
 from licet.core.algebra.scope import is_address
 from licet.guard.ports import LOOKED_UP_FOR, Exchange, Reply, Unconnected, Unreached, Unresolved
 
 if TYPE_CHECKING:
     import httpcore2
-
-MOST_HEAD = 128 << 10  # bytes of an answer before its body, with all interim answers; `ctx.fetch` takes fewer
-_SMALL = 2 << 10  # bytes read at once where each of them may cost time: most heads are shorter
-_MOST_LINES = 1_000  # of all these heads: each costs as much as many bytes, and real answers have fewer than a hundred
-_MOST_ANSWERS = 32  # status lines before the body: real servers send one or two interim answers
-_SLICE, _REST = 0.001, 0.002  # seconds: a call needs many turns of the loop, and may wait for a slice at each
 
 
 class HeadTooLong(Exception):
@@ -65,10 +74,10 @@ class Pace:
     async def keep(self) -> None:
         """Rest if other tasks have waited for this one for too long."""
         if not self._turned:
-            if monotonic() - self._since < _SLICE:
+            if monotonic() - self._since < SLICE_SECONDS:
                 return
             async with _RESTING.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-                await asyncio.sleep(_REST)
+                await asyncio.sleep(REST_SECONDS)
         self._turned, self._since = False, monotonic()
         asyncio.get_running_loop().call_soon(self._turn)
 
@@ -99,11 +108,13 @@ class PacedStream:
         """Read some bytes; `HeadTooLong` if there are too many before the body."""
         await self.pace.keep()
         is_head = self._head is not None
-        data = await self._stream.read(min(max_bytes, _SMALL) if is_head or self._has_frames else max_bytes, timeout)
+        data = await self._stream.read(
+            min(max_bytes, SMALL_READ_BYTES) if is_head or self._has_frames else max_bytes, timeout
+        )
         if self._head is not None:
             self._head += len(data)
             self._answers += data.count(b"HTTP/1.")
-            if self._head > MOST_HEAD or self._answers > _MOST_ANSWERS or self._lines > _MOST_LINES:
+            if self._head > MOST_HEAD_BYTES or self._answers > MOST_INTERIM_ANSWERS or self._lines > MOST_HEAD_LINES:
                 raise HeadTooLong
             self._lines += data.count(b"\n")  # counted from the next read on: these may be lines of a body
         return data
@@ -125,10 +136,6 @@ class PacedStream:
         return self._stream.get_extra_info(info)
 
 
-MOST_LOOKUPS = 64
-MOST_OF_ONE = 8  # threads for the lookups of one owner, including those that no call waits for any more
-
-
 class _Wanted(Struct, frozen=True):
     """A name to look up, and its owner."""
 
@@ -142,14 +149,14 @@ class Lookups:
     """Looks up names in a limited number of daemon threads, so that a process can end while one hangs."""
 
     def __init__(
-        self, most: int = MOST_LOOKUPS, ask: Callable[..., Any] | None = None, most_of_one: int = MOST_OF_ONE
+        self, most: int = MOST_LOOKUPS, ask: Callable[..., Any] | None = None, most_of_one: int = MOST_LOOKUPS_OF_ONE
     ) -> None:
         self._most, self._most_of_one = most, most_of_one
         self._ask = ask
-        self._reset()
+        self.start_empty()
         _ALL.add(self)
 
-    def _reset(self) -> None:
+    def start_empty(self) -> None:
         """Start without threads, in a new object and in a forked child."""
         self._lock = threading.Lock()
         self._waiting: deque[_Wanted] = deque()
@@ -211,17 +218,12 @@ _ALL: "weakref.WeakSet[Lookups]" = weakref.WeakSet()
 
 def _in_child() -> None:
     for lookups in list(_ALL):  # the threads stayed in the parent
-        lookups._reset()
+        lookups.start_empty()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_in_child)
 
-
-RESOLVE_SECONDS = 10.0
-CONNECT_SECONDS = 10.0  # for each address, so that a silent one leaves time for those after it
-KEEP_ALIVE_SECONDS = 30.0
-MOST_IDLE = 64  # connections
 
 # The modules that a request imports, with those that anyio selects at run time and the encoding of host names.
 _HTTP_STACK = ("httpcore2", "httpx2", "anyio._backends._asyncio", "anyio.streams.tls", "encodings.idna")
@@ -230,6 +232,11 @@ _HTTP_STACK = ("httpcore2", "httpx2", "anyio._backends._asyncio", "anyio.streams
 _READ_BODIES = ("POST", "PUT", "PATCH")
 
 Key = tuple[str, str, int, str]  # protocol, host, port, address
+
+# Private names of httpcore2 and of anyio, for `has_unread` alone.
+_NETWORK = attrgetter("_connection._network_stream")
+_UNPARSED = attrgetter("_connection._h11_state.trailing_data")
+_UNDELIVERED = attrgetter("_stream._protocol.read_queue")
 
 
 class _Connection:
@@ -253,10 +260,9 @@ class _Connection:
         """
         try:
             (one,) = self.pool.connections
-            http: Any = one._connection  # type: ignore[attr-defined]
-            if http._h11_state.trailing_data[0] or self.streams[-1]._stream._protocol.read_queue:
+            if _UNPARSED(one)[0] or _UNDELIVERED(self.streams[-1]):
                 return True
-            secured = http._network_stream.get_extra_info("ssl_object")
+            secured = _NETWORK(one).get_extra_info("ssl_object")
             if secured is not None:
                 secured.read(1)
         except ssl.SSLWantReadError:

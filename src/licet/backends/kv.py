@@ -10,16 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from licet.backends.limits import LARGEST_KEY, LARGEST_SCOPE, PER_ENTRY
 from licet.backends.sqlite.file import Format, SqliteFile
 from licet.core.policy.layer import whole_seconds
 from licet.declare.plain_json import is_heavy
 from licet.guard.handles.secrets_and_kv import TOO_HEAVY, too_long, too_many
 from licet.guard.limits import LARGEST_VALUE, MOST_KEYS, MOST_UNITS
 from licet.guard.ports import ENDED, Ended, TooLarge
-
-LARGEST_KEY = 512  # bytes
-LARGEST_SCOPE = 64 << 20  # bytes of keys, values and the overhead of each entry
-PER_ENTRY = 64  # bytes of overhead; it limits the number of keys with empty values
 
 
 def key_bytes(key: str) -> bytes:
@@ -37,7 +34,7 @@ def prefix_bytes(prefix: str) -> bytes:
     return key_bytes(prefix) if prefix != "" else b""
 
 
-def value_json(value: Any) -> str:
+def value_json(value: object) -> str:
     """Encode a value as JSON; raises an error for values that JSON cannot represent."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
@@ -143,7 +140,7 @@ class SqliteKv:
         rows = await self._file.read(lambda db: db.execute(_GET, (scope, found, self._clock())).fetchall())
         return json.loads(rows[0][0]) if rows else None
 
-    async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+    async def set(self, scope: str, key: str, value: object, ttl_seconds: int | None = None) -> None:
         kept, text, expires = key_bytes(key), value_json(value), expiry(self._clock(), ttl_seconds)
 
         def write(db: sqlite3.Connection) -> None:
@@ -222,7 +219,7 @@ class MemoryKv:
         entry = self._living(scope).get(key_bytes(key))
         return None if entry is None else json.loads(entry[0])
 
-    async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+    async def set(self, scope: str, key: str, value: object, ttl_seconds: int | None = None) -> None:
         """Store a JSON value, for some seconds or for ever."""
         kept, entry = key_bytes(key), (value_json(value), expiry(self._clock(), ttl_seconds))
         if str.encode(scope) in self._scopes.get(ENDED, ()):

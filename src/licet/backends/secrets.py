@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from licet.backends.limits import MOST_KEY_BYTES, MOST_SECRETS_BYTES
 from licet.core.values import key_bytes, key_text
 from licet.guard.handles.secrets_and_kv import getter
 from licet.guard.ports import LedgerUnavailable, Secrets, SecretsFunction, Unavailable
@@ -75,7 +76,6 @@ def variables_of(reference: str) -> tuple[str, ...]:
     return (reference,)  # exactly this name: `path` is not `PATH`
 
 
-_LARGEST = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _BARE = re.compile(r"[^\s\"'`#$\\]+")
 _SINGLE = re.compile(r"'([^']*)'")
@@ -109,7 +109,7 @@ class FileSecrets:
                 _check(self._path, found)
                 version = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
                 if version != known:
-                    self._values = parse(self._path, read_most(fd, _LARGEST + 1))
+                    self._values = parse(self._path, read_most(fd, MOST_SECRETS_BYTES + 1))
         except OSError as error:
             if os.path.islink(self._path):
                 raise Unavailable(f"{self._path} is a link: name the file itself") from None
@@ -129,8 +129,8 @@ def _check(path: str, found: os.stat_result) -> None:
 
 def parse(path: str, raw: bytes) -> dict[str, str]:
     """Parse the values by name; raises `Unavailable` with the line that is wrong."""
-    if len(raw) > _LARGEST:
-        raise Unavailable(f"{path} is larger than {_LARGEST} bytes")
+    if len(raw) > MOST_SECRETS_BYTES:
+        raise Unavailable(f"{path} is larger than {MOST_SECRETS_BYTES} bytes")
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
     for number, row in enumerate(raw.split(b"\n"), 1):
@@ -192,7 +192,6 @@ class MemorySecrets:
         return self._values.get(reference)
 
 
-_MOST = 65_536  # bytes
 # An Ed25519 key as in RFC 8410, followed by its 32 bytes. licet and OpenSSL write keys like this.
 _PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
 _BEGIN, _END = b"-----BEGIN PRIVATE KEY-----\n", b"\n-----END PRIVATE KEY-----\n"
@@ -215,6 +214,12 @@ class SigningKey:
     def sign(self, message: bytes) -> bytes:
         return self._private.sign(message)
 
+    def pem(self) -> bytes:
+        """The private key as the text of a file, without a password."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
     def derived(self, purpose: bytes) -> bytes:
         """Derive a secret for one purpose, which only the holder of this key can compute."""
         return hmac.digest(self._private.private_bytes_raw(), purpose, "sha256")
@@ -236,10 +241,8 @@ def generated_key() -> SigningKey:
 
 def create_key(path: str, key: SigningKey | None = None) -> SigningKey:
     """Store a key, or a new one, in a new file; raises `FileExistsError` if the path exists."""
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
     key = generated_key() if key is None else key
-    create_file(path, key._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    create_file(path, key.pem())
     return key
 
 
@@ -250,7 +253,7 @@ def read_key(path: str, mend: str, *, links: bool) -> SigningKey:
     """
     try:
         with open_regular(path, links=links) as fd:
-            found, data = os.fstat(fd), read_most(fd, _MOST)
+            found, data = os.fstat(fd), read_most(fd, MOST_KEY_BYTES)
     except FileNotFoundError:
         raise
     except NotRegular as error:

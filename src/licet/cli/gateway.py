@@ -243,10 +243,10 @@ def serve(
 ) -> None:
     """Serve one client over standard input and output, until it closes its end."""
     from licet.gateway.connection import serve_stdio
-    from licet.gateway.gateway import InvalidSession, gateway_backend, new_session
+    from licet.gateway.gateway import InvalidSession, gateway_servers, new_session
 
     try:
-        backend = gateway_backend(
+        backend = gateway_servers(
             policy,
             state,
             session=new_session() if session is None else session,

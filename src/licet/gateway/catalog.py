@@ -1,17 +1,12 @@
-"""What one client is shown: definitions under their shown names, in one page if possible, and who is behind a name.
+"""What one client is shown: locked definitions of what its agent may call, read and use, and who is behind a name.
 
-The lists that a client is shown: what its agent may call, read and use, with the locked definitions.
-
-What stands behind a client's connection: `Backend`, and the values that pass between the two.
-
-A backend knows nothing of protocol versions. It decides, asks, records and runs; the connection only translates.
-
-Tools of a workspace as an MCP client sees them, for `licet serve`.
+`ShownLists` makes the lists of a session; tools of a workspace, for `licet serve`, are in them. A `Catalog` is these
+lists as a client of one protocol version sees them: under their shown names, in one page if possible.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -20,15 +15,16 @@ from licet.core.algebra.scope import visible
 from licet.core.policy.lock import LockedServer, NamedPlaces, local
 from licet.core.policy.servers import PROMPTS, RESOURCES
 from licet.declare import Tool
+from licet.errors import Refused
+from licet.gateway.client import Changed
+from licet.gateway.limits import MOST_PAGE_BYTES, MOST_PAGE_ITEMS
 from licet.gateway.running_server import RunningServer
 from licet.guard.registration import RegisteredTools
-from licet.mcp.jsonrpc import INVALID_PARAMS
-from licet.mcp.protocol import ProtocolError, Sender, definition_for
+from licet.guard.result import Result
+from licet.mcp.jsonrpc import INVALID_PARAMS, ProtocolError
+from licet.mcp.protocol import definition_for
 from licet.mcp.shown_names import Naming, shown_name, shown_names
 from licet.policy_files.server_tools import shape_problem
-
-if TYPE_CHECKING:
-    from licet.gateway.questions import CallerLink
 
 
 class ShownTool(Struct, frozen=True):
@@ -47,92 +43,7 @@ class Offered(Struct, frozen=True):
     listed: bool = True  # as of a tool
 
 
-class Unforwarded(Struct, frozen=True):
-    """Something that was not passed on. Each name is reported once per connection."""
-
-    sender: Sender
-    kind: str  # request, notification, parameter, `_meta` key, result key, tool, answer …
-    name: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.sender}: {self.kind} `{self.name}`: {self.reason}"
-
-
-class Refusal(Exception):
-    """A request is refused: a reason code, and one line for the model that starts with it."""
-
-    def __init__(self, reason: str, line: str, code: int = INVALID_PARAMS) -> None:
-        self.reason = reason
-        self.line = line
-        self.code = code  # of the error, for methods whose results cannot say that they are errors
-        super().__init__(line)
-
-
-class Backend(Protocol):
-    """The policy, the ledger and the servers of one connection.
-
-    Each list is the same object until something in it changes, and is in a fixed order. It waits for no server: what
-    one turns out not to offer stays in it, and is not listed any more.
-    """
-
-    def instructions(self) -> str: ...
-
-    def tools(self) -> Sequence[ShownTool]: ...
-
-    def resources(self) -> Sequence[Offered]: ...
-
-    def templates(self) -> Sequence[Offered]: ...
-
-    def prompts(self) -> Sequence[Offered]: ...
-
-    async def call(self, tool: str, arguments: dict[str, Any], client: "CallerLink") -> dict[str, Any]:
-        """The result of a tool call, refusals included. It may be JSON text, which is then not parsed again."""
-
-    def hidden(self) -> Iterable[str]:
-        """The full names of the tools that there are, and that no client is shown."""
-
-    async def unknown(self, name: str, arguments: dict[str, Any], behind: str = "") -> None:
-        """Record a call of something that this client was not shown; `behind` is the hidden tool of that name."""
-
-    async def read(self, server: str, uri: str, client: "CallerLink") -> dict[str, Any]:
-        """The contents of a resource. Raises `Refusal`, or `ProtocolError` for an error of the server."""
-
-    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: "CallerLink") -> dict[str, Any]:
-        """The messages of a prompt. Raises as `read` does."""
-
-    async def complete(
-        self,
-        server: str,
-        ref: dict[str, Any],
-        argument: dict[str, Any],
-        context: dict[str, Any],
-        client: "CallerLink",
-    ) -> dict[str, Any]:
-        """Completions for an argument of a prompt or template. Raises as `read` does."""
-
-    async def subscribe(self, server: str, uri: str) -> None:
-        """Want updates of a resource; asked again for each subscription of the client. Raises as `read` does."""
-
-    async def unsubscribe(self, server: str, uri: str) -> None:
-        """Want no more updates of it."""
-
-    def client_is(self, info: dict[str, Any], capabilities: dict[str, Any], version: str) -> None:
-        """Take what the client claims to be, when it starts and whenever it claims something else."""
-
-    def log_level(self, level: str) -> None:
-        """Set the lowest level of log messages outside of calls. Only clients up to 2025-11-25 set one."""
-
-    def roots_changed(self) -> None:
-        """Take note that the client's roots may have changed."""
-
-    def reported(self, event: Unforwarded) -> None:
-        """Record something that was not passed on."""
-
-    async def close(self) -> None: ...
-
-
-def own_definition(tool: Any) -> dict[str, Any]:
+def own_definition(tool: Tool) -> dict[str, Any]:
     """The definition of a tool of the workspace. Its annotations come from its declaration."""
     effect = tool.effect or "destructive"
     return {
@@ -143,7 +54,7 @@ def own_definition(tool: Any) -> dict[str, Any]:
     }
 
 
-def own_result(value: Any, *, cut: str = "") -> dict[str, Any]:
+def own_result(value: object, *, cut: str = "") -> dict[str, Any]:
     """The result of a tool of the workspace: its value as text, and as it is if it is an object.
 
     A result that was cut is a piece of text, and says so with the line `cut`.
@@ -155,12 +66,44 @@ def own_result(value: Any, *, cut: str = "") -> dict[str, Any]:
     return {**result, "structuredContent": value} if isinstance(value, dict) else result
 
 
+def error_result(line: str) -> dict[str, Any]:
+    """A tool result that says one line to the model, and that the call failed."""
+    return {"content": [{"type": "text", "text": line}], "isError": True}
+
+
+def too_long(limit: int) -> str:
+    """One line for the model about a result with more bytes than its tool may return."""
+    return (
+        f"LIMIT_OUTPUT: the result is longer than the {limit / 1024:,.0f} KiB that this tool may return "
+        "(`limits.output_kb` in the policy), and was cut: ask for less at once"
+    )
+
+
+def refusal_line(result: Result) -> str:
+    """One line for the model. If an approval is missing, it has the command with which a person can give it."""
+    line = result.error or result.reason
+    if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
+        return line
+    try:
+        result.unwrap()
+    except Refused as refused:
+        last = refused.decision.rules[-1]
+        return f"{line}: {last.text}; a person can {last.fix}; then call again" if last.fix else line
+    return line
+
+
 _T = TypeVar("_T")
+# A client is told of changed templates as of changed resources.
+_TOLD: Mapping[str, Changed] = {
+    "tools": "tools", "resources": "resources", "templates": "resources", "prompts": "prompts"
+}  # fmt: skip
 
 
 class ShownLists:
     """Makes each list once, and again when the policy or what a server offers has changed. It waits for no server.
 
+    A list is the same object until something in it changes, and is in a fixed order. What a server turns out not to
+    offer stays in it, and is not listed any more.
     With `all_listed`, resources and prompts are shown also if `servers.NAME` does not list them.
     """
 
@@ -178,13 +121,13 @@ class ShownLists:
         self._own_definitions: dict[str, tuple[Tool, dict[str, Any]]] = {}
         self._definitions: dict[tuple[str, str, str], dict[str, Any]] = {}
 
-    def changes(self) -> list[str]:
+    def changes(self) -> list[Changed]:
         """Make the lists again, and name those that are others now."""
         before = {kind: _listed(kept[1]) for kind, kept in self._lists.items()}
         self._lists.clear()
         shown = {"tools": self.tools, "resources": self.resources, "templates": self.templates, "prompts": self.prompts}
-        changed = [kind for kind, found in before.items() if _listed(shown[kind]()) != found]
-        return list(dict.fromkeys("resources" if kind == "templates" else kind for kind in changed))
+        changed = [_TOLD[kind] for kind, found in before.items() if _listed(shown[kind]()) != found]
+        return list(dict.fromkeys(changed))
 
     def tools(self) -> Sequence[ShownTool]:
         """The tools that this agent may call, by name."""
@@ -280,9 +223,9 @@ def _listed(items: Sequence[Any]) -> list[int]:
     return [id(item.definition) for item in items if item.listed]
 
 
-def told_by(server: str, text: str) -> str:
-    """A server's text for models, marked line by line, so that no line looks like one of licet or of another server."""
-    return "\n".join((f"The MCP server `{server}` says:", *(f"> {line}" for line in text.splitlines())))
+def told_by(server: str, text: str, verb: str = "says") -> str:
+    """A server's words, marked line by line, so that no line looks like one of licet or of another server."""
+    return "\n".join((f"The MCP server `{server}` {verb}:", *(f"> {line}" for line in text.splitlines())))
 
 
 def before_variables(uri: str) -> str:
@@ -292,22 +235,20 @@ def before_variables(uri: str) -> str:
 
 ListKind = Literal["tools", "resources", "resourceTemplates", "prompts"]
 Items = Sequence[ShownTool] | Sequence[Offered]
-MOST_ITEMS = 5_000  # definitions in one page: the SDKs of clients read the first page alone
-MOST_BYTES = 4 << 20  # of the definitions in one page
 
 
 class Catalog:
-    """The lists of a backend as a client of one protocol version sees them. Raises `Clash` for equal shown names."""
+    """The lists of a session as a client of one protocol version sees them. Raises `Clash` for equal shown names."""
 
-    def __init__(self, backend: Backend, how: Naming, version: str) -> None:
-        self._backend = backend
+    def __init__(self, lists: ShownLists, how: Naming, version: str) -> None:
+        self._lists = lists
         self._how = how
         self._version = version
         self._sources: Mapping[ListKind, Callable[[], Items]] = {
-            "tools": backend.tools,
-            "resources": backend.resources,
-            "resourceTemplates": backend.templates,
-            "prompts": backend.prompts,
+            "tools": lists.tools,
+            "resources": lists.resources,
+            "resourceTemplates": lists.templates,
+            "prompts": lists.prompts,
         }
         self._listings: dict[ListKind, _Listing] = {}
         self._listing("tools")
@@ -319,11 +260,11 @@ class Catalog:
 
     @property
     def has_resources(self) -> bool:
-        return bool(self._backend.resources() or self._backend.templates())
+        return bool(self._lists.resources() or self._lists.templates())
 
     @property
     def has_prompts(self) -> bool:
-        return bool(self._backend.prompts())
+        return bool(self._lists.prompts())
 
     def tool(self, shown: str) -> str | None:
         """The full name of a tool, or None if none is shown under this name."""
@@ -331,7 +272,7 @@ class Catalog:
 
     def hidden_tool(self, shown: str) -> str:
         """The full name of the hidden tool that would be shown under this name; empty unless there is just one."""
-        known = [full for full in self._backend.hidden() if self._how == "whole" or "." in full.strip(".")]
+        known = [full for full in self._lists.hidden() if self._how == "whole" or "." in full.strip(".")]
         found = [full for full in known if shown in (full, shown_name(full, self._how))]
         return found[0] if len(found) == 1 else ""
 
@@ -349,7 +290,7 @@ class Catalog:
         It is the one that lists it, else the one with a template that starts like it, else the only one with resources.
         A URI of two servers is refused: if the first one won, it could answer in the place of the other.
         """
-        resources, templates = self._backend.resources(), self._backend.templates()
+        resources, templates = self._lists.resources(), self._lists.templates()
         everyone = {item.server for item in (*resources, *templates)}
         written = [(item.server, str(item.definition.get("uriTemplate", ""))) for item in templates]
         servers = (
@@ -413,7 +354,7 @@ def _page_starts(texts: Sequence[Raw]) -> list[int]:
     starts, size = [0], 0
     for number, text in enumerate(texts):
         size += memoryview(text).nbytes
-        if number > starts[-1] and (number - starts[-1] >= MOST_ITEMS or size > MOST_BYTES):
+        if number > starts[-1] and (number - starts[-1] >= MOST_PAGE_ITEMS or size > MOST_PAGE_BYTES):
             starts.append(number)
             size = memoryview(text).nbytes
     return starts

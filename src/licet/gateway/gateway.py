@@ -1,4 +1,4 @@
-"""Builds what `licet gateway` runs: the gate, the servers behind it, and the backend of one connection."""
+"""Builds what `licet gateway` runs: the gate, the servers behind it, and the session of one connection."""
 
 import asyncio
 import os
@@ -24,18 +24,17 @@ from licet.assemble.server_process import (
 )
 from licet.backends.http import HttpClient
 from licet.core.algebra.rules import InvalidUse, use_of_path
+from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.foreseen import is_needed, process_misfits, process_reach
+from licet.core.decision.foreseen import is_needed, process_misfits
 from licet.core.decision.reach import Reach
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
-from licet.core.policy.terms import StandingApproval
 from licet.declare import Tool
-from licet.gateway.governed_servers import GovernedBackend
-from licet.gateway.observation import Observation, Observing
+from licet.gateway.governed_servers import AsksServers, GovernedServers
+from licet.gateway.observation import Observation, Observing, observed_policy
 from licet.gateway.questions import ClientApprover
-from licet.gateway.running_server import RunningServer
-from licet.gateway.served_tools import AsksServers, observed_policy, server_tools
+from licet.gateway.running_server import RunningServer, Start, reach_of, server_tools, tools_of
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
 from licet.mcp.http_link import remote_link
@@ -58,7 +57,7 @@ def new_session() -> str:
     return f"g-{secrets.token_hex(6)}"
 
 
-def gateway_backend(
+def gateway_servers(
     manifest: Manifest,
     state: Path,
     *,
@@ -69,8 +68,8 @@ def gateway_backend(
     own_tools: Sequence[Tool] | None = None,
     observed: Observation | None = None,
     ready: Supervisor | None = None,
-) -> GovernedBackend:
-    """The backend of one connection: the tools of servers or, if they are given, those of the workspace.
+) -> GovernedServers:
+    """What one connection serves: the tools of servers or, if they are given, those of the workspace.
 
     With `observed`, of the same manifest, the policy is not enforced for a while. `ready` is a supervisor that was
     started in advance, for the first server. Raises `ServerError`, `RegistrationRefused` or `InvalidSession`.
@@ -90,23 +89,22 @@ def gateway_backend(
     announces = {name: server.client.capabilities for name, server in servers.items()}
     named = machine_places(places.workdir, places.home) if own_tools is None else {}
     tools = server_tools(manifest, named) if own_tools is None else own_tools
-    holder: list[GovernedBackend] = []
     walls = ProgramWalls(HttpClient())
-    asks = AsksServers(workers_of(walls), lambda call, note: holder[0].ask_server(call, note))
+    asks = AsksServers(workers_of(walls))
     approver = ClientApprover(stored_approvals(state), lambda tool: _through_client(gate, tool))
     processes = LocalProcesses(ready=ready)
     backends = Backends.local(state, secrets_file=secrets_file, sandbox=asks, approver=approver, processes=processes)
     recording = observed.recording if observed is not None else None
     observers = [recording] if recording is not None else []
     gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny", observers=observers)
-    is_admitted = _is_admitted if observed is None else _is_any
-    reaches = {name: _reach(gate, server, places) for name, server in servers.items() if is_admitted(gate, name)}
+    # While observing, every server is used; otherwise those of which something is admitted, or may be called.
+    admitted = [name for name in servers if observed or any(one.reach is not None for one in tools_of(gate, name))]
+    reaches = {name: reach_of(gate, servers[name], places) for name in admitted}
     _report_misfits(gate, reaches, servers, report, refuse=observed is None)
     servers = {name: _with_known_roots(server, reaches.get(name), places) for name, server in servers.items()}
     locked = manifest.lock.servers if manifest.lock is not None else {}
     observing = _observing(gate, observed, servers, backends, workdir) if observed is not None else None
-    backend = GovernedBackend(
-        gate,
+    governed = asks.servers = GovernedServers(
         _session(gate, session, observing),
         servers,
         locked if observed is None else observed.offered,
@@ -115,48 +113,24 @@ def gateway_backend(
         may_know_root=lambda server, path: _may_know(servers[server], reaches.get(server), path),
         observing=observing,
     )
-    holder.append(backend)
     is_open = bool(observed and observed.is_open)
-    starts = {
-        name: _Start(gate, server, places)
-        for name, server in servers.items()
-        if (_is_used if observed is None else _is_any)(gate, name)
-    }
-    backend.add(
+    used = [name for name in servers if observed or any(one.ready for one in tools_of(gate, name))]
+    starts = {name: Start(gate, servers[name], places) for name in used}
+    governed.add(
         RunningServer(
             start.server,
             locked.get(name),
             _links(gate, start, reaches[name], backends, places, report, is_open=is_open),
-            backend,
+            governed.messages,
             report,
             places=named,
-            offers_changed=backend.offers_changed,
+            offers_changed=governed.offers_changed,
             announces=announces[name],
             stands=start.stands,
         )
         for name, start in starts.items()
     )
-    return backend
-
-
-class _Start:
-    """What the process of a server holds at its next start, and the standing approval that it runs under."""
-
-    def __init__(self, gate: BareGate, server: Server, places: Places) -> None:
-        self._gate, self._places = gate, places
-        self.server = server
-        self._standing: StandingApproval | None = None
-
-    def reach(self) -> Reach:
-        """What it holds if it is started now."""
-        self._gate.renew_standing()
-        reach = _reach(self._gate, self.server, self._places)
-        self._standing = reach.standing
-        return reach
-
-    def stands(self) -> bool:
-        """Whether what it was started under has neither ended nor been withdrawn."""
-        return self._standing is None or self._gate.stands(self._standing)
+    return governed
 
 
 def _observing(
@@ -189,17 +163,6 @@ def not_locked(manifest: Manifest, servers: Mapping[str, Server]) -> Mapping[str
     return found
 
 
-def _is_admitted(gate: BareGate, server: str) -> bool:
-    """Whether the manifest admits anything of a server."""
-    tools = gate.policy.tools.items()
-    return any(name.startswith(f"{server}.") and registered.reach is not None for name, registered in tools)
-
-
-def _is_any(gate: BareGate, server: str) -> bool:
-    """For a gateway that observes: every server is used."""
-    return True
-
-
 def _report_misfits(
     gate: BareGate, reaches: Mapping[str, Reach], servers: Mapping[str, Server], report: Report, *, refuse: bool
 ) -> None:
@@ -220,18 +183,6 @@ def _report_misfits(
             report(f"{name}: {registered.unavailable}")
 
 
-def _is_used(gate: BareGate, server: str) -> bool:
-    """Whether this agent may call anything of a server; otherwise it is not started."""
-    tools = gate.policy.tools.items()
-    return any(name.startswith(f"{server}.") and registered.ready for name, registered in tools)
-
-
-def _reach(gate: BareGate, server: Server, places: Places) -> Reach:
-    tools = (one for name, one in gate.policy.tools.items() if name.startswith(f"{server.name}."))
-    reaches = [one.reach for one in tools if one.ready and one.reach is not None]
-    return process_reach(gate.policy.manifest, server, reaches, (places.workdir, places.home))
-
-
 def _through_client(gate: BareGate, tool: str) -> bool:
     """Whether a yes of the client approves calls of a tool: a bundle of it may say that it does not."""
     registered = gate.policy.tools.get(tool)
@@ -242,7 +193,7 @@ def _through_client(gate: BareGate, tool: str) -> bool:
 
 def _links(
     gate: BareGate,
-    start: _Start,
+    start: Start,
     reach: Reach,
     ports: Backends,
     places: Places,
@@ -300,7 +251,7 @@ def _may_know(server: Server, reach: Reach | None, path: str) -> bool:
     """Whether a server may be told of a directory: it is in `client.roots`, and the server may read it."""
     if reach is None or not path.startswith("/") or os.path.normpath(path) != path:
         return False
-    if not any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in server.client.roots):
+    if not inside(path, server.client.roots):
         return False
     try:
         return reach.grant.has(use_of_path("read", path))

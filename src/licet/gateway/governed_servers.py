@@ -1,47 +1,54 @@
-"""The backend of a connection: policy, ledger and servers together.
+"""The servers of one session, behind the gate.
 
-Every tool call, every resource that is read and every prompt that is used is a call of the gate. What a server asks of
-the client is answered as `servers.NAME.client` says.
-
-What the gateway does with a result of a server before anybody sees it.
-
-Links to resources that the agent may not read are removed, structured content must fit the locked schema, and hidden
-characters are noted, or written visibly. Everything else stays as it came.
+Every tool call, every resource that is read and every prompt that is used is a call of the gate, and `AsksServers` is
+its step "run": the server is asked, and its result is cleaned before anybody sees it. Links to resources that the agent
+may not read are removed, structured content must fit the locked schema, and hidden characters are noted, or written
+visibly. Everything else stays as it came.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from licet.core.algebra.scope import visible
 from licet.core.decision.fixes import call_denials
 from licet.core.decision.request import Ground
 from licet.core.ledger.entry import Caller
+from licet.core.policy.layer import Level
 from licet.core.policy.lock import Definition, LockedServer, NamedPlaces, hidden_in, shown
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server, tool_parts
+from licet.declare import Tool
 from licet.declare.check_cost import patiently
 from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck
 from licet.declare.plain_json import is_heavy, json_core
-from licet.gateway.catalog import Offered, Refusal, ShownLists, ShownTool, Unforwarded, before_variables, own_result
+from licet.gateway.catalog import ShownLists, before_variables, error_result, own_result, refusal_line, too_long
+from licet.gateway.client import CALLER, Client, ClientCall, Refusal
+from licet.gateway.limits import ENVELOPE_BYTES, GRACE_SECONDS, LONGEST_CLAIM, SETTING_SECONDS
 from licet.gateway.observation import OBSERVED, Observing, closing_lines
-from licet.gateway.questions import CALLER, CallerLink, CannotAsk
-from licet.gateway.running_server import NotRunning, RunningServer
-from licet.gateway.served_tools import CallNotes, ServerTool
-from licet.gateway.server_asks import RunningCall, RunningCalls, ServerAsks
-from licet.guard.execution import FailedText, JsonText, Raised, Stopped, ToolCall
-from licet.guard.gate import BareGate
+from licet.gateway.questions import ServerMessages
+from licet.gateway.running_server import NotRunning, RunningServer, ServerCall, ServerTool
+from licet.guard.execution import (
+    FailedText,
+    JsonText,
+    Layers,
+    LayersOfTools,
+    Raised,
+    Sandbox,
+    Stopped,
+    ToolCall,
+    Walls,
+)
+from licet.guard.grant import Grant
 from licet.guard.limits import OUTPUT_KB
 from licet.guard.registration import RegisteredTools
 from licet.guard.result import Result
 from licet.guard.session import Session, refuse_call
-from licet.mcp.exchange import TimedOut, UpstreamError, error_result, quoted, refusal_line, too_long
-from licet.mcp.jsonrpc import Id, Notification, Request
-from licet.mcp.link import Gone, Rate
-from licet.mcp.protocol import VERSIONS, find
+from licet.mcp.exchange import TimedOut, UpstreamError, quoted
+from licet.mcp.link import Gone
+from licet.mcp.protocol import VERSIONS, Claims, find
 
 Note = Callable[[str], None]
 _RESULT = ("resultType", "ttlMs", "cacheScope", "_meta")  # of the protocol; the connection writes its own
@@ -69,13 +76,7 @@ async def checked_result(
     return FailedText(made) if method == "tools/call" and changed.get("isError") is True else JsonText(made)
 
 
-def logged(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A log message of a server: with its name, and without hidden characters. A long one does not get here."""
-    logger, data = f"{server}: {visible(str(params.get('logger') or '')[:100])}".rstrip(": "), params.get("data")
-    return {**params, "logger": logger, **({"data": shown(data)} if "data" in params else {})}
-
-
-def cut_result(value: Any, line: str) -> dict[str, Any]:
+def cut_result(value: object, line: str) -> dict[str, Any]:
     """The result of a tool that returned too much: the texts at its beginning, as text, and a line about the rest.
 
     `value` is the beginning of its JSON. A block that is no text, or does not begin in it, is left out.
@@ -96,15 +97,15 @@ def _known_keys(method: str) -> frozenset[str]:
     return row.result if row is not None else frozenset()
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _content(value: Any, server: Server, note: Note) -> list[Any]:
+def _content(value: object, server: Server, note: Note) -> list[object]:
     return [_block(one, server, note) for one in _listed(value)]
 
 
-def _message(value: Any, server: Server, note: Note) -> Any:
+def _message(value: object, server: Server, note: Note) -> object:
     if not isinstance(value, dict):
         return value
     content = value.get("content")
@@ -113,7 +114,7 @@ def _message(value: Any, server: Server, note: Note) -> Any:
     return {**value, "content": _block(content, server, note)} if isinstance(content, dict) else value
 
 
-def _block(block: Any, server: Server, note: Note) -> Any:
+def _block(block: object, server: Server, note: Note) -> object:
     """One block of content; a text takes the place of a link to a resource that may not be read."""
     if not isinstance(block, dict) or block.get("type") not in ("resource", "resource_link"):
         return block
@@ -125,7 +126,7 @@ def _block(block: Any, server: Server, note: Note) -> Any:
     return {"type": "text", "text": f"[removed: a resource that `servers.{server.name}.resources` does not list]"}
 
 
-def _may_read(content: Any, server: Server, note: Note) -> bool:
+def _may_read(content: object, server: Server, note: Note) -> bool:
     uri = content.get("uri") if isinstance(content, Mapping) else None
     if isinstance(uri, str) and server.shows_resource(uri):
         return True
@@ -157,41 +158,17 @@ def _compiled(schema: bytes) -> SchemaCheck:
     return SchemaCheck(msgspec.json.decode(schema))
 
 
-_MORE_SECONDS = 5.0  # so that the clock of the gate, which stands while a person is asked, ends a call first
-_MORE_BYTES = 1 << 16  # of an answer, besides the result, which may be written with escapes and be twice as long
-_LONGEST_CLAIM = 200  # characters of what a client says of itself
-_REPORTS = 200  # about one server at once
-_REPORTS_A_SECOND = 5
-
 Wanted = tuple[str, dict[str, Any]] | None  # a method and its parameters; None for a plain tool call
 
 # What is asked of a server for the request that the current task works on.
 _WANTED: ContextVar[Wanted] = ContextVar("licet_gateway_wanted", default=None)
 
 
-class Front:
-    """What the backend tells the client by itself; the connection has these methods."""
-
-    def log(self, params: Mapping[str, Any]) -> None:
-        """Pass on a log message."""
-
-    def list_changed(self, kind: Any) -> None:
-        """Say that a list changed."""
-
-    def resource_updated(self, server: str, uri: str) -> None:
-        """Say that a resource changed."""
-
-    async def ask(self, request: Request) -> dict[str, Any]:
-        """Ask the client outside of its calls."""
-        raise CannotAsk("there is no client")
-
-
-class GovernedBackend:
-    """Implements `Backend` for one connection, and `Peer` for its servers."""
+class GovernedServers:
+    """The tools of the workspace, and the servers that one client reaches through the gate of a session."""
 
     def __init__(
         self,
-        gate: BareGate,
         session: Session,
         servers: Mapping[str, Server],
         locked: Mapping[str, LockedServer],
@@ -201,57 +178,32 @@ class GovernedBackend:
         may_know_root: Callable[[str, str], bool],
         observing: Observing | None = None,
     ) -> None:
-        self._gate, self._session, self._observing = gate, session, observing
-        self._servers, self._report = servers, report
-        self._calls = RunningCalls()
-        self._reports = {name: Rate(_REPORTS, _REPORTS_A_SECOND) for name in servers}
-        self._asks = ServerAsks(gate, session, servers, self._calls, may_know_root, report)
+        self.client = Client(lambda event: report(str(event)))
         self.running: dict[str, RunningServer] = {}
-        self.front: Any = Front()
-        self._lists = ShownLists(self._shown_policy, locked, places, all_listed=observing is not None)
+        self.lists = ShownLists(self._shown_policy, locked, places, all_listed=observing is not None)
+        self.messages = ServerMessages(session, servers, self.running, self.client, may_know_root, report)
+        self._gate, self._session, self._observing = session.gate, session, observing
+        self._servers, self._report = servers, report
         self._ready: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None  # of observing
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, servers: Iterable[RunningServer]) -> None:
         """Take the servers; they are started when the client has said what it is."""
-        self.running = {one.server.name: one for one in servers}
-        self._lists.running = self.running
-        self._asks.with_roots = {name for name, one in self.running.items() if "roots" in one.announces}
+        self.running |= {one.server.name: one for one in servers}
+        self.lists.running = self.running
 
     def _shown_policy(self) -> RegisteredTools:
         return self._gate.policy if self._observing is None else self._observing.instead
 
-    # Lists ------------------------------------------------------------------------------------------------------------
-
-    def instructions(self) -> str:
-        """A text for the model: what the servers were locked with."""
-        return self._lists.instructions()
-
     def offers_changed(self) -> None:
         """A server offers something else: the client is told of the lists that changed."""
-        for kind in self._lists.changes():
-            self.front.list_changed(kind)
-
-    def tools(self) -> Sequence[ShownTool]:
-        """The tools that this agent may call, with their locked definitions, by name."""
-        return self._lists.tools()
-
-    def resources(self) -> Sequence[Offered]:
-        """The locked resources that this agent may read."""
-        return self._lists.resources()
-
-    def templates(self) -> Sequence[Offered]:
-        """The locked templates of resources that this agent may read."""
-        return self._lists.templates()
-
-    def prompts(self) -> Sequence[Offered]:
-        """The locked prompts that this agent may use."""
-        return self._lists.prompts()
+        for kind in self.lists.changes():
+            self.client.list_changed(kind)
 
     # Calls ------------------------------------------------------------------------------------------------------------
 
-    async def call(self, tool: str, arguments: dict[str, Any], client: CallerLink) -> dict[str, Any]:
+    async def call(self, tool: str, arguments: dict[str, Any], client: ClientCall) -> dict[str, Any]:
         """Call a tool through the gate. A refusal is a result that the model can act on."""
         result = await self._governed(tool, arguments, client, None)
         value, limit = result.value, self._output_limit(tool)
@@ -265,10 +217,6 @@ class GovernedBackend:
         """What to say about a result that is too long."""
         registered = self._shown_policy().tools.get(tool)
         return too_long(registered.output_bytes if registered is not None else 0)
-
-    def hidden(self) -> Iterable[str]:
-        """The tools that the policy or a lock knows, and that no client is shown."""
-        return self._lists.hidden()
 
     async def unknown(self, name: str, arguments: dict[str, Any], behind: str = "") -> None:
         """Let the gate refuse and record a call of a tool, resource or prompt that the client was not shown.
@@ -284,17 +232,17 @@ class GovernedBackend:
         why = f"the server `{server}` does not offer it now, or it is shown under another name"
         await refuse_call(self._session, behind, arguments, Ground("TOOL_NOT_AVAILABLE", why))
 
-    async def read(self, server: str, uri: str, client: CallerLink) -> dict[str, Any]:
+    async def read(self, server: str, uri: str, client: ClientCall) -> dict[str, Any]:
         """Read a resource; it is a call of `SERVER.resources`."""
         return await self._read(server, RESOURCES, {"uri": uri}, client, ("resources/read", {"uri": uri}))
 
-    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: CallerLink) -> dict[str, Any]:
+    async def prompt(self, server: str, name: str, arguments: dict[str, Any], client: ClientCall) -> dict[str, Any]:
         """Get a prompt; it is a call of `SERVER.prompts`."""
         wanted = {"name": name, **({"arguments": arguments} if arguments else {})}
         return await self._read(server, PROMPTS, wanted, client, ("prompts/get", wanted))
 
     async def complete(
-        self, server: str, ref: dict[str, Any], argument: dict[str, Any], context: dict[str, Any], client: CallerLink
+        self, server: str, ref: dict[str, Any], argument: dict[str, Any], context: dict[str, Any], client: ClientCall
     ) -> dict[str, Any]:
         """Complete an argument; it is a call of the same tool as reading what it is about."""
         is_prompt = ref.get("type") == "ref/prompt"
@@ -310,12 +258,12 @@ class GovernedBackend:
     async def unsubscribe(self, server: str, uri: str) -> None:
         """Ask for no more updates."""
         try:
-            await self.running[server].unsubscribe(uri, seconds=30.0)
+            await self.running[server].unsubscribe(uri, seconds=SETTING_SECONDS)
         except (NotRunning, Gone, TimedOut, UpstreamError):
             return
 
     async def _read(
-        self, server: str, tool: str, arguments: dict[str, Any], client: CallerLink | None, wanted: Wanted
+        self, server: str, tool: str, arguments: dict[str, Any], client: ClientCall | None, wanted: Wanted
     ) -> dict[str, Any]:
         method = wanted[0] if wanted is not None else ""
         if (why := self._unlisted(server, tool, arguments, method)) and self._observing is None:
@@ -335,12 +283,12 @@ class GovernedBackend:
         """
         name, terms = arguments.get("uri", arguments.get("name", "")), self._servers[server]
         is_listed = terms.shows_prompt(name) if tool == PROMPTS else terms.shows_resource(name)
-        if method == "completion/complete" and tool == RESOURCES and self._lists.is_template(server, name):
+        if method == "completion/complete" and tool == RESOURCES and self.lists.is_template(server, name):
             is_listed = terms.shows_resource(before_variables(name))
         return "" if is_listed else f"`servers.{server}.{tool}` does not list it"
 
     async def _governed(
-        self, tool: str, arguments: dict[str, Any], client: CallerLink | None, wanted: Wanted
+        self, tool: str, arguments: dict[str, Any], client: ClientCall | None, wanted: Wanted
     ) -> Result:
         CALLER.set(client)  # of this task alone: each request has one
         _WANTED.set(wanted)
@@ -349,77 +297,74 @@ class GovernedBackend:
             self._report(" ".join(result.explain().split()))
         return result
 
-    async def ask_server(self, call: ToolCall, note: CallNotes) -> JsonText:
+    async def ask(self, call: ToolCall, tool: ServerTool, grant: Grant | None) -> JsonText:
         """The result of a server's tool, for a call that the gate has allowed."""
-        assert isinstance(call.tool, ServerTool)  # noqa: S101 - no other tool is run by a server
-        server, tool = call.tool.server, call.tool.tool
-        caller, wanted, one = CALLER.get(), _WANTED.get(), self.running[server]
-        method, params = wanted or ("tools/call", {"name": tool, "arguments": call.arguments})
-        observed, most = OBSERVED.get(), 2 * 1024 * call.limits.get("output_kb", OUTPUT_KB) + _MORE_BYTES
+        one, wanted, caller = self.running[tool.server], _WANTED.get(), CALLER.get()
+        server, name, terms = tool.server, tool.tool, one.server
+        working = ServerCall(server, caller, grant, call.deadline)
+        method, params = wanted or ("tools/call", {"name": name, "arguments": call.arguments})
+        observed, most = OBSERVED.get(), 2 * 1024 * call.limits.get("output_kb", OUTPUT_KB) + ENVELOPE_BYTES
         await one.settled()  # this server alone, within the time of the call
         if why := _changed(one, method, params):
             if observed is None:
                 raise Stopped("MANIFEST_CHANGED", why, ran=False)
             observed.note("MANIFEST_CHANGED", why)
-        if wanted and observed is not None and (why := self._unlisted(server, tool, call.arguments, method)):
+        if wanted and observed is not None and (why := self._unlisted(server, name, call.arguments, method)):
             observed.note("ARGUMENT_NOT_ALLOWED", why)
-        if not wanted and one.live is not None and tool not in one.live.listed("tools"):
-            text = f"the server `{server}` does not offer `{tool}` to this client"
+        if not wanted and one.live is not None and name not in one.live.listed("tools"):
+            text = f"the server `{server}` does not offer `{name}` to this client"
             raise Stopped("TOOL_NOT_AVAILABLE", text, ran=False)
-        if wanted is not None and method not in ("resources/read", "prompts/get"):
-            note(f"for `{method}`")
+        if caller is None and method != "resources/subscribe":
+            raise Stopped("TOOL_NOT_AVAILABLE", "no client asks for this call", ran=False)
+        if method not in ("tools/call", "resources/read", "prompts/get"):
+            working.note(f"for `{method}`")
         try:
             upstream = one.upstream()
-            if method == "resources/subscribe":
+            if caller is None:
                 await one.subscribe(params["uri"], seconds=call.seconds)
                 return JsonText(b"{}")
-            if caller is None:
-                answer = await upstream.request(method, params, seconds=call.seconds, most=most)
-            else:
-                self._asks.begins(server)
-                with self._calls.with_one(RunningCall(server, caller, note, call.deadline)) as number:
-                    answer = await upstream.request(
-                        method,
-                        params,
-                        seconds=call.seconds + _MORE_SECONDS,
-                        progress=caller.progress,
-                        level=caller.level if one.server.client.logging else "",
-                        caller=number,
-                        most=most,
-                    )
+            with one.working_on(working) as number:
+                answer = await upstream.request(
+                    method,
+                    params,
+                    seconds=call.seconds + GRACE_SECONDS,
+                    progress=caller.progress,
+                    level=caller.level if terms.client.logging else "",
+                    caller=number,
+                    most=most,
+                )
         except NotRunning as wrong:
-            note(str(wrong))  # for the operator: it may name paths, or what the server wrote
+            working.note(str(wrong))  # for the operator: it may name paths, or what the server wrote
             raise Stopped("TOOL_NOT_AVAILABLE", f"the server `{server}` is not running", ran=False) from None
         except Gone as wrong:
-            note(f"the server ended: {wrong}")
+            working.note(f"the server ended: {wrong}")
             text = f"the server `{server}` ended during the call: whether the call had an effect is not known"
             raise Stopped("TOOL_NOT_AVAILABLE", text) from None
         except TimedOut:
             raise Stopped("LIMIT_TIME", f"the server `{server}` gave no answer in {call.seconds:g} seconds") from None
         except UpstreamError as error:
             raise Raised(f"error {error.code} of the server", error.message) from None
-        definition: dict[str, Any] = {} if wanted else self._lists.definition(server, "tools", tool)
-        entry = one.server.entry(tool)
+        definition: Definition = {} if wanted else self.lists.definition(server, "tools", name)
+        entry = terms.entry(name)
         hidden = entry.hidden if entry is not None else "keep"
         try:
-            return await checked_result(method, answer.text, answer.data, one.server, definition, hidden, note)
+            return await checked_result(method, answer.text, answer.data, terms, definition, hidden, working.note)
         except Stopped as misfit:
             if observed is None:
                 raise
             observed.note(misfit.reason, str(misfit))
-            return await checked_result(method, answer.text, answer.data, one.server, {}, hidden, note)
+            return await checked_result(method, answer.text, answer.data, terms, {}, hidden, working.note)
 
     # The client -------------------------------------------------------------------------------------------------------
 
-    def client_is(self, info: dict[str, Any], capabilities: dict[str, Any], version: str) -> None:
+    def client_is(self, claims: Claims) -> None:
         """Take what the client says of itself, for receipts, and start the servers.
 
         They are announced what `licet lock` announced to them, whatever this client can do: what a server offers may
         depend on it. A question that the client cannot answer is refused when it comes.
         """
-        self._asks.announced = capabilities
-        said = " ".join(str(info.get(key, "")) for key in ("name", "version"))
-        self._session.caller = Caller(client=f"{said.strip()[:_LONGEST_CLAIM]} (claimed)")
+        said = " ".join(str(claims.info.get(key, "")) for key in ("name", "version"))
+        self._session.caller = Caller(client=f"{said.strip()[:LONGEST_CLAIM]} (claimed)")
         for one in self.running.values():
             one.start()
         if self._ready is None:
@@ -445,7 +390,7 @@ class GovernedBackend:
 
     async def _set_level(self, one: RunningServer, level: str) -> None:
         try:
-            await one.upstream().set_level(level, seconds=30.0)
+            await one.upstream().set_level(level, seconds=SETTING_SECONDS)
         except (NotRunning, Gone, TimedOut, UpstreamError, ValueError) as wrong:
             self._report(f"{one.server.name}: the log level was not set: {wrong}")
 
@@ -461,21 +406,10 @@ class GovernedBackend:
         except (NotRunning, Gone):
             return
 
-    def _later(self, work: Any) -> None:
+    def _later(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def reported(self, event: Unforwarded) -> None:
-        """Report something of the client that was not passed on."""
-        self._report(str(event))
-
-    def dropped(self, server: str, text: str) -> None:
-        """Report something of a server that was dropped. The receipt of a running call notes it, too."""
-        for call in self._calls.at(server)[:1]:
-            call.notes(f"the server sent what was dropped: {text[:200]}")
-        if self._reports[server].take():  # a server that floods must not fill a log
-            self._report(f"{server}: {text}")
 
     async def close(self) -> None:
         """End every server."""
@@ -492,25 +426,6 @@ class GovernedBackend:
         self._report("the time for observing is over: no call runs any more, and the servers are ended")
         await asyncio.gather(*(one.close() for one in self.running.values()), return_exceptions=True)
 
-    # What servers ask and tell ----------------------------------------------------------------------------------------
-
-    async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
-        """Answer a server as `servers.NAME.client` says."""
-        return await self._asks.answer(server, request, during, self.front)
-
-    def told(self, server: str, notification: Notification) -> None:
-        """Pass on what a server may tell the client."""
-        match notification.method:
-            case "notifications/message" if self._servers[server].client.logging:
-                running, params = self._calls.at(server), logged(server, notification.params)
-                (running[0].link if len(running) == 1 else self.front).log(params)
-            case "notifications/resources/updated":
-                uri = notification.params.get("uri")
-                if isinstance(uri, str) and self._servers[server].shows_resource(uri):
-                    self.front.resource_updated(server, uri)
-            case _:
-                pass
-
 
 def _changed(one: RunningServer, method: str, params: dict[str, Any]) -> str:
     """Why a tool or a prompt is not used because it is not as it was locked; empty if it is.
@@ -522,3 +437,46 @@ def _changed(one: RunningServer, method: str, params: dict[str, Any]) -> str:
         return one.refusal_of("prompts", ref["name"]) if ref["type"] == "ref/prompt" else ""
     kind = {"tools/call": "tools", "prompts/get": "prompts"}.get(method, "")
     return one.refusal_of(kind, params["name"]) if kind else ""
+
+
+class AsksServers:
+    """Runs tools of servers by asking the server, and every other tool as `inner` does.
+
+    The guard knows nothing of MCP. It decides, asks, reserves and records a call of `files.read` as that of any tool;
+    only the step that runs the tool is this one.
+    """
+
+    def __init__(self, inner: Sandbox) -> None:
+        self._inner = inner
+        self.servers: GovernedServers | None = None  # there are none before there is a gate
+
+    def layers(self, level: Level) -> tuple[str, ...]:
+        """The walls of a level."""
+        return self._inner.layers(level)
+
+    def tool_layers(self, tool: Tool, level: Level, *, allow_degraded: bool) -> Layers:
+        """The walls around a tool."""
+        if isinstance(self._inner, LayersOfTools) and not isinstance(tool, ServerTool):
+            return self._inner.tool_layers(tool, level, allow_degraded=allow_degraded)
+        return Layers(self._inner.layers(level))
+
+    def walls(self, held: Any) -> Walls:
+        """The walls of a child process."""
+        return self._inner.walls(held)
+
+    def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
+        """Run a tool."""
+        if not isinstance(call.tool, ServerTool):
+            return self._inner.run(level, call, context)
+        assert self.servers is not None  # noqa: S101 - it was made with the gate that calls this
+        return self.servers.ask(call, call.tool, context._grant if context is not None else None)
+
+    def forget(self) -> None:
+        """End idle workers."""
+        if (forget := getattr(self._inner, "forget", None)) is not None:
+            forget()
+
+    def close(self) -> None:
+        """End all workers."""
+        if (close := getattr(self._inner, "close", None)) is not None:
+            close()

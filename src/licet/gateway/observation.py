@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.expected_lock import existing_lock, lock_backends, lock_place, machine_places
+from licet.assemble.gate import Backends, CommandGate
 from licet.assemble.recording import CallRecording
 from licet.assemble.review import Places
 from licet.core.algebra.scope import visible
@@ -22,8 +24,15 @@ from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, LockedServer
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.manifest_fields import DECIDED_BY_CALL, Organisation
-from licet.core.policy.servers import Server, servers_of
+from licet.core.policy.servers import PROMPTS, RESOURCES, Server, servers_of
+from licet.core.policy.terms import Admission, Natives, least_limits
+from licet.core.policy.tool import spec_of
+from licet.core.values import Origin
+from licet.declare.arguments import checked_json
+from licet.declare.plain_json import data_again
 from licet.errors import Refused
+from licet.gateway.limits import LONGEST_OBSERVED_RULE, MOST_OBSERVED_RULES, MOST_SUMMARY_LINES
+from licet.gateway.running_server import ServerTool
 from licet.guard.approvals_and_budgets import settle
 from licet.guard.call import CallAdmission
 from licet.guard.facts import Call
@@ -32,11 +41,10 @@ from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import NOTHING
 from licet.mcp.server_definitions import NotTaken, Setup, take
 from licet.mcp.shown_names import without_clashes
-from licet.policy_files.server_tools import is_other_server, with_server_tools
+from licet.policy_files.server_tools import is_other_server, refusal_of_name, with_server_tools
 
-_MOST_LINES = 30  # of a summary
 # The reasons with which a policy refuses before the tool runs. A frozen gate, a missing backend, a ledger that cannot
-# be written, an error while deciding: all of these still refuse. `ask_server` of the gateway lifts three more: changed
+# be written, an error while deciding: all of these still refuse. `GovernedServers.ask` lifts three more: changed
 # definitions, resources and prompts that are not listed, and structured content that does not fit.
 LIFTED: frozenset[Reason] = frozenset(
     {
@@ -46,8 +54,6 @@ LIFTED: frozenset[Reason] = frozenset(
         *("SECRET_NOT_DECLARED", "BINARY_NOT_ALLOWED", "ENV_NOT_ALLOWED", "STORAGE_NOT_DECLARED"),
     }
 )
-_MOST_RULES = 20  # in one receipt
-_LONGEST = 1000  # characters of one rule
 
 Report = Callable[[str], None]
 
@@ -173,7 +179,7 @@ class Observed:
             self._observing.refused += 1
         if reason not in before.reasons:
             self._observing.by_reason[reason, self._call.tool] += 1
-        more = [visible(rule)[:_LONGEST] for rule in rules][: _MOST_RULES - len(before.rules)]
+        more = [visible(rule)[:LONGEST_OBSERVED_RULE] for rule in rules][: MOST_OBSERVED_RULES - len(before.rules)]
         self._fact = self._call.observed = replace(
             before,
             verdict="ask" if asked and before.verdict in ("ask", "allow") else "deny",
@@ -268,11 +274,83 @@ def closing_lines(observing: Observing) -> Iterator[str]:
     """The lines that the gateway prints for the operator when it ends."""
     yield f"observed {_calls(observing.calls)}: the policy would have refused {observing.refused}"
     counted = sorted(observing.by_reason.items(), key=lambda one: (-one[1], one[0]))
-    for (reason, tool), number in counted[:_MOST_LINES]:
+    for (reason, tool), number in counted[:MOST_SUMMARY_LINES]:
         yield f"  {number}x {reason}  {tool}"
-    if more := sum(number for _, number in counted[_MOST_LINES:]):
+    if more := sum(number for _, number in counted[MOST_SUMMARY_LINES:]):
         yield f"  and {more} more: see `licet receipts list --session`"
 
 
 def _calls(number: int) -> str:
     return f"{number} call{'' if number == 1 else 's'}"
+
+
+# The tools of servers while the gateway observes: a call holds nothing in licet itself. What it can touch is what the
+# process of its server can: its walls are those of the policy, unless the operator has opened them.
+_ORIGIN = Origin("licet gateway --observe", 0, 0)
+
+
+class ObservedTool(ServerTool):
+    """A tool of an MCP server that takes any arguments."""
+
+    def validator(self) -> Callable[[object], dict[str, Any]]:
+        return _any_object
+
+
+def _any_object(given: object) -> dict[str, Any]:
+    arguments: dict[str, Any] = data_again(checked_json(given))
+    return arguments
+
+
+def observed_policy(
+    manifest: Manifest,
+    servers: Mapping[str, Server],
+    offered: Mapping[str, LockedServer],
+    backends: Backends,
+    *,
+    workdir: Path | None,
+    is_open: bool,
+) -> RegisteredTools:
+    """A policy that admits every tool, resource and prompt that these servers offer, without rules or budgets.
+
+    The time limits are those of `manifest`.
+    """
+    tools: list[ObservedTool] = []
+    natives: set[str] = set()
+    for name, locked in offered.items():
+        is_native = is_open or servers[name].kind == "native"
+        for tool, definition in {**locked.listed("tools"), RESOURCES: {}, PROMPTS: {}}.items():
+            if definition and (f"tools/{tool}" in locked.refused or refusal_of_name(name, tool)):
+                continue
+            full = f"{name}.{tool}"
+            spec = spec_of(
+                name=full,
+                needs=[],
+                effect="read_only",  # of what it holds here, which is nothing
+                sandbox="native" if is_native else "isolated",
+                description=str(definition.get("description", "")),
+                schema={"type": "object"},
+                origin=_ORIGIN,
+            )
+            natives |= {full} if is_native else set()
+            tools.append(ObservedTool(spec, name, tool))
+    instead = Manifest(
+        agent=manifest.agent,
+        origin=_ORIGIN,
+        admissions={tool.name: (_admission(manifest, servers[tool.server], tool),) for tool in tools},
+        natives=(Natives(frozenset(natives), _ORIGIN),),
+        limits=manifest.limits,
+        allow_degraded=manifest.allow_degraded,
+        record=manifest.record,
+        loaded=manifest.loaded or manifest,  # receipts have the digest of the policy
+    )
+    instead = instead.under(*manifest.organisations)
+    return CommandGate(instead, tools, backends, workdir=workdir, on_misfit="deny").policy
+
+
+def _admission(manifest: Manifest, server: Server, tool: ObservedTool) -> Admission:
+    """How a tool is admitted: with the limits that the manifest and the workspace state for it."""
+    entry = server.entry(tool.tool)
+    limits: Mapping[str, int] = entry.limits if entry is not None else {}
+    for admission in manifest.admissions.get(tool.name, ()):
+        limits = least_limits(limits, admission.limits)
+    return Admission(_ORIGIN, limits=limits)

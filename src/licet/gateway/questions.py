@@ -1,431 +1,358 @@
-"""Questions to the client: which it can be asked, how they look in its protocol version, and what counts as an answer.
+"""What servers ask and tell the client, and what the gate asks its user.
 
-A client is asked only what it announced. `WireQuestions` asks a client of 2025; `CallerLink` asks one of 2026.
+A server asks for sampling, elicitation and roots, and is answered as `servers.NAME.client` says. Sampling and
+elicitation are passed on only while the client calls that server, so that a receipt has them. With `ask`, an approval
+of `SERVER.sampling` or `SERVER.elicitation` comes first. Roots never change the walls of a server. The client sees a
+question marked as the server's words, cut, and without hidden characters. A text is written visibly. A key or a value
+that comes back to the server cannot be rewritten, so a form in which one of these has hidden characters is refused.
 
-Approvals through the client of the gateway: the client's user is shown what waits for an approval.
-
-By default an answer of the client approves nothing. It only means "look again": the call runs if somebody has answered
-with `licet approvals` meanwhile. With `approvals: {through_client: true}` a yes is the approval, recorded as `client`.
-It never counts as a signature: where the policy wants signed approvals, it is "look again" there too.
-
-How the backend talks to the client during one request: progress, log messages and questions.
-
-A client of 2026 is asked by an input-required result. The call then waits, without a request of its own, until the
-client repeats the request with its answers. The `requestState` that it sends back is random, is good once, and belongs
-to the method and parameters of the first request.
+The gate asks for approvals (`ClientApprover`): the client's user is shown what waits for one. By default an answer of
+the client approves nothing. It only means "look again": the call runs if somebody has answered with `licet approvals`
+meanwhile. With `approvals: {through_client: true}` a yes is the approval, recorded as `client`. It never counts as a
+signature: where the policy wants signed approvals, it is "look again" there too.
 """
 
 import asyncio
+import re
 import secrets
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
-from msgspec import UNSET, Struct
 
 from licet.core.algebra.scope import visible
-from licet.guard.ports import Answer, Answered, Approver
-from licet.guard.ports import Question as ApprovalQuestion
-from licet.mcp.jsonrpc import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    Failure,
-    Id,
-    Message,
-    Notification,
-    Request,
-    Response,
+from licet.core.decision.decision import ApprovalAnswered, ApprovalAsked, ServerAskRefused
+from licet.core.decision.request import Approval, Ground, Reason
+from licet.core.limits import MAX_ASKS
+from licet.core.policy.lock import hidden_in, shown
+from licet.core.policy.servers import Server
+from licet.core.policy.tool import spec_of
+from licet.core.values import data_digest
+from licet.declare.plain_json import plain_data, plain_json
+from licet.gateway.catalog import told_by
+from licet.gateway.client import CALLER, Client
+from licet.gateway.limits import (
+    DEEPEST_FORM,
+    LONGEST_ARGUMENTS,
+    LONGEST_FORM_KEY,
+    LONGEST_FORM_MESSAGE,
+    LONGEST_FORM_TEXT,
+    LONGEST_URL,
+    MOST_DELETES_SHOWN,
+    MOST_FORM_BYTES,
+    MOST_QUESTION_BYTES,
+    REPORTS_A_SECOND,
+    REPORTS_AT_ONCE,
 )
-from licet.mcp.protocol import (
-    ASKABLE,
-    LEVELS,
-    LOG_PARAMS,
-    MODERN_VERSIONS,
-    PROGRESS_PARAMS,
-    Claims,
-    Method,
-    ProtocolError,
-    Wishes,
-    find,
-    for_version,
-    kept,
-)
+from licet.gateway.running_server import RunningServer, ServerCall, capability
+from licet.guard.deadlines import Deadline
+from licet.guard.ports import Answer, Answered, Approver, Question, Unavailable, answer_of
+from licet.guard.session import Session, record_question
+from licet.mcp.exchange import not_found
+from licet.mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Id, Notification, ProtocolError, Request
+from licet.mcp.link import Rate
+from licet.mcp.protocol import ASKED
+from licet.mcp.upstream import Peer
 
-ASK_SECONDS = 50.0  # for an answer of a client whose own request waits meanwhile
-GIVE_UP_SECONDS = 60.0  # after which many clients end such a request
-LEAST_SECONDS = 2.0
-MOST_QUESTIONS = 100  # that wait for an answer at once
-_LONGEST_ERROR = 2000  # characters
+_SHOWN = frozenset(("title", "description"))  # the texts of a form that do not come back
+_THIS_MACHINE = frozenset(("localhost", "127.0.0.1", "::1"))
+_PLAIN_URL = re.compile(r"https?://[!-~]+")
 
 
-class CannotAsk(Exception):
-    """The client cannot be asked this, or did not answer. `code` is the error for the server that asked."""
-
-    def __init__(self, reason: str, code: int = METHOD_NOT_FOUND) -> None:
-        self.code = code
-        super().__init__(reason)
-
-
-class Cancellable(Protocol):
-    def cancel(self) -> object: ...
-
-
-Timer = Callable[[float, Callable[[], object]], Cancellable]
-
-
-class Question(Struct, frozen=True):
-    """A question in the form of the client's protocol version."""
-
-    row: Method
-    params: dict[str, Any]
-    dropped: list[str]  # parameters that are not passed on
+def presented(server: str, request: Request) -> Request:
+    """The question that the client is asked. Raises `ProtocolError`."""
+    if len(msgspec.json.encode(request.params)) > MOST_QUESTION_BYTES:
+        raise _refused(f"a question has at most {MOST_QUESTION_BYTES} bytes")
+    params = dict(request.params)
+    if request.method == "elicitation/create":
+        params["message"] = said(server, params.get("message", ""))
+        if "requestedSchema" in params:
+            params["requestedSchema"] = _form(params["requestedSchema"])
+        if "url" in params:
+            params["url"] = _url(params["url"])
+        if "elicitationId" in params:
+            params["elicitationId"] = secrets.token_urlsafe(16)  # one server could use that of another
+    elif request.method == "sampling/createMessage":
+        if hidden_in(params):
+            params = shown(params)
+        told, first = params.get("systemPrompt"), f"This request comes from the MCP server `{server}`."
+        params["systemPrompt"] = f"{first}\n\n{told}" if isinstance(told, str) and told else first
+    return Request(request.id, request.method, params)
 
 
-def question(request: Request, claims: Claims) -> Question:
-    """Put a server's request into the form of the client's version. Raises `CannotAsk`."""
-    modern = claims.version in MODERN_VERSIONS
-    row = find(request.method, "input" if modern else "request", "server", claims.version)
-    if row is None or row.name == "ping":
-        raise CannotAsk(f"`{request.method[:100]}` cannot be asked of a client of protocol version {claims.version}")
-    announced = claims.capabilities.get(row.topic)
-    if not isinstance(announced, dict):
-        raise CannotAsk(f"the client did not announce `{row.topic}`")
-    params, dropped = kept(request.params, row.params)
-    if row.topic == "sampling" and (params.get("tools") or params.get("toolChoice")) and "tools" not in announced:
-        raise CannotAsk("the client did not announce `sampling.tools`", INVALID_PARAMS)
-    if row.topic == "elicitation":
-        mode = params.setdefault("mode", "form")
-        # Before 2025-11-25 there were only forms, and `{}` still means them.
-        if mode not in ("form", "url") or mode not in (announced.keys() & {"form", "url"} or ("form",)):
-            raise CannotAsk(f"the client did not announce `elicitation.{str(mode)[:20]}`", INVALID_PARAMS)
-        if claims.version < "2025-11-25":
-            del params["mode"]
-        elif mode == "url" and not modern:
-            params.setdefault("elicitationId", secrets.token_urlsafe(16))  # servers of 2026 send none
-    return Question(row, params, dropped)
+def said(server: str, message: object) -> str:
+    """A server's text for a person. Several lines are marked one by one, so that none looks like one of licet's."""
+    text = str(shown(message)) if isinstance(message, str) else ""
+    cut = text if len(text) <= LONGEST_FORM_MESSAGE else f"{text[:LONGEST_FORM_MESSAGE]}…"
+    return told_by(server, cut, "asks") if len(cut.splitlines()) > 1 else f"The MCP server `{server}` asks: {cut}"
 
 
-def answer(row: Method, data: object) -> dict[str, Any]:
-    """Check an answer of the client, and keep what the table names. Raises `CannotAsk`."""
-    fields, _ = kept(data, row.result) if isinstance(data, dict) else ({}, [])
-    match row.topic, fields:
-        case "elicitation", {"action": "accept", "content": dict()}:
-            return fields
-        case "elicitation", {"action": "accept" | "decline" | "cancel" as action}:
-            return {"action": action}
-        case "sampling", {"role": "user" | "assistant", "content": dict() | list(), "model": str()}:
-            return fields
-        case "roots", {"roots": list(roots)} if all(isinstance(root, dict) for root in roots):
-            return {"roots": [kept(root, frozenset(("uri", "name")))[0] for root in roots]}
-    raise CannotAsk(f"the client's answer to `{row.name}` is malformed", INTERNAL_ERROR)
+def about(request: Request) -> str:
+    """What is asked, in a few words of our own; of a page also where it is."""
+    params = request.params
+    if request.method != "elicitation/create":
+        return ASKED.get(request.method, "")
+    if params.get("mode") != "url":
+        return "elicitation (form)"
+    try:
+        host = urlsplit(str(params.get("url"))).hostname
+    except ValueError:
+        host = None
+    return f"elicitation (url at {visible(host or 'an unknown place')[:LONGEST_FORM_KEY]})"
 
 
-class WireQuestions:
-    """The questions to a client of 2025 that wait for an answer."""
+def _form(schema: object) -> dict[str, Any]:
+    if not isinstance(schema, dict) or len(msgspec.json.encode(schema)) > MOST_FORM_BYTES:
+        raise _refused(f"a form is an object of at most {MOST_FORM_BYTES} bytes")
+    made: dict[str, Any] = _written(schema, "", DEEPEST_FORM)
+    return made
 
-    def __init__(self, send: Callable[[Message], None], later: Timer) -> None:
-        self._send = send
-        self._later = later
-        self._started = False
-        self._last = 0
-        self._waiting: dict[int, tuple[Question, asyncio.Future[dict[str, Any]]]] = {}
 
-    def start(self) -> None:
-        """Ask from now on: the client has said that it is initialized."""
-        if not self._started:
-            self._started = True
-            for number, (asked, _) in self._waiting.items():
-                self._send(Request(number, asked.row.name, asked.params))
+def _written(value: Any, key: str, levels: int) -> Any:
+    """A part of a form; `key` is where it stands."""
+    if levels == 0:
+        raise _refused("a form with too many levels")
+    if isinstance(value, dict):
+        for name in value:
+            if len(name) > LONGEST_FORM_KEY or visible(name) != name:
+                raise _refused("a form with a key that is too long, or has hidden characters")
+        # Below `properties` the keys are names of fields, so that `title` there is no text.
+        names = key == "properties"
+        return {one: _written(item, "" if names else one, levels - 1) for one, item in value.items()}
+    if isinstance(value, list):
+        if key == "enumNames":
+            return [_written(item, "title", levels - 1) for item in value]
+        return [_written(item, "", levels - 1) for item in value]
+    if not isinstance(value, str):
+        return value
+    if key in _SHOWN:
+        return visible(value[:LONGEST_FORM_TEXT]) + "…" * (len(value) > LONGEST_FORM_TEXT)
+    if hidden_in(value):
+        raise _refused("a form with a value that has hidden characters")
+    return value
 
-    async def ask(self, asked: Question, seconds: float = ASK_SECONDS) -> dict[str, Any]:
-        """The client's answer. It is withdrawn after so many seconds. Raises `CannotAsk`."""
-        if len(self._waiting) >= MOST_QUESTIONS:
-            raise CannotAsk(f"{MOST_QUESTIONS} questions wait for the client already", INTERNAL_ERROR)
-        self._last += 1
-        number = self._last
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = asked, future
-        timer = self._later(seconds, lambda: _fail(future, _late(seconds)))
-        if self._started:
-            self._send(Request(number, asked.row.name, asked.params))
+
+def _url(url: object) -> str:
+    """The address of a page that a person is sent to: one that cannot be misread."""
+    if isinstance(url, str) and len(url) <= LONGEST_URL and _PLAIN_URL.fullmatch(url):
         try:
-            return answer(asked.row, await future)
-        finally:
-            timer.cancel()
-            # A question that nobody waits for any more is withdrawn.
-            if self._waiting.pop(number, None) and self._started:
-                self._send(Notification("notifications/cancelled", {"requestId": number, "reason": "no longer needed"}))
-
-    def answered(self, message: Response | Failure) -> bool:
-        """Take an answer. False if nothing waits for it."""
-        number = message.id
-        if isinstance(number, str) and number.isdecimal():
-            number = int(number)  # some clients answer "7" to 7
-        _, future = self._waiting.pop(number, (None, None)) if isinstance(number, int) else (None, None)
-        if future is None or future.done():
-            return False
-        if isinstance(message, Failure):
-            future.set_exception(CannotAsk(message.message[:_LONGEST_ERROR], message.code))
-        else:
-            future.set_result(message.result if message.data is UNSET else message.data)
-        return True
+            parts = urlsplit(url)
+            secure = parts.scheme == "https" or parts.hostname in _THIS_MACHINE
+            if parts.hostname and secure and "@" not in parts.netloc and "\\" not in url:
+                return url
+        except ValueError:
+            pass
+    raise _refused("`url` is not a plain `https://` address without a user name")
 
 
-def _fail(future: asyncio.Future[dict[str, Any]], error: CannotAsk) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _refused(text: str) -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS, text)
 
 
-def _late(seconds: float) -> CannotAsk:
-    return CannotAsk(f"the client did not answer within {seconds:.0f} seconds", INTERNAL_ERROR)
+class _NotApproved(ProtocolError):
+    """Nobody has approved the question."""
 
 
-def seconds_for_an_answer(waited: float) -> float:
-    """How long a question may wait if the client's request began so many seconds ago.
-
-    The question ends before the client gives up its request, so that it still learns why. A client that has waited for
-    longer than most is patient.
-    """
-    return ASK_SECONDS if waited > GIVE_UP_SECONDS else max(ASK_SECONDS - waited, LEAST_SECONDS)
-
-
-WAIT_SECONDS = 600.0  # until a client of 2026 repeats a request with its answers: it has none open meanwhile
-MOST_WAITING = 100  # calls that wait to be repeated, per connection
-_LONGEST_PROGRESS = 500  # characters of a server's text
-MOST_ROUNDS = 10  # input-required results per call; SDK clients give up after as many
-
-
-class Client:
-    """What the requests of one client share."""
+class ServerMessages(Peer):
+    """Answers what the servers of one connection ask, and passes on what they tell the client."""
 
     def __init__(
         self,
-        send: Callable[[Message], None],
-        dropped: Callable[[str, str, str], None],
-        crowded: Callable[[], bool],
-        later: Timer,
+        session: Session,
+        servers: Mapping[str, Server],
+        running: Mapping[str, RunningServer],
+        client: Client,
+        may_know_root: Callable[[str, str], bool],
+        report: Callable[[str], None],
     ) -> None:
-        self.send = send
-        self.dropped = dropped  # reports what was not passed on of a server's message: kind, name, reason
-        self.crowded = crowded
-        self.level = ""  # of a client of 2025, after `logging/setLevel`
-        self.questions = WireQuestions(send, later)
-        self.running: dict[Id, CallerLink] = {}
-        self.waiting = WaitingCalls(later)
-
-    def log(self, params: Mapping[str, Any], level: str) -> None:
-        """Send a log message if it is at or above `level`. An empty level lets everything pass."""
-        known, _ = kept(params, LOG_PARAMS)
-        said = known.get("level")
-        if said not in LEVELS or "data" not in known:
-            self.dropped("notification", "notifications/message", "it has no known `level`, or no `data`")
-        elif (not level or LEVELS.index(said) >= LEVELS.index(level)) and not self.crowded():
-            self.send(Notification("notifications/message", known))
-
-    async def ask(self, request: Request, claims: Claims, waited: float = 0.0) -> dict[str, Any]:
-        """Ask a client of 2025, whose own request began so many seconds ago."""
-        return await self.questions.ask(self.checked(request, claims), seconds_for_an_answer(waited))
-
-    def checked(self, request: Request, claims: Claims) -> Question:
-        asked = question(request, claims)
-        for key in asked.dropped:
-            self.dropped("parameter", f"{request.method} {key}", "not in the table of methods")
-        return asked
-
-
-class WaitingCalls:
-    """The calls that wait until the client repeats their request, by the `requestState` that it must send."""
-
-    def __init__(self, later: Timer) -> None:
-        self._later = later
-        self._calls: dict[str, tuple[CallerLink, bytes, Cancellable]] = {}
-
-    def add(self, call: "CallerLink") -> str:
-        state = secrets.token_urlsafe(32)
-        timer = self._later(WAIT_SECONDS, lambda: self._end(state))
-        self._calls[state] = call, _fingerprint(call.request), timer
-        if len(self._calls) > MOST_WAITING:
-            self._end(next(iter(self._calls)))
-        return state
-
-    def take(self, request: Request) -> "CallerLink":
-        """The call that a request repeats. Raises `ProtocolError`."""
-        state = request.params.get("requestState")
-        found = self._calls.get(state) if isinstance(state, str) else None
-        if found is None or not isinstance(state, str):
-            raise ProtocolError(INVALID_PARAMS, "`requestState` is unknown, used or expired: call again without it")
-        call, fingerprint, timer = found
-        if fingerprint != _fingerprint(request):
-            raise ProtocolError(INVALID_PARAMS, "`requestState` belongs to another request")
-        del self._calls[state]
-        timer.cancel()
-        return call
-
-    def clear(self) -> None:
-        for state in list(self._calls):
-            self._end(state)
-
-    def _end(self, state: str) -> None:
-        if found := self._calls.pop(state, None):
-            call, _, timer = found
-            timer.cancel()
-            call.stop()
-
-
-def _fingerprint(request: Request) -> bytes:
-    """What a repeated request must have in common with the first. JSON text tells 1, 1.0 and true apart."""
-    changing = ("_meta", "inputResponses", "requestState")
-    params = {key: value for key, value in request.params.items() if key not in changing}
-    return sha256(msgspec.json.encode([request.method, params], order="sorted")).digest()
-
-
-class CallerLink:
-    """One running request of the client, given to the backend."""
-
-    def __init__(self, request: Request, claims: Claims, wishes: Wishes, client: Client) -> None:
-        self.request = request
-        self.method = request.method
-        self.task: asyncio.Task[None] | None = None
+        self._gate, self._session, self._servers, self._running = session.gate, session, servers, running
         self._client = client
-        self._id: Id | None = None  # None while the call waits to be repeated, and after its end
-        self._silent = False  # the client cancelled it, or has left it
-        self._outcome: Callable[[Id], Message] | None = None  # of a call that ended while it waited
-        self._rounds = 0
-        self._asked = 0
-        self._unanswered: dict[str, tuple[Question, asyncio.Future[object]]] = {}
-        self._attach(request.id, claims, wishes)
+        self._may_know_root = may_know_root  # (server, path)
+        self._report = report
+        self._reports = {name: Rate(REPORTS_AT_ONCE, REPORTS_A_SECOND) for name in servers}
 
-    @property
-    def version(self) -> str:
-        """The client's protocol version."""
-        return self._claims.version
+    # What servers tell ------------------------------------------------------------------------------------------------
 
-    @property
-    def level(self) -> str:
-        """The level to ask a server for; empty if the client wants no log messages of this call."""
-        return self._wishes.level if self._modern else self._client.level or "info"
+    def told(self, server: str, notification: Notification) -> None:
+        """Pass on what a server may tell the client."""
+        match notification.method:
+            case "notifications/message" if self._servers[server].client.logging:
+                calls = [call.client for call in self._running[server].calls if call.client is not None]
+                (calls[0] if len(calls) == 1 else self._client).log(logged(server, notification.params))
+            case "notifications/resources/updated":
+                uri = notification.params.get("uri")
+                if isinstance(uri, str) and self._servers[server].shows_resource(uri):
+                    self._client.resource_updated(server, uri)
+            case _:
+                pass
 
-    @property
-    def waits(self) -> bool:
-        """Whether the call waits until the client repeats its request."""
-        return self._id is None and not self._silent
+    def dropped(self, server: str, text: str) -> None:
+        """Report something of a server that was dropped. The receipt of a running call notes it, too."""
+        for call in self._running[server].calls[:1]:
+            call.note(f"the server sent what was dropped: {text[:200]}")
+        if self._reports[server].take():  # a server that floods must not fill a log
+            self._report(f"{server}: {text}")
 
-    def progress(self, params: Mapping[str, Any]) -> None:
-        """Pass on progress, if the client wants it and the call still runs."""
-        token = self._wishes.progress_token
-        if self._id is None or token is None or self._client.crowded():
-            return
-        known, _ = kept(params, PROGRESS_PARAMS)
-        if isinstance(text := known.get("message"), str):
-            known["message"] = visible(text[:_LONGEST_PROGRESS])
-        if isinstance(known.get("progress"), int | float):
-            self._since = asyncio.get_running_loop().time()  # a client that sees progress waits on
-            self._client.send(Notification("notifications/progress", {"progressToken": token, **known}))
+    # What servers ask -------------------------------------------------------------------------------------------------
 
-    def log(self, params: Mapping[str, Any]) -> None:
-        """Pass on a log message of this call, if the client wants its level."""
-        if self._id is not None and (self._wishes.level or not self._modern):
-            self._client.log(params, self._wishes.level if self._modern else self._client.level)
-
-    async def ask(self, request: Request) -> dict[str, Any]:
-        """Ask the client: sampling, elicitation or roots. The id of `request` is not used. Raises `CannotAsk`."""
-        if not self._modern:
-            return await self._client.ask(request, self._claims, asyncio.get_running_loop().time() - self._since)
-        return await self._ask_by_result(self._client.checked(request, self._claims))
-
-    # A call that waits to be repeated ---------------------------------------------------------------------------------
-
-    async def _ask_by_result(self, asked: Question) -> dict[str, Any]:
-        if self.method not in ASKABLE:
-            raise CannotAsk(f"the client cannot be asked during `{self.method}`")
-        if len(self._unanswered) >= MOST_QUESTIONS:
-            raise CannotAsk(f"{MOST_QUESTIONS} questions wait for the client already", INTERNAL_ERROR)
-        self._asked += 1
-        key, loop = str(self._asked), asyncio.get_running_loop()
-        future: asyncio.Future[object] = loop.create_future()
-        self._unanswered[key] = asked, future
-        loop.call_soon(self._send_questions)  # once for all questions of this turn
+    async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
+        """The client's answer to a request of a server. Raises `ProtocolError`."""
+        name, terms, one = ASKED.get(request.method, ""), self._servers[server].client, self._running[server]
+        call, announced = one.call_with(during), self._client.claims.capabilities
+        if terms.allows(name) == "deny" or name not in announced:
+            why = "the client cannot be asked" if name not in announced else f"`client.{name}` does not allow it"
+            await self._refuse(server, name, call, "TOOL_NOT_IN_BUNDLE", why)
+            if name == "roots" and "roots" in one.announces:  # as when it was locked; there may be none
+                return {"roots": []}
+            raise not_found(request.method)
+        if call is None and name != "roots":
+            text = f"`{request.method}` is answered only during a call of this server"
+            await self._refuse(server, name, call, "TOOL_NOT_AVAILABLE", text)
+            raise ProtocolError(INTERNAL_ERROR, text)
+        if (one.asks_alone if call is None else call.asks) >= terms.max_asks:
+            where = "in one call" if call is not None else "outside of calls"
+            text = f"{server} has asked {terms.max_asks} times {where}, which is all that `client.max_asks` allows"
+            await self._refuse(server, name, call, "BUDGET_EXCEEDED", text)
+            raise ProtocolError(INTERNAL_ERROR, text)
         try:
-            return answer(asked.row, await future)
+            request = presented(server, request)
+        except ProtocolError as refusal:
+            await self._refuse(server, name, call, "ARGUMENT_NOT_ALLOWED", refusal.message)
+            raise
+        if call is None:
+            return await self._told_alone(server, request)
+        return await self._answered(server, name, request, call)
+
+    async def _answered(self, server: str, name: str, request: Request, call: ServerCall) -> dict[str, Any]:
+        """The answer to a question during a call. Its receipt has both."""
+        number = call.asked(name, self._described(request))
+        if call.deadline is not None:
+            call.deadline.pause()  # the time of a person does not count
+        try:
+            if self._servers[server].client.allows(name) == "ask":
+                await self._approve(server, name, request, call)
+            answer = await (call.client or self._client).ask(request)
+        except ProtocolError as refusal:
+            reason = "APPROVAL_REQUIRED" if isinstance(refusal, _NotApproved) else "TOOL_NOT_AVAILABLE"
+            call.answered(number, reason, f"a refusal: {visible(refusal.message)}")
+            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if call.over and task is not None and not task.uncancel():
+                raise ProtocolError(INTERNAL_ERROR, "the call has ended") from None
+            call.answered(number, "INTERRUPTED", "the question was withdrawn")
+            raise
         finally:
-            self._unanswered.pop(key, None)
+            if call.deadline is not None:
+                call.deadline.resume()
+        if name == "roots":
+            answer = self._known_roots(server, answer)
+        call.answered(number, "", _outcome(name, answer))
+        return answer
 
-    def _send_questions(self) -> None:
-        open_questions = {key: asked for key, (asked, future) in self._unanswered.items() if not future.done()}
-        if self._id is None or not open_questions:
+    def _described(self, request: Request) -> str:
+        """A question for a receipt: what it is, its digest, and with `record: full` the question itself."""
+        text = plain_json(request.params)
+        whole = f", {text.decode()}" if self._gate.policy.manifest.record == "full" else ""
+        return f"{about(request)}, {data_digest(plain_data(text))}{whole}"
+
+    # Outside of calls -------------------------------------------------------------------------------------------------
+
+    async def _told_alone(self, server: str, request: Request) -> dict[str, Any]:
+        """Roots for a server that asks while none of its calls runs, as many servers do when they start."""
+        self._running[server].asks_alone += 1
+        kept = await record_question(self._session, capability(server, "roots"), request.params, None)
+        if not kept.ok:
+            raise ProtocolError(INTERNAL_ERROR, "the question cannot be recorded")
+        return self._known_roots(server, await self._client.ask(request))
+
+    async def _refuse(self, server: str, name: str, call: ServerCall | None, reason: Reason, text: str) -> None:
+        """Record a question that nobody is asked: in the receipt of the call, or in one of its own."""
+        if call is not None:
+            call.happened(ServerAskRefused, capability(server, name), reason, text)
             return
-        self._rounds += 1
-        if self._rounds > MOST_ROUNDS:
-            for _, future in self._unanswered.values():
-                if not future.done():
-                    future.set_exception(CannotAsk(f"asked {MOST_ROUNDS} times in one call already", INTERNAL_ERROR))
-            return
-        result = {
-            "resultType": "input_required",
-            "inputRequests": {key: _as_input(asked) for key, asked in open_questions.items()},
-            "requestState": self._client.waiting.add(self),
-        }
-        self._client.send(Response(self._detach(self._id), for_version(self.method, result, self._claims.version)))
+        one = self._running[server]
+        one.refused_alone += 1
+        # A server that floods must not fill the ledger: of many refusals, only some have a receipt.
+        if one.refused_alone <= MAX_ASKS or one.refused_alone & (one.refused_alone - 1) == 0:
+            about_all = f"{text}; refused question {one.refused_alone} of this server outside of calls"
+            await record_question(self._session, capability(server, name), None, Ground(reason, about_all))
 
-    def repeated(self, request: Request, claims: Claims, wishes: Wishes) -> None:
-        """Go on under the request with which the client repeated this call."""
-        self._attach(request.id, claims, wishes)
-        answers = request.params.get("inputResponses")
-        for key, (_, future) in self._unanswered.items():
-            if isinstance(answers, dict) and key in answers and not future.done():
-                future.set_result(answers[key])
-        if self._outcome:
-            self.end(self._outcome)
-        else:  # what was not answered, or was asked since, is asked now
-            asyncio.get_running_loop().call_soon(self._send_questions)
+    # Approvals --------------------------------------------------------------------------------------------------------
 
-    # Its end ----------------------------------------------------------------------------------------------------------
+    async def _approve(self, server: str, name: str, request: Request, call: ServerCall) -> None:
+        """Return if an approver agrees to exactly this request; otherwise raise `ProtocolError`."""
+        CALLER.set(call.client)  # of the task of this question
+        question, approver = self._question(server, name, request), self._gate.ports.approver
+        answered = Answered("absent")
+        call.happened(ApprovalAsked, capability(server, name), rule=question.why)
+        if approver is not None and not (question.signed and not getattr(approver, "verifies", False)):
+            limit = Deadline(question.expires_seconds)
+            try:
+                with limit:
+                    said = await answer_of(approver, question)
+                answered = said if isinstance(said, Answered) else Answered(said)
+            except TimeoutError:
+                answered = Answered("expired")
+            except Unavailable as broken:
+                self._report(f"{server}: the store of approvals cannot be used: {broken}")
+        by = f" by {', '.join(answered.by)}" if answered.by else ""
+        text = f"{answered.answer}{by}; {answered.note or answered.request}".rstrip("; ")
+        call.happened(ApprovalAnswered, capability(server, name), rule=text)
+        if answered.answer != "approved":
+            self._report(f"{server}: {name} needs an approval: {answered.note}; {answered.fix}")
+            raise _NotApproved(INTERNAL_ERROR, f"{name} needs an approval, and there is none")
 
-    def end(self, outcome: Callable[[Id], Message]) -> None:
-        """Answer the request. A call that waits to be repeated is answered then."""
-        if self._silent:
-            return
-        if self._id is None:
-            self._outcome = outcome
-        else:
-            self._client.send(outcome(self._detach(self._id)))
+    def _question(self, server: str, name: str, request: Request) -> Question:
+        gate, session, tool = self._gate, self._session, f"{server}.{name}"
+        terms, digest = gate.policy.manifest.approvals, data_digest(plain_data(plain_json(request.params)))
+        return Question(
+            approval=Approval(gate.policy.digest, tool, session.id, digest),
+            spec=spec_of(name=tool, needs=[], effect="read_only", description=f"Ask the client for {name}."),
+            arguments=request.params,
+            stakes=(),
+            why=f"servers.{server}.client.{name} is `ask`",
+            expires_seconds=terms.expires_seconds,
+            agent=session.agent,
+            effect="read_only",
+            workdir=gate.workdir,
+            since=gate.reloaded,
+            quorum=terms.quorum,
+            keys=terms.keys,
+        )
 
-    def stop(self) -> None:
-        """Cancel the call and never answer it."""
-        self._silent = True
-        if self._id is not None:
-            self._detach(self._id)
-        if self.task is not None:
-            self.task.cancel()
+    # Roots ------------------------------------------------------------------------------------------------------------
 
-    def _attach(self, request_id: Id, claims: Claims, wishes: Wishes) -> None:
-        self._id = request_id
-        self._claims = claims
-        self._wishes = wishes
-        self._modern = claims.version in MODERN_VERSIONS
-        self._client.running[request_id] = self
-        self._since = asyncio.get_running_loop().time()
+    def _known_roots(self, server: str, answer: dict[str, Any]) -> dict[str, Any]:
+        roots = answer.get("roots")
+        return {"roots": [one for one in roots if self._is_known(server, one)] if isinstance(roots, list) else []}
 
-    def _detach(self, request_id: Id) -> Id:
-        self._id = None
-        del self._client.running[request_id]
-        return request_id
+    def _is_known(self, server: str, root: object) -> bool:
+        """Whether a server is told of a root of the client: a plain `file:` URI in `client.roots` and in its grant."""
+        uri = root.get("uri") if isinstance(root, dict) else None
+        try:
+            parts = urlsplit(uri) if isinstance(uri, str) else None
+        except ValueError:
+            return False
+        if parts is None or parts.scheme != "file" or parts.netloc or parts.query or parts.fragment:
+            return False
+        return self._may_know_root(server, unquote(parts.path))
 
 
-def _as_input(asked: Question) -> dict[str, Any]:
-    name = asked.row.name
-    return {"method": name, "params": asked.params} if asked.params else {"method": name}
+def _outcome(name: str, answer: Mapping[str, Any]) -> str:
+    """An answer for a receipt: what it is and its digest."""
+    action = f" ({answer['action']})" if name == "elicitation" else ""
+    return f"an answer{action}, {data_digest(plain_data(plain_json(answer)))}"
 
 
-# The request of the client that the current task works on.
-CALLER: ContextVar[CallerLink | None] = ContextVar("licet_gateway_caller", default=None)
+def logged(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A log message of a server: with its name, and without hidden characters. A long one does not get here."""
+    logger, data = f"{server}: {visible(str(params.get('logger') or '')[:100])}".rstrip(": "), params.get("data")
+    return {**params, "logger": logger, **({"data": shown(data)} if "data" in params else {})}
+
 
 BY = "client"
-_LONGEST = 16_000  # characters of the arguments that are shown
-_MOST_LINES = 20  # of deletes that are shown
 
 
 class ClientApprover:
@@ -438,7 +365,7 @@ class ClientApprover:
         self._behind, self._through_client = behind, through_client
         self.verifies = getattr(behind, "verifies", False)
 
-    async def ask(self, question: ApprovalQuestion) -> Answer | Answered:
+    async def ask(self, question: Question) -> Answer | Answered:
         """The answer of the store or of the client; `absent` if nobody has answered."""
         first = await self._behind.ask(question)
         answered = first if isinstance(first, Answered) else Answered(first)
@@ -447,8 +374,8 @@ class ClientApprover:
             return answered
         approves = self._through_client(question.approval.tool) and not question.signed and _is_shown_whole(question)
         try:
-            said = await caller.ask(Request(0, "elicitation/create", _form(question, answered, approves)))
-        except (CannotAsk, ProtocolError):
+            said = await caller.ask(Request(0, "elicitation/create", _approval_form(question, answered, approves)))
+        except ProtocolError:
             return answered
         if said.get("action") == "accept" and approves:
             content = said.get("content")
@@ -467,22 +394,24 @@ class ClientApprover:
             close()
 
 
-def _is_shown_whole(question: ApprovalQuestion) -> bool:
+def _is_shown_whole(question: Question) -> bool:
     """Whether a person at the client sees all that a yes would approve."""
-    few = max(len(question.acts), len(question.deletes)) <= _MOST_LINES
-    return few and len(_arguments(question)) <= _LONGEST
+    few = max(len(question.acts), len(question.deletes)) <= MOST_DELETES_SHOWN
+    return few and len(_arguments(question)) <= LONGEST_ARGUMENTS
 
 
-def _arguments(question: ApprovalQuestion) -> str:
+def _arguments(question: Question) -> str:
     return msgspec.json.encode(dict(question.arguments)).decode()
 
 
-def _form(question: ApprovalQuestion, answered: Answered, approves: bool) -> dict[str, Any]:
+def _approval_form(question: Question, answered: Answered, approves: bool) -> dict[str, Any]:
     shown = _arguments(question)
-    cut = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
+    cut = shown if len(shown) <= LONGEST_ARGUMENTS else f"{shown[:LONGEST_ARGUMENTS]}…"
     lines = [f"{question.approval.tool} wants to run with {cut}", f"Why it asks: {question.why}"]
-    lines += [f"It deletes: {act}" for act in question.acts[:_MOST_LINES]]
-    lines += [f"It may delete and rename without asking again: {rule}" for rule in question.deletes[:_MOST_LINES]]
+    lines += [f"It deletes: {act}" for act in question.acts[:MOST_DELETES_SHOWN]]
+    lines += [
+        f"It may delete and rename without asking again: {rule}" for rule in question.deletes[:MOST_DELETES_SHOWN]
+    ]
     if not _is_shown_whole(question):
         lines.append("There is more of it than can be shown here, so an answer here approves nothing.")
     if approves:

@@ -7,24 +7,40 @@ when a server ends fail once; the gateway repeats none of them.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any
 
-from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, shortened
-from licet.core.policy.servers import Server
+from licet.assemble.review import Places
+from licet.core.decision.decision import Happened, ResultNoted, ServerAnswered, ServerAsked
+from licet.core.decision.foreseen import process_reach
+from licet.core.decision.reach import Reach
+from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, local, shortened
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.servers import Server, servers_of, tool_parts
+from licet.core.policy.terms import StandingApproval
+from licet.core.policy.tool import ToolSpec
+from licet.declare import Context, Tool
+from licet.declare.json_schema import schema_validator
+from licet.gateway.client import ClientCall
+from licet.gateway.limits import (
+    HEALTHY_SECONDS,
+    LONGEST_REPORT,
+    LOOK_AGAIN_SECONDS,
+    RESTART_PAUSES,
+    STANDING_SECONDS,
+    START_SECONDS,
+)
+from licet.guard.execution import Pausable
+from licet.guard.gate import BareGate
+from licet.guard.grant import Grant
+from licet.guard.registration import Registered
 from licet.mcp.exchange import TimedOut, UpstreamError
+from licet.mcp.jsonrpc import Id
 from licet.mcp.link import Gone, Link
 from licet.mcp.listing import BadListing, Definitions, as_locked, claimed_version, definitions
 from licet.mcp.upstream import Opened, Peer, Upstream, era_of
 from licet.policy_files.server_tools import running_version
-
-START_SECONDS = 60.0  # for a server to say what it offers
-PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before each further start
-HEALTHY_SECONDS = 60.0  # after which the pauses begin again
-MOST_TOLD = 500  # characters of a line about a definition, which may quote the server
-LOOK_AGAIN = 5.0  # seconds until a server that did not say what changed is asked again
-STANDING_SECONDS = 5.0  # between two looks at the standing approval that a server was started under
 
 _WITHOUT = "the standing approval of deletes has ended; it is started again without it"
 COMPARED = ("tools", "prompts")  # the definitions that are refused if they differ
@@ -35,6 +51,125 @@ Report = Callable[[str], None]
 
 class NotRunning(Exception):
     """A server cannot be asked now; the text says why."""
+
+
+class ServerTool(Tool):
+    """A tool of an MCP server. Its arguments are checked against the schema in the lock."""
+
+    in_lock = False  # its definition is, below its server
+    uses_handles = False  # its server's process acts by itself
+
+    server: str
+    tool: str
+    _schema: dict[str, Any]
+
+    def __init__(self, spec: ToolSpec, server: str, tool: str, places: NamedPlaces | None = None) -> None:
+        super().__init__(_run_by_its_server, spec)
+        # A lock names directories, such as `${workdir}`. Clients are shown the real ones, and servers expect them.
+        vars(self).update(server=server, tool=tool, _schema=local(dict(spec.schema or {}), places or {}))
+
+    def validator(self) -> Callable[[object], dict[str, Any]]:
+        return schema_validator(self._schema)
+
+    def parameter_names(self) -> dict[str, str | None]:
+        return {name: name for name in (self.spec.schema or {}).get("properties", {})}
+
+
+async def _run_by_its_server(ctx: Context) -> None:  # with a context, so that what is noted gets into the receipt
+    raise RuntimeError("a server's tool is run by its server")
+
+
+def server_tools(manifest: Manifest, places: NamedPlaces | None = None) -> list[Tool]:
+    """The tools of all servers of a manifest that the lock has and `servers:` declares.
+
+    `places` are the directories of this machine, by the names that the lock has for them.
+    """
+    servers = servers_of(manifest.servers)
+    found: list[Tool] = []
+    for name, spec in manifest.tools.items():
+        parts = tool_parts(name, servers)
+        if parts is not None:
+            found.append(ServerTool(spec, *parts, places))
+    return found
+
+
+class Start:
+    """What the process of a server holds at its next start, and the standing approval that it runs under."""
+
+    def __init__(self, gate: BareGate, server: Server, places: Places) -> None:
+        self._gate, self._places = gate, places
+        self.server = server
+        self._standing: StandingApproval | None = None
+
+    def reach(self) -> Reach:
+        """What it holds if it is started now."""
+        self._gate.renew_standing()
+        reach = reach_of(self._gate, self.server, self._places)
+        self._standing = reach.standing
+        return reach
+
+    def stands(self) -> bool:
+        """Whether what it was started under has neither ended nor been withdrawn."""
+        return self._standing is None or self._gate.stands(self._standing)
+
+
+def tools_of(gate: BareGate, server: str) -> list[Registered]:
+    """The tools of a server."""
+    return [one for name, one in gate.policy.tools.items() if name.startswith(f"{server}.")]
+
+
+def reach_of(gate: BareGate, server: Server, places: Places) -> Reach:
+    """What the process of a server holds: what the tools hold together that can be called now."""
+    reaches = [one.reach for one in tools_of(gate, server.name) if one.ready and one.reach is not None]
+    return process_reach(gate.policy.manifest, server, reaches, (places.workdir, places.home))
+
+
+class ServerCall:
+    """A call that a server works on: what the server asks and does during it, for the receipt of the call."""
+
+    def __init__(
+        self, server: str, client: ClientCall | None, grant: Grant | None, deadline: Pausable | None = None
+    ) -> None:
+        self.server, self.client, self.deadline = server, client, deadline
+        self.asks = 0
+        self.over = False
+        self._grant = grant
+        self._open: dict[int, tuple[str, asyncio.Task[object] | None]] = {}  # questions without an answer, by number
+
+    def note(self, text: str) -> None:
+        """Note something about the result."""
+        self.happened(ResultNoted, rule=text)
+
+    def happened(self, kind: type[Happened], about: str = "", reason: str = "", rule: str = "", count: int = 0) -> None:
+        """Record an event; `about` is a capability, if the event is not about the call itself."""
+        if self._grant is not None:
+            self._grant.note_about(kind, about, reason, rule, count)
+
+    def asked(self, name: str, what: str) -> int:
+        """Record a question before anybody is asked, and return its number in this call."""
+        self.asks += 1
+        self._open[self.asks] = name, asyncio.current_task()
+        self.happened(ServerAsked, capability(self.server, name), rule=what, count=self.asks)
+        return self.asks
+
+    def answered(self, number: int, reason: str, text: str) -> None:
+        """Record what the server gets, once."""
+        if number in self._open:
+            name, _ = self._open.pop(number)
+            self.happened(ServerAnswered, capability(self.server, name), reason, text, number)
+
+    def end(self) -> None:
+        """Withdraw the questions that have no answer: after the call, no receipt would have it."""
+        self.over = True
+        for number, (_, task) in list(self._open.items()):
+            self.answered(number, "INTERRUPTED", "the call ended before the answer")
+            if task is not None:
+                task.cancel()
+
+
+def capability(server: str, name: str) -> str:
+    """What a server uses that asks the client, in receipts. No tool can have this name."""
+    return f"client:{name}:{server}"
 
 
 class RunningServer:
@@ -77,6 +212,10 @@ class RunningServer:
         self._settled = asyncio.Event()  # set: calls need not wait; cleared while changed definitions are compared
         self._task: asyncio.Task[None] | None = None
         self._told: set[str] = set()
+        self._last = 0
+        self._calls: dict[int, ServerCall] = {}  # by numbers that no client chooses
+        self.asks_alone = 0  # while none of its calls ran, since the last one began
+        self.refused_alone = 0
 
     def start(self) -> None:
         """Start it, once. Later calls do nothing."""
@@ -138,6 +277,31 @@ class RunningServer:
             with suppress(asyncio.CancelledError):
                 await self._task
 
+    # Calls that it works on -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def working_on(self, call: ServerCall) -> Iterator[int]:
+        """Keep a call while it runs. What the server may ask outside of calls is counted anew."""
+        self.asks_alone = 0
+        self._last += 1
+        number = self._last
+        self._calls[number] = call
+        try:
+            yield number
+        finally:
+            del self._calls[number]
+            call.end()
+
+    @property
+    def calls(self) -> list[ServerCall]:
+        """The calls that it works on, the oldest first."""
+        return list(self._calls.values())
+
+    def call_with(self, number: Id | None) -> ServerCall | None:
+        """The call that it asks for: the one with this number or else, if it did not say, its oldest one."""
+        found = self._calls.get(number) if isinstance(number, int) else None
+        return found or next(iter(self._calls.values()), None)
+
     # Its life ---------------------------------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
@@ -147,7 +311,7 @@ class RunningServer:
             try:
                 await self._live_once()
             except Exception as wrong:  # whatever it is, it costs this server alone
-                self._problem = str(wrong)[:MOST_TOLD] or type(wrong).__name__
+                self._problem = str(wrong)[:LONGEST_REPORT] or type(wrong).__name__
             finally:
                 self._upstream = None
                 if not self._lapsed.is_set():
@@ -158,7 +322,7 @@ class RunningServer:
                 continue
             self._set(failed=not self._is_up)
             tries = 0 if loop.time() - began > HEALTHY_SECONDS else tries + 1
-            pause = PAUSES[min(tries, len(PAUSES)) - 1] if tries else PAUSES[0]
+            pause = RESTART_PAUSES[min(tries, len(RESTART_PAUSES)) - 1] if tries else RESTART_PAUSES[0]
             self._report(f"{self.server.name}: {self._problem}; it is started again in {pause:g} s")
             await asyncio.sleep(pause)
 
@@ -226,7 +390,7 @@ class RunningServer:
             finally:
                 self._settled.set()
             while not is_clear:
-                await asyncio.sleep(LOOK_AGAIN)
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
                 is_clear = await self._is_clear(upstream)
 
     async def _is_clear(self, upstream: Upstream) -> bool:
@@ -234,7 +398,7 @@ class RunningServer:
         try:
             await self._look(upstream)
         except (UpstreamError, TimedOut, BadListing) as wrong:
-            self._set(unclear=str(wrong)[:MOST_TOLD])
+            self._set(unclear=str(wrong)[:LONGEST_REPORT])
             self._tell(f"{self.server.name}: its lists changed, and cannot be read: {wrong}")
             return False
         except Gone:
@@ -266,10 +430,12 @@ class RunningServer:
         if self.locked is None:
             return live, {}
         changes = {kind: changed(self.locked, live, kind) for kind in KINDS}
-        return live, {kind: {name: what[:MOST_TOLD] for name, what in named.items()} for kind, named in changes.items()}
+        return live, {
+            kind: {name: what[:LONGEST_REPORT] for name, what in named.items()} for kind, named in changes.items()
+        }
 
     def _tell(self, text: str) -> None:
-        text = text[:MOST_TOLD]
+        text = text[:LONGEST_REPORT]
         if text not in self._told and len(self._told) < 1000:
             self._told.add(text)
             self._report(text)

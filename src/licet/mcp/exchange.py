@@ -2,21 +2,18 @@
 
 It knows no version of MCP, apart from cancellation and progress, which are the same in all of them. Ids are its own
 integers from 1. An answer that nobody waits for costs one line; a flood costs the conversation.
-
-Refusals of the gate as a model reads them.
 """
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct
 from msgspec.json import encode
 
 from licet.core.algebra.scope import visible
-from licet.errors import Refused
-from licet.guard.result import Result
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -26,17 +23,24 @@ from licet.mcp.jsonrpc import (
     Id,
     Message,
     Notification,
+    ProtocolError,
     Request,
     Response,
     read_message,
     write_message,
 )
+from licet.mcp.limits import (
+    CANCEL_SECONDS,
+    LONGEST_TEXT,
+    MOST_ANSWER_BYTES,
+    MOST_ASKS,
+    MOST_BAD_LINES,
+    MOST_ERROR_DATA_BYTES,
+    MOST_NOTIFICATION_BYTES,
+    NOTIFICATIONS_A_SECOND,
+    NOTIFICATIONS_AT_ONCE,
+)
 from licet.mcp.link import Flood, Gone, Link, Rate
-
-
-def error_result(line: str) -> dict[str, Any]:
-    """A tool result that says one line to the model, and that the call failed."""
-    return {"content": [{"type": "text", "text": line}], "isError": True}
 
 
 def quoted(text: str, most: int = 300) -> str:
@@ -44,42 +48,10 @@ def quoted(text: str, most: int = 300) -> str:
     return f"`{visible(text[:most]).replace('`', chr(39))}{'…' if len(text) > most else ''}`"
 
 
-def too_long(limit: int) -> str:
-    """One line for the model about a result with more bytes than its tool may return."""
-    return (
-        f"LIMIT_OUTPUT: the result is longer than the {limit / 1024:,.0f} KiB that this tool may return "
-        "(`limits.output_kb` in the policy), and was cut: ask for less at once"
-    )
-
-
-def refusal_line(result: Result) -> str:
-    """One line for the model. If an approval is missing, it has the command with which a person can give it."""
-    line = result.error or result.reason
-    if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
-        return line
-    try:
-        result.unwrap()
-    except Refused as refused:
-        last = refused.decision.rules[-1]
-        return f"{line}: {last.text}; a person can {last.fix}; then call again" if last.fix else line
-    return line
-
-
-MOST_ANSWER = 1 << 20  # bytes of an answer, unless its request says otherwise, and of a request of the other side
-MOST_NOTIFICATION = 1 << 16  # bytes
-MOST_ASKS = 32  # requests of the other side at once
-MOST_BAD_LINES = 10_000  # in a row
-MOST_TEXT = 2_000  # characters of a message
-MOST_ERROR_DATA = 1 << 16  # bytes
-_NOTIFICATIONS = 1_000  # at once
-_NOTIFICATIONS_A_SECOND = 200
-_CANCEL_SECONDS = 5.0  # to send a cancellation
-
-
 class UpstreamError(Exception):
     """The other side answered with an error."""
 
-    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
+    def __init__(self, code: int, message: str, data: object = UNSET) -> None:
         self.code = code
         self.message = message
         self.data = data
@@ -90,15 +62,6 @@ class TimedOut(Exception):
     """No answer came in time. The other side was told that nobody waits any more."""
 
 
-class AskRefused(Exception):
-    """A request of the other side is refused, with an error that it is sent."""
-
-    def __init__(self, code: int, message: str) -> None:
-        self.code = code
-        self.message = message
-        super().__init__(message)
-
-
 class Answer(Struct, frozen=True):
     """A result: the JSON that came, and the same parsed."""
 
@@ -106,24 +69,11 @@ class Answer(Struct, frozen=True):
     data: dict[str, Any]
 
 
-class Handler(Protocol):
-    """What is done with messages that are not answers."""
-
-    async def answer(self, request: Request) -> dict[str, Any]:
-        """The result of a request of the other side. Raises `AskRefused`."""
-
-    def notified(self, notification: Notification) -> None:
-        """A notification came."""
-
-    def reported(self, text: str) -> None:
-        """Something was wrong with what came, and was dropped."""
-
-
 class Waiting:
     """A request of ours that has no answer yet."""
 
     def __init__(
-        self, progress: Callable[[dict[str, Any]], None] | None, caller: Id | None, most: int = MOST_ANSWER
+        self, progress: Callable[[dict[str, Any]], None] | None, caller: Id | None, most: int = MOST_ANSWER_BYTES
     ) -> None:
         self.most = most  # bytes of the line with its answer
         self.answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -162,20 +112,32 @@ class Waiting:
             self._left = None
 
 
-class Exchange:
-    """Sends requests and notifications over a link, and gives what else comes to a handler."""
+class Exchange(ABC):
+    """Sends requests and notifications over a link. A subclass says what is done with messages that are no answers."""
 
-    def __init__(self, link: Link, handler: Handler, clock: Callable[[], float] = time.monotonic) -> None:
-        self._link, self._handler = link, handler
+    def __init__(self, link: Link, clock: Callable[[], float] = time.monotonic) -> None:
+        self._link = link
         link.longest = self.longest
         self._last_id = 0
         self._waiting: dict[int, Waiting] = {}
         self._asks: dict[Id, asyncio.Task[None]] = {}  # requests of the other side
         self._sending: set[asyncio.Task[None]] = set()  # what nobody waits for
         self._bad_lines = 0
-        self._rate, self._dropped = Rate(_NOTIFICATIONS, _NOTIFICATIONS_A_SECOND, clock), 0
+        self._rate, self._dropped = Rate(NOTIFICATIONS_AT_ONCE, NOTIFICATIONS_A_SECOND, clock), 0
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read())
+
+    @abstractmethod
+    async def answer(self, request: Request) -> dict[str, Any]:
+        """The result of a request of the other side. Raises `ProtocolError`."""
+
+    @abstractmethod
+    def notified(self, notification: Notification) -> None:
+        """A notification came."""
+
+    @abstractmethod
+    def reported(self, text: str) -> None:
+        """Something was wrong with what came, and was dropped."""
 
     @property
     def waiting(self) -> list[Waiting]:
@@ -184,9 +146,9 @@ class Exchange:
 
     def longest(self) -> int:
         """How many bytes a line may have now: no more than somebody waits for is parsed, or searched for secrets."""
-        return max((MOST_ANSWER, *(waiting.most for waiting in self._waiting.values())))
+        return max((MOST_ANSWER_BYTES, *(waiting.most for waiting in self._waiting.values())))
 
-    async def request(
+    async def send_request(
         self,
         method: str,
         params: Callable[[int], dict[str, Any]],
@@ -195,7 +157,7 @@ class Exchange:
         progress: Callable[[dict[str, Any]], None] | None = None,
         caller: Id | None = None,
         may_cancel: bool = True,
-        most: int = MOST_ANSWER,
+        most: int = MOST_ANSWER_BYTES,
     ) -> Answer:
         """Send a request and wait for its result, of so many bytes at most. `params` makes its parameters from its id.
 
@@ -256,17 +218,19 @@ class Exchange:
                 waiting = self._find(answer_id)
                 if waiting is not None and size > waiting.most:
                     waiting.answered.set_exception(UpstreamError(INTERNAL_ERROR, f"an answer of {size} bytes"))
-                elif waiting is not None and isinstance(data, dict):
+                elif waiting is not None and isinstance(text, Raw) and isinstance(data, dict):
                     waiting.answered.set_result(Answer(bytes(text), data))
             case Failure(failed_id, code, text, data):
                 if failed_id is None:
-                    self._handler.reported(f"an error without an id: {text[:MOST_TEXT]}")
+                    self.reported(f"an error without an id: {text[:LONGEST_TEXT]}")
                 elif (waiting := self._find(failed_id)) is not None:
                     waiting.answered.set_exception(_bounded(code, text, data))
             case Request(method=method) | Notification(method=method) if size > _most(message):
-                self._handler.reported(f"a message of {size} bytes: `{method[:100]}`")
+                self.reported(f"a message of {size} bytes: `{method[:100]}`")
                 if isinstance(message, Request):
-                    self._refuse(message.id, INVALID_REQUEST, f"a request of {size} bytes, more than {MOST_ANSWER}")
+                    self._refuse(
+                        message.id, INVALID_REQUEST, f"a request of {size} bytes, more than {MOST_ANSWER_BYTES}"
+                    )
             case Request():
                 self._ask(message)
             case Notification("notifications/cancelled", params):
@@ -277,7 +241,7 @@ class Exchange:
                 self._progress(params)
             case Notification():
                 if self._is_allowed():
-                    self._handler.notified(message)
+                    self.notified(message)
 
     def _take_bad(self, line: bytes, bad: BadMessage) -> None:
         waiting = self._waiting.get(_number(bad.id)) if bad.is_answer else None
@@ -289,7 +253,7 @@ class Exchange:
         if self._bad_lines > MOST_BAD_LINES:
             raise Flood(f"{MOST_BAD_LINES} lines in a row that are no messages")
         if self._bad_lines <= 10:
-            self._handler.reported(f"{bad.reason}: {line[:200].decode(errors='replace')}")
+            self.reported(f"{bad.reason}: {line[:200].decode(errors='replace')}")
 
     def _find(self, answer_id: Id) -> Waiting | None:
         """The request that an answer belongs to, if it waits for one."""
@@ -298,7 +262,7 @@ class Exchange:
         if waiting is not None and not waiting.answered.done():
             return waiting
         known = 0 < number <= self._last_id
-        self._handler.reported(f"{'a late or repeated answer' if known else 'an answer to no request'}: id {answer_id}")
+        self.reported(f"{'a late or repeated answer' if known else 'an answer to no request'}: id {answer_id}")
         return None
 
     def _progress(self, params: dict[str, Any]) -> None:
@@ -309,14 +273,14 @@ class Exchange:
         if "progress" not in step or not self._is_allowed():
             return
         if isinstance(text := params.get("message"), str):
-            step["message"] = text[:MOST_TEXT]
+            step["message"] = text[:LONGEST_TEXT]
         waiting.progress(step)
 
     def _is_allowed(self) -> bool:
         """Whether one more notification is within the rate."""
         if not self._rate.take():
             if not self._dropped:
-                self._handler.reported("too many notifications: some are dropped")
+                self.reported("too many notifications: some are dropped")
             self._dropped += 1
             return False
         self._dropped = 0
@@ -326,7 +290,7 @@ class Exchange:
 
     def _ask(self, request: Request) -> None:
         if request.id in self._asks or len(self._asks) >= MOST_ASKS:
-            self._handler.reported(f"a repeated id, or too many requests at once: `{request.method[:100]}`")
+            self.reported(f"a repeated id, or too many requests at once: `{request.method[:100]}`")
             if request.id not in self._asks:
                 self._refuse(request.id, INTERNAL_ERROR, f"more than {MOST_ASKS} requests at once")
             return
@@ -336,11 +300,11 @@ class Exchange:
     async def _answer(self, request: Request) -> None:
         answer: Message
         try:
-            answer = Response(request.id, await self._handler.answer(request))
-        except AskRefused as refusal:
+            answer = Response(request.id, await self.answer(request))
+        except ProtocolError as refusal:
             answer = Failure(request.id, refusal.code, refusal.message)
         except Exception:
-            self._handler.reported(f"`{request.method[:100]}` could not be answered")
+            self.reported(f"`{request.method[:100]}` could not be answered")
             answer = Failure(request.id, INTERNAL_ERROR, "internal error")
         try:
             await self._link.send(write_message(answer))
@@ -361,7 +325,7 @@ class Exchange:
 
     async def _try_to_send(self, line: bytes) -> None:
         try:
-            async with asyncio.timeout(_CANCEL_SECONDS):
+            async with asyncio.timeout(CANCEL_SECONDS):
                 await self._link.send(line)
         except (Gone, TimeoutError):
             return
@@ -377,22 +341,22 @@ class Exchange:
             task.cancel()
 
 
-def not_found(method: str) -> AskRefused:
+def not_found(method: str) -> ProtocolError:
     """The refusal of a method that does not exist here."""
-    return AskRefused(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+    return ProtocolError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
 
 
-def _bounded(code: int, text: str, data: Any) -> UpstreamError:
-    if data is not UNSET and len(encode(data)) > MOST_ERROR_DATA:
+def _bounded(code: int, text: str, data: object) -> UpstreamError:
+    if data is not UNSET and len(encode(data)) > MOST_ERROR_DATA_BYTES:
         data = UNSET
-    error = UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:MOST_TEXT], data)
+    error = UpstreamError(code if abs(code) < 1 << 31 else INTERNAL_ERROR, text[:LONGEST_TEXT], data)
     error.args = (f"error {error.code}: {quoted(text)}",)  # in messages of ours
     return error
 
 
 def _most(message: Message) -> int:
     """The bytes that a message may have which is no answer."""
-    return MOST_ANSWER if isinstance(message, Request) else MOST_NOTIFICATION
+    return MOST_ANSWER_BYTES if isinstance(message, Request) else MOST_NOTIFICATION_BYTES
 
 
 def _number(answer_id: object) -> int:

@@ -49,13 +49,29 @@ from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    MOST_BYTES,
     Failure,
     Id,
     Notification,
     write_message,
 )
+from licet.mcp.limits import (
+    CLOSE_SECONDS,
+    DRAIN_BYTES,
+    DRAIN_SECONDS,
+    LASTING_SECONDS,
+    LONGEST_TEXT,
+    MOST_CALLS,
+    MOST_ERROR_BYTES,
+    MOST_LINE_BYTES,
+    MOST_NOTES,
+    MOST_RESUMED,
+    NOTE_SECONDS,
+    QUIET_SECONDS,
+    SILENT_SECONDS,
+    STREAM_PAUSES,
+)
 from licet.mcp.link import Gone
+from licet.mcp.protocol import SUBSCRIPTION_KEY
 
 _LIMITS = FetchLimits()
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -126,19 +142,6 @@ class Endpoint:
             self._report(clean)
 
 
-MOST_ERROR = 1 << 16  # bytes of the body of an answer with an error status
-MOST_TEXT = 2_000  # characters of the message in it
-MOST_CALLS = 100  # requests at once; more wait
-MOST_NOTES = 16  # notifications and answers at once; not counted with requests, which may wait for them
-NOTE_SECONDS = 30.0  # for a notification or an answer to be taken
-CLOSE_SECONDS = 2.0  # to end a session
-DRAIN_SECONDS = 1.0  # for the rest of an answer
-DRAINED = 16 * 1024  # bytes of it
-CALL_SECONDS = 86_400.0  # without any byte; the clock of a call ends it before
-QUIET_SECONDS = 300.0  # without any byte on a stream of changes, which is then opened again
-PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before a stream is opened again
-LASTING_SECONDS = 60.0  # after which the pauses begin again, and changes may have been missed
-MOST_RESUMED = 3  # times in a row without any event
 _JSON, _EVENTS = "application/json", "text/event-stream"
 _ACCEPT = (("accept", f"{_JSON}, {_EVENTS}"), ("content-type", _JSON))
 _SESSION = re.compile(r"[\x21-\x7e]{1,1024}")
@@ -188,7 +191,7 @@ class HttpLink:
         self._name, self._endpoint, self._schema_of = name, endpoint, schema_of
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue(16)
         self._meter = new_meter()
-        self.longest: Callable[[], int] = lambda: MOST_BYTES
+        self.longest: Callable[[], int] = lambda: MOST_LINE_BYTES
         self._calls, self._notes = asyncio.Semaphore(MOST_CALLS), asyncio.Semaphore(MOST_NOTES)
         self._sending: set[asyncio.Task[None]] = set()
         self._hearing: asyncio.Task[None] | None = None
@@ -301,7 +304,7 @@ class HttpLink:
             return
         events = self._events()
         async with AsyncExitStack() as stack:
-            reply = await self._endpoint.open(stack, "POST", headers, line, CALL_SECONDS)
+            reply = await self._endpoint.open(stack, "POST", headers, line, SILENT_SECONDS)
             if await self._take(reply, number, events, is_first=method == "initialize"):
                 if not taken.done():
                     taken.set_result(None)
@@ -323,7 +326,7 @@ class HttpLink:
             await asyncio.sleep(_pause(events.retry))
             async with AsyncExitStack() as stack:
                 headers = (*self._headers(), ("Last-Event-ID", events.last_id))
-                reply = await self._endpoint.open(stack, "GET", headers, b"", CALL_SECONDS)
+                reply = await self._endpoint.open(stack, "GET", headers, b"", SILENT_SECONDS)
                 with suppress(Gone):  # the connection broke: come back again
                     if await self._take(reply, number, events):
                         return
@@ -368,7 +371,7 @@ class HttpLink:
             return
         if status >= 400 and content_type(Headers(reply.headers)) == _JSON:
             with suppress(msgspec.MsgspecError, RecursionError):
-                error = _error(await self._clean(await whole_body(reply, self._meter, MOST_ERROR))).error
+                error = _error(await self._clean(await whole_body(reply, self._meter, MOST_ERROR_BYTES))).error
                 code, message = error.get("code"), error.get("message")
                 if type(code) is int and isinstance(message, str):
                     await self._fail(number, code, message, error.get("data", UNSET))
@@ -415,8 +418,8 @@ class HttpLink:
     async def _clean(self, message: bytes) -> bytes:
         return await in_turn(self._endpoint.redactor.work(message, as_json=True))
 
-    async def _fail(self, number: Id, code: int, text: str, data: Any = UNSET) -> None:
-        await self._put(write_message(Failure(number, code, text[:MOST_TEXT], data)).rstrip(b"\n"))
+    async def _fail(self, number: Id, code: int, text: str, data: object = UNSET) -> None:
+        await self._put(write_message(Failure(number, code, text[:LONGEST_TEXT], data)).rstrip(b"\n"))
 
     # Streams of changes -----------------------------------------------------------------------------------------------
 
@@ -436,7 +439,7 @@ class HttpLink:
                             return True
                 return False
 
-        missed = {"_meta": {"io.modelcontextprotocol/subscriptionId": number}}
+        missed = {"_meta": {SUBSCRIPTION_KEY: number}}
         await self._keep_open(once, missed)
 
     async def _hear(self) -> None:
@@ -468,7 +471,7 @@ class HttpLink:
                     return
             lasted = clock() - began > LASTING_SECONDS
             tries = 0 if lasted else tries + 1
-            await asyncio.sleep(PAUSES[min(tries, len(PAUSES) - 1)])
+            await asyncio.sleep(STREAM_PAUSES[min(tries, len(STREAM_PAUSES) - 1)])
             if lasted:
                 await self._put(write_message(Notification(_CHANGED, missed)).rstrip(b"\n"))
 
@@ -489,12 +492,12 @@ async def _drain(reply: Reply) -> None:
         async with asyncio.timeout(DRAIN_SECONDS):
             async for piece in reply.body:
                 size += len(piece)
-                if size > DRAINED:
+                if size > DRAIN_BYTES:
                     return
 
 
 def _pause(retry: float | None) -> float:
-    return PAUSES[0] if retry is None else min(max(retry, 0.05), PAUSES[-1])
+    return STREAM_PAUSES[0] if retry is None else min(max(retry, 0.05), STREAM_PAUSES[-1])
 
 
 @asynccontextmanager

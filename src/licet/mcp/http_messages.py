@@ -20,12 +20,10 @@ from licet.core.algebra.domains import TOKEN
 from licet.guard.handles.messages import Corrupt, Decoder, Headers, Pairs
 from licet.guard.meter import Exceeded, Meter
 from licet.guard.ports import Reply, Unconnected
-from licet.mcp.jsonrpc import MOST_BYTES
+from licet.mcp.limits import HELD_MB, LONGEST_EVENT_ID, MOST_HEADER_BYTES, MOST_LINE_BYTES, SLICE_BYTES
 from licet.mcp.link import Flood, Gone
+from licet.mcp.protocol import VERSION_KEY
 
-HELD_MB = 64  # of messages that were not yet received, in all streams of one server
-LONGEST_ID = 1_000  # bytes of the id of an event
-_SLICE = 1 << 11  # bytes that are split into lines at once
 _ENDLESS = 1 << 62  # bytes of a stream; each message in it is limited
 _VISIBLE = re.compile(rb"[\x21-\x7e]+")
 _NUMBER = re.compile(rb"[0-9]{1,9}")
@@ -39,7 +37,7 @@ def new_meter() -> Meter:
 class Events:
     """Parses a stream of server-sent events, and keeps what is needed to continue it on another connection."""
 
-    def __init__(self, longest: Callable[[], int] = lambda: MOST_BYTES) -> None:
+    def __init__(self, longest: Callable[[], int] = lambda: MOST_LINE_BYTES) -> None:
         self._longest = longest
         self.last_id = ""
         self.retry: float | None = None  # seconds to wait, as the server said
@@ -84,7 +82,7 @@ class Events:
                 self._check()
             case b"event":
                 self._name = value[:100]
-            case b"id" if len(value) <= LONGEST_ID and _VISIBLE.fullmatch(value):
+            case b"id" if len(value) <= LONGEST_EVENT_ID and _VISIBLE.fullmatch(value):
                 self._id = value
             case b"retry" if _NUMBER.fullmatch(value):
                 self.retry = int(value) / 1000
@@ -116,9 +114,9 @@ async def event_data(reply: Reply, events: Events, meter: Meter) -> AsyncGenerat
     counted, pace = 0, Pace()
     try:
         async for piece in _pieces(reply):
-            for start in range(0, len(piece), _SLICE):
+            for start in range(0, len(piece), SLICE_BYTES):
                 await pace.keep()  # each line costs time, and a piece may be nothing but ends of lines
-                part = piece[start : start + _SLICE]
+                part = piece[start : start + SLICE_BYTES]
                 meter.take_memory(len(part))
                 counted += len(part)
                 for data in events.feed(part):
@@ -131,7 +129,7 @@ async def event_data(reply: Reply, events: Events, meter: Meter) -> AsyncGenerat
         meter.give_memory(counted)
 
 
-async def whole_body(reply: Reply, meter: Meter, most: int = MOST_BYTES) -> bytes:
+async def whole_body(reply: Reply, meter: Meter, most: int = MOST_LINE_BYTES) -> bytes:
     """A complete body. Raises `Gone` if it breaks or is too long."""
     parts: list[bytes] = []
     size = 0
@@ -166,9 +164,7 @@ async def _pieces(reply: Reply) -> AsyncGenerator[bytes]:
         raise Gone(str(broken)) from None
 
 
-MOST_HEADER_BYTES = 32_768  # of the headers that repeat arguments; servers accept hardly more
 ANNOTATION = "x-mcp-header"  # in the schema of an argument: the header that repeats it
-_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _ENCODED = re.compile(r"=\?base64\?.*\?=")
@@ -182,7 +178,7 @@ class BadHeaders(Exception):
 def modern_version(params: Mapping[str, Any]) -> str:
     """The version that a request states in `_meta`, since 2026-07-28; empty for older ones."""
     meta = params.get("_meta")
-    version = meta.get(_VERSION_KEY) if isinstance(meta, Mapping) else None
+    version = meta.get(VERSION_KEY) if isinstance(meta, Mapping) else None
     return version if isinstance(version, str) else ""
 
 
@@ -234,8 +230,8 @@ def annotated(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator
             yield from annotated(inner, (*path, name))
 
 
-def _at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    value: Any = arguments
+def _at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> object:
+    value: object = arguments
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value

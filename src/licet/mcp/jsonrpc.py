@@ -6,19 +6,14 @@ what the gateway has checked is what the other side reads. Results are kept as t
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from licet.declare.plain_json import digit_units, has_long_number, is_heavy, with_digits_alike
-
-MOST_BYTES = 32 << 20  # of a line
-MOST_DEPTH = 100  # levels of nesting
-MOST_UNITS = 1_000_000  # of work to parse a line, see `is_heavy`: about 50 ms
-MOST_DIGITS = 400  # of a number; the largest that JavaScript can write has 309
-MOST_ID = 1 << 53  # larger integers are not exact in JavaScript
-MOST_ID_LENGTH = 256  # characters
+from licet.mcp.limits import LONGEST_ID, MOST_DEPTH, MOST_DIGITS, MOST_ID, MOST_LINE_BYTES, MOST_UNITS
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -53,7 +48,7 @@ class Response(Struct, frozen=True):
     """
 
     id: Id
-    result: Any
+    result: Raw | Mapping[str, Any]
     data: dict[str, Any] | UnsetType = UNSET
 
 
@@ -63,7 +58,7 @@ class Failure(Struct, frozen=True):
     id: Id | None
     code: int
     message: str
-    data: Any = UNSET
+    data: object = UNSET
 
 
 Message = Request | Notification | Response | Failure
@@ -85,6 +80,16 @@ class BadMessage(Exception):
         super().__init__(reason)
 
 
+class ProtocolError(Exception):
+    """A request is answered with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: object = UNSET) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(message)
+
+
 class _ResultOnly(Struct):
     result: Raw
 
@@ -96,7 +101,7 @@ class _Line(Struct, omit_defaults=True):
     id: Id | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
     params: dict[str, Any] | UnsetType = UNSET
-    result: Any = UNSET
+    result: object = UNSET
     error: dict[str, Any] | UnsetType = UNSET
 
 
@@ -110,8 +115,8 @@ _LONG = MOST_UNITS // 4  # bytes; no byte costs more than 4 units, no container 
 
 def read_message(line: bytes) -> Message:
     """Read one line, without its newline. Raises `BadMessage`."""
-    if len(line) > MOST_BYTES:
-        raise BadMessage(f"a line of more than {MOST_BYTES} bytes")
+    if len(line) > MOST_LINE_BYTES:
+        raise BadMessage(f"a line of more than {MOST_LINE_BYTES} bytes")
     alike = with_digits_alike(line)
     containers = alike.count(b"{") + alike.count(b"[")  # at most: some may be inside texts
     digits = digit_units(alike)
@@ -225,7 +230,7 @@ def _call(data: dict[str, Any]) -> Request | Notification:
     return Request(data["id"], method, params) if "id" in data else Notification(method, params)
 
 
-def _failure(request_id: Id | None, error: Any) -> Failure:
+def _failure(request_id: Id | None, error: object) -> Failure:
     if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
         raise BadMessage("`error` is not an object with `code` and `message`")
     return Failure(request_id, error["code"], error["message"], error.get("data", UNSET))
@@ -234,7 +239,7 @@ def _failure(request_id: Id | None, error: Any) -> Failure:
 def _is_id(found: object) -> bool:
     if type(found) is int:
         return -MOST_ID < found < MOST_ID
-    return isinstance(found, str) and len(found) <= MOST_ID_LENGTH
+    return isinstance(found, str) and len(found) <= LONGEST_ID
 
 
 def _check_form(line: bytes, data: dict[str, Any], containers: int) -> None:

@@ -13,18 +13,21 @@ from contextlib import suppress
 from typing import Protocol
 
 from licet.guard.redaction.redact import Redactor, in_turn, shown
-from licet.mcp.jsonrpc import MOST_BYTES, failed_answer, refused_request
+from licet.mcp.jsonrpc import failed_answer, refused_request
+from licet.mcp.limits import (
+    END_BYTES,
+    GRACE_SECONDS,
+    LOG_BUFFER_BYTES,
+    LOG_LINES_A_SECOND,
+    LOG_LINES_AT_ONCE,
+    LONGEST_LOG_LINE,
+    MOST_IN_A_ROW,
+    MOST_LINE_BYTES,
+    TURN_BYTES,
+)
 from licet.sandbox.streams import Gone, Sink, Source, pipe_sink, pipe_source, shared_sink, shared_source
 
 __all__ = ["Flood", "Gone", "Lines", "Link", "LogLines", "PipeLink", "Rate", "StdioLink"]
-
-_END = 1 << 12  # bytes that are kept at each end of a line that is too long
-_MOST_IN_A_ROW = 32  # lines before other tasks get a turn, or
-_LINE = 1 << 13  # bytes for each of them
-_LONGEST_LOG_LINE = 2_000  # characters
-_LOG_BUFFER = 1 << 16  # bytes of a log line that are kept until its end comes
-_LOG_LINES = 200  # at once
-_LOG_LINES_A_SECOND = 20
 
 
 class Flood(Exception):
@@ -80,7 +83,7 @@ class Lines:
     def __init__(
         self,
         source: Source,
-        most: int = MOST_BYTES,
+        most: int = MOST_LINE_BYTES,
         longest: Callable[[], int] | None = None,
         instead: Callable[[bytes, bytes, int], bytes] = lambda first, last, size: b"",
     ) -> None:
@@ -121,21 +124,21 @@ class Lines:
         if not self._first and end <= self._longest():
             return bytes(memoryview(self._buffer)[:end])
         size = self._dropped + end
-        first = self._first or bytes(self._buffer[:_END])
+        first = self._first or bytes(self._buffer[:END_BYTES])
         self._first, self._dropped = b"", 0
-        return self._instead(first, bytes(self._buffer[max(0, end - _END) : end]), size)
+        return self._instead(first, bytes(self._buffer[max(0, end - END_BYTES) : end]), size)
 
     def _drop(self, size: int) -> None:
         """Keep no more than the two ends of a line that is too long."""
-        self._first = self._first or bytes(self._buffer[:_END])
-        if size > _END:
-            self._dropped += size - _END
-            del self._buffer[: size - _END]
+        self._first = self._first or bytes(self._buffer[:END_BYTES])
+        if size > END_BYTES:
+            self._dropped += size - END_BYTES
+            del self._buffer[: size - END_BYTES]
 
     async def _share(self, size: int) -> None:
         """Let other tasks run now and then: a side that floods must not stop the others."""
-        self._in_a_row += 1 + size // _LINE
-        if self._in_a_row >= _MOST_IN_A_ROW:
+        self._in_a_row += 1 + size // TURN_BYTES
+        if self._in_a_row >= MOST_IN_A_ROW:
             self._in_a_row = 0
             await asyncio.sleep(0)
 
@@ -154,12 +157,12 @@ class PipeLink:
         *,
         redactor: Redactor | None = None,
         log: Callable[[str], None] | None = None,
-        grace: float = 2.0,
+        grace: float = GRACE_SECONDS,
     ) -> None:
         self._sink = pipe_sink(stdin)
         self._source = pipe_source(stdout)
-        self._lines = Lines(self._source, MOST_BYTES, lambda: self.longest(), self._too_long)
-        self.longest: Callable[[], int] = lambda: MOST_BYTES
+        self._lines = Lines(self._source, MOST_LINE_BYTES, lambda: self.longest(), self._too_long)
+        self.longest: Callable[[], int] = lambda: MOST_LINE_BYTES
         self._log = log
         self._redactor = redactor or None  # one without secrets has nothing to do
         self._grace = grace
@@ -223,7 +226,7 @@ class LogLines:
     ) -> None:
         self._log = log
         self._redactor = redactor or None
-        self._rate = Rate(_LOG_LINES, _LOG_LINES_A_SECOND, clock)
+        self._rate = Rate(LOG_LINES_AT_ONCE, LOG_LINES_A_SECOND, clock)
         self._dropped = 0
         self._buffer = bytearray()
 
@@ -237,7 +240,7 @@ class LogLines:
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the log."""
-        *complete, rest = data.split(b"\n", _LOG_LINES)
+        *complete, rest = data.split(b"\n", LOG_LINES_AT_ONCE)
         for part in complete:
             self._keep(part)
             self._tell(bytes(self._buffer))
@@ -249,7 +252,7 @@ class LogLines:
         self._keep(rest)
 
     def _keep(self, part: bytes) -> None:
-        self._buffer += part[: _LOG_BUFFER - len(self._buffer)]
+        self._buffer += part[: LOG_BUFFER_BYTES - len(self._buffer)]
 
     def _tell(self, line: bytes) -> None:
         if self._log is None or not line.strip():
@@ -261,10 +264,10 @@ class LogLines:
         if self._redactor is None:
             text, is_cut = line.decode(errors="replace"), False
         else:  # no more than the part that is shown is searched
-            text, is_cut = shown(self._redactor.beginning(line, _LONGEST_LOG_LINE)), len(line) > _LONGEST_LOG_LINE
+            text, is_cut = shown(self._redactor.beginning(line, LONGEST_LOG_LINE)), len(line) > LONGEST_LOG_LINE
         text = text.rstrip("\r")
-        is_cut |= len(text) > _LONGEST_LOG_LINE
-        self._log(text[:_LONGEST_LOG_LINE] + " …" if is_cut else text)
+        is_cut |= len(text) > LONGEST_LOG_LINE
+        self._log(text[:LONGEST_LOG_LINE] + " …" if is_cut else text)
 
     def _tell_dropped(self) -> None:
         if self._dropped and self._log is not None:
@@ -298,7 +301,7 @@ class StdioLink:
         """Send a line if the client has read all others; returns whether it was sent."""
         return self._sink.write_now(line)
 
-    async def close(self, grace: float = 2.0) -> None:
+    async def close(self, grace: float = GRACE_SECONDS) -> None:
         """Wait a little until all lines are written, and put the standard streams back."""
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):

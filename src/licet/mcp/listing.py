@@ -16,19 +16,21 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import visible
 from licet.core.policy.lock import LockedServer, NamedPlaces, portable
+from licet.mcp.exchange import UpstreamError
 from licet.mcp.jsonrpc import METHOD_NOT_FOUND
-from licet.mcp.upstream import Opened, Upstream, UpstreamError
+from licet.mcp.limits import (
+    LONGEST_CURSOR,
+    LONGEST_NAME,
+    MOST_DEFINITION_BYTES,
+    MOST_DEFINITIONS,
+    MOST_LEFT_OUT,
+    MOST_LISTS_BYTES,
+    MOST_PAGES,
+    MOST_TIMES,
+    SETTLE_SECONDS,
+)
+from licet.mcp.upstream import Opened, Upstream
 from licet.policy_files.server_tools import shape_problem
-
-MOST_PAGES = 100  # of all lists together
-MOST_ITEMS = 10_000
-MOST_BYTES = 4 << 20  # of all lists together
-MOST_DEFINITION = 256 << 10  # bytes of one definition
-MOST_NAME = 2_000  # characters of a name or a URI
-MOST_LEFT_OUT = 100  # definitions with a reason of their own; more are counted
-MOST_CURSOR = 10_000  # characters
-SETTLE_SECONDS = 0.3  # in which a server may say that its lists changed after all
-MOST_TIMES = 5  # that the lists are read
 
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,63}")
 
@@ -89,14 +91,14 @@ class _Room:
     """What is left of the limits."""
 
     def __init__(self) -> None:
-        self.pages, self.items, self.bytes = MOST_PAGES, MOST_ITEMS, MOST_BYTES
+        self.pages, self.items, self.bytes = MOST_PAGES, MOST_DEFINITIONS, MOST_LISTS_BYTES
 
     def take(self, method: str, items: int, size: int) -> None:
         self.pages, self.items, self.bytes = self.pages - 1, self.items - items, self.bytes - size
         for left, most, what in (
             (self.pages, MOST_PAGES, "pages"),
-            (self.items, MOST_ITEMS, "definitions"),
-            (self.bytes, MOST_BYTES, "bytes"),
+            (self.items, MOST_DEFINITIONS, "definitions"),
+            (self.bytes, MOST_LISTS_BYTES, "bytes"),
         ):
             if left < 0:
                 raise BadListing(f"`{method}`: more than {most} {what}")
@@ -150,7 +152,7 @@ async def _read(upstream: Upstream, kind: _List, room: _Room, seconds: float) ->
     params: dict[str, Any] = {}
     while True:
         try:
-            answer = await upstream.request(kind.method, params, seconds=seconds, most=MOST_BYTES)
+            answer = await upstream.request(kind.method, params, seconds=seconds, most=MOST_LISTS_BYTES)
         except UpstreamError as wrong:
             if wrong.code == METHOD_NOT_FOUND and not params:  # a server with resources may have no templates
                 return []
@@ -163,7 +165,7 @@ async def _read(upstream: Upstream, kind: _List, room: _Room, seconds: float) ->
         cursor = answer.data.get("nextCursor")
         if cursor is None:
             return found
-        if not isinstance(cursor, str) or len(cursor) > MOST_CURSOR:
+        if not isinstance(cursor, str) or len(cursor) > LONGEST_CURSOR:
             raise BadListing(f"`{kind.method}`: `nextCursor` is not a short text")
         if cursor in cursors:
             raise BadListing(f"`{kind.method}`: the cursor `{visible(cursor[:100])}` comes a second time")
@@ -191,16 +193,16 @@ def _usable(kind: _List, items: list[Any], left_out: dict[str, str]) -> tuple[di
     return tuple(found)
 
 
-def _name(kind: _List, item: Any) -> str:
+def _name(kind: _List, item: object) -> str:
     name = item.get(kind.name) if isinstance(item, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def _problem(kind: _List, item: dict[str, Any]) -> str:
-    if len(item[kind.name]) > MOST_NAME:
-        return f"its `{kind.name}` has more than {MOST_NAME} characters"
-    if len(msgspec.json.encode(item)) > MOST_DEFINITION:
-        return f"it has more than {MOST_DEFINITION >> 10} KiB"
+    if len(item[kind.name]) > LONGEST_NAME:
+        return f"its `{kind.name}` has more than {LONGEST_NAME} characters"
+    if len(msgspec.json.encode(item)) > MOST_DEFINITION_BYTES:
+        return f"it has more than {MOST_DEFINITION_BYTES >> 10} KiB"
     return shape_problem(kind.kind, item)
 
 

@@ -12,10 +12,11 @@ request carries them in an envelope (`_meta`), and results say their type and ho
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from licet import __version__
-from licet.mcp.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Id
+from licet.mcp.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Id, ProtocolError
+from licet.mcp.limits import LIST_SECONDS
 from licet.policy_files.server_tools import is_object_schema
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -206,6 +207,9 @@ _FOUND = {
     (method.name, method.kind, method.sender, version): method for method in METHODS for version in method.versions
 }
 
+# What a server may ask of a client, and the capability with which the client offers it.
+ASKED: Mapping[str, str] = {method.name: method.topic for method in METHODS if method.kind == "input"}
+
 # Results of these may be input-required.
 ASKABLE = frozenset(("tools/call", "resources/read", "prompts/get"))
 
@@ -237,11 +241,10 @@ INFO_KEY = f"{_META}clientInfo"
 CAPABILITIES_KEY = f"{_META}clientCapabilities"
 LEVEL_KEY = f"{_META}logLevel"
 SUBSCRIPTION_KEY = f"{_META}subscriptionId"
-_SERVER_KEY = f"{_META}serverInfo"
+SERVER_KEY = f"{_META}serverInfo"
 _META_KEYS = frozenset((VERSION_KEY, INFO_KEY, CAPABILITIES_KEY, LEVEL_KEY, "progressToken"))
 
 SERVER_INFO: Mapping[str, str] = {"name": "licet", "version": __version__}
-LIST_SECONDS = 60  # how long a client may keep a list: the policy behind it can change
 _LIFETIMES_MS = {
     **dict.fromkeys(("tools/list", "resources/list", "resources/templates/list", "prompts/list"), LIST_SECONDS * 1000),
     "server/discover": LIST_SECONDS * 1000,
@@ -249,16 +252,6 @@ _LIFETIMES_MS = {
 }
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-
-
-class ProtocolError(Exception):
-    """A request is answered with a JSON-RPC error."""
-
-    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
-        self.code = code
-        self.message = message
-        self.data = data
-        super().__init__(message)
 
 
 class Claims(Struct, frozen=True):
@@ -364,7 +357,7 @@ def for_version(method: str, result: dict[str, Any], version: str) -> dict[str, 
     shaped = {"resultType": "complete", **result}
     if method in _LIFETIMES_MS:
         shaped |= {"ttlMs": _LIFETIMES_MS[method], "cacheScope": "private"}
-    return {**shaped, "_meta": {_SERVER_KEY: SERVER_INFO, **result.get("_meta", {})}}
+    return {**shaped, "_meta": {SERVER_KEY: SERVER_INFO, **result.get("_meta", {})}}
 
 
 def from_server(method: str, result: Mapping[str, Any], version: str) -> tuple[dict[str, Any], list[str]]:
@@ -399,7 +392,7 @@ def _make_readable(result: dict[str, Any], version: str) -> None:
         ]
 
 
-def _readable(block: Any, version: str) -> Any:
+def _readable(block: object, version: str) -> object:
     match block:
         case {"type": "resource_link", "uri": str(uri)}:
             return {"type": "text", "text": f"[resource] {uri}"}

@@ -37,7 +37,7 @@ from licet.assemble.server_process import (
     started,
 )
 from licet.core.algebra.rules import Capability
-from licet.core.algebra.scope import Malformed, visible
+from licet.core.algebra.scope import Malformed, inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.foreseen import process_reach
@@ -62,11 +62,20 @@ from licet.errors import LicetError
 from licet.guard.execution import Running
 from licet.guard.grant import Grant
 from licet.guard.ports import Ports
+from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.http_link import remote_link
-from licet.mcp.jsonrpc import METHOD_NOT_FOUND, Id, Notification, Request
+from licet.mcp.limits import (
+    ENDING_SECONDS,
+    LAST_LINES,
+    LOCK_SECONDS,
+    LOCK_STARTS,
+    LONGEST_LINE,
+    MOST_CAUSES,
+    RESOLVE_SECONDS,
+)
 from licet.mcp.link import Flood, Gone, Link, PipeLink
 from licet.mcp.listing import BadListing, Definitions, as_locked, claimed_version, definitions
-from licet.mcp.upstream import AskRefused, Opened, TimedOut, Upstream, UpstreamError
+from licet.mcp.upstream import Opened, Peer, Upstream
 from licet.packages import (
     Disagrees,
     LaunchError,
@@ -78,9 +87,6 @@ from licet.packages import (
     resolve,
 )
 from licet.policy_files.server_tools import refusal_of_name
-
-_MOST = 3
-LONGEST_LINE = 300  # characters of what a server wrote
 
 
 def server_wrote(lines: Iterable[str]) -> Iterator[str]:
@@ -119,8 +125,7 @@ def missing_code(lines: Iterable[str], server: Server, command: Sequence[str], w
             first = "a server imports nothing from the working directory: move its files into a directory of their own,"
             yield f'{first} and name that one under `servers.{server.name}`: code: ["${{workdir}}/server"]'
         else:
-            inside = f"{beside}/".startswith(f"{workdir}/")
-            place = f"${{workdir}}{beside[len(workdir) :]}" if inside else beside
+            place = f"${{workdir}}{beside[len(workdir) :]}" if inside(beside, (workdir,)) else beside
             first = f"`{visible(name)}` lies beside the script, and a server imports its own files only from `code`:"
             yield f'{first} add to `servers.{server.name}`: code: ["{visible(place)}"]'
         return
@@ -140,7 +145,7 @@ def likely_causes(
     found = [*_refused(refused, server), *_arguments(named, server, grant), *_newer_sdk(resolved)]
     if not found:
         found = [f"if a wall stops it, `servers.{server.name}.grants` has what its process may touch"]
-    yield from list(dict.fromkeys(found))[:_MOST]
+    yield from list(dict.fromkeys(found))[:MOST_CAUSES]
 
 
 def _refused(uses: Iterable[str], server: Server) -> Iterator[str]:
@@ -187,11 +192,6 @@ def _clean(path: str) -> str:
     return os.path.normpath(path.rstrip("./"))
 
 
-TIMES = 3
-RESOLVE_SECONDS = 1800.0  # to choose the versions of a package, and to fetch it
-SECONDS = 60.0  # in which a server must open, and again in which it must list its definitions
-_LAST_LINES = 20  # of stderr, in messages: Node writes a dozen below the line that says what is wrong
-_ENDING_SECONDS = 2.0
 _STARTS = ("first", "second", "third")
 
 Progress = Callable[[str], None]
@@ -242,7 +242,7 @@ async def take(
     before: LockedServer | None = None,
     newest: bool = False,
     accepted: frozenset[str] = frozenset(),
-    times: int = TIMES,
+    times: int = LOCK_STARTS,
 ) -> LockedServer:
     """The entry of a server for the lock, from so many starts. Raises `NotTaken`.
 
@@ -341,7 +341,7 @@ def _remote(server: Server, reach: Reach, setup: Setup) -> Asking:
 
 
 async def _start(asking: Asking, era: Era) -> Taken:
-    log: Log = deque(maxlen=_LAST_LINES)
+    log: Log = deque(maxlen=LAST_LINES)
     try:
         try:
             return await asking.ask(era, log)
@@ -358,17 +358,17 @@ async def _start(asking: Asking, era: Era) -> Taken:
 
 def _why(wrong: Exception) -> str:
     if isinstance(wrong, TimedOut):
-        return f"no answer within {SECONDS:g} s"
+        return f"no answer within {LOCK_SECONDS:g} s"
     if isinstance(wrong, OSError):
         return f"it cannot be started ({wrong.strerror or wrong})"
     return str(wrong)
 
 
 async def _definitions(server: Server, link: Link, era: Era) -> Taken:
-    upstream = Upstream(server.name, link, _Nobody(), server.client.capabilities)
+    upstream = Upstream(server.name, link, Peer(), server.client.capabilities)
     try:
-        opened = await upstream.open(era, seconds=SECONDS)
-        return Taken(opened, await definitions(upstream, opened, seconds=SECONDS))
+        opened = await upstream.open(era, seconds=LOCK_SECONDS)
+        return Taken(opened, await definitions(upstream, opened, seconds=LOCK_SECONDS))
     finally:
         await upstream.close()
 
@@ -390,7 +390,7 @@ async def _ask(plan: ServerPlan, grant: Grant, secrets: PlacedSecrets, setup: Se
 async def _ended(running: Running) -> None:
     """Wait a little for the exit code of a server that closed its output."""
     try:
-        async with asyncio.timeout(_ENDING_SECONDS):
+        async with asyncio.timeout(ENDING_SECONDS):
             await running.ended()
     except TimeoutError:
         return
@@ -401,21 +401,6 @@ def _ending(running: Running | None) -> str:
     if ending is None:
         return ""
     return f"it ended with code {ending.returncode}" + (f" ({ending.limit})" if ending.limit else "")
-
-
-class _Nobody:
-    """There is no client while a server is locked: it is told of no roots, and asked for nothing."""
-
-    async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
-        if request.method == "roots/list":
-            return {"roots": []}
-        raise AskRefused(METHOD_NOT_FOUND, "there is no client: the server is being locked")
-
-    def told(self, server: str, notification: Notification) -> None:
-        """Nobody listens."""
-
-    def dropped(self, server: str, text: str) -> None:
-        """What was dropped does not matter here."""
 
 
 # What the starts have in common ---------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from licet.core.policy.lock import LockedServer
 from licet.errors import LicetError
+from licet.mcp.limits import LONGEST_SHOWN_NAME, MOST_CLASHES_NAMED
 
 Naming = Literal["plain", "prefixed", "whole"]  # whole: tools of a workspace, which belong to no server
 
-LONGEST = 64
 _HASH_DIGITS = 6
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -65,13 +65,10 @@ def shown_name(full: str, how: Naming) -> str:
 def fitting(name: str) -> str:
     """The name in characters that model APIs accept. A long name is cut, and its hash keeps it apart from others."""
     fit = _OTHER.sub("_", name)
-    if len(fit) <= LONGEST:
+    if len(fit) <= LONGEST_SHOWN_NAME:
         return fit
     digits = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_DIGITS]
-    return f"{fit[: LONGEST - _HASH_DIGITS - 1]}_{digits}"
-
-
-_MOST_NAMED = 5
+    return f"{fit[: LONGEST_SHOWN_NAME - _HASH_DIGITS - 1]}_{digits}"
 
 
 def without_clashes(servers: Mapping[str, LockedServer], how: Naming | Literal[""]) -> dict[str, LockedServer]:
@@ -97,7 +94,7 @@ def _clashes(pairs: Iterable[tuple[str, str]], how: Naming) -> Iterator[tuple[st
         shown.setdefault(shown_name(f"{server}.{one}", how), []).append((server, one))
     for name, found in shown.items():
         if len(found) > 1:
-            named = " and ".join(f"`{server}.{one}`" for server, one in found[:_MOST_NAMED])
+            named = " and ".join(f"`{server}.{one}`" for server, one in found[:MOST_CLASHES_NAMED])
             yield from ((server, one, f"{named} would all be shown as `{name}`") for server, one in found)
 
 

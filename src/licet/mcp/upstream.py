@@ -7,32 +7,39 @@ Servers of 2025-11-25 and before open with `initialize` and send requests of the
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from licet.mcp.exchange import MOST_ANSWER, Answer, AskRefused, Exchange, TimedOut, UpstreamError, Waiting, not_found
-from licet.mcp.jsonrpc import INTERNAL_ERROR, UNSUPPORTED_VERSION, Id, Notification, Request
+from licet.mcp.exchange import Answer, Exchange, TimedOut, UpstreamError, Waiting, not_found
+from licet.mcp.jsonrpc import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+    Id,
+    Notification,
+    ProtocolError,
+    Request,
+)
+from licet.mcp.limits import MOST_ANSWER_BYTES, MOST_INPUTS, MOST_ROUNDS, PROBE_SECONDS, STATE_ONLY_PAUSES
 from licet.mcp.link import Gone, Link
-from licet.mcp.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS, SERVER_INFO
-
-__all__ = ["Answer", "AskRefused", "Gone", "Opened", "Peer", "TimedOut", "Upstream", "UpstreamError"]
+from licet.mcp.protocol import (
+    ASKED,
+    CAPABILITIES_KEY,
+    HANDSHAKE_VERSIONS,
+    INFO_KEY,
+    LEVEL_KEY,
+    LEVELS,
+    MODERN_VERSIONS,
+    SERVER_INFO,
+    SERVER_KEY,
+    SUBSCRIPTION_KEY,
+    VERSION_KEY,
+)
 
 Era = Literal["2025", "2026"]
 VERSION_2026 = MODERN_VERSIONS[-1]
-PROBE_SECONDS = 10.0  # for `server/discover`, as SDK 2.x waits: a server may ignore what it does not know
-MOST_ROUNDS = 10  # of input that one call may need, as in all SDKs
-MOST_INPUTS = 16  # requests for input of one round
-_STATE_ONLY_PAUSES = (0.05, 0.1, 0.2, 0.25)  # seconds before repeating a call that only has to wait, as in SDK 2.x
 
-_META = "io.modelcontextprotocol/"
-_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-# What a server may ask of a client, and the capability with which the client offers it.
-_CAPABILITY_OF = {
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-}
 _LIST_CHANGED = {
     "notifications/tools/list_changed": "tools",
     "notifications/resources/list_changed": "resources",
@@ -50,14 +57,20 @@ def era_of(version: str) -> Era | Literal[""]:
     return "" if not version else "2026" if version in MODERN_VERSIONS else "2025"
 
 
-class Peer(Protocol):
-    """What stands in front of a server: it answers the server's requests, and is told its notifications."""
+class Peer:
+    """What stands in front of a server: it answers the server's requests, and is told its notifications.
+
+    This one has no client behind it. The server is told of no roots, and asks for nothing.
+    """
 
     async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
-        """The result of a request of the server. Raises `AskRefused`.
+        """The result of a request of the server. Raises `ProtocolError`.
 
         `during` is the `caller` of the request that the server is working on; None if several are possible.
         """
+        if request.method == "roots/list":
+            return {"roots": []}
+        raise ProtocolError(METHOD_NOT_FOUND, "there is no client: the server is being locked")
 
     def told(self, server: str, notification: Notification) -> None:
         """A log message, a changed list or an updated resource. Progress goes to the caller of its request."""
@@ -76,7 +89,7 @@ class Opened(Struct, frozen=True):
     instructions: str
 
 
-class Upstream:
+class Upstream(Exchange):
     """One running server. `open` comes first; after `Gone`, a new process needs a new Upstream."""
 
     def __init__(
@@ -94,13 +107,13 @@ class Upstream:
         self._offers = offers
         self._client = client or dict(SERVER_INFO)
         self._probe_seconds = probe_seconds
-        self._exchange = Exchange(link, self)
         self._opened: Opened | None = None
         self._level = ""
         self._uris: set[str] = set()  # resources that a 2026 server is asked to watch
         self._listening: asyncio.Task[None] | None = None
         self._listen_id = 0
         self.changed = asyncio.Event()  # some list changed; readers clear it
+        super().__init__(link)
 
     @property
     def opened(self) -> Opened:
@@ -144,7 +157,7 @@ class Upstream:
         return await self._discover(seconds)
 
     async def _discover(self, seconds: float) -> Opened:
-        answer = await self._exchange.request(
+        answer = await self.send_request(
             "server/discover", lambda _: {"_meta": self._envelope()}, seconds=seconds, may_cancel=False
         )
         said = answer.data
@@ -152,23 +165,23 @@ class Upstream:
         if not isinstance(versions, list) or VERSION_2026 not in versions:
             raise UpstreamError(INTERNAL_ERROR, f"the server does not offer version {VERSION_2026}")
         meta = said.get("_meta")
-        about = meta.get(f"{_META}serverInfo") if isinstance(meta, dict) else None
+        about = meta.get(SERVER_KEY) if isinstance(meta, dict) else None
         return _opened("2026", VERSION_2026, about, said)
 
     async def _initialize(self, seconds: float) -> Opened:
         params = {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": self._offers, "clientInfo": self._client}
-        answer = await self._exchange.request("initialize", lambda _: params, seconds=seconds, may_cancel=False)
+        answer = await self.send_request("initialize", lambda _: params, seconds=seconds, may_cancel=False)
         version = answer.data.get("protocolVersion")
         if version not in HANDSHAKE_VERSIONS:
             raise UpstreamError(INTERNAL_ERROR, f"the server wants an unknown version: {str(version)[:40]}")
-        await self._exchange.notify("notifications/initialized", {})
+        await self.notify("notifications/initialized", {})
         return _opened("2025", version, answer.data.get("serverInfo"), answer.data)
 
     def _envelope(self) -> dict[str, Any]:
         return {
-            f"{_META}protocolVersion": VERSION_2026,
-            f"{_META}clientInfo": self._client,
-            f"{_META}clientCapabilities": self._offers,
+            VERSION_KEY: VERSION_2026,
+            INFO_KEY: self._client,
+            CAPABILITIES_KEY: self._offers,
         }
 
     # Asking the server ------------------------------------------------------------------------------------------------
@@ -182,7 +195,7 @@ class Upstream:
         progress: Callable[[dict[str, Any]], None] | None = None,
         level: str = "",
         caller: Id | None = None,
-        most: int = MOST_ANSWER,
+        most: int = MOST_ANSWER_BYTES,
     ) -> Answer:
         """The result of a request. `_meta` of the parameters is dropped, and with it the caller's progress token.
 
@@ -190,7 +203,7 @@ class Upstream:
         caller wants, and `most` the bytes that an answer may have. Raises `UpstreamError`, `Gone` or `TimedOut`; a
         cancelled task cancels the request.
         """
-        if level in _LEVELS and self.opened.era == "2025":
+        if level in LEVELS and self.opened.era == "2025":
             await self._raise_level(level, seconds)
         answers: dict[str, Any] = {}  # to questions of the server, for the next round
 
@@ -202,7 +215,7 @@ class Upstream:
         clock = asyncio.get_running_loop().time
         for round_number in range(MOST_ROUNDS + 1):
             started = clock()
-            answer = await self._exchange.request(
+            answer = await self.send_request(
                 method, whole, seconds=seconds, progress=progress, caller=caller, most=most
             )
             seconds -= clock() - started
@@ -219,8 +232,8 @@ class Upstream:
         meta = self._envelope() if self.opened.era == "2026" else {}
         if token is not None:
             meta["progressToken"] = token
-        if self.opened.era == "2026" and (level or self._level) in _LEVELS:
-            meta[f"{_META}logLevel"] = level or self._level
+        if self.opened.era == "2026" and (level or self._level) in LEVELS:
+            meta[LEVEL_KEY] = level or self._level
         return meta
 
     async def _input(self, said: dict[str, Any], round_number: int, caller: Id | None) -> dict[str, Any]:
@@ -230,13 +243,13 @@ class Upstream:
             raise UpstreamError(INTERNAL_ERROR, "a malformed request for input")
         more: dict[str, Any] = {} if state is None else {"requestState": state}
         if not wanted:
-            await asyncio.sleep(_STATE_ONLY_PAUSES[min(round_number, len(_STATE_ONLY_PAUSES) - 1)])
+            await asyncio.sleep(STATE_ONLY_PAUSES[min(round_number, len(STATE_ONLY_PAUSES) - 1)])
             return more
         requests = [_input_request(key, value) for key, value in wanted.items()]
         tasks = [asyncio.create_task(self._ask_peer(request, caller)) for request in requests]
         try:
             return more | {"inputResponses": dict(zip(wanted, await asyncio.gather(*tasks), strict=True))}
-        except AskRefused as refusal:  # the call ends here, as in SDK 2.x; the server holds nothing for it
+        except ProtocolError as refusal:  # the call ends here, as in SDK 2.x; the server holds nothing for it
             raise UpstreamError(refusal.code, refusal.message) from None
         finally:
             for task in tasks:
@@ -246,23 +259,23 @@ class Upstream:
         """Let a 2025 server log in at least this detail: there, one level is for all requests."""
         if "logging" not in self.opened.capabilities:
             return
-        if self._level and _LEVELS.index(level) >= _LEVELS.index(self._level):
+        if self._level and LEVELS.index(level) >= LEVELS.index(self._level):
             return
         with suppress(UpstreamError):  # the call does not depend on it
             await self.set_level(level, seconds=seconds)
 
     async def set_level(self, level: str, *, seconds: float) -> None:
         """Set the log level for all requests from now on."""
-        if level not in _LEVELS:
+        if level not in LEVELS:
             raise ValueError(f"expected a log level, found `{level[:40]}`")
         self._level = level
         if self.opened.era == "2025" and "logging" in self.opened.capabilities:
-            await self._exchange.request("logging/setLevel", lambda _: {"level": level}, seconds=seconds)
+            await self.send_request("logging/setLevel", lambda _: {"level": level}, seconds=seconds)
 
     async def subscribe(self, uri: str, *, seconds: float) -> None:
         """Be told when a resource is updated."""
         if self.opened.era == "2025":
-            await self._exchange.request("resources/subscribe", lambda _: {"uri": uri}, seconds=seconds)
+            await self.send_request("resources/subscribe", lambda _: {"uri": uri}, seconds=seconds)
         elif uri not in self._uris:
             self._uris.add(uri)
             self._listen()
@@ -270,7 +283,7 @@ class Upstream:
     async def unsubscribe(self, uri: str, *, seconds: float) -> None:
         """Be told no longer when a resource is updated."""
         if self.opened.era == "2025":
-            await self._exchange.request("resources/unsubscribe", lambda _: {"uri": uri}, seconds=seconds)
+            await self.send_request("resources/unsubscribe", lambda _: {"uri": uri}, seconds=seconds)
         elif uri in self._uris:
             self._uris.remove(uri)
             self._listen()
@@ -279,17 +292,13 @@ class Upstream:
         """Tell the server that the roots are others now, if it was told that this happens. Raises `Gone`."""
         roots = self._offers.get("roots")
         if self.opened.era == "2025" and isinstance(roots, dict) and roots.get("listChanged"):
-            await self._exchange.notify("notifications/roots/list_changed", {})
-
-    async def ended(self) -> str:
-        """Wait until the server can no longer be asked, and say why."""
-        return await self._exchange.ended()
+            await self.notify("notifications/roots/list_changed", {})
 
     async def close(self) -> None:
         """Close the link. Requests that wait raise `Gone`."""
         if self._listening is not None:
             self._listening.cancel()
-        await self._exchange.close()
+        await super().close()
 
     # Listening to a 2026 server ---------------------------------------------------------------------------------------
 
@@ -315,7 +324,7 @@ class Upstream:
             return {"_meta": self._envelope(), "notifications": wanted}
 
         try:
-            await self._exchange.request("subscriptions/listen", params, seconds=float("inf"))
+            await self.send_request("subscriptions/listen", params, seconds=float("inf"))
         except UpstreamError as wrong:
             self.reported(f"changes are not reported: {wrong}")
         except Gone:
@@ -324,19 +333,19 @@ class Upstream:
     # Messages of the server -------------------------------------------------------------------------------------------
 
     async def answer(self, request: Request) -> dict[str, Any]:
-        """The answer to a request on the wire, which only 2025 servers send. Raises `AskRefused`."""
+        """The answer to a request on the wire, which only 2025 servers send. Raises `ProtocolError`."""
         if self._opened is not None and self._opened.era == "2026":
             self.reported(f"a request, which servers of 2026-07-28 do not send: `{request.method[:100]}`")
             raise not_found(request.method)
         if request.method == "ping":
             return {}
-        waiting = [one for one in self._exchange.waiting if one.caller is not None]
+        waiting = [one for one in self.waiting if one.caller is not None]
         during = waiting[0].caller if len(waiting) == 1 else None
         return await self._ask_peer(request, during, waiting)
 
     async def _ask_peer(self, request: Request, during: Id | None, waiting: Sequence[Waiting] = ()) -> dict[str, Any]:
         """Ask the peer, which answers or refuses what a client can be asked. Meanwhile the clocks of calls stand."""
-        if request.method not in _CAPABILITY_OF:
+        if request.method not in ASKED:
             self.reported(f"a request that no client can answer: `{request.method[:100]}`")
             raise not_found(request.method)
         for one in waiting:
@@ -365,7 +374,7 @@ class Upstream:
 
     def _is_subscribed(self, params: dict[str, Any]) -> bool:
         meta = params.get("_meta")
-        stream = meta.get(f"{_META}subscriptionId") if isinstance(meta, dict) else None
+        stream = meta.get(SUBSCRIPTION_KEY) if isinstance(meta, dict) else None
         return self._listen_id > 0 and str(stream) == str(self._listen_id)
 
     def reported(self, text: str) -> None:

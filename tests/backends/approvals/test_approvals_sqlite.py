@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from guard.questions import question
-from licet.backends.approvals.store import MOST_UNANSWERED, MOST_WAITING, CannotAnswer, SqliteApprovals
+from licet.backends.approvals.store import CannotAnswer, SqliteApprovals
+from licet.backends.limits import MOST_EXPIRED, MOST_UNANSWERED
 from licet.guard.ports import Answered, Unavailable
 
 DAY = 24 * 3600
@@ -97,12 +98,12 @@ def test_a_yes_can_be_taken_back_before_it_is_used(store: Store) -> None:
 
 
 def test_a_model_cannot_fill_the_list(store: Store) -> None:
-    for number in range(MOST_WAITING):
+    for number in range(MOST_UNANSWERED):
         assert store.get(arguments={"number": number}).request
     refused = store.get(arguments={"number": -1})
     assert (refused.answer, refused.request, refused.fix) == ("absent", "", "")
     assert "answer those first" in refused.note
-    assert len(asyncio.run(store.list())) == MOST_WAITING
+    assert len(asyncio.run(store.list())) == MOST_UNANSWERED
     assert store.get(arguments={"number": -1}, session="s-2").request  # another session is not blocked
     assert store.get(arguments={"number": 0}).request  # and waiting requests can still be found
     store.time += 300
@@ -142,7 +143,7 @@ def test_expired_unanswered_requests_are_limited(store: Store) -> None:
     store.agree(answered)
     store.get(arguments={"other": True}, session="s-2")
     made = []
-    for number in range(MOST_UNANSWERED + 20):
+    for number in range(MOST_EXPIRED + 20):
         store.time += 300
         made.append(store.get(arguments={"number": number}).request)
     kept = asyncio.run(store.list())

@@ -8,24 +8,24 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from gateway.scripted_backend import Act, ScriptedBackend, prompt, resource, template, text, tool
-from licet.gateway.connection import CallerLink, Connection
-from licet.mcp.jsonrpc import MOST_BYTES, Message, read_message, write_message
+from licet.gateway.client import ClientCall
+from licet.gateway.connection import Connection
+from licet.mcp.jsonrpc import Message, read_message, write_message
+from licet.mcp.limits import MOST_LINE_BYTES
 
 
 class PokedBackend(ScriptedBackend):
     """A scripted backend with a tool that changes what a client can subscribe to, and one with a structured result."""
 
-    connection: Connection
-
     def acts(self) -> dict[str, Act]:
         return {**super().acts(), "poke": self._poke, "sum": self._sum}
 
-    async def _poke(self, arguments: dict[str, Any], client: CallerLink) -> dict[str, Any]:
-        self.connection.list_changed("tools")
-        self.connection.resource_updated("s", "a://doc")
+    async def _poke(self, arguments: dict[str, Any], client: ClientCall) -> dict[str, Any]:
+        self.client.list_changed("tools")
+        self.client.resource_updated("s", "a://doc")
         return text("poked")
 
-    async def _sum(self, arguments: dict[str, Any], client: CallerLink) -> dict[str, Any]:
+    async def _sum(self, arguments: dict[str, Any], client: ClientCall) -> dict[str, Any]:
         if arguments.get("refuse"):
             return await self._refuse(arguments, client)
         return {**text("3"), "structuredContent": {"sum": 3}}
@@ -49,8 +49,8 @@ async def main() -> None:
         sys.stdout.buffer.write(write_message(message))
         sys.stdout.buffer.flush()
 
-    connection = backend.connection = Connection(backend, send, names="plain")
-    reader = asyncio.StreamReader(limit=MOST_BYTES)
+    connection = Connection(backend, send, names="plain")
+    reader = asyncio.StreamReader(limit=MOST_LINE_BYTES)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         await connection.receive(read_message(line.rstrip(b"\n")))

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gateway.http_servers import RecordingPeer, link_to
-from gateway.servers import SECONDS, call, text_of
+from gateway.http_servers import link_to
+from gateway.servers import SECONDS, RecordingPeer, call, text_of
 from licet.mcp.listing import definitions
 from licet.mcp.upstream import Upstream
 

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from gateway.servers import RecordingPeer, call, text_of
+from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.jsonrpc import Notification
 from licet.mcp.link import PipeLink
 from licet.mcp.listing import Definitions, definitions
-from licet.mcp.upstream import TimedOut, Upstream, UpstreamError
+from licet.mcp.upstream import Upstream
 
 SECONDS = 60.0
 OFFERS: dict[str, Any] = {"sampling": {}, "elicitation": {"form": {}}, "roots": {"listChanged": True}}

@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from licet.backends.limits import FINISHED_MS, LOOK_SECONDS, MOST_EXPIRED, MOST_SHOWN_BYTES, MOST_UNANSWERED
 from licet.backends.secrets import SigningKey, load_code, verifies
 from licet.backends.sqlite.file import Format, SqliteFile
 from licet.core.decision.approval import (
@@ -39,11 +40,6 @@ from licet.declare.plain_json import plain_data, plain_json
 from licet.guard.deadlines import CURRENT
 from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import Answered, Question
-
-MOST_WAITING = 100  # unanswered requests of one session; nobody reads more
-MOST_SHOWN = 65_536  # bytes of arguments: a person cannot agree to what they cannot read
-MOST_UNANSWERED = 100  # expired requests of one session that are still listed: a model can cause any number of them
-_KEPT = 7 * 24 * 3600 * 1000  # milliseconds for which a finished request can still be listed
 
 _SCHEMA = """
 CREATE TABLE requests (
@@ -79,7 +75,7 @@ _UNANSWERED = """expires <= ? AND used = 0 AND denied = ''
 AND NOT EXISTS (SELECT 1 FROM answers WHERE request = requests.id)"""
 _DROP = f"UPDATE requests SET arguments = '' WHERE arguments != '' AND {_UNANSWERED}"  # noqa: S608
 _FORGET_MORE = f"""DELETE FROM requests WHERE rowid IN (SELECT rowid FROM requests
-WHERE agent = ? AND session = ? AND {_UNANSWERED} ORDER BY rowid DESC LIMIT -1 OFFSET {MOST_UNANSWERED})"""  # noqa: S608
+WHERE agent = ? AND session = ? AND {_UNANSWERED} ORDER BY rowid DESC LIMIT -1 OFFSET {MOST_EXPIRED})"""  # noqa: S608
 _FORGET_ANSWERS = "DELETE FROM answers WHERE request IN (SELECT id FROM requests WHERE expires <= ?)"
 _FORGET = "DELETE FROM requests WHERE expires <= ?"
 
@@ -158,8 +154,10 @@ class SqliteApprovals:
     async def ask(self, question: Question) -> Answered:
         """Return the answer to an earlier request for the same call, or store a new request."""
         shown = plain_json(question.arguments)
-        if len(shown) > MOST_SHOWN:
-            return Answered("absent", note=f"its arguments are longer than {MOST_SHOWN} bytes: nobody could read them")
+        if len(shown) > MOST_SHOWN_BYTES:
+            return Answered(
+                "absent", note=f"its arguments are longer than {MOST_SHOWN_BYTES} bytes: nobody could read them"
+            )
         # The clock is read inside the transaction: the wait for another writer may have been long.
         return await self._file.write(lambda db: self._settle(db, request_of(question, self.now()), question, shown))
 
@@ -186,12 +184,13 @@ class SqliteApprovals:
         late = any(now >= kept.request.expires and not (kept.used or kept.denied) for kept in same)
         db.execute(_TELL, (subject, now))
         answer: Literal["expired", "absent"] = "expired" if late else "absent"
-        db.execute(_FORGET_ANSWERS, (now - _KEPT,))
-        db.execute(_FORGET, (now - _KEPT,))
+        db.execute(_FORGET_ANSWERS, (now - FINISHED_MS,))
+        db.execute(_FORGET, (now - FINISHED_MS,))
         db.execute(_DROP, (now,))
         db.execute(_FORGET_MORE, (asked.agent, asked.session, now))
-        if _number(db, _WAITING, asked.agent, asked.session, now) >= MOST_WAITING:
-            return Answered(answer, note=f"{MOST_WAITING} requests of this session wait already: answer those first")
+        if _number(db, _WAITING, asked.agent, asked.session, now) >= MOST_UNANSWERED:
+            told = f"{MOST_UNANSWERED} requests of this session wait already: answer those first"
+            return Answered(answer, note=told)
         named = [[key, question.names.get(key, "")] for key in question.keys or ()]
         keys = None if question.keys is None else json.dumps(named)
         place = asked.id, subject, asked.agent, asked.session, asked.tool
@@ -426,7 +425,6 @@ def _number(db: sqlite3.Connection, query: str, *values: object) -> int:
     return number
 
 
-INTERVAL = 0.5  # seconds between two reads of the store
 Announce = Callable[[Question, StoredRequest, str], None]  # with the command that approves the request
 
 _T = TypeVar("_T")
@@ -437,7 +435,9 @@ class WaitingApprover:
 
     verifies = True
 
-    def __init__(self, store: SqliteApprovals, announce: Announce | None = None, interval: float = INTERVAL) -> None:
+    def __init__(
+        self, store: SqliteApprovals, announce: Announce | None = None, interval: float = LOOK_SECONDS
+    ) -> None:
         self._store = store
         self._announce = announce
         self._interval = interval

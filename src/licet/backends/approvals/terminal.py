@@ -13,14 +13,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
-from licet.backends.approvals.store import MOST_SHOWN, request_of
+from licet.backends.approvals.store import request_of
+from licet.backends.limits import LONGEST_ANSWER, MOST_ASKED, MOST_SHOWN_BYTES
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines
 from licet.declare.plain_json import plain_data, plain_json
 from licet.guard.ports import Answer, Answered, Approver, Question
 
 _BY = ("terminal",)
-_LONGEST_LINE = 1024  # bytes of an answer
 
 
 def open_terminal() -> int:
@@ -55,9 +55,9 @@ class TerminalApprover:
         except OSError:
             return await self._pass_on(question)
         try:
-            if len(plain_json(question.arguments)) > MOST_SHOWN:
+            if len(plain_json(question.arguments)) > MOST_SHOWN_BYTES:
                 return Answered(
-                    "absent", note=f"its arguments are longer than {MOST_SHOWN} bytes: nobody could read them"
+                    "absent", note=f"its arguments are longer than {MOST_SHOWN_BYTES} bytes: nobody could read them"
                 )
             turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
             async with asyncio.timeout(question.expires_seconds), turn:  # waiting for another question counts too
@@ -105,14 +105,14 @@ async def _ask(terminal: int, question: Question) -> Answered:
 async def _line(terminal: int) -> str | None:
     """Read the next line; None if the terminal is gone."""
     loop, typed = asyncio.get_running_loop(), b""
-    while b"\n" not in typed and len(typed) < _LONGEST_LINE:
+    while b"\n" not in typed and len(typed) < LONGEST_ANSWER:
         ready = loop.create_future()
         loop.add_reader(terminal, lambda ready=ready: ready.done() or ready.set_result(None))  # type: ignore[misc]
         try:
             await ready
         finally:
             loop.remove_reader(terminal)
-        piece = os.read(terminal, _LONGEST_LINE)
+        piece = os.read(terminal, LONGEST_ANSWER)
         if not piece:
             return None
         typed += piece
@@ -123,9 +123,6 @@ def _write(terminal: int, text: str) -> None:
     data = text.encode(errors="backslashreplace")
     while data:
         data = data[os.write(terminal, data) :]
-
-
-MOST_ASKED = 100  # questions
 
 
 class MemoryApprover:

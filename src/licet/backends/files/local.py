@@ -16,6 +16,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from licet.backends.files.resolver import DIRECTORY, PATH_ONLY, Paths, Resolver
+from licet.backends.limits import MOST_NAMES, SHORT_PATH_BYTES, SORTED_AT_ONCE
 from licet.core.algebra.scope import inside
 from licet.guard.ports import ANY_TIME, Escaped, Held, Stat, TooLarge, Turn
 
@@ -24,9 +25,6 @@ _CLOSED = getattr(os, "O_CLOEXEC", 0)
 _NO_WAIT = _CLOSED | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
-MOST_NAMES = 50_000  # names in one directory that are listed
-_SORTED_AT_ONCE = 4096
-_SURELY_SHORT = 3000  # bytes of a directory path below which every name makes a path that can be opened
 
 _MODES = {
     "rb": (("read",), os.O_RDONLY),
@@ -100,12 +98,12 @@ class LocalFiles:
             raise TooLarge(f"the directory holds more than {MOST_NAMES} names")
         above = written.rstrip("/")
         # If everything below is held, only names that no rule can express are left out.
-        all_held = held.covers_tree("read", written) and len(above) < _SURELY_SHORT
+        all_held = held.covers_tree("read", written) and len(above) < SHORT_PATH_BYTES
         kept = [name for name in names if (all_held and name.isascii()) or held.covers("read", f"{above}/{name}")]
-        if len(kept) <= _SORTED_AT_ONCE:
+        if len(kept) <= SORTED_AT_ONCE:
             return sorted(kept)
         # In steps, because sorting one long list would block every other thread of this process.
-        parts = (sorted(kept[start : start + _SORTED_AT_ONCE]) for start in range(0, len(kept), _SORTED_AT_ONCE))
+        parts = (sorted(kept[start : start + SORTED_AT_ONCE]) for start in range(0, len(kept), SORTED_AT_ONCE))
         return list(merge(*parts))
 
     # Writing ---------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from threading import RLock
 from typing import BinaryIO
 
@@ -47,10 +48,11 @@ class MemoryFiles:
 
     def open(self, path: str, mode: str, held: Held) -> BinaryIO:
         """A file: `rb`, `wb`, `ab`, `xb` or `r+b`. Written data is visible when the file is flushed or closed."""
+        put = partial(self._put, path)
         with self._lock:
             if mode in ("rb", "r+b"):
                 content = self._content(path)
-                return io.BytesIO(content) if mode == "rb" else _Writing(self, path, content)
+                return io.BytesIO(content) if mode == "rb" else _Writing(put, content)
             self._place(path)
             found = self._nodes.get(path)
             if mode == "xb" and found is not None:
@@ -58,7 +60,7 @@ class MemoryFiles:
             content = self._content(path) if found is not None else b""
             if mode != "ab" or found is None:
                 self._put(path, b"")
-            return _Writing(self, path, content, at_end=True) if mode == "ab" else _Writing(self, path, b"")
+            return _Writing(put, content, at_end=True) if mode == "ab" else _Writing(put, b"")
 
     def write(self, path: str, data: bytes, held: Held, turn: Turn = ANY_TIME) -> None:
         """Replace a file atomically, while holding the write lock `turn`."""
@@ -160,24 +162,24 @@ class MemoryFiles:
             raise _no(errno.ENOTDIR, path)
 
     def _put(self, path: str, content: bytes) -> None:
-        old = self._nodes.get(path)
-        self._nodes[path] = _Node(content, 0o644 if old is None else old.mode)
+        with self._lock:
+            old = self._nodes.get(path)
+            self._nodes[path] = _Node(content, 0o644 if old is None else old.mode)
 
 
 class _Writing(io.BytesIO):
     """An open file whose content is stored when it is flushed or closed."""
 
-    def __init__(self, files: MemoryFiles, path: str, content: bytes, *, at_end: bool = False) -> None:
+    def __init__(self, store: Callable[[bytes], None], content: bytes, *, at_end: bool = False) -> None:
         super().__init__(content)
-        self._files, self._path = files, path
+        self._store = store
         if at_end:
             self.seek(0, io.SEEK_END)
 
     def flush(self) -> None:
         """Store what was written so far."""
         if not self.closed:
-            with self._files._lock:
-                self._files._put(self._path, self.getvalue())
+            self._store(self.getvalue())
 
     def close(self) -> None:
         """Store what was written, and close the file."""

@@ -18,11 +18,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from licet.core.algebra.scope import path_ancestors
+from licet.backends.limits import MOST_DENIES_KNOWN, MOST_LINKS, OPEN_ATTEMPTS
+from licet.core.algebra.scope import inside, path_ancestors
 from licet.guard.import_path import followed
 from licet.guard.ports import Escaped, Held
 
-_MOST_KNOWN = 1000  # sets of denies whose links and real paths are cached
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
 PATH_ONLY = getattr(os, "O_PATH", 0) | os.O_RDONLY | _CLOSED
 DIRECTORY = PATH_ONLY | getattr(os, "O_DIRECTORY", 0)
@@ -140,7 +140,7 @@ class Resolver:
             fd, real = self._paths.beneath(root_fd, real_root, path[len(root) :].lstrip("/"), flags)
         finally:
             os.close(root_fd)
-        if real != real_root and not _inside(real, real_root):
+        if not inside(real, (real_root,)):
             os.close(fd)
             raise Escaped("a link leads out")
         return fd, real, (root.rstrip("/") + real[len(real_root.rstrip("/")) :]) or "/"
@@ -167,14 +167,14 @@ class Resolver:
         """Refuse the target of links unless the grant holds it: only the path with the links was checked before."""
         if not held.covers(action, written):
             raise Escaped("it leads to what is not held")
-        if any(real == path or _inside(real, path) for path in held.denied(action)):
+        if inside(real, held.denied(action)):
             raise Escaped("it leads to what is denied")
         self._check_real(real, written, action, held)
 
     def _check_real(self, real: str, written: str, action: str, held: Held) -> None:
         """Refuse a real path that a deny names through a link, and kernel interfaces and devices that no rule names."""
         denied = held.denied(action)
-        if denied and any(real == path or _inside(real, path) for path in self._aliases_of(denied)):
+        if denied and inside(real, self._aliases_of(denied)):
             raise Escaped("it leads to what is denied under another name")
         if action != "read" and denied and real in self._links_to(denied):
             raise Escaped("it is a link that leads to what is denied")
@@ -186,14 +186,15 @@ class Resolver:
         if not held.covers_tree(action, place.written):
             raise Escaped("something in it is not held")
         denied = held.denied(action)
-        if any(_inside(path, place.real) for path in (*denied, *self._aliases_of(denied), *self._links_to(denied))):
+        refused = (*denied, *self._aliases_of(denied), *self._links_to(denied))
+        if any(path != place.real and inside(path, (place.real,)) for path in refused):
             raise Escaped("something in it is denied")
         self._check_followed(place.real, place.written, action, held)
 
     def _links_to(self, denied: tuple[str, ...]) -> frozenset[str]:
         """The links on the way to denied paths, cached. A tool that replaced one would change what is denied."""
         if denied not in self._links:
-            if len(self._links) > _MOST_KNOWN:
+            if len(self._links) > MOST_DENIES_KNOWN:
                 self._links.clear()
             self._links[denied] = frozenset(link for path in denied for link in _links_on_the_way(path))
         return self._links[denied]
@@ -201,7 +202,7 @@ class Resolver:
     def _aliases_of(self, denied: tuple[str, ...]) -> tuple[str, ...]:
         """The real paths of denied paths that are written with a link, cached."""
         if denied not in self._aliases:
-            if len(self._aliases) > _MOST_KNOWN:
+            if len(self._aliases) > MOST_DENIES_KNOWN:
                 self._aliases.clear()
             real = (os.path.realpath(path) for path in denied)
             self._aliases[denied] = tuple(path for path, named in zip(real, denied, strict=True) if path != named)
@@ -215,14 +216,9 @@ def _links_on_the_way(path: str) -> tuple[str, ...]:
         return ()
 
 
-def _inside(path: str, directory: str) -> bool:
-    return directory == "/" or (path.startswith(directory) and path[len(directory) : len(directory) + 1] == "/")
-
-
 _NUMBER = 437
 _AT_FDCWD = -100
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
-_TRIES = 128  # a rename anywhere can cause EAGAIN; after this many attempts it is reported as an error
 
 
 class _How(ctypes.Structure):
@@ -283,7 +279,7 @@ class Openat2:
         name = path.encode("utf-8", "surrogateescape")
         if b"\0" in name:  # C would stop reading at the null byte
             raise ValueError("embedded null byte")
-        for _ in range(_TRIES):
+        for _ in range(OPEN_ATTEMPTS):
             fd: int = self._syscall(_NUMBER, directory, name, ctypes.addressof(how), _SIZE)
             if fd >= 0:
                 return fd
@@ -296,7 +292,6 @@ class Openat2:
 _PATH_ONLY = getattr(os, "O_PATH", 0)
 _DIRECTORY = _PATH_ONLY | os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_MOST_LINKS = 40  # the limit of Linux
 
 
 class _Link(Exception):
@@ -328,7 +323,7 @@ class Walk:
     def beneath(self, root_fd: int, root: str, relative: str, flags: int) -> tuple[int, str]:
         parts = [part for part in relative.split("/") if part not in ("", ".")]
         links = 0
-        while links <= _MOST_LINKS:
+        while links <= MOST_LINKS:
             try:
                 fd = _descend(root_fd, parts, flags)
             except _Link as link:

@@ -16,13 +16,12 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from licet.backends.sqlite.file import Patience, SqliteFile, busy
+from licet.backends.limits import MOST_WRITES, WRITE_SECONDS
+from licet.backends.sqlite.file import FORKS, Patience, SqliteFile, busy
 from licet.guard.deadlines import store_deadline
 from licet.guard.ports import Unavailable
 
 _T = TypeVar("_T")
-_AT_ONCE = 512  # writes in one transaction
-_WAIT = 0.05  # seconds for which one attempt waits for other threads of this process
 
 
 class _Waiting(Struct, frozen=True):
@@ -40,10 +39,13 @@ class SqliteBatches:
 
     def __init__(self, durable: SqliteFile, quick: SqliteFile) -> None:
         self._durable, self._quick = durable, quick
-        self._reset()
-        _ALL.add(self)
+        self.reset_in_child()
+        FORKS.add(self)
 
-    def _reset(self) -> None:
+    def close_for_fork(self) -> None:
+        """Writes go on: the files themselves are closed."""
+
+    def reset_in_child(self) -> None:
         """Start empty: in a new object, and in a forked child."""
         self._lock = threading.Lock()
         self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Waiting]]
@@ -75,7 +77,7 @@ class SqliteBatches:
         pauses = Patience(self._durable.path, float("inf"))
         try:
             while waiting:
-                batch, waiting[:_AT_ONCE] = waiting[:_AT_ONCE], []
+                batch, waiting[:MOST_WRITES] = waiting[:MOST_WRITES], []
                 batch = [one for one in batch if not one.future.done()]  # some callers have given up
                 if not batch:
                     continue
@@ -105,7 +107,7 @@ class SqliteBatches:
     ) -> "list[Any] | Unavailable | None":
         """Return the result of each write, or why none was possible; None if the file is busy."""
         file = self._durable if any(one.durable for one in batch) else self._quick
-        step = partial(file.try_write, partial(_outcomes, batch), _WAIT)
+        step = partial(file.try_write, partial(_outcomes, batch), WRITE_SECONDS)
         try:
             done = await loop.run_in_executor(self._executor(), step)
         except Unavailable as wrong:
@@ -144,15 +146,3 @@ def _resolve(batch: list[_Waiting], outcomes: "list[Any] | Unavailable") -> None
             one.future.set_exception(outcome)
         else:
             one.future.set_result(outcome)
-
-
-_ALL: "weakref.WeakSet[SqliteBatches]" = weakref.WeakSet()
-
-
-def _in_child() -> None:
-    for batches in list(_ALL):  # the thread and the callers stayed in the parent
-        batches._reset()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_in_child)

@@ -33,14 +33,22 @@ from typing import Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
+from licet.backends.limits import (
+    CHECKPOINT_SECONDS,
+    FIRST_PAUSE,
+    FLUSHES_A_CHECKPOINT,
+    FORK_SECONDS,
+    LONGEST_OBJECT_NAME,
+    LONGEST_PAUSE,
+    MOST_OBJECTS,
+    TURN_SECONDS,
+)
 from licet.guard.deadlines import store_deadline
 from licet.guard.ports import Unavailable
 
 # As bytes, because an attacker may have written bytes that are no text.
 _SCHEMA = """SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
 FROM main.sqlite_master LIMIT ?"""
-_MOST = 1000  # objects of a schema that are read; licet's have about ten
-_LONGEST_NAME = 60  # characters of a name
 
 
 class SchemaObject(Struct, frozen=True):
@@ -80,7 +88,7 @@ def acting_part(db: sqlite3.Connection) -> str:
 
 
 def _parts(db: sqlite3.Connection) -> list[SchemaObject]:
-    with closing(db.execute(_SCHEMA, (_MOST,))) as rows:
+    with closing(db.execute(_SCHEMA, (MOST_OBJECTS,))) as rows:
         return [SchemaObject(*(value if isinstance(value, bytes) else b"" for value in row)) for row in rows]
 
 
@@ -110,11 +118,7 @@ def _columns(db: sqlite3.Connection, table: bytes) -> list[tuple[object, ...]]:
 
 def _text(data: bytes) -> str:
     text = data.decode(errors="backslashreplace")
-    return text if len(text) <= _LONGEST_NAME else text[:_LONGEST_NAME] + "…"
-
-
-_LONGEST = 10.0  # seconds for which a fork waits for a transaction
-_TURN = 0.1  # seconds that a thread which was refused because of a fork has to try again, before the next fork
+    return text if len(text) <= LONGEST_OBJECT_NAME else text[:LONGEST_OBJECT_NAME] + "…"
 
 
 class Closable(Protocol):
@@ -158,7 +162,7 @@ class Forks:
         with self._changed:
             if self._forking:
                 if seconds <= 0:
-                    self._wanted = monotonic() + _TURN
+                    self._wanted = monotonic() + TURN_SECONDS
                     return False
                 self._waiting += 1
                 try:
@@ -179,7 +183,7 @@ class Forks:
 
     def before(self) -> None:
         """Wait until no other thread uses SQLite, and close every file."""
-        me, give_up = threading.get_ident(), monotonic() + _LONGEST
+        me, give_up = threading.get_ident(), monotonic() + FORK_SECONDS
         with self._changed:
             if me not in self._forking:
                 self._let_others_go_first(give_up)
@@ -226,9 +230,6 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 # SQLite reports `PROTOCOL` if too many others have opened the file at the same moment.
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _MEND = "is damaged or no database: move it away, or put a copy in its place"
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05  # seconds between two attempts
-_FLUSHES_A_CHECKPOINT = 200  # after so many, the log is copied into the database, or it would grow for ever
-_CHECKPOINT_WAIT = 0.05  # seconds for which a checkpoint waits for other threads of this process
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _T = TypeVar("_T")
@@ -256,7 +257,7 @@ class Patience:
         self._path = path
         self._began = time.monotonic()
         self._until = store_deadline() if until is None else until
-        self._pause = _FIRST_PAUSE
+        self._pause = FIRST_PAUSE
 
     @property
     def left(self) -> float:
@@ -269,7 +270,7 @@ class Patience:
         if now >= self._until:
             raise self.given_up()
         # Random, so that two waiting processes do not collide again and again.
-        pause, self._pause = self._pause * random.random(), min(self._pause * 2, _LONGEST_PAUSE)  # noqa: S311
+        pause, self._pause = self._pause * random.random(), min(self._pause * 2, LONGEST_PAUSE)  # noqa: S311
         return min(pause, self._until - now)
 
     def given_up(self) -> Unavailable:
@@ -371,8 +372,8 @@ class SqliteFile:
         except OSError as error:
             raise Unavailable(f"{self.path} cannot be written to the disk: {error.strerror}") from None
         self._flushes += 1
-        if self._flushes % _FLUSHES_A_CHECKPOINT == 0:
-            self._tried(_checkpoint, _CHECKPOINT_WAIT)
+        if self._flushes % FLUSHES_A_CHECKPOINT == 0:
+            self._tried(_checkpoint, CHECKPOINT_SECONDS)
 
     def try_write(self, act: Callable[[sqlite3.Connection], _T], seconds: float) -> tuple[_T] | None:
         """As `write`, but one attempt, in a thread that may block this many seconds; None if the file is busy."""

@@ -1,0 +1,64 @@
+"""The limits of the backends: sizes, counts and times."""
+
+# HTTP.
+MOST_HEAD_BYTES = 128 << 10  # bytes; of an answer before its body, with all interim answers; `ctx.fetch` takes fewer
+SMALL_READ_BYTES = 2 << 10  # bytes; that are read at once where each of them may cost time: most heads are shorter
+MOST_HEAD_LINES = 1_000  # lines; before a body, with interim answers: real answers have fewer than a hundred
+MOST_INTERIM_ANSWERS = 32  # status lines; before a body: real servers send one or two interim answers
+SLICE_SECONDS = 0.001  # seconds; of work on one answer: a call needs many turns of the loop, and may wait at each
+REST_SECONDS = 0.002  # seconds; that work on one answer rests after a slice
+RESOLVE_SECONDS = 10.0  # seconds; to look up the name of a host
+CONNECT_SECONDS = 10.0  # seconds; for each address, so that a silent one leaves time for those after it
+KEEP_ALIVE_SECONDS = 30.0  # seconds; that a connection is kept for a next request
+MOST_IDLE = 64  # connections; that are kept for next requests
+MOST_LOOKUPS = 64  # threads; that look up names of hosts
+MOST_LOOKUPS_OF_ONE = 8  # threads; for the look-ups of one owner, with those that no call waits for any more
+
+# Storage.
+LARGEST_KEY = 512  # bytes; of one key
+LARGEST_SCOPE = 64 << 20  # bytes; of keys, values and the overhead of each entry in one scope
+PER_ENTRY = 64  # bytes; of overhead of each entry; it limits the number of keys with empty values
+MOST_OBJECTS = 1000  # objects; of the schema of a file that are read: licet's have about ten
+LONGEST_OBJECT_NAME = 60  # characters; of the name of such an object, in messages
+FIRST_PAUSE = 0.0005  # seconds; between the first two attempts at a busy file; each pause is twice as long
+LONGEST_PAUSE = 0.05  # seconds; between two attempts at a busy file
+FORK_SECONDS = 10.0  # seconds; that a fork waits for a transaction
+TURN_SECONDS = 0.1  # seconds; that a thread which a fork has refused has to try again, before the next fork
+FLUSHES_A_CHECKPOINT = 200  # flushes; after which the log is copied into the database, or it would grow for ever
+CHECKPOINT_SECONDS = 0.05  # seconds; that a checkpoint waits for other threads of this process
+MOST_WRITES = 512  # writes; in one transaction
+WRITE_SECONDS = 0.05  # seconds; that one attempt to write waits for other threads of this process
+
+# Files.
+MOST_NAMES = 50_000  # names; in one directory that are listed
+SORTED_AT_ONCE = 4096  # names; that are sorted at once, before other work gets a turn
+SHORT_PATH_BYTES = 3000  # bytes; of a directory's path below which every name in it can be opened
+MOST_DENIES_KNOWN = 1000  # sets of denies; whose links and real paths are cached
+OPEN_ATTEMPTS = 128  # attempts; to open a path while something is renamed
+MOST_LINKS = 40  # links; on the way to a file, as on Linux
+
+# Secrets and keys.
+MOST_SECRETS_BYTES = 1 << 20  # bytes; of a file of secrets
+MOST_KEY_BYTES = 65_536  # bytes; of a file with a signing key
+
+# Approvals.
+MOST_UNANSWERED = 100  # requests; of one session without an answer: nobody reads more
+MOST_SHOWN_BYTES = 65_536  # bytes; of arguments: a person cannot agree to what they cannot read
+MOST_EXPIRED = 100  # requests; of one session that expired and are still listed: a model can cause any number
+FINISHED_MS = 7 * 24 * 3600 * 1000  # milliseconds; for which a finished request can still be listed
+LOOK_SECONDS = 0.5  # seconds; between two looks into the store for an answer
+LONGEST_ANSWER = 1024  # bytes; of an answer at the terminal
+MOST_ASKED = 100  # questions; that an approver in memory keeps
+
+# Revisions of a repository.
+MOST_EXPORTED_FILES = 50_000  # files; of a revision that are exported
+MOST_TREE_ENTRIES = 1_000_000  # files; of any kind in a revision: the largest public repositories have half as many
+MOST_TREE_BYTES = 256 << 20  # bytes; of the list of files of a revision
+DEEPEST_FILE = 100  # directories; around a file of a revision
+LONGEST_TREE_PATH = 1 << 16  # bytes; of a path in a revision
+MOST_EXPORTED_BYTES = 512 << 20  # bytes; of all files of a revision that are exported
+LARGEST_FILE = 8 << 20  # bytes; of one file of a revision: no policy and no source that licet reads is as large
+LARGEST_MODULE = 64 << 20  # bytes; of one WebAssembly module of a revision, as in a declaration
+MOST_MODULES_BYTES = 256 << 20  # bytes; of all WebAssembly modules of a revision, also of those that are no tools
+EXPORT_SECONDS = 60  # seconds; for git to export a revision
+FIND_SECONDS = 10  # seconds; for git to find a revision by its name, which takes milliseconds
