@@ -1,0 +1,233 @@
+"""Verbs of cases that need more than files and a command."""
+
+import asyncio
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+
+import warm
+from cli.cases import World, compare
+from kept_calls import START, Ticking, look, make, pay, receipts
+from licet import Backends, CapabilitySet, Gate, load_manifest
+from licet.assemble import review
+from licet.assemble.review import state_directory
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.secrets import generated_key
+from licet.core.decision.reach import reach_of
+from licet.core.ledger.entry import Entry
+from licet.core.policy.layer import CLASSES, permits
+from licet.source.project import read_tools
+
+
+def formats(world: World, rest: str, expected: dict[str, Any]) -> None:
+    """`licet check` prints these lines and this summary, and --json and --sarif say the same."""
+    world.licet(f"check {rest}", {"exit": 0, "out": expected["lines"], "err": expected["summary"]} | _code(expected))
+    _json_says_the_same(world, rest, expected)
+    _sarif_says_the_same(world, rest, expected)
+
+
+def _code(expected: dict[str, Any]) -> dict[str, Any]:
+    return {"exit": expected.get("exit", 0), "err": expected["summary"]}
+
+
+def _json_says_the_same(world: World, rest: str, expected: dict[str, Any]) -> None:
+    world.licet(f"check {rest} --json", _code(expected) | {"err": ""})
+    said = json.loads(world.out)
+    compare("files of --json", "", said["files"], list(takewhile(lambda word: word[:2] != "--", world.words(rest))))
+    severities = [problem["severity"] for problem in said["problems"]]
+    compare("errors of --json", "", said["errors"], severities.count("error"))
+    compare("warnings of --json", "", said["warnings"], severities.count("warning"))
+    lines = [_line_of(problem).replace("\x1b", "\\u001b") for problem in said["problems"]]
+    compare("problems of --json", "lines", "\n".join(lines), expected["lines"])
+    messages = [problem["message"].replace("\x1b", "\\u001b") for problem in said["problems"]]
+    compare("messages of --json", "lines", "\n".join(messages), expected["lines"])
+
+
+def _line_of(problem: dict[str, Any]) -> str:
+    place = f"{problem['file']}:{problem['line']}:{problem['column']}"
+    tail = f"; {problem['hint']}" if problem["hint"] else ""
+    return f"{place}: {problem['severity']}: found {problem['found']}, expected {problem['expected']}{tail}"
+
+
+def _sarif_says_the_same(world: World, rest: str, expected: dict[str, Any]) -> None:
+    world.licet(f"check {rest} --sarif", _code(expected) | {"err": ""})
+    log = json.loads(world.out)
+    compare("version of --sarif", "", log["version"], "2.1.0")
+    compare("schema of --sarif", "ends", log["$schema"], "sarif-schema-2.1.0.json")
+    [one] = log["runs"]
+    compare("tool of --sarif", "", one["tool"]["driver"]["name"], "licet")
+    rules = [rule["id"] for rule in one["tool"]["driver"]["rules"]]
+    said = []
+    for found in one["results"]:
+        compare("rule of --sarif", "", rules[found["ruleIndex"]], found["ruleId"])
+        [location] = found["locations"]
+        place, region = location["physicalLocation"]["artifactLocation"], location["physicalLocation"]["region"]
+        text = found["message"]["text"]
+        said.append(f"{place['uri']}:{region['startLine']}:{region['startColumn']}: {found['level']}: {text}")
+    lines = [line.replace("\\u001b[2J", "%1B%5B2J") for line in expected["lines"]]
+    compare("results of --sarif", "lines", "\n".join(said), lines)
+
+
+def installed(world: World, rest: str, expected: Any) -> None:
+    """The installed command itself, with pipes."""
+    umask = expected.pop("umask", -1) if isinstance(expected, dict) else -1
+    words = [warm.SCRIPT, *world.words(rest)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, umask=umask)
+    world.answer(done.returncode, done.stdout, done.stderr, done.stdout + done.stderr, expected)
+
+
+# What `licet init` writes ---------------------------------------------------------------------------------------------
+
+
+def fits(world: World, rest: str, policy: str) -> None:
+    """A policy gives each tool of tools.py all that it needs, and allows nothing that none of them needs."""
+    specs = read_tools("tools.py").specs
+    manifest = review(policy).manifest
+    assert manifest is not None
+    compare("tools that are admitted", "", set(manifest.admissions), {spec.name for spec in specs})
+    here, home = os.getcwd(), str(Path.home())
+    needs = {spec.name: spec.needs.expand(here, home) for spec in specs}
+    stated = CapabilitySet(rule for one in needs.values() for rule in one.allow if not rule.defers)
+    connectors = [f"connector:use:{name}" for name in manifest.connectors.names()]
+    allowed = CapabilitySet([*(rule for rule in manifest.ceiling.allow if rule.domain != "connector"), *connectors])
+    always = CapabilitySet(["storage:*:tool-private", "storage:*:session", *(f"tool:call:{s.name}" for s in specs)])
+    compare("what is allowed and not needed", "", allowed - (stated | always), ())
+    compare("what is needed and not allowed", "", stated - allowed, ())
+    for spec in specs:
+        reach = reach_of(manifest, spec.name)
+        assert reach is not None
+        compare(f"grounds of {spec.name}", "", reach.grounds, ())
+        if not any(rule.defers for rule in spec.needs.allow):
+            named_tcp = CapabilitySet(rule for rule in needs[spec.name].allow if str(rule).startswith("network:tcp:"))
+            held = needs[spec.name] & permits(spec.effect or CLASSES[0], named_tcp)
+            compare(f"grant of {spec.name}", "", (held - reach.grant, reach.grant - held), ((), ()))
+
+
+def schema_accepts(world: World, rest: str, policy: str) -> None:
+    """The schema that the first line of a file names accepts the file."""
+    text = Path(policy).read_text("utf-8")
+    _, _, schema = text.partition("\n")[0].partition("# yaml-language-server: $schema=")
+    validator = jsonschema_rs.validator_for(json.loads(Path(policy).parent.joinpath(schema).read_text()))
+    compare("accepted by the schema", "", validator.is_valid(yaml.safe_load(text)), True)
+
+
+def every_line_is_needed(world: World, rest: str, count: int) -> None:
+    """Without any one line of a list, the written policy has errors."""
+    policy = Path(".licet/licet.yaml")
+    lines = policy.read_text("utf-8").splitlines()
+    needed = [number for number, line in enumerate(lines) if line.strip().startswith("- ") and "  # " in line]
+    compare("lines of lists", "", len(needed), count)
+    for number in needed:
+        policy.write_text("\n".join(line for at, line in enumerate(lines) if at != number))
+        world.licet("check", {"exit": 1})
+
+
+def without_comments(world: World, rest: str, expected: str) -> None:
+    lines = Path(".licet/licet.yaml").read_text("utf-8").splitlines()
+    compare("file", "", "".join(f"{line}\n" for line in lines if not line.strip().startswith("#")), expected)
+
+
+# Ledgers of real calls ------------------------------------------------------------------------------------------------
+
+_states: dict[str, Path] = {}
+
+
+def kept_calls(world: World, rest: str, kind: str) -> None:
+    """Copy the state of real calls; <r1>, <r2>, … are their receipts, <key> signs, <made> has their manifest."""
+    if kind not in _states:
+        folder = Path(tempfile.mkdtemp(prefix="licet-kept-")).resolve()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _states[kind] = make(folder / "made", "full" if kind == "full" else "digests")
+        if kind == "unended":
+            without_receipts(_states[kind])
+    state = _states[kind]
+    shutil.copytree(state, "state")
+    for number, one in enumerate(receipts(state), 1):
+        world.known[f"r{number}"] = one["id"]
+    world.known |= {"made": str(state.parent), "key": (state / "ledger.pub").read_text().strip()}
+    world.known = {name: world.filled(value) for name, value in world.known.items()}
+
+
+class _Dying:
+    """A ledger that loses the receipt, as if the process had died before it."""
+
+    keeps_facts = True
+
+    def __init__(self, ledger: SqliteLedger) -> None:
+        self._ledger = ledger
+
+    async def record(self, entry: Entry) -> None:
+        if entry.kind == "decision":
+            await self._ledger.record(entry)
+
+
+class _Set(Ticking):
+    """A clock that stays where it was set."""
+
+    minutes = 0
+
+    def now(self) -> datetime:
+        return START + timedelta(minutes=self.minutes)
+
+
+def without_receipts(state: Path) -> None:
+    """Add two calls without a receipt: one dated between the fourth and the fifth, and the last of all."""
+    ledger, clock = SqliteLedger(state / "ledger.sqlite"), _Set()
+    backends = Backends.memory(files={"/srv/notes/a": b"Rain"}, ledger=_Dying(ledger), clock=clock)
+    gate = Gate(load_manifest(state.parent / "desk.yaml"), [look, pay], backends)
+
+    async def calls() -> None:
+        for clock.minutes, name, arguments in ((270, "pay", {}), (540, "look", {"path": "/srv/notes/a"})):
+            async with gate.session("late") as opened:
+                assert (await opened.call(name, arguments)).ok
+
+    asyncio.run(calls())
+    ledger.close()
+
+
+def decisions_alone_have_no_code(world: World, rest: str, nothing: None) -> None:
+    for one in json.loads(world.out)["receipts"]:
+        decision = one["kind"] == "decision"
+        compare("no code", "", one["code"] is None, decision)
+        compare("no receipt", "", one["reason"] == "no receipt (yet)", decision)
+
+
+def new_key(world: World, rest: str, name: str) -> None:
+    world.known[name] = generated_key().public
+
+
+def find_state(world: World, rest: str, name: str) -> None:
+    """Where licet keeps the state of this directory."""
+    world.known[name] = str(state_directory(Path.cwd()))
+
+
+def not_as_root(world: World, rest: str, nothing: None) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root looks into everything")
+
+
+VERBS: dict[str, Callable[[World, str, Any], None]] = {
+    "kept calls": kept_calls,
+    "decisions alone have no code": decisions_alone_have_no_code,
+    "new key": new_key,
+    "state directory": find_state,
+    "not as root": not_as_root,
+    "formats": formats,
+    "installed": installed,
+    "fits": fits,
+    "schema accepts": schema_accepts,
+    "every line is needed": every_line_is_needed,
+    "without comments": without_comments,
+}
