@@ -258,17 +258,17 @@ class World:
 
     # Files
 
-    def write(self, rest: str, files: Mapping[str, Any]) -> None:
+    def do_write(self, rest: str, files: Mapping[str, Any]) -> None:
         for name, content in files.items():
             path = Path(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content if isinstance(content, bytes) else self.text(content).encode())
 
-    def append(self, rest: str, files: Mapping[str, str]) -> None:
+    def do_append(self, rest: str, files: Mapping[str, str]) -> None:
         for name, text in files.items():
             Path(name).write_text(Path(name).read_text("utf-8") + text, "utf-8")
 
-    def change(self, name: str, changes: Mapping[str, Any]) -> None:
+    def do_change(self, name: str, changes: Mapping[str, Any]) -> None:
         file = Path(self.filled(name))
         data = json.loads(file.read_bytes())
         for path, value in changes.items():
@@ -280,14 +280,22 @@ class World:
                     one[key] = value
         file.write_text(json.dumps(data))
 
-    def replace(self, name: str, changes: Mapping[str, str]) -> None:
+    def do_replace(self, name: str, changes: Mapping[str, str]) -> None:
         file = Path(self.filled(name))
-        self.write("", {str(file): [file.read_text("utf-8"), changes]})
+        self.do_write("", {str(file): [file.read_text("utf-8"), changes]})
 
-    def read(self, rest: str, name: str) -> None:
+    def do_read(self, rest: str, name: str) -> None:
         self.known[rest] = Path(name).read_text("utf-8")
 
-    def has_mode(self, rest: str, modes: Mapping[str, int]) -> None:
+    def do_pipe(self, rest: str, name: str) -> None:
+        os.mkfifo(name)
+
+    def do_take_lines_out_of(self, name: str, which: Mapping[str, Any]) -> None:
+        lines = Path(name).read_text("utf-8").splitlines(keepends=True)
+        kept = [one for one in lines if which["having"] not in one and one.strip() not in which["are"]]
+        Path(name).write_text("".join(kept), "utf-8")
+
+    def do_has_mode(self, rest: str, modes: Mapping[str, int]) -> None:
         for name, mode in modes.items():
             compare(f"mode of {name}", "", oct(Path(name).stat().st_mode & 0o777), oct(mode))
 
@@ -304,36 +312,36 @@ class World:
                 made = made.replace(old, new)
         return made
 
-    def mkdir(self, rest: str, names: Any) -> None:
+    def do_mkdir(self, rest: str, names: Any) -> None:
         for name in as_list(names):
             Path(name).mkdir(parents=True)
 
-    def remove(self, rest: str, names: Any) -> None:
+    def do_remove(self, rest: str, names: Any) -> None:
         for name in as_list(names):
             path = Path(name)
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
-    def copy(self, rest: str, files: Mapping[str, str]) -> None:
+    def do_copy(self, rest: str, files: Mapping[str, str]) -> None:
         for name, target in files.items():
             shutil.copytree(name, target) if Path(name).is_dir() else shutil.copy(name, target)
 
-    def link(self, rest: str, links: Mapping[str, str]) -> None:
+    def do_link(self, rest: str, links: Mapping[str, str]) -> None:
         for name, target in links.items():
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             Path(name).symlink_to(target)
 
-    def mode(self, rest: str, modes: Mapping[str, int]) -> None:
+    def do_mode(self, rest: str, modes: Mapping[str, int]) -> None:
         for name, mode in modes.items():
             Path(name).chmod(mode)
 
-    def cd(self, rest: str, name: str) -> None:
+    def do_cd(self, rest: str, name: str) -> None:
         self.patch.chdir(name)
 
-    def env(self, rest: str, variables: Mapping[str, str | None]) -> None:
+    def do_env(self, rest: str, variables: Mapping[str, str | None]) -> None:
         for name, value in variables.items():
             self.patch.delenv(name, raising=False) if value is None else self.patch.setenv(name, value)
 
-    def file(self, rest: str, expected: Any) -> None:
+    def do_file(self, rest: str, expected: Any) -> None:
         name, _, matcher = self.filled(rest).partition(" ")
         try:
             found = Path(name).read_bytes().decode()
@@ -341,42 +349,42 @@ class World:
             raise Differs(f"file {name}", expected, str(error)) from None
         compare("file", matcher, found, expected)
 
-    def json(self, name: str, expected: Mapping[str, Any]) -> None:
+    def do_json(self, name: str, expected: Mapping[str, Any]) -> None:
         compare_paths(name, json.loads(Path(self.filled(name)).read_bytes()), expected)
 
-    def yaml(self, name: str, expected: Mapping[str, Any]) -> None:
+    def do_yaml(self, name: str, expected: Mapping[str, Any]) -> None:
         compare_paths(name, yaml.safe_load(Path(self.filled(name)).read_bytes()), expected)
 
-    def missing(self, rest: str, names: Any) -> None:
+    def do_missing(self, rest: str, names: Any) -> None:
         there = [name for name in as_list(names) if os.path.lexists(name)]
         compare("files that are there", "", there, [])
 
-    def tree(self, folder: str, names: list[str]) -> None:
+    def do_tree(self, folder: str, names: list[str]) -> None:
         compare(f"tree {folder}", "", sorted(os.listdir(self.filled(folder) or ".")), sorted(names))
 
-    def remember(self, rest: str, folders: Any) -> None:
+    def do_remember(self, rest: str, folders: Any) -> None:
         self.before = {name: contents(Path(name)) for name in as_list(folders or ".")}
 
-    def unchanged(self, rest: str, nothing: None) -> None:
+    def do_unchanged(self, rest: str, nothing: None) -> None:
         for name, before in self.before.items():
             compare(f"files in {name}", "", contents(Path(name)), before)
 
     # Commands
 
-    def licet(self, rest: str, expected: Any) -> None:
+    def do_licet(self, rest: str, expected: Any) -> None:
         given = expected.pop("stdin", None) if isinstance(expected, dict) else None
         ended = run(*self.words(rest), code=None, stdin=given)
         self.answer(ended.exit_code, ended.stdout, ended.stderr, ended.output, expected)
 
-    def real(self, rest: str, expected: Any) -> None:
+    def do_real(self, rest: str, expected: Any) -> None:
         given = expected.pop("stdin", "") if isinstance(expected, dict) else ""
         ended = warm.run(warm.PROGRAM, self.words(rest), stdin=given)
         self.answer(ended.returncode, ended.stdout, ended.stderr, ended.stdout + ended.stderr, expected)
 
-    def not_imported(self, rest: str, name: str) -> None:
+    def do_not_imported(self, rest: str, name: str) -> None:
         compare(f"{name} in sys.modules", "", name in sys.modules, False)
 
-    def git(self, rest: str, nothing: None) -> None:
+    def do_git(self, rest: str, nothing: None) -> None:
         people = {f"GIT_{who}_{what}": "a@b.example" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         env = {**os.environ, **people, "GIT_CONFIG_GLOBAL": os.devnull}
         done = subprocess.run(["git", *self.words(rest)], check=True, capture_output=True, text=True, env=env)
@@ -399,22 +407,22 @@ class World:
             elif subject != "exit":
                 compare(subject, matcher, {"out": out, "err": err, "output": output}[subject], value)
 
-    def repeat(self, rest: str, what: Mapping[str, Any]) -> None:
+    def do_repeat(self, rest: str, what: Mapping[str, Any]) -> None:
         self.known[rest] = what["text"] * what["times"]
 
-    def sh(self, rest: str, expected: Any) -> None:
+    def do_sh(self, rest: str, expected: Any) -> None:
         """A command as a shell reads it, such as one that was printed."""
-        self.licet(str(self.filled(rest)).removeprefix("licet "), expected)
+        self.do_licet(str(self.filled(rest)).removeprefix("licet "), expected)
 
-    def exists(self, rest: str, names: Any) -> None:
+    def do_exists(self, rest: str, names: Any) -> None:
         absent = [name for name in as_list(names) if not os.path.lexists(name)]
         compare("files that are missing", "", absent, [])
 
-    def let(self, rest: str, values: Mapping[str, Any]) -> None:
+    def do_let(self, rest: str, values: Mapping[str, Any]) -> None:
         self.known |= values
         self.known = {name: self.filled(value) for name, value in self.known.items()}
 
-    def save(self, rest: str, path: str) -> None:
+    def do_save(self, rest: str, path: str) -> None:
         if path.startswith("re:"):
             found = re.search(path[3:], self.output, re.MULTILINE)
             if not found:
@@ -425,28 +433,8 @@ class World:
 
 
 DO: dict[str, Callable[[World, str, Any], None]] = {
-    name: getattr(World, name)
-    for name in (
-        *("write", "mkdir", "remove", "link", "mode", "cd", "env", "file", "json", "yaml", "missing", "tree"),
-        *(
-            "append",
-            "change",
-            "copy",
-            "remember",
-            "unchanged",
-            "licet",
-            "real",
-            "git",
-            "let",
-            "save",
-            "repeat",
-            "sh",
-            "exists",
-            "replace",
-            "read",
-        ),
-    )
-} | {"not imported": World.not_imported, "has mode": World.has_mode}
+    name.removeprefix("do_").replace("_", " "): verb for name, verb in vars(World).items() if name.startswith("do_")
+}
 
 
 def contents(folder: Path) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from licet.source.project import read_tools
 
 def formats(world: World, rest: str, expected: dict[str, Any]) -> None:
     """`licet check` prints these lines and this summary, and --json and --sarif say the same."""
-    world.licet(f"check {rest}", {"exit": 0, "out": expected["lines"], "err": expected["summary"]} | _code(expected))
+    world.do_licet(f"check {rest}", {"exit": 0, "out": expected["lines"], "err": expected["summary"]} | _code(expected))
     _json_says_the_same(world, rest, expected)
     _sarif_says_the_same(world, rest, expected)
 
@@ -43,7 +43,7 @@ def _code(expected: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_says_the_same(world: World, rest: str, expected: dict[str, Any]) -> None:
-    world.licet(f"check {rest} --json", _code(expected) | {"err": ""})
+    world.do_licet(f"check {rest} --json", _code(expected) | {"err": ""})
     said = json.loads(world.out)
     compare("files of --json", "", said["files"], list(takewhile(lambda word: word[:2] != "--", world.words(rest))))
     severities = [problem["severity"] for problem in said["problems"]]
@@ -62,7 +62,7 @@ def _line_of(problem: dict[str, Any]) -> str:
 
 
 def _sarif_says_the_same(world: World, rest: str, expected: dict[str, Any]) -> None:
-    world.licet(f"check {rest} --sarif", _code(expected) | {"err": ""})
+    world.do_licet(f"check {rest} --sarif", _code(expected) | {"err": ""})
     log = json.loads(world.out)
     compare("version of --sarif", "", log["version"], "2.1.0")
     compare("schema of --sarif", "ends", log["$schema"], "sarif-schema-2.1.0.json")
@@ -131,7 +131,7 @@ def every_line_is_needed(world: World, rest: str, count: int) -> None:
     compare("lines of lists", "", len(needed), count)
     for number in needed:
         policy.write_text("\n".join(line for at, line in enumerate(lines) if at != number))
-        world.licet("check", {"exit": 1})
+        world.do_licet("check", {"exit": 1})
 
 
 def without_comments(world: World, rest: str, expected: str) -> None:
