@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -29,6 +30,7 @@ from licet.core.decision.reach import reach_of
 from licet.core.ledger.entry import Entry
 from licet.core.policy.layer import CLASSES, permits
 from licet.source.project import read_tools
+from organisations import put
 
 
 def formats(world: World, rest: str, expected: dict[str, Any]) -> None:
@@ -218,7 +220,22 @@ def not_as_root(world: World, rest: str, nothing: None) -> None:
         pytest.skip("root looks into everything")
 
 
+# The organisation -----------------------------------------------------------------------------------------------------
+
+
+def organisation(world: World, rest: str, text: str) -> None:
+    world.known["organisation"] = str(put(world.patch, Path(world.known["tmp"]), text))
+
+
+def names_the_file_below(world: World, rest: str, nothing: None) -> None:
+    """The table may break its path into several lines."""
+    below = re.sub(r"\s", "", world.out.partition("\nunder ")[2])
+    compare("below `under`", "has", below, world.known["organisation"])
+
+
 VERBS: dict[str, Callable[[World, str, Any], None]] = {
+    "organisation": organisation,
+    'names the file below "under"': names_the_file_below,
     "kept calls": kept_calls,
     "decisions alone have no code": decisions_alone_have_no_code,
     "new key": new_key,
