@@ -89,7 +89,7 @@ MOST_OF_FILE = {
     "cli/test_cli_lock.py": 3,
     "cli/test_cli_lock_init.py": 4,
     "cli/test_cli_observe.py": 20,
-    "cli/test_cli_places.py": 11,
+    "cli/places.yaml": 25,
     "cli/test_cli_revisions.py": 8,
     "cli/test_cli_run.py": 6,
     "cli/test_cli_run_streams.py": 6,

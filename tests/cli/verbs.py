@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 import warm
-from cli.cases import World, compare
+from cli.cases import ROOT, World, compare
 from kept_calls import START, Ticking, look, make, pay, receipts
 from licet import Backends, CapabilitySet, Gate, load_manifest
 from licet.assemble import review
@@ -220,6 +220,33 @@ def not_as_root(world: World, rest: str, nothing: None) -> None:
         pytest.skip("root looks into everything")
 
 
+# What is printed ------------------------------------------------------------------------------------------------------
+
+_PLACE = re.compile(r"""(?<![^\s("'`])(?!fs:)[^\s("'`]*(?:\.py|\.yaml)[:0-9]*""")
+
+
+def places(world: World, rest: str, expected: list[str]) -> None:
+    """The files that the last command named."""
+    # Paths that no grant may write are absolute, whatever the current directory is.
+    said = re.sub(r'"never_writable": \[.*?\n  \]', "", world.output, flags=re.DOTALL)
+    compare("named", "", set(_PLACE.findall(said)), set(expected))
+
+
+def files_in(world: World, folder: str, count: int) -> None:
+    compare(f"files in {folder}", "", len(os.listdir(world.filled(folder))), count)
+
+
+def it_accepts(world: World, rest: str, values: list[Any]) -> None:
+    """The schema that was printed accepts the first value and refuses the second."""
+    validator = jsonschema_rs.validator_for(json.loads(world.out))
+    compare("accepted", "", [validator.is_valid(value) for value in values], [True, False])
+
+
+def agents_with_examples(world: World, rest: str, names: list[str]) -> None:
+    having = {path.parent.name for path in ROOT.glob("examples/*/*.yaml") if "\nexamples:" in path.read_text("utf-8")}
+    compare("agents with examples", "", having, set(names))
+
+
 # The organisation -----------------------------------------------------------------------------------------------------
 
 
@@ -236,6 +263,10 @@ def names_the_file_below(world: World, rest: str, nothing: None) -> None:
 VERBS: dict[str, Callable[[World, str, Any], None]] = {
     "organisation": organisation,
     'names the file below "under"': names_the_file_below,
+    "places": places,
+    "files in": files_in,
+    "it accepts": it_accepts,
+    "agents with examples": agents_with_examples,
     "kept calls": kept_calls,
     "decisions alone have no code": decisions_alone_have_no_code,
     "new key": new_key,
