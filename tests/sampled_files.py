@@ -95,7 +95,7 @@ MOST_OF_FILE = {
     "cli/test_cli_run_streams.py": 6,
     "cli/test_cli_server_code.py": 3,
     "cli/test_cli_standing.py": 7,
-    "cli/test_cli_surface.py": 9,
+    "cli/surface.yaml": 14,
     "cli/test.yaml": 15,
     "cli/trust.yaml": 14,
     "cli/test_cli_wait.py": 3,

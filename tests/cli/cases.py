@@ -125,6 +125,7 @@ def read(file: Path) -> Iterator[Case]:
             continue
         for name, row in rows.items() if isinstance(rows, dict) else ((None, row) for row in rows):
             values = row if len(columns) > 1 else [row]
+            assert all(isinstance(column, str) for column in columns), f"{key.start_mark}: a column that is no text"
             assert len(values) == len(columns), f"{file.name}: {key.value}: {row}"
             shown = name or " ".join(map(str, as_list(values[0])))
             known = dict(zip(columns, values, strict=True))
@@ -160,6 +161,7 @@ MATCHERS: dict[str, Callable[[Any, Any], bool]] = {
     "starts": lambda found, expected: found.startswith(expected),
     "ends": lambda found, expected: found.endswith(expected),
     "matches": lambda found, expected: all(re.search(one, found, re.MULTILINE) for one in as_list(expected)),
+    "lacks colour": lambda found, expected: not re.search(expected, found),
     "lines": all_fit,
     "has lines": lambda found, expected: all(any(fits(line, one) for line in found.splitlines()) for one in expected),
     "starts lines": lambda found, expected: all_fit("\n".join(found.splitlines()[: len(expected)]), expected),
@@ -330,6 +332,10 @@ class World:
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             Path(name).symlink_to(target)
 
+    def do_hard_link(self, rest: str, links: Mapping[str, str]) -> None:
+        for name, target in links.items():
+            os.link(target, name)
+
     def do_mode(self, rest: str, modes: Mapping[str, int]) -> None:
         for name, mode in modes.items():
             Path(name).chmod(mode)
@@ -339,7 +345,7 @@ class World:
 
     def do_env(self, rest: str, variables: Mapping[str, str | None]) -> None:
         for name, value in variables.items():
-            self.patch.delenv(name, raising=False) if value is None else self.patch.setenv(name, value)
+            self.patch.delenv(name, raising=False) if value is None else self.patch.setenv(name, str(value))
 
     def do_file(self, rest: str, expected: Any) -> None:
         name, _, matcher = self.filled(rest).partition(" ")

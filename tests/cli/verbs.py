@@ -7,12 +7,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema_rs
 import pytest
@@ -84,8 +86,11 @@ def _sarif_says_the_same(world: World, rest: str, expected: dict[str, Any]) -> N
 
 def installed(world: World, rest: str, expected: Any) -> None:
     """The installed command itself, with pipes."""
-    umask = expected.pop("umask", -1) if isinstance(expected, dict) else -1
-    words = [warm.SCRIPT, *world.words(rest)]
+    given = expected if isinstance(expected, dict) else {}
+    umask, most = given.pop("umask", -1), given.pop("limit", 0)
+    limited = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most})); "
+    words = [sys.executable, "-c", f"{limited}os.execv(sys.argv[1], sys.argv[1:])"] if most else []
+    words += [warm.SCRIPT, *world.words(rest)]
     done = subprocess.run(words, check=False, capture_output=True, text=True, umask=umask)
     world.answer(done.returncode, done.stdout, done.stderr, done.stdout + done.stderr, expected)
 
@@ -247,6 +252,20 @@ def agents_with_examples(world: World, rest: str, names: list[str]) -> None:
     compare("agents with examples", "", having, set(names))
 
 
+def fits_into(world: World, rest: str, expected: list[Any]) -> None:
+    """No line is wider than so many columns, and a long text continues below, in the same column."""
+    columns, text = expected
+    lines = world.out.splitlines()
+    compare("too wide", "", [line for line in lines if len(line) > columns or line != line.rstrip()], [])
+    first = next(number for number, line in enumerate(lines) if text[:5] in line)
+    column = lines[first].index(text[:5])
+    compare("text below", "starts", "".join(line[column:] for line in lines[first:]), text)
+
+
+def is_a_picture(world: World, rest: str, text: str | None) -> None:
+    compare("tag", "", ElementTree.fromstring(text or world.out).tag, "{http://www.w3.org/2000/svg}svg")
+
+
 # The organisation -----------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +286,8 @@ VERBS: dict[str, Callable[[World, str, Any], None]] = {
     "files in": files_in,
     "it accepts": it_accepts,
     "agents with examples": agents_with_examples,
+    "fits into": fits_into,
+    "is a picture": is_a_picture,
     "kept calls": kept_calls,
     "decisions alone have no code": decisions_alone_have_no_code,
     "new key": new_key,
