@@ -174,6 +174,7 @@ MATCHERS: dict[str, Callable[[Any, Any], bool]] = {
     "lines have": lambda found, expected: all(expected in line for line in found.splitlines()),
     "fit": lambda found, expected: len(found) == len(expected) and all(map(fits, found, expected)),
     "any": lambda found, expected: any(found) is expected,
+    "over": lambda found, expected: bool(found > expected),
     "at least": lambda found, expected: bool(found >= expected),
 }
 

@@ -2,10 +2,14 @@
 
 import os
 import re
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import warm
 from cli.terminals import at_terminal, shown_at_terminal
 from command_line import enter_project, run
 
@@ -107,3 +111,78 @@ def test_a_person_at_a_terminal_is_asked_whether_to_accept_a_policy(here: Path, 
     assert ended == code
     assert "say" in shown.partition("accept it? [y/N]")[0]
     run("call", "say", code=code)
+
+
+# Approvals ------------------------------------------------------------------------------------------------------------
+
+DESK = """agent: desk
+tools: {write_file: {from: "licet.tools:write_file"}}
+capabilities:
+  tools: {write_file: {sandbox: native}}
+  native: [write_file]
+  max_side_effect_class: write_limited
+  fs_reach: {write: ["${workdir}/drafts"]}
+  approvals: {write: call}
+"""
+CALL = ("call", "desk.yaml", "write_file", "path=drafts/a.md")
+AGREE = (b"agree? [y/N]: ",)
+
+
+@pytest.fixture
+def desk(here: Path) -> Path:
+    (here / "drafts").mkdir()
+    (here / "desk.yaml").write_text(DESK)
+    return here
+
+
+def asked(text: str) -> str:
+    """Make a call that is refused, and return its request."""
+    found = re.search("a-[0-9a-f]{12}", run(*CALL, f"text={text}", code=1).stderr)
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
+@pytest.mark.sampled(2)
+def test_call_asks_at_the_terminal(desk: Path, typed: bytes, code: int) -> None:
+    ended, shown = at_terminal([*CALL, "text=Rain.\u202e", "--ask"], ((b"[y]es, [N]o ",), typed))
+    assert ended == code
+    assert '"text": "Rain.\\u202e"' in shown
+    assert (desk / "drafts" / "a.md").exists() is (code == 0)
+
+
+@pytest.mark.usefixtures("desk")
+@pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 1)])
+def test_approve_shows_the_request_and_asks_again_at_a_terminal(typed: bytes, code: int) -> None:
+    ended, shown = at_terminal(["approvals", "approve", asked("Rain.")], (AGREE, typed))
+    assert ended == code
+    assert "tool          write_file" in shown
+    run(*CALL, "text=Rain.", code=code)
+
+
+def test_a_request_replaced_while_it_is_shown_is_not_approved(desk: Path) -> None:
+    """Somebody who can write the file stores another call under the id of the shown request."""
+    shown_one, other = asked("Rain."), asked("Hail.")
+
+    def exchange() -> None:
+        [path] = (desk.parent / "state").rglob("approvals.sqlite")
+        with sqlite3.connect(path) as db:
+            body, *more = db.execute("SELECT body, subject, arguments FROM requests WHERE id = ?", (other,)).fetchone()
+            db.execute("DELETE FROM requests WHERE id = ?", (other,))
+            change = "UPDATE requests SET body = ?, subject = ?, arguments = ? WHERE id = ?"
+            db.execute(change, (body.replace(other, shown_one), *more, shown_one))
+        db.close()
+
+    ended, shown = at_terminal(["approvals", "approve", shown_one], (AGREE, b"y\n"), meanwhile=exchange)
+    assert ended == 1
+    assert f"{shown_one} is no longer what was shown, and was not answered: look at it again" in shown
+    for text in ("Rain.", "Hail."):
+        run(*CALL, f"text={text}", code=1)
+
+
+@pytest.mark.usefixtures("desk")
+def test_without_a_terminal_call_leaves_a_request_although_it_should_ask() -> None:
+    words = [sys.executable, warm.SCRIPT, *CALL, "text=x", "--ask"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, start_new_session=True)
+    assert done.returncode == 1
+    assert re.search("a-[0-9a-f]{12}", done.stderr)

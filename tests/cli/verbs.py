@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -19,6 +20,8 @@ from xml.etree import ElementTree
 import jsonschema_rs
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import warm
 from cli.cases import ROOT, World, compare
@@ -26,6 +29,7 @@ from kept_calls import START, Ticking, look, make, pay, receipts
 from licet import Backends, CapabilitySet, Gate, load_manifest
 from licet.assemble import review
 from licet.assemble.review import state_directory
+from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.secrets import generated_key
 from licet.core.decision.reach import reach_of
@@ -266,6 +270,22 @@ def is_a_picture(world: World, rest: str, text: str | None) -> None:
     compare("tag", "", ElementTree.fromstring(text or world.out).tag, "{http://www.w3.org/2000/svg}svg")
 
 
+# Approvals ------------------------------------------------------------------------------------------------------------
+
+
+def wait_until_expired(world: World, rest: str, request: str) -> None:
+    store = SqliteApprovals(next(Path(world.known["tmp"], "state").rglob("approvals.sqlite")))
+    while asyncio.run(store.find(request)).state(store.now()) != "expired":
+        time.sleep(0.05)
+    store.close()
+
+
+def key_of_another_kind(world: World, rest: str, name: str) -> None:
+    key = generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    Path(name).touch(0o600)
+    Path(name).write_bytes(key)
+
+
 # The organisation -----------------------------------------------------------------------------------------------------
 
 
@@ -288,6 +308,8 @@ VERBS: dict[str, Callable[[World, str, Any], None]] = {
     "agents with examples": agents_with_examples,
     "fits into": fits_into,
     "is a picture": is_a_picture,
+    "wait until expired": wait_until_expired,
+    "key of another kind": key_of_another_kind,
     "kept calls": kept_calls,
     "decisions alone have no code": decisions_alone_have_no_code,
     "new key": new_key,
