@@ -42,16 +42,3 @@ def shown_at_terminal(words: Sequence[str], env: Mapping[str, str] | None = None
             said += piece
     os.close(ours)
     return f"{ended.returncode}\r\n{said.decode()}"
-
-
-def read_all(terminal: int) -> str:
-    """Everything that was written to a pseudo terminal; its other side must be closed."""
-    pieces: list[bytes] = []
-    while True:
-        try:
-            piece = os.read(terminal, 1 << 16)
-        except OSError:
-            piece = b""
-        if not piece:
-            return b"".join(pieces).decode()
-        pieces.append(piece)
