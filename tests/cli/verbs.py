@@ -286,6 +286,37 @@ def key_of_another_kind(world: World, rest: str, name: str) -> None:
     Path(name).write_bytes(key)
 
 
+# Sources --------------------------------------------------------------------------------------------------------------
+
+
+def the_import_path_stays(world: World, rest: str, command: str) -> None:
+    before = list(sys.path)
+    world.do_sh(command, "hello")
+    compare("sys.path", "", sys.path, before)
+
+
+def patch(world: World, rest: str, name: str) -> None:
+    """Give what was printed to the program `patch`."""
+    if shutil.which("patch") is None:
+        pytest.skip("needs the program `patch`")
+    subprocess.run(["patch", name], input=world.out, text=True, check=True, capture_output=True)
+
+
+def declared_in(world: World, name: str, expected: dict[str, dict[str, str]]) -> None:
+    """The tools of a source without problems, and what some of them declare."""
+    source = read_tools(name)
+    compare("problems", "", source.problems, ())
+    compare("tools", "", [spec.name for spec in source.specs], list(expected))
+    for spec in source.specs:
+        for key, value in expected[spec.name].items():
+            found = spec.needs.has(value) if key == "needs" else getattr(spec, key)
+            compare(f"{key} of {spec.name}", "", found, True if key == "needs" else value)
+
+
+def it_runs(world: World, rest: str, name: str) -> None:
+    exec(compile(Path(name).read_text("utf-8"), name, "exec"), {"__name__": "odd"})
+
+
 # The organisation -----------------------------------------------------------------------------------------------------
 
 
@@ -310,6 +341,10 @@ VERBS: dict[str, Callable[[World, str, Any], None]] = {
     "is a picture": is_a_picture,
     "wait until expired": wait_until_expired,
     "key of another kind": key_of_another_kind,
+    "the import path stays": the_import_path_stays,
+    "patch": patch,
+    "declared in": declared_in,
+    "it runs": it_runs,
     "kept calls": kept_calls,
     "decisions alone have no code": decisions_alone_have_no_code,
     "new key": new_key,
