@@ -317,6 +317,34 @@ def it_runs(world: World, rest: str, name: str) -> None:
     exec(compile(Path(name).read_text("utf-8"), name, "exec"), {"__name__": "odd"})
 
 
+# Repositories ---------------------------------------------------------------------------------------------------------
+
+SHARED = """tools:
+  look: {needs: ["network:*:*"], effect: read_only, sandbox: restricted}
+  put: {needs: ["fs:write:/out"], effect: write_limited, sandbox: restricted}
+"""
+AGENT = """agent: %s
+capabilities:
+  tools: [%s]
+  max_side_effect_class: write_limited
+  destinations: {allow: [%s]}
+  fs_reach: {write: [/out]}
+"""
+
+
+def repository(world: World, rest: str, nothing: None) -> None:
+    """Two commits: the first has one agent, the second widens it and adds another."""
+    Path("licet.yaml").write_text(SHARED)
+    Path("compose.yaml").write_text("services: {}\n")
+    Path("one.yaml").write_text(AGENT % ("one", "look", "a.example"))
+    for command in ("init -q -b main .", "add .", "commit -qm first"):
+        world.do_git(command, None)
+    Path("one.yaml").write_text(AGENT % ("one", "look", "a.example, b.example"))
+    Path("two.yaml").write_text(AGENT % ("two", "put", "c.example"))
+    for command in ("add .", "commit -qm second"):
+        world.do_git(command, None)
+
+
 # The organisation -----------------------------------------------------------------------------------------------------
 
 
@@ -345,6 +373,7 @@ VERBS: dict[str, Callable[[World, str, Any], None]] = {
     "patch": patch,
     "declared in": declared_in,
     "it runs": it_runs,
+    "repository": repository,
     "kept calls": kept_calls,
     "decisions alone have no code": decisions_alone_have_no_code,
     "new key": new_key,
