@@ -11,9 +11,9 @@ from licet.cli.app import licet
 from licet.mcp import server_definitions
 
 
-def run(*words: str, code: int | None = 0) -> Result:
+def run(*words: str, code: int | None = 0, stdin: str | None = None) -> Result:
     """What a command says, once it has ended with this code; None for any."""
-    said = CliRunner().invoke(licet, words, catch_exceptions=False)
+    said = CliRunner().invoke(licet, words, input=stdin, catch_exceptions=False)
     assert code is None or said.exit_code == code, said.output
     return said
 

@@ -16,7 +16,6 @@ from click.testing import CliRunner, Result
 import licet as library
 import warm
 from cli.messages import message
-from cli.terminals import read_all
 from kept_calls import make
 from licet.cli.app import COMMANDS, FIRST, licet
 from licet.cli.versions import _RISKS
@@ -119,41 +118,6 @@ def test_a_command_line_that_makes_no_sense_ends_with_2(words: list[str], said: 
 
 HOSTILE = "\x1b[2J\u202e\ufe0f\nError: fine"
 SPELLED = r"\u001b[2J\u202e\ufe0f\u000aError: fine"
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        ([f"--{HOSTILE}"], 2),
-        ([HOSTILE], 2),
-        (["check", f"--{HOSTILE}", "m.yaml"], 2),
-        (["check", f"--json={HOSTILE}", "m.yaml"], 2),
-        (["check", "m.yaml", "--json", "--sarif", f"--workdir={HOSTILE}*"], 2),
-        (["completion", "bash", HOSTILE], 2),
-        (["surface", "m.yaml", f"--workdir=/{HOSTILE}"], 2),
-        (["surface", "m.yaml", "--svg", f"gone{HOSTILE}/map.svg"], 1),
-        (["explain", "m.yaml", "t", f"write {HOSTILE}"], 2),
-        (["call", "m.yaml", "t", HOSTILE], 2),
-        (["call", "m.yaml", "t", "--session", HOSTILE], 2),
-        (["call", "m.yaml", "t", "--args", HOSTILE], 2),
-        (["diff", "m.yaml", "m.yaml", "--fail-on", HOSTILE], 2),
-        (["schema", HOSTILE], 2),
-        (["schema", "-o", f"m.yaml/{HOSTILE}"], 1),
-        (["completion", HOSTILE], 2),
-    ],
-    ids=lambda given: " ".join(given).replace(HOSTILE, "HOSTILE") if isinstance(given, list) else "",
-)
-@pytest.mark.sampled(3)
-def test_no_word_of_the_command_line_acts_on_the_terminal(words: list[str], code: int, tmp_path: Path) -> None:
-    (tmp_path / "m.yaml").write_text("agent: a\n")
-    shown, terminal = os.openpty()  # click leaves escapes out of what goes into a pipe
-    done = subprocess.run([*warm.licet(), *words], check=False, cwd=tmp_path, stdout=terminal, stderr=terminal)
-    os.close(terminal)
-    said = read_all(shown)
-    os.close(shown)
-    assert done.returncode == code
-    assert re.findall(r"[^ -~\r\n]", said) == []
-    assert said.count("\nError: ") + said.startswith("Error: ") == 1
 
 
 @pytest.mark.parametrize(

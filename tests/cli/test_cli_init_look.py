@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 import warm
 from attacks.walled_programs import needs_walls
+from cli.terminals import at_terminal
 from licet.assemble import review
 from licet.cli import init as init_look
 from licet.cli import init_preset
@@ -203,34 +204,10 @@ def test_an_interactive_shell_works_in_the_project_and_plants_nothing(here: Path
     before = {path: path.read_bytes() for path in (here / ".git").rglob("*") if path.is_file()}
     work = "echo a > a.txt && mv a.txt b.txt && git status --short b.txt && test -w b.txt && echo worked"
     tries = "; ".join(f"{{ {planted}; }} 2>/dev/null && echo planted" for planted in PLANTED)
-    near, far = os.openpty()
-    words = ["run", "--ask", "--", "bash", "--norc", "-i"]
-    with subprocess.Popen([*warm.command(AT_TERMINAL), *words], stdin=far, stdout=far, stderr=far) as shell:
-        os.close(far)
-        said = _talk(near, [(b"agree?", b"y\n"), (b"# ", f"{work}; {tries}; exit 3\n".encode())], prompt=b"\x24 ")
-        assert shell.wait() == 3
-    os.close(near)
-    assert b"\r\nworked\r\n" in said
-    assert b"\nplanted\r\n" not in said
-    assert b"KEY=1" not in said
+    prompts = ((b"agree?",), b"y\n"), ((b"# ", b"$ "), f"{work}; {tries}; exit 3\n".encode())  # root's, and others'
+    code, said = at_terminal(["run", "--ask", "--", "bash", "--norc", "-i"], *prompts)
+    assert code == 3
+    assert "\r\nworked\r\n" in said
+    assert "\nplanted\r\n" not in said
+    assert "KEY=1" not in said
     assert {path: path.read_bytes() for path in (here / ".git").rglob("*") if path.is_file()} == before
-
-
-# The first terminal that the leader of a session opens becomes its controlling terminal.
-AT_TERMINAL = f"import os; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR)); {warm.PROGRAM}"
-
-
-def _talk(terminal: int, steps: list[tuple[bytes, bytes]], prompt: bytes) -> bytes:
-    """Type each line once the text before it was seen; the prompt of root and of others differ."""
-    said, seen = b"", 0
-    for awaited, typed in steps:
-        while awaited not in said[seen:] and not (awaited == b"# " and prompt in said[seen:]):
-            said += os.read(terminal, 4096)
-        seen = len(said)
-        os.write(terminal, typed)
-    try:
-        while more := os.read(terminal, 4096):
-            said += more
-    except OSError:  # the other end was closed
-        pass
-    return said

@@ -5,9 +5,6 @@ import contextlib
 import io
 import json
 import os
-import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from cli.terminals import read_all
+from cli.terminals import at_terminal
 from licet.assemble.acceptance import accept_policy
 from licet.backends.secrets import FileSecrets
 from licet.cli.app import licet
@@ -286,14 +283,11 @@ def test_a_policy_that_was_not_accepted_is_shown_as_a_whole(home: Path, clients:
 def test_a_person_who_does_not_accept_it_is_told_what_is_left(home: Path) -> None:
     write(home / ".cursor" / "mcp.json", json.dumps({"mcpServers": {"a": {"command": "a-server"}}}))
     write(Path("licet.yaml"), "agent: me\ncapabilities: {}\n")
-    ours, theirs = pty.openpty()
-    os.write(ours, b"y\ny\nn\n")  # Cursor: yes; the policy: yes; accepting it: no.
-    command = [sys.executable, "-c", "from licet.cli import program; program()", "init", "--mcp"]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
-    os.close(theirs)
-    said = read_all(ours)
-    assert process.wait(300) == 0, said
-    os.close(ours)
+    answers = [
+        ((b"[y/N]", b"[Y/n]"), answer) for answer in (b"y\n", b"y\n", b"n\n")
+    ]  # Cursor; the policy; accepting it
+    code, said = at_terminal(["init", "--mcp"], *answers)
+    assert code == 0, said
     assert "accept licet.yaml, so that clients may start it?" in said
     assert "licet trust: shows the policy; the clients start nothing before it is accepted" in said
     assert not is_on_the_list("licet.yaml")
@@ -650,15 +644,9 @@ def test_a_wrong_command_line_is_refused(home: Path, words: list[str], reason: s
 
 
 def test_a_person_at_a_terminal_is_asked_about_each_file(home: Path, clients: dict[Path, bytes]) -> None:
-    ours, theirs = pty.openpty()
     # Claude Code: no; Cursor: yes; Codex: no; VS Code: no; the policy: yes; the secrets: no.
-    os.write(ours, b"n\ny\nn\nn\ny\nn\n")
-    command = [sys.executable, "-c", "from licet.cli import program; program()", "init", "--mcp"]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
-    os.close(theirs)
-    said = read_all(ours)
-    assert process.wait(300) == 0, said
-    os.close(ours)
+    code, said = at_terminal(["init", "--mcp"], *(((b"[y/N]", b"[Y/n]"), f"{one}\n".encode()) for one in "nynnyn"))
+    assert code == 0, said
     changed = [path.name for path, data in contents(clients).items() if data != clients[path]]
     assert changed == ["mcp.json"]
     assert sorted(load_manifest(".licet/licet.yaml").servers) == ["files", "github", "web"]

@@ -13,20 +13,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.verbs import AGENT, SHARED
 from licet.backends import git_tree
 from licet.cli.app import licet
-
-SHARED = """tools:
-  look: {needs: ["network:*:*"], effect: read_only, sandbox: restricted}
-  put: {needs: ["fs:write:/out"], effect: write_limited, sandbox: restricted}
-"""
-AGENT = """agent: %s
-capabilities:
-  tools: [%s]
-  max_side_effect_class: write_limited
-  destinations: {allow: [%s]}
-  fs_reach: {write: [/out]}
-"""
 
 
 def git(*words: str) -> str:
@@ -70,103 +59,6 @@ def here(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     shutil.copytree(repository, place, symlinks=True)
     monkeypatch.chdir(place)
     return place
-
-
-GROWN = "+ look: network:read:b.example  (%sone.yaml:5)"
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "lines"),
-    [
-        (("HEAD~1", "HEAD", "one.yaml"), 1, [GROWN % "HEAD:"]),
-        (("HEAD~1", "one.yaml"), 1, [GROWN % ""]),
-        (("HEAD", "one.yaml"), 0, []),
-        (("HEAD",), 0, []),
-        (("HEAD", "HEAD~1", "one.yaml"), 0, [(GROWN % "HEAD:").replace("+", "−")]),
-        (
-            ("HEAD~1", "HEAD", "two.yaml", "--by", "agent"),
-            1,
-            ["agent two.yaml: 3 grown; riskiest: medium: writes to the network"],
-        ),
-        (
-            ("HEAD~1", "HEAD", "--by", "agent"),
-            1,
-            [
-                "agent two.yaml: 4 grown; riskiest: medium: writes to the network",
-                "agent one.yaml: 1 grown; riskiest: low: reads from the network",
-            ],
-        ),
-        (("HEAD~1", "--fail-on", "risk:high"), 0, None),
-        (("HEAD~1", "--fail-on", "risk:medium"), 1, None),
-        (("HEAD", "HEAD~1", "--fail-on", "risk:low"), 0, None),
-    ],
-)
-@pytest.mark.sampled(5)
-def test_revisions_are_compared(words: tuple[str, ...], code: int, lines: list[str] | None) -> None:
-    result = run("diff", *words)
-    assert result.exit_code == code, result.output
-    if lines is not None:
-        said = [re.sub(r"\d grown", "N grown", line) for line in result.stdout.splitlines()]
-        assert said == [re.sub(r"\d grown", "N grown", line) for line in lines]
-
-
-def test_changes_of_several_agents_have_headings_and_are_joined_for_the_workspace() -> None:
-    by_tool = run("diff", "HEAD~1").stdout.splitlines()
-    assert next(line for line in by_tool if line.startswith("agent ")).startswith("agent two.yaml: ")
-    assert "+ agent `two` is new  (two.yaml:1)" in by_tool
-    write("two", "look, put", "a.example, b.example")
-    git("add", ".")
-    joined = run("diff", "HEAD~1", "--by", "workspace").stdout.splitlines()
-    assert f"{GROWN % ''}  [one.yaml, two.yaml]" in joined
-
-
-def test_json_of_one_agent_is_as_ever_and_of_several_by_file() -> None:
-    one = json.loads(run("diff", "HEAD~1", "HEAD", "one.yaml", "--json").stdout)
-    assert {"old", "new", "grown", "shrunk", "changed"} == one.keys()
-    assert one["grown"][0]["origin"] == "HEAD:one.yaml:5:37"
-    several = json.loads(run("diff", "HEAD~1", "HEAD", "--json").stdout)["agents"]
-    assert several.keys() == {"one.yaml", "two.yaml"}
-    assert several["two.yaml"]["old"] is None
-
-
-def test_annotations_are_for_what_grew() -> None:
-    (line,) = run("diff", "HEAD~1", "one.yaml", "--github").stdout.splitlines()
-    title = "title=licet diff%3A low risk"
-    assert line == f"::warning file=one.yaml,line=5,col=37,{title}::one.yaml: look: network:read:b.example"
-
-
-def test_a_name_that_is_a_file_and_a_revision_is_the_file(here: Path) -> None:
-    Path("main").write_text((here / "one.yaml").read_text())
-    result = run("diff", "main", "one.yaml")
-    assert "`main` is a file and a git revision, and is taken as the file" in result.stderr
-    assert (result.exit_code, result.stdout) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "text"),
-    [
-        (("nonsense",), 2, "`nonsense` is neither a file nor a git revision here"),
-        (("HEAD~9",), 2, "`HEAD~9` is neither a file nor a git revision here"),
-        (("--", "--output=x"), 2, "is neither a file nor a git revision here"),
-        (("HEAD", "HEAD~1", "one.yaml", "two.yaml"), 2, "is one too many"),
-        (("HEAD", "../elsewhere.yaml"), 2, "is not in the repository"),
-        (("HEAD", "none.yaml"), 2, "there is no manifest of an agent at none.yaml"),
-        (("HEAD", "--json", "--github"), 2, "exclude each other"),
-    ],
-)
-@pytest.mark.sampled(3)
-def test_what_cannot_be_compared_is_named(words: tuple[str, ...], code: int, text: str) -> None:
-    result = run("diff", *words)
-    assert (result.exit_code, text in result.output) == (code, True), result.output
-
-
-def test_errors_in_a_revision_have_a_place_that_the_reader_knows() -> None:
-    Path("one.yaml").write_text("agent: 7\n")
-    git("commit", "-qam", "broken")
-    git("revert", "-n", "HEAD")
-    result = run("diff", "HEAD", "one.yaml")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("HEAD:one.yaml:1:8: error: found ")
 
 
 def test_nothing_of_a_repository_runs_and_nothing_is_checked_out(here: Path, tmp_path: Path) -> None:
@@ -357,78 +249,6 @@ def test_a_tree_that_leads_out_is_refused(here: Path, tmp_path: Path) -> None:
     result = run("diff", commit)
     assert result.exit_code == 1
     assert "which is no path below its root" in result.stderr
-
-
-def test_a_manifest_in_a_subdirectory_is_found_from_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("sub/.licet").mkdir(parents=True)
-    Path("sub/.licet/licet.yaml").write_text(AGENT % ("three", "look", "a.example") + SHARED)
-    git("add", ".")
-    git("commit", "-qm", "third")
-    monkeypatch.chdir(here / "sub")
-    Path(".licet/licet.yaml").write_text(AGENT % ("three", "look", "b.example") + SHARED)
-    assert run("diff", "HEAD", "--fail-on", "none").stdout.splitlines() == [
-        "+ look: network:read:b.example  (.licet/licet.yaml:5)",
-        "− look: network:read:a.example  (HEAD:sub/.licet/licet.yaml:5)",
-    ]
-
-
-# Several manifests of one surface -------------------------------------------------------------------------------------
-
-
-def test_a_directory_stands_for_all_its_agents_riskiest_first() -> None:
-    said = run("surface", ".").stdout
-    assert re.findall(r"^agent +(\w+)", said, re.MULTILINE) == ["two", "one"]
-    together = json.loads(run("surface", "one.yaml", "two.yaml", "--json").stdout)
-    assert together["agents"].keys() == {"one.yaml", "two.yaml"}
-    assert together["reach"][0]["reached_by"] == ["two.yaml: put"]
-    assert json.loads(run("surface", "one.yaml", "--json").stdout)["agent"] == "one"
-
-
-@pytest.mark.parametrize(
-    ("by", "first"), [("agent", "two        medium risk"), ("workspace", "/out        medium risk    two.yaml: put")]
-)
-def test_other_rows(by: str, first: str) -> None:
-    lines = run("surface", ".", "--by", by).stdout.splitlines()
-    assert re.sub(" +", " ", lines[2]).startswith(re.sub(" +", " ", first))
-
-
-FAILED = "licet: --fail-on "
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("surface", ".", "--fail-on", "none"), []),
-        (("surface", ".", "--fail-on", "risk:high"), []),
-        (("surface", ".", "--fail-on", "risk:medium"), ["risk:medium: two.yaml: put (medium risk: writes files)"]),
-        (
-            ("surface", "one.yaml", "--json", "--fail-on", "risk:low"),
-            ["risk:low: one.yaml: look (low risk: reads from the network)"],
-        ),
-        (
-            ("diff", "HEAD~1", "HEAD", "one.yaml", "--fail-on", "risk:low"),
-            ["risk:low: one.yaml: look: network:read:b.example (low risk: reads from the network)"],
-        ),
-        (("diff", "HEAD~1", "HEAD", "one.yaml", "--fail-on", "risk:high"), []),
-        (("diff", "HEAD~1", "HEAD", "one.yaml", "--github"), ["grown: one.yaml: 1 grown"]),
-        (("diff", "HEAD", "HEAD~1", "one.yaml", "--github"), []),
-        (
-            ("diff", "HEAD", "HEAD~1", "one.yaml", "--github", "--fail-on", "changed"),
-            ["changed: one.yaml: 1 difference"],
-        ),
-    ],
-)
-@pytest.mark.sampled(4)
-def test_a_command_that_fails_on_a_risk_says_why(words: tuple[str, ...], said: list[str]) -> None:
-    result = run(*words)
-    assert [line for line in result.stderr.splitlines() if FAILED in line] == [f"{FAILED}{line}" for line in said]
-    assert result.exit_code == bool(said)
-
-
-def test_a_directory_without_agents_and_a_map_of_two_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    assert "there is no manifest of an agent in" in run("surface", "../empty").stderr
-    assert "--svg draws one agent" in run("surface", ".", "--svg", "x.svg").stderr
 
 
 class Page(HTMLParser):

@@ -1,11 +1,6 @@
 """Standing approvals of deletes in `licet trust` and `licet approvals`, and what commands do under them."""
 
 import json
-import os
-import pty
-import select
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +8,7 @@ from click.testing import CliRunner, Result
 
 import warm
 from attacks.walled_programs import needs_walls
+from cli.terminals import at_terminal
 from licet import Gate, load_manifest
 from licet.assemble import Places, acceptance
 from licet.assemble.acceptance import state_of
@@ -32,7 +28,6 @@ capabilities:
   approvals: {write: manifest, delete: manifest}
   budget: {max_calls_per_day: 100}
 """
-QUESTION = b"give this standing approval? [y/N]"
 
 
 @pytest.fixture(autouse=True)
@@ -51,25 +46,11 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(licet, words, catch_exceptions=False)
 
 
-def at_terminal(*words: str, answer: str) -> str:
+def answered(*words: str, answer: str) -> str:
     """Run a command at a terminal, and answer the question about the standing approval."""
-    ours, theirs = pty.openpty()
-    command = [*warm.command(f"import os; os.setsid(); {warm.PROGRAM}"), *words]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    said, until = b"", time.monotonic() + 300
-    while process.poll() is None and time.monotonic() < until:
-        if select.select([ours], [], [], 0.1)[0]:
-            try:
-                said += os.read(ours, 65536)
-            except OSError:
-                break
-        if QUESTION in said and answer:
-            os.write(ours, f"{answer}\n".encode())
-            answer = ""
-    assert process.wait(300) == 0
-    os.close(ours)
-    return said.decode()
+    code, said = at_terminal(words, ((b"give this standing approval? [y/N]",), f"{answer}\n".encode()))
+    assert code == 0
+    return said
 
 
 def listed() -> list[dict[str, object]]:
@@ -80,7 +61,7 @@ def listed() -> list[dict[str, object]]:
 @pytest.mark.parametrize(("answer", "given"), [("y", True), ("n", False)])
 def test_a_person_at_a_terminal_is_shown_the_paths_and_asked(here: Path, answer: str, given: bool) -> None:
     run("trust", "--yes")
-    said = at_terminal("trust", "--days", "7", answer=answer)
+    said = answered("trust", "--days", "7", answer=answer)
     for path in ("fs:delete:${workdir}/log", "fs:delete:${workdir}/out", "this holds for 7 days"):
         assert path in said
     assert [one["deletes"] for one in listed()] == (
@@ -151,7 +132,7 @@ def test_keys_of_the_policy_must_sign_it(here: Path, tmp_path: Path) -> None:
     policy = POLICY.replace("delete: manifest", f"delete: manifest, keys: [{key.public!r}]")
     Path("licet.yaml").write_text(policy)
     run("trust", "--yes")
-    said = at_terminal("trust", answer="y")
+    said = answered("trust", answer="y")
     (waiting,) = listed()
     name = str(waiting["id"])
     assert f"licet approvals approve {name} --key FILE" in said.replace("\r\n", "")

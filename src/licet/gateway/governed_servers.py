@@ -469,7 +469,7 @@ class AsksServers:
         if not isinstance(call.tool, ServerTool):
             return self._inner.run(level, call, context)
         assert self.servers is not None  # noqa: S101 - it was made with the gate that calls this
-        return self.servers.ask(call, call.tool, context._grant if context is not None else None)
+        return self.servers.ask(call, call.tool, context.parts.grant if context is not None else None)
 
     def forget(self) -> None:
         """End idle workers."""
