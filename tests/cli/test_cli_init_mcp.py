@@ -35,7 +35,7 @@ from licet.cli.init_mcp_plan import (
 from licet.clients.jsonc import Jsonc
 from licet.core.policy.lock import FORMAT, Lock, write_lock
 from licet.policy_files.load import load_manifest
-from licet.policy_files.trust import is_trusted, lock_state
+from licet.policy_files.trust import is_accepted
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 CURSOR = f"""{{
@@ -212,7 +212,7 @@ def test_a_file_of_the_project_has_no_path_of_this_machine(home: Path, name: str
 
 
 def is_on_the_list(file: str) -> bool:
-    return is_trusted(file, load_manifest(file).digest)
+    return is_accepted(file, load_manifest(file))
 
 
 def test_a_new_policy_is_accepted(home: Path, clients: dict[Path, bytes]) -> None:
@@ -268,7 +268,7 @@ def test_what_changes_while_the_user_is_asked_is_not_accepted(what: str, home: P
         assert not accept_edited(policy, text, lambda _: True, quiet=True)
     assert said in heard.getvalue()
     found = load_manifest("agent.yaml")
-    assert not is_trusted("agent.yaml", found.digest, lock_state(found))
+    assert not is_accepted("agent.yaml", found)
 
 
 def test_a_policy_that_was_not_accepted_is_shown_as_a_whole(home: Path, clients: dict[Path, bytes]) -> None:

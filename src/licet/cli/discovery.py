@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from licet.cli.options import FILE, Setting
 from licet.own_files import is_there
-from licet.policy_files.policy_paths import LOCK_FILE, policy_root
+from licet.policy_files.policy_paths import policy_root
 
 # A bad command line is reported before the library is loaded.
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def require_trust(named: Named, manifest: "Manifest", as_json: bool, *, lock: bo
     if not named.must_be_accepted:
         return
     from licet.cli.output import fail
-    from licet.policy_files.trust import TrustListError, accepted
+    from licet.policy_files.trust import TrustListError, acceptance, lock_state
 
     path, real = named.path, os.path.realpath(named.path)
     how = "`licet trust`" if not named.by_hand else f"`licet trust {shlex.quote(str(path))}`"
@@ -128,34 +128,12 @@ def require_trust(named: Named, manifest: "Manifest", as_json: bool, *, lock: bo
         instead = "such a policy is used only if you name it" if not named.by_hand else "--accepted needs the real path"
         fail(f"{path} is reached through a link, to {real}: {instead}", as_json)
     try:
-        entry = accepted().get(real)
+        found = acceptance(path, manifest.digest, lock_state(manifest) if lock else None)
     except TrustListError as wrong:
         fail(f"{path} {'must be accepted' if named.by_hand else 'was found, not named'}, and {wrong}", as_json)
-    if entry is None:
-        or_name_it = "" if named.by_hand else ", or name it"
-        fail(f"{path} has not been accepted: review and accept it with {how}{or_name_it}", as_json)
-    if entry.digest != manifest.digest:
-        fail(f"{path} has changed since it was accepted: review and accept the change with {how}", as_json)
-    if lock:
-        _require_same_lock(path, entry.lock, manifest, how, as_json)
-
-
-def _require_same_lock(path: Path, accepted: str | None, manifest: "Manifest", how: str, as_json: bool) -> None:
-    from licet.cli.output import fail
-    from licet.policy_files.trust import lock_state
-
-    now, lock = lock_state(manifest), path.with_name(LOCK_FILE)
-    if accepted == now:
-        return
-    if accepted is None:
-        text = f"{path} was accepted by an older licet, which did not look at {LOCK_FILE}"
-    elif not now:
-        text = f"{lock} was accepted together with {path.name}, and is not there any more"
-    elif not accepted:
-        text = f"{lock} was not there when {path.name} was accepted"
-    else:
-        text = f"{lock} has changed since it was accepted"
-    fail(f"{text}: review and accept what it says now with {how}", as_json)
+    if found.answer != "accepted":
+        or_name_it = ", or name it" if found.answer == "unknown" and not named.by_hand else ""
+        fail(f"{found.why}: review and accept {found.to_review} with {how}{or_name_it}", as_json)
 
 
 def check_setting(named: Named, setting: Setting) -> None:

@@ -18,9 +18,8 @@ from typing import Any
 
 import click
 from msgspec import Struct
-from msgspec.structs import replace
 
-from licet.assemble.acceptance import accept_policy
+from licet.assemble.acceptance import accept_policy, review_of
 from licet.assemble.expected_lock import lock_place
 from licet.assemble.review import state_directory, straight
 from licet.cli.discovery import find_policy
@@ -41,7 +40,7 @@ from licet.cli.init_mcp_plan import (
 from licet.cli.init_preset import agent_name, obstacles, schema_path, write_policy
 from licet.cli.options import Setting, read_sound, refuse
 from licet.cli.output import counted, fail, show, show_json, show_problems, write_file
-from licet.cli.trust import review_of, show_review
+from licet.cli.trust import show_review
 from licet.clients.entries import SECRETS_FILE, add_secrets, known_secrets
 from licet.clients.known import Unusable, places, replace_own
 from licet.clients.undo import Keeper, undo
@@ -53,15 +52,7 @@ from licet.policy_files.load import load_own_manifest, read_policy
 from licet.policy_files.manifest_reader import a_kind
 from licet.policy_files.nodes import MOST_BYTES
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root, shown_path
-from licet.policy_files.trust import TrustListError, is_trusted, lock_state
-
-
-def is_accepted(manifest: Manifest, policy: Policy) -> bool:
-    """Whether this user has accepted a policy and its lock as they are."""
-    try:
-        return is_trusted(policy.manifest, manifest.digest, lock_state(manifest))
-    except TrustListError:  # then nothing is trusted
-        return False
+from licet.policy_files.trust import is_accepted, lock_state
 
 
 def texts_besides(file: Path, manifest: Manifest) -> dict[str, str]:
@@ -85,7 +76,7 @@ def accept_edited(policy: Policy, text: str, agrees: Callable[[str], bool], *, q
     """Accept the policy after servers were added, which made its file `text`; False if it is not accepted."""
     try:
         manifest = load_own_manifest(policy.manifest)
-        if is_accepted(manifest, policy):
+        if is_accepted(policy.manifest, manifest):
             return True
         if not policy.accepted:
             manifest = read_sound(policy.manifest, Setting(workdir=policy.root, alone=True), quiet)
@@ -181,9 +172,8 @@ def _policy(output: Path | None, as_json: bool) -> Policy:
         others = texts_besides(file, found.manifest)
     except (OSError, ValueError) as wrong:
         fail(f"{file} cannot be read: {wrong}", as_json)
-    made = Policy(path, file, root, False, text, servers_of(found.manifest.servers), secrets, known)
-    accepted, lock = is_accepted(found.manifest, made), lock_state(found.manifest)
-    return replace(made, accepted=accepted, others=others, lock=lock)
+    servers, accepted = servers_of(found.manifest.servers), is_accepted(path, found.manifest)
+    return Policy(path, file, root, False, text, servers, secrets, known, accepted, others, lock_state(found.manifest))
 
 
 def _policy_text(policy: Policy, agent: str | None, new: Sequence[DraftedServer], as_json: bool) -> str:

@@ -13,12 +13,11 @@ from msgspec.structs import asdict, replace
 from licet.assemble import Places
 from licet.assemble.acceptance import (
     PolicyMoved,
+    Review,
     accept_policy,
-    accepted_before,
     deletes_to_approve,
-    further_changes,
     give_standing,
-    lock_before,
+    review_of,
     state_of,
     with_standing,
     withdraw_all,
@@ -31,16 +30,12 @@ from licet.cli.output import counted, fail, shortened, show, show_json, show_loc
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.approval import time_text
 from licet.core.policy.layer import OWN_STORAGE, meet_written_layers
-from licet.core.policy.lock import FORMAT, Lock
-from licet.core.policy.lock_changes import lock_changes
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import MOST_STANDING_DAYS
-from licet.core.review.changes import Changes
-from licet.core.review.diff import diff
 from licet.core.review.surface import surface
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.policy_files.policy_paths import LOCK_FILE, NoHome
-from licet.policy_files.trust import TrustListError, accepted, forget, lock_state
+from licet.policy_files.trust import TrustListError, acceptance, accepted, forget, lock_state
 
 
 @click.command(name="trust")
@@ -154,8 +149,7 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool, wan
         raise click.UsageError(f"{text} `licet surface` to only look", ctx)
     path = named_or_found(file, "FILE").path
     manifest = read_sound(path, Setting(workdir=wanted.workdir, alone=True), as_json)
-    entry = accepted().get(os.path.realpath(path))
-    if entry is not None and (entry.digest, entry.lock) == (manifest.digest, lock_state(manifest)):
+    if acceptance(path, manifest.digest, lock_state(manifest)).answer == "accepted":
         _report(path, manifest, as_json, f"{path} is already accepted")
         _stand(path, manifest, wanted, asks=asks, as_json=as_json)
         return
@@ -203,32 +197,6 @@ def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool, as_j
         show(f"  licet approvals approve {kept.request.id}{state_option(state)} --key FILE")
     else:
         show(f"standing approval {kept.request.id}, until {time_text(kept.request.expires)}")
-
-
-class Review(Struct, frozen=True):
-    """What a user is shown before a policy is accepted: what changed since the last time, or all of it."""
-
-    changes: Changes | None  # None: it was not accepted before, so all of it is shown
-    further: tuple[str, ...]
-    prefix: str  # of file names in the accepted policy
-    is_same: bool  # whether the policy itself is as it was accepted
-    lock: tuple[str, ...]  # what the lock says now and did not when it was accepted
-
-    def document(self) -> dict[str, Any]:
-        """The same as JSON data."""
-        changes = None if self.changes is None else {**self.changes.document(), "further": list(self.further)}
-        return {"changes": changes, "lock_changes": list(self.lock)}
-
-
-def review_of(path: Path, manifest: Manifest) -> Review:
-    """What is new about a policy and its lock since they were accepted."""
-    before = accepted_before(path, manifest, Places.here())
-    lock = tuple(lock_changes(lock_before(path), manifest.lock or Lock(format=FORMAT)))
-    if before is None:
-        return Review(None, (), "", False, lock)
-    is_same = before.manifest.digest == manifest.digest
-    further = () if is_same else tuple(further_changes(before.manifest, manifest))
-    return Review(diff(before.manifest, manifest), further, before.prefix, is_same, lock)
 
 
 def show_review(path: Path, manifest: Manifest, found: Review) -> None:
