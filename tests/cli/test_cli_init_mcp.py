@@ -258,14 +258,14 @@ def test_what_changes_while_the_user_is_asked_is_not_accepted(what: str, home: P
     write(Path("agent.yaml"), "agent: me\ncapabilities: {}\n")
     accept_policy(Path("agent.yaml"), load_manifest("agent.yaml"))
     with click.Context(click.Command("init")):
-        policy = _policy(Path("agent.yaml"), as_json=True)
+        policy = _policy(Path("agent.yaml"))
     assert policy.accepted
     text = "servers: {a: {command: [a-server]}}\n"
     write(policy.file, text)
     change()
     heard = io.StringIO()
     with contextlib.redirect_stderr(heard):
-        assert not accept_edited(policy, text, lambda _: True, quiet=True)
+        assert not accept_edited(policy, text, lambda _: True)
     assert said in heard.getvalue()
     found = load_manifest("agent.yaml")
     assert not is_accepted("agent.yaml", found)

@@ -16,7 +16,7 @@ from licet.backends.approvals.store import SESSION_ENDED, CannotAnswer, SqliteAp
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
-from licet.cli.output import fail, show, show_json
+from licet.cli.output import fail, show, show_json, wants_json
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
 from licet.core.policy.terms import signer_text
@@ -82,12 +82,12 @@ def command() -> None:
 @click.option("--all", "every", is_flag=True, help="Also list requests that were denied, used, or have expired.")
 @state_option
 @json_option
-def list_command(every: bool, state: Path | None, as_json: bool) -> None:
+def list_command(every: bool, state: Path | None) -> None:
     """List the requests that can still be answered or used."""
-    store = _store(state, as_json)
-    now, known = store.now(), _run(store.list(), as_json)
+    store = _store(state)
+    now, known = store.now(), _run(store.list())
     found = [kept for kept in known if every or kept.state(now) in _OPEN]
-    if as_json:
+    if wants_json():
         documents = [_document(kept, now) for kept in found]
         for kept, document in zip(found, documents, strict=True):
             if kept.request.scope == "standing":
@@ -122,10 +122,10 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
 @click.argument("request")
 @state_option
 @json_option
-def show_command(request: str, state: Path | None, as_json: bool) -> None:
+def show_command(request: str, state: Path | None) -> None:
     """Show one request: the exact arguments, and what is at stake."""
-    store = _store(state, as_json)
-    _report(_run(store.find(request), as_json), store.now(), as_json)
+    store = _store(state)
+    _report(_run(store.find(request)), store.now())
 
 
 @command.command(name="approve")
@@ -147,28 +147,27 @@ def approve_command(
     narrow: bool,
     yes: bool,
     state: Path | None,
-    as_json: bool,
 ) -> None:
     """Agree to a request: exactly as it was asked, or to less."""
-    store = _store(state, as_json)
+    store = _store(state)
     try:
         key = None if key_file is None else read_approver_key(key_file)
     except BadKey as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
-    asks = not yes and not as_json and sys.stdin.isatty()
+    asks = not yes and not wants_json() and sys.stdin.isatty()
     if not (yes or asks or key):  # a script that only wants to read must not approve anything
         raise click.UsageError("there is no terminal to ask at: add `--yes`, or sign with `--key FILE`", ctx)
-    seen = _run(store.find(request), as_json)
+    seen = _run(store.find(request))
     if asks:
-        _report(seen, store.now(), as_json)
+        _report(seen, store.now())
         if not click.confirm("agree?", err=True):
             show("nothing was answered", err=True)
             ctx.exit(1)
-    agreed = _run(store.approve(seen, key, only_these_arguments=narrow), as_json)
+    agreed = _run(store.approve(seen, key, only_these_arguments=narrow))
     if agreed.request.scope == "standing":
-        _run(_standing(state).confirm(agreed), as_json)
-    _report(agreed, store.now(), as_json)
-    if later := _later(agreed, _run(store.list(), as_json)):
+        _run(_standing(state).confirm(agreed))
+    _report(agreed, store.now())
+    if later := _later(agreed, _run(store.list())):
         show(_OTHER.format(later.request.id), err=True, colour="yellow")
 
 
@@ -176,30 +175,30 @@ def approve_command(
 @click.argument("request")
 @state_option
 @json_option
-def deny_command(request: str, state: Path | None, as_json: bool) -> None:
+def deny_command(request: str, state: Path | None) -> None:
     """Deny a request. An approved one can still be denied until it is used."""
-    store = _store(state, as_json)
-    seen = _run(store.find(request), as_json)
+    store = _store(state)
+    seen = _run(store.find(request))
     denied = _standing(state).withdraw(seen) if seen.request.scope == "standing" else store.deny(seen)
-    _report(_run(denied, as_json), store.now(), as_json)
+    _report(_run(denied), store.now())
 
 
 @command.command(name="withdraw")
 @click.argument("approval")
 @state_option
 @json_option
-def withdraw_command(approval: str, state: Path | None, as_json: bool) -> None:
+def withdraw_command(approval: str, state: Path | None) -> None:
     """Withdraw a standing approval of deletes, which `licet trust` gave. From now on deletes ask again."""
-    store = _store(state, as_json)
-    seen = _run(store.find(approval), as_json)
-    _report(_run(_standing(state).withdraw(seen), as_json), store.now(), as_json)
+    store = _store(state)
+    seen = _run(store.find(approval))
+    _report(_run(_standing(state).withdraw(seen)), store.now())
 
 
 @command.command(name="key")
 @click.argument("file", type=FILE)
 @click.option("--public", is_flag=True, help="Make nothing; print the public half of the key that is there.")
 @json_option
-def key_command(file: Path, public: bool, as_json: bool) -> None:
+def key_command(file: Path, public: bool) -> None:
     """Make a personal key to sign approvals with, and print its public half.
 
     Keep the file where no tool can read it. Put the public half under `approvals.keys` of a manifest.
@@ -207,19 +206,19 @@ def key_command(file: Path, public: bool, as_json: bool) -> None:
     try:
         name = (read_approver_key if public else make_key)(file).public
     except BadKey as wrong:
-        fail(str(wrong), as_json)
-    if as_json:
+        fail(str(wrong))
+    if wants_json():
         show_json({"file": str(file), "public": name})
     else:
         click.echo(name)
 
 
-def _store(state: Path | None, as_json: bool) -> SqliteApprovals:
+def _store(state: Path | None) -> SqliteApprovals:
     """The store in a state directory. A named one must exist; the default one may not exist yet."""
     new = state is None or MANIFEST in click.get_current_context().meta
     place = state if state is not None else state_directory(Path.cwd())
     if wrong := wrong_state(place, new):
-        fail(f"{wrong}: give the state directory of the calls with --state, or their manifest with --manifest", as_json)
+        fail(f"{wrong}: give the state directory of the calls with --state, or their manifest with --manifest")
     return stored_approvals(place)
 
 
@@ -227,11 +226,11 @@ def _standing(state: Path | None) -> LocalStanding:
     return standing_approvals(state if state is not None else state_directory(Path.cwd()))
 
 
-def _run(work: Coroutine[Any, Any, _T], as_json: bool) -> _T:
+def _run(work: Coroutine[Any, Any, _T]) -> _T:
     try:
         return asyncio.run(work)
     except (CannotAnswer, Unavailable, LedgerUnavailable) as wrong:
-        fail(str(wrong), as_json)
+        fail(str(wrong))
 
 
 def _later(kept: StoredRequest, known: list[StoredRequest]) -> StoredRequest | None:
@@ -301,8 +300,8 @@ def _partly(kept: StoredRequest, now: int) -> bool:
     return kept.quorum > 1 and kept.state(now) == "waiting"
 
 
-def _report(kept: StoredRequest, now: int, as_json: bool) -> None:
-    if as_json:
+def _report(kept: StoredRequest, now: int) -> None:
+    if wants_json():
         show_json(_document(kept, now))
         return
     state = kept.state(now)

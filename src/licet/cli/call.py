@@ -38,7 +38,7 @@ from licet.cli.options import (
     show_new_session,
     sound_manifest,
 )
-from licet.cli.output import misfit_document, result_document, show, show_json, show_refusal
+from licet.cli.output import misfit_document, result_document, show, show_json, show_refusal, wants_json
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.approval import approval_lines
 from licet.core.policy.manifest import Manifest
@@ -166,7 +166,6 @@ def command(
     wait: bool,
     debug: bool,
     setting: Setting,
-    as_json: bool,
 ) -> None:
     """Call one tool under a manifest, with all checks of a call.
 
@@ -204,17 +203,17 @@ def command(
     named = named_or_found(manifest, "MANIFEST")
     check_setting(named, setting)
     if not words:
-        _list_tools(named.path, setting, as_json)
+        _list_tools(named.path, setting)
         return
     tool, *arguments = words
-    policy = sound_manifest(named.path, setting, as_json)
-    require_trust(named, policy, as_json)
+    policy = sound_manifest(named.path, setting)
+    require_trust(named, policy)
     if secrets is not None:
-        _check_secrets(secrets, as_json)
+        _check_secrets(secrets)
     kept = state or state_directory(policy_root(named.path))
     session = open_session(ctx, session, kept, policy.agent)
     parts = _approver(kept, ask=ask, wait=wait)
-    gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir, as_json)
+    gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
     try:
         given = typed_arguments(arguments, file, schema)
@@ -224,17 +223,17 @@ def command(
         raise click.BadParameter(str(wrong), ctx, param_hint=hint) from None
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
-    _build_ahead(gate, tool, quiet=as_json)
-    show_new_session(ctx, session, as_json)
+    _build_ahead(gate, tool)
+    show_new_session(ctx, session)
     try:
         result = run(gate, tool, given, session=session, purpose=purpose)
     except KeyboardInterrupt:
         text = f"interrupted: the call was ended; `licet receipts list{state_option(kept)}` has its receipt"
         raise KeyboardInterrupt(text) from None
-    if debug and result.logs and not as_json:
+    if debug and result.logs and not wants_json():
         for line in result.logs.rstrip("\n").split("\n"):
             show(f"{visible(tool)} | {line}", err=True)
-    if as_json:
+    if wants_json():
         show_json(result_document(result))
     elif result.ok:
         _show_value(result)
@@ -243,21 +242,21 @@ def command(
     ctx.exit(0 if result.ok else 1)
 
 
-def _build_ahead(gate: Gate, name: str, *, quiet: bool) -> None:
+def _build_ahead(gate: Gate, name: str) -> None:
     """Build what a tool for model-written Python needs, where people see that it takes time."""
     if any(isinstance(tool, WasmTool) and tool.module.file == PYTHON for tool in gate.tools if tool.name == name):
         from licet.cli.wasm import build_if_missing
 
-        build_if_missing(quiet=quiet)
+        build_if_missing()
 
 
-def _list_tools(path: Path, setting: Setting, as_json: bool) -> None:
+def _list_tools(path: Path, setting: Setting) -> None:
     """Print the tools that this agent may call, from their source: nothing is imported."""
-    manifest = read_sound(path, setting, as_json)
+    manifest = read_sound(path, setting)
     names = sorted(manifest.admissions)
     served = [name for name in names if tool_parts(name, manifest.servers) is not None]
     admitted = {name: manifest.tools.get(name) for name in names if name not in served}
-    if as_json:
+    if wants_json():
         show_json({"tools": _described(manifest, admitted), "server_tools": _described(manifest, served)})
         return
     width = max(map(len, admitted), default=0)
@@ -291,19 +290,19 @@ def _announce(question: Question, kept: StoredRequest, approve: str) -> None:
     show(f"  {'to approve':<14}{approve} in another terminal; to refuse, {deny}", err=True)
 
 
-def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Path | None, as_json: bool) -> Gate:
+def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Path | None) -> Gate:
     from licet.assemble.importing import imported_tools
 
     try:
         # Other tools that do not fit are no reason to refuse this call.
         return CommandGate(policy, imported_tools(policy), backends, workdir=workdir, on_misfit="deny")
     except ManifestError as wrong:
-        refuse(list(wrong.problems), as_json)
+        refuse(list(wrong.problems))
     except Refused as refused:  # the lock next to the policy differs: the call is refused, and leaves a receipt
         return RefusingGate(refused, policy, backends, workdir=workdir)
     # The policy is too large to compute the grants of its tools, or one of them reaches the code of a server.
     except RegistrationRefused as refused:
-        if as_json:
+        if wants_json():
             show_json({"misfits": [misfit_document(misfit) for misfit in refused.misfits]})
         else:
             for misfit in refused.misfits:
@@ -313,11 +312,11 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
         raise click.UsageError(f"no rule can contain the working or home directory: {wrong}") from None
 
 
-def _check_secrets(file: Path, as_json: bool) -> None:
+def _check_secrets(file: Path) -> None:
     """Exit if a file is not fit for secrets, before any code of a tool runs."""
     if wrong := secrets_file_problem(file):
         found, expected = "a file that is not fit for secrets", "`NAME=value` lines that only their owner can read"
-        refuse([Problem(Origin(str(file), 1, 1), found, expected, wrong)], as_json)
+        refuse([Problem(Origin(str(file), 1, 1), found, expected, wrong)])
 
 
 def _show_value(result: Result) -> None:

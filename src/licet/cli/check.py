@@ -39,6 +39,7 @@ from licet.cli.output import (
     show_annotations,
     show_json,
     show_problems,
+    wants_json,
 )
 from licet.core.decision.argument_rules import untied_problems
 from licet.core.decision.foreseen import (
@@ -68,7 +69,6 @@ def command(
     files: tuple[Path, ...],
     setting: Setting,
     locked: bool,
-    as_json: bool,
     sarif: bool,
     github: bool,
 ) -> None:
@@ -95,8 +95,8 @@ def command(
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors
     first, rest = first_problems(problems)
-    above = organisations_above(as_json, setting.organisation) if not errors else ()
-    if as_json:
+    above = organisations_above(setting.organisation) if not errors else ()
+    if wants_json():
         names = [str(file) for file in files]
         listed = [problem_document(problem) for problem in first]
         left_out = len(problems) - len(first)
@@ -108,9 +108,9 @@ def command(
         show_annotations(first)
     else:
         show_problems(first)
-    if rest and not as_json:
+    if rest and not wants_json():
         show(rest, err=True)
-    if not (as_json or sarif):
+    if not (wants_json() or sarif):
         show(_summary(len(files), errors, warnings), err=True)
         if above:
             show(f"checked under {organisation_line(above)}", err=True)

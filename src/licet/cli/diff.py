@@ -8,7 +8,15 @@ import click
 from msgspec.structs import replace
 
 from licet.cli.options import FILE, Setting, json_option, organisations_above
-from licet.cli.output import organisation_document, organisation_line, shortened, show, show_annotation, show_json
+from licet.cli.output import (
+    organisation_document,
+    organisation_line,
+    shortened,
+    show,
+    show_annotation,
+    show_json,
+    wants_json,
+)
 from licet.cli.versions import Compared, compared_versions, exit_code, fail_on_option, failing_changes
 from licet.core.policy.lock_changes import still_version
 from licet.core.review.changes import Change, Changes, Side
@@ -56,7 +64,6 @@ def command(
     workspace: Path | None,
     personality: Path | None,
     workdir: Path | None,
-    as_json: bool,
     github: bool,
     html: Path | None,
 ) -> None:
@@ -86,7 +93,7 @@ def command(
       1  something grew, or the files have errors
       2  bad command line
     """
-    if sum((as_json, github, html is not None)) > 1:
+    if sum((wants_json(), github, html is not None)) > 1:
         raise click.UsageError("--json, --github and --html exclude each other")
     if html is not None:
         from licet.cli.surface import check_target
@@ -96,11 +103,11 @@ def command(
         Setting(old_workspace or workspace, personality, workdir, alone=True),
         Setting(new_workspace or workspace, personality, workdir, alone=True),
     )
-    above = organisations_above(as_json)
-    with compared_versions(words, settings, as_json) as versions:
+    above = organisations_above()
+    with compared_versions(words, settings) as versions:
         changes = diff_agents(versions.old.agents, versions.new.agents)
         short = versions.worded(shortened(workdir))
-        if as_json:
+        if wants_json():
             show_json({**_document(versions, changes), **organisation_document(above)})
         elif github:
             _annotate(changes, versions)

@@ -111,7 +111,7 @@ def named_first(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     return FILE.convert(first, None, click.get_current_context(silent=True)), rest
 
 
-def require_trust(named: Named, manifest: "Manifest", as_json: bool, *, lock: bool = True) -> None:
+def require_trust(named: Named, manifest: "Manifest", *, lock: bool = True) -> None:
     """Exit with 1 if the policy must be accepted, and this user has not accepted it and its lock as they are now.
 
     Without `lock` only the policy counts: for a command that does not use its lock.
@@ -126,14 +126,14 @@ def require_trust(named: Named, manifest: "Manifest", as_json: bool, *, lock: bo
     if real != os.path.abspath(path):
         # Otherwise the author of the link could apply a policy to a directory for which it was not accepted.
         instead = "such a policy is used only if you name it" if not named.by_hand else "--accepted needs the real path"
-        fail(f"{path} is reached through a link, to {real}: {instead}", as_json)
+        fail(f"{path} is reached through a link, to {real}: {instead}")
     try:
         found = acceptance(path, manifest.digest, lock_state(manifest) if lock else None)
     except TrustListError as wrong:
-        fail(f"{path} {'must be accepted' if named.by_hand else 'was found, not named'}, and {wrong}", as_json)
+        fail(f"{path} {'must be accepted' if named.by_hand else 'was found, not named'}, and {wrong}")
     if found.answer != "accepted":
         or_name_it = ", or name it" if found.answer == "unknown" and not named.by_hand else ""
-        fail(f"{found.why}: review and accept {found.to_review} with {how}{or_name_it}", as_json)
+        fail(f"{found.why}: review and accept {found.to_review} with {how}{or_name_it}")
 
 
 def check_setting(named: Named, setting: Setting) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from licet.cli.options import json_option
-from licet.cli.output import coloured, show, show_json
+from licet.cli.output import coloured, show, show_json, wants_json
 from licet.core.algebra.scope import visible
 from licet.core.policy.layer import LEVELS, Level
 from licet.errors import ManifestError
@@ -33,7 +33,7 @@ _COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}
 @click.option("--attempts", "every", is_flag=True, help="Also list every attempt to break a wall.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, every: bool, as_json: bool) -> None:
+def command(ctx: click.Context, every: bool) -> None:
     """Test which levels this machine supports.
 
     Each wall is built in a process of its own, which then tries what the wall forbids. A level whose walls do not hold
@@ -43,7 +43,7 @@ def command(ctx: click.Context, every: bool, as_json: bool) -> None:
     that file cannot be used: everything is refused then.
     """
     found, above = look(), _organisation()
-    if as_json:
+    if wants_json():
         show_json({**_document(found), "organisation": above})
     else:
         _show(found, every)

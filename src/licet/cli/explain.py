@@ -25,7 +25,7 @@ from licet.cli.options import (
     read_sound,
     setting_options,
 )
-from licet.cli.output import organisation_document, organisation_line, place_document, show, show_json
+from licet.cli.output import organisation_document, organisation_line, place_document, show, show_json, wants_json
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import visible
 from licet.core.decision.decide import decide
@@ -75,7 +75,6 @@ def command(
     words: tuple[str, ...],
     state: Path | None,
     setting: Setting,
-    as_json: bool,
 ) -> None:
     """Show why a tool may or may not do something, and what would allow it.
 
@@ -102,7 +101,7 @@ def command(
       2  not a concrete use, or a bad command line
     """
     if len(words) == 1 and _RECEIPT.fullmatch(words[0]):
-        _explain_receipt(ctx, words[0], state, as_json)
+        _explain_receipt(ctx, words[0], state)
     if MANIFEST in ctx.meta:
         raise click.UsageError("--manifest goes with a RECEIPT; to ask about a tool, name its manifest before it", ctx)
     manifest, words = named_first(words)
@@ -121,7 +120,7 @@ def command(
         more = "" if is_tool else f"; and `{visible(tool)}` is no tool{_choices(known, manifest)}"
         raise click.BadParameter(f"{wrong}{more}", ctx, param_hint="USE") from None
     named = named_or_found(manifest, "MANIFEST")
-    policy = closed_to_grants(read_sound(named.path, setting, as_json), places.workdir)
+    policy = closed_to_grants(read_sound(named.path, setting), places.workdir)
     tool, policy = asked_tool(tool, policy)
     if tool == COMMANDS:
         uses = (one_use(use, places, by_command=True),) if use else ()
@@ -132,7 +131,7 @@ def command(
     decision = foreseen(decide(Request(tool, uses), policy), policy)
     refused = decision.use if isinstance(decision, Deny) else None
     growth = growth_if_allowed(policy, tool, refused) if refused is not None else None
-    if as_json:
+    if wants_json():
         show_json({**_document(decision, growth), **organisation_document(policy.organisations)})
     else:
         _show(decision, policy, growth, manifest)
@@ -156,13 +155,13 @@ def _choices(manifest: Manifest | None, named: Path | None) -> str:
     return f": expected {listed}, such as `licet explain{file} {names[-1]} write out.txt`"
 
 
-def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None, as_json: bool) -> NoReturn:
+def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None) -> NoReturn:
     """Print why a call ended as it did, from its receipt."""
     from licet.cli.receipts import calls_of
     from licet.cli.receipts_text import explanation
 
-    entries = [entry for pair in calls_of(receipt, state, as_json) if (entry := pair[1] or pair[0]) is not None]
-    if as_json:
+    entries = [entry for pair in calls_of(receipt, state) if (entry := pair[1] or pair[0]) is not None]
+    if wants_json():
         first, *others = ({"verdict": one["verdict"], "reason": one["reason"], "receipt": one} for one in entries)
         show_json({**first, **({"others": others} if others else {})})
     else:

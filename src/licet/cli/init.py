@@ -24,7 +24,17 @@ from licet.assemble import draft
 from licet.cli.discovery import PLACES
 from licet.cli.init_preset import PRESETS, agent_name, obstacles, schema_path, write_policy, write_preset
 from licet.cli.options import FILE, json_option, misfit_problems, refuse
-from licet.cli.output import counted, fail, is_output, problem_document, show, show_json, show_problems, write_file
+from licet.cli.output import (
+    counted,
+    fail,
+    is_output,
+    problem_document,
+    show,
+    show_json,
+    show_problems,
+    wants_json,
+    write_file,
+)
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.scope import name as checked_name
 from licet.core.policy.tool import ToolSpec
@@ -124,13 +134,13 @@ def _clients(root: Path) -> Iterator[ClientServers]:
             yield ClientServers(place.client.name, str(place.path), servers)
 
 
-def agreed_files(ctx: click.Context, found: Found, output: Path | None, yes: bool, as_json: bool) -> tuple[Path, ...]:
+def agreed_files(ctx: click.Context, found: Found, output: Path | None, yes: bool) -> tuple[Path, ...]:
     """The files with tools that were found, if somebody agrees; otherwise the command ends here."""
-    if not as_json:
+    if not wants_json():
         _show_found(found)
     target = output or Path(POLICY_DIRECTORY, WORKSPACE_FILE)
     if not found.tools:
-        if as_json:
+        if wants_json():
             show_json({"file": None, "found": found.document()})
         else:
             show("no tools here, so nothing was written: name a file with functions, and declarations are proposed")
@@ -138,8 +148,8 @@ def agreed_files(ctx: click.Context, found: Found, output: Path | None, yes: boo
         ctx.exit(1)
     if yes or is_output(target):
         return tuple(found.tools)
-    if as_json or not sys.stdin.isatty():
-        if as_json:
+    if wants_json() or not sys.stdin.isatty():
+        if wants_json():
             show_json({"file": None, "found": found.document()})
         else:
             show(f"nothing was written: `licet init --yes` writes {target}")
@@ -240,7 +250,6 @@ def command(
     undo: bool,
     preset: str | None,
     yes: bool,
-    as_json: bool,
 ) -> None:
     """Write a manifest for the tools in some files.
 
@@ -277,7 +286,7 @@ def command(
       2  bad command line
     """
     if mcp:
-        _govern_clients(ctx, files, output, agent, force or write or preset is not None, undo, yes, as_json)
+        _govern_clients(ctx, files, output, agent, force or write or preset is not None, undo, yes)
         return
     if undo:
         raise click.UsageError("--undo needs --mcp", ctx)
@@ -286,22 +295,22 @@ def command(
     if preset is not None:
         if files or write:
             raise click.UsageError("--preset takes no FILE.py and no --write", ctx)
-        write_preset(output or Path(POLICY_DIRECTORY, WORKSPACE_FILE), agent, force, as_json)
+        write_preset(output or Path(POLICY_DIRECTORY, WORKSPACE_FILE), agent, force)
         return
     found = None
     if not files:
         found = look_around(Path())
-        files = agreed_files(ctx, found, output, yes, as_json)
+        files = agreed_files(ctx, found, output, yes)
     printing = output is not None and is_output(output)
     inside = Path() if found is not None else files[0].parent
     target = inside / POLICY_DIRECTORY / WORKSPACE_FILE if output is None or printing else output
     tools, problems = _read(files, policy_root(target))
     proposals = [made for file in _without_tools(problems, files) if (made := propose(file)) is not None]
     if write:
-        _write_proposals(proposals, as_json)
+        _write_proposals(proposals)
         return
     if proposals:
-        _show_proposals(proposals, problems, as_json)
+        _show_proposals(proposals, problems)
     if not printing:
         problems += obstacles(target, force)
     text = manifest_text(
@@ -310,10 +319,10 @@ def command(
     if not _errors(problems):
         problems += _unfit(tools, text, target)
     if _errors(problems):
-        refuse(problems, as_json)
+        refuse(problems)
     if not printing:
         problems += write_policy(target, text, replaces=force)
-    if as_json:
+    if wants_json():
         names = [tool.spec.name for tool in tools]
         warnings = [problem_document(problem) for problem in problems]
         document = {"file": None if printing else str(target), "tools": names, "manifest": text, "problems": warnings}
@@ -338,7 +347,6 @@ def _govern_clients(
     other: bool,
     undo: bool,
     yes: bool,
-    as_json: bool,
 ) -> None:
     from licet.cli.init_mcp import Asking, set_up_clients, undo_clients  # not needed for tools
 
@@ -347,9 +355,9 @@ def _govern_clients(
     if agent is not None:
         _check_agent(agent, ctx)
     if undo:
-        undo_clients(output, Asking(yes, as_json))
+        undo_clients(output, Asking(yes))
     else:
-        set_up_clients(output, agent, Asking(yes, as_json))
+        set_up_clients(output, agent, Asking(yes))
 
 
 def _without_tools(problems: list[Problem], files: tuple[Path, ...]) -> list[Path]:
@@ -358,7 +366,7 @@ def _without_tools(problems: list[Problem], files: tuple[Path, ...]) -> list[Pat
     return [file for file in dict.fromkeys(files) if str(file) in named]
 
 
-def _show_proposals(proposals: list[Proposal], problems: list[Problem], as_json: bool) -> NoReturn:
+def _show_proposals(proposals: list[Proposal], problems: list[Problem]) -> NoReturn:
     """Print the proposed declarations and exit: without tools there is no manifest to write."""
     hinted = {str(proposal.file) for proposal in proposals}
     errors = [
@@ -367,7 +375,7 @@ def _show_proposals(proposals: list[Proposal], problems: list[Problem], as_json:
         else one
         for one in problems
     ]
-    if as_json:
+    if wants_json():
         listed = [proposal.as_data() for proposal in proposals]
         show_json({"problems": [problem_document(problem) for problem in errors], "proposals": listed})
     else:
@@ -377,13 +385,13 @@ def _show_proposals(proposals: list[Proposal], problems: list[Problem], as_json:
     click.get_current_context().exit(1)
 
 
-def _write_proposals(proposals: list[Proposal], as_json: bool) -> None:
+def _write_proposals(proposals: list[Proposal]) -> None:
     """Put the proposed declarations into their files."""
     if not proposals:
-        fail("no file without tools has functions to declare, so there is nothing to write", as_json)
+        fail("no file without tools has functions to declare, so there is nothing to write")
     for proposal in proposals:
         write_file(proposal.file, proposal.after, replace=True)
-    if as_json:
+    if wants_json():
         show_json({"written": [proposal.as_data() for proposal in proposals]})
         return
     for proposal in proposals:

@@ -39,7 +39,7 @@ from licet.cli.init_mcp_plan import (
 )
 from licet.cli.init_preset import agent_name, obstacles, schema_path, write_policy
 from licet.cli.options import Setting, read_sound, refuse
-from licet.cli.output import counted, fail, show, show_json, show_problems, write_file
+from licet.cli.output import counted, fail, show, show_json, show_problems, wants_json, write_file
 from licet.cli.trust import show_review
 from licet.clients.entries import SECRETS_FILE, add_secrets, known_secrets
 from licet.clients.known import Unusable, places, replace_own
@@ -72,15 +72,15 @@ def _changed(policy: Policy, text: str, manifest: Manifest) -> str:
     return str(lock_place(policy.manifest)) if lock_state(manifest) != policy.lock else ""
 
 
-def accept_edited(policy: Policy, text: str, agrees: Callable[[str], bool], *, quiet: bool) -> bool:
+def accept_edited(policy: Policy, text: str, agrees: Callable[[str], bool]) -> bool:
     """Accept the policy after servers were added, which made its file `text`; False if it is not accepted."""
     try:
         manifest = load_own_manifest(policy.manifest)
         if is_accepted(policy.manifest, manifest):
             return True
         if not policy.accepted:
-            manifest = read_sound(policy.manifest, Setting(workdir=policy.root, alone=True), quiet)
-            if not quiet:
+            manifest = read_sound(policy.manifest, Setting(workdir=policy.root, alone=True))
+            if not wants_json():
                 show_review(policy.manifest, manifest, review_of(policy.manifest, manifest))
             if not agrees(f"accept {shown_path(policy.manifest)}, so that clients may start it?"):
                 return False
@@ -103,12 +103,11 @@ class Asking(Struct, frozen=True):
     """How a change is agreed to: by a person at the terminal, by `--yes`, or not at all."""
 
     yes: bool
-    as_json: bool
 
     @property
     def only_shows(self) -> bool:
         """Whether nothing can be agreed to, because nobody can be asked."""
-        return not self.yes and (self.as_json or not sys.stdin.isatty())
+        return not self.yes and (wants_json() or not sys.stdin.isatty())
 
     def agrees(self, question: str) -> bool:
         """Whether a change may be made."""
@@ -118,20 +117,20 @@ class Asking(Struct, frozen=True):
 def set_up_clients(output: Path | None, agent: str | None, asking: Asking) -> None:
     """Show, ask about and make the changes of every configuration that is found."""
     try:
-        policy = _policy(output, asking.as_json)
+        policy = _policy(output)
         here = surroundings(policy.root)
         plan = plan_setup(here, policy)
     except Unusable as wrong:
-        fail(str(wrong), asking.as_json)
+        fail(str(wrong))
     if not any(file.changes for file in plan.files):
-        _nothing_moves(plan, [str(place.path) for place in places(here)], asking.as_json)
-    if not asking.as_json:
+        _nothing_moves(plan, [str(place.path) for place in places(here)])
+    if not wants_json():
         _show_refused(plan)
     agreed = [file for file in plan.files if _show_and_ask(file, asking)]
     servers = _servers(agreed if not asking.only_shows else plan.files)
     new = [server for server in servers if server.name not in policy.servers]
-    text = _policy_text(policy, agent, new, asking.as_json)
-    if not asking.as_json:
+    text = _policy_text(policy, agent, new)
+    if not wants_json():
         _show_policy(policy, new, text)
     if not agreed or (text != policy.text and not asking.agrees(f"write {policy.file}?")):
         _report_nothing(plan, policy, servers, asking)
@@ -143,7 +142,7 @@ def set_up_clients(output: Path | None, agent: str | None, asking: Asking) -> No
 # The policy -----------------------------------------------------------------------------------------------------------
 
 
-def _policy(output: Path | None, as_json: bool) -> Policy:
+def _policy(output: Path | None) -> Policy:
     """The policy to write to, and what it has already; exits if it cannot be used."""
     path = straight(output or find_policy() or Path(POLICY_DIRECTORY, WORKSPACE_FILE))
     path = Path(os.path.realpath(path.parent), path.name)  # a policy is accepted by its real path
@@ -152,39 +151,37 @@ def _policy(output: Path | None, as_json: bool) -> Policy:
     known = known_secrets(secrets)
     if not is_there(path):
         if problems := obstacles(path, False):
-            refuse(problems, as_json)
+            refuse(problems)
         return Policy(path, path, root, True, "", {}, secrets, known)
     found = read_policy(path)
     if errors := [problem for problem in found.problems if problem.severity == "error"]:
-        refuse(errors, as_json)
+        refuse(errors)
     if found.manifest is None or found.kind != "manifest":
-        fail(
-            f"{path} is {a_kind(found.kind)}, and the gateway needs the manifest of an agent: name one with -o", as_json
-        )
+        fail(f"{path} is {a_kind(found.kind)}, and the gateway needs the manifest of an agent: name one with -o")
     shared = [Path(file) for file in found.manifest.files if Path(file).name == WORKSPACE_FILE]
     file = straight(shared[0]) if shared else path
     if file.suffix == ".json":
-        fail(f"{file} is JSON: write the servers by hand, or use a policy in YAML", as_json)
+        fail(f"{file} is JSON: write the servers by hand, or use a policy in YAML")
     if link := next((one for one in (path, file) if one.is_symlink()), None):
-        fail(f"{link} is a link: name the policy itself with -o", as_json)
+        fail(f"{link} is a link: name the policy itself with -o")
     try:
         text = read_regular(file, MOST_BYTES, links=False).decode("utf-8")
         others = texts_besides(file, found.manifest)
     except (OSError, ValueError) as wrong:
-        fail(f"{file} cannot be read: {wrong}", as_json)
+        fail(f"{file} cannot be read: {wrong}")
     servers, accepted = servers_of(found.manifest.servers), is_accepted(path, found.manifest)
     return Policy(path, file, root, False, text, servers, secrets, known, accepted, others, lock_state(found.manifest))
 
 
-def _policy_text(policy: Policy, agent: str | None, new: Sequence[DraftedServer], as_json: bool) -> str:
+def _policy_text(policy: Policy, agent: str | None, new: Sequence[DraftedServer]) -> str:
     if policy.is_new:
         return new_policy(agent or agent_name(policy.root), new, schema_path(policy.manifest))
     try:
         return with_servers(policy.text, new)
     except NotWritten as wrong:
-        if not as_json:
+        if not wants_json():
             _show_lines("servers:", *(f"  {line}" for line in server_lines(new)))
-        fail(f"the servers above cannot be added to {policy.file}: {wrong}; add them by hand, and try again", as_json)
+        fail(f"the servers above cannot be added to {policy.file}: {wrong}; add them by hand, and try again")
 
 
 def _servers(files: Iterable[FilePlan]) -> list[DraftedServer]:
@@ -197,7 +194,7 @@ def _servers(files: Iterable[FilePlan]) -> list[DraftedServer]:
 
 def _show_and_ask(file: FilePlan, asking: Asking) -> bool:
     """Show the change of one file, and ask whether to make it."""
-    if not asking.as_json:
+    if not wants_json():
         _show_file(file)
     return file.changes and asking.agrees(f"change {file.place.path}?")
 
@@ -256,16 +253,16 @@ def _show_lines(*lines: str) -> None:
         show(line)
 
 
-def _nothing_moves(plan: Plan, looked_at: list[str], as_json: bool) -> None:
-    if as_json:
+def _nothing_moves(plan: Plan, looked_at: list[str]) -> None:
+    if wants_json():
         show_json({"error": "no server entry can be moved", **_found(plan), "looked_at": looked_at})
         click.get_current_context().exit(1)
     _show_refused(plan)
     for file in plan.files:
         _show_file(file)
     if plan.files or plan.refused:
-        fail("no server entry can be moved behind the gateway", as_json)
-    fail(f"no configuration of a known client has servers; looked for {', '.join(looked_at)}", as_json)
+        fail("no server entry can be moved behind the gateway")
+    fail(f"no configuration of a known client has servers; looked for {', '.join(looked_at)}")
 
 
 def _found(plan: Plan) -> dict[str, Any]:
@@ -302,16 +299,16 @@ def _write(
             else:
                 show(f"write these into {policy.secrets_file} yourself: {', '.join(values)}", err=True)
     except Unusable as wrong:
-        fail(str(wrong), asking.as_json)
+        fail(str(wrong))
     if policy.is_new:
         problems = write_policy(policy.manifest, text)
-        if not asking.as_json:
+        if not wants_json():
             show_problems(problems, err=True)
     elif text != policy.text:
         if read_regular(policy.file, MOST_BYTES, links=False).decode("utf-8") != policy.text:
-            fail(f"{policy.file} changed meanwhile: try again", asking.as_json)
+            fail(f"{policy.file} changed meanwhile: try again")
         write_file(policy.file, text, replace=True)
-    accepted = accept_edited(policy, text, asking.agrees, quiet=asking.as_json)
+    accepted = accept_edited(policy, text, asking.agrees)
     keeper, failed = Keeper(state_directory(policy.root)), {}
     for file in agreed:
         try:
@@ -327,7 +324,7 @@ def _write(
 
 
 def _report_nothing(plan: Plan, policy: Policy, servers: Sequence[DraftedServer], asking: Asking) -> None:
-    if asking.as_json:
+    if wants_json():
         show_json({**_found(plan), **_outcome(policy, servers, accepted=policy.accepted), "written": [], "failed": {}})
     elif asking.only_shows:
         show("nothing was changed: add --yes, or run it at a terminal, which asks for each file", err=True)
@@ -356,7 +353,7 @@ def _report(
     accepted: bool,
 ) -> None:
     written = [str(file.place.path) for file in agreed if str(file.place.path) not in failed]
-    if asking.as_json:
+    if wants_json():
         outcome = _outcome(policy, servers, accepted=accepted)
         show_json({**_found(plan), **outcome, "written": written, "failed": dict(failed)})
     else:
@@ -387,12 +384,12 @@ def undo_clients(output: Path | None, asking: Asking) -> None:
     try:
         edits = keeper.edits()
     except Unusable as wrong:
-        fail(str(wrong), asking.as_json)
+        fail(str(wrong))
     if not edits:
-        fail(f"nothing to undo: no configuration was changed from {root}", asking.as_json)
+        fail(f"nothing to undo: no configuration was changed from {root}")
     for kept, edit in edits:
         names = ", ".join(name for table in edit.tables for name in table.originals)
-        if not asking.as_json:
+        if not wants_json():
             show(f"{edit.client}: {edit.path}: puts back {names}")
         if not asking.agrees(f"undo the change of {edit.path}?"):
             continue
@@ -407,7 +404,7 @@ def undo_clients(output: Path | None, asking: Asking) -> None:
 
 
 def _report_undone(done: Sequence[Mapping[str, Any]], failed: Mapping[str, str], asking: Asking) -> None:
-    if asking.as_json:
+    if wants_json():
         show_json({"undone": list(done), "failed": dict(failed)})
     else:
         for one in done:

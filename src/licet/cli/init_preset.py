@@ -25,6 +25,7 @@ from licet.cli.output import (
     show,
     show_json,
     show_problems,
+    wants_json,
     write_file,
 )
 from licet.cli.schema import not_ours, write_schema
@@ -306,18 +307,18 @@ def _variables(agents: list[CodingAgent]) -> Iterator[str]:
     yield f"  env: [{', '.join(['TERM', 'LANG', 'PATH', *wanted])}]"
 
 
-def write_preset(target: Path, agent: str | None, force: bool, as_json: bool) -> None:
+def write_preset(target: Path, agent: str | None, force: bool) -> None:
     """Write the policy of a coding agent."""
     name, agents = agent or agent_name(policy_root(target)), installed_agents()
     text = coding_policy(name, schema_path(target), agents, policy_root(target))
     printing = is_output(target)
     problems = [] if printing else obstacles(target, force)
     if problems:
-        refuse(problems, as_json)
+        refuse(problems)
     if not printing:
         problems += write_policy(target, text, replaces=force)
     made = [] if printing else make_closed(policy_root(target))
-    if as_json:
+    if wants_json():
         warnings = [problem_document(problem) for problem in problems]
         show_json({"file": None if printing else str(target), "manifest": text, "made": made, "problems": warnings})
         return

@@ -11,7 +11,7 @@ import click
 from licet.assemble.never_writable import closed_to_grants
 from licet.cli.discovery import find_policy
 from licet.cli.options import FILE, json_option, refuse
-from licet.cli.output import counted, fail, make_folder, shortened, show, show_json, write_file
+from licet.cli.output import counted, fail, make_folder, shortened, show, show_json, wants_json, write_file
 from licet.cli.surface_table import print_surface
 from licet.core.algebra.scope import NAME_PATTERN, visible
 from licet.core.review.surface import surface
@@ -36,7 +36,6 @@ def command(
     agent: str | None,
     generalise_hosts: bool,
     write: bool,
-    as_json: bool,
 ) -> None:
     """Draft the least policy that allows what was recorded.
 
@@ -64,7 +63,7 @@ def command(
         raise click.BadParameter("expected 1 to 128 letters, digits, `_`, `.`, `/` or `-`", param_hint="--agent")
     paths = list(recordings) or recordings_of(manifest)
     if not paths:
-        fail("there are no recordings of this directory: make one with `licet observe -- CMD`", as_json)
+        fail("there are no recordings of this directory: make one with `licet observe -- CMD`")
     try:
         found = read_recordings(paths, manifest, lambda: find_policy() or Path(POLICY_DIRECTORY, WORKSPACE_FILE))
         for path in (path for one in found for path in one.incomplete):
@@ -72,23 +71,23 @@ def command(
         drafts = [draft_policy(one, agent, generalise_hosts) for one in found]
         for draft in drafts:
             if write and draft.text != draft.before:
-                _write(draft, as_json)
+                _write(draft)
     except NotDrafted as wrong:
         if wrong.problems:
-            refuse(wrong.problems, as_json)
-        fail(str(wrong), as_json)
-    if as_json:
+            refuse(wrong.problems)
+        fail(str(wrong))
+    if wants_json():
         show_json({"policies": [draft.document(written=write) for draft in drafts]})
         return
     for draft in drafts:
         _show(draft, written=write)
 
 
-def _write(draft: Draft, as_json: bool) -> None:
+def _write(draft: Draft) -> None:
     target = Path(os.path.realpath(draft.target))  # the file that a link leads to, not the link
     make_folder(target.parent)
     if policy_text(target) != draft.before:
-        fail(f"{draft.target} was changed meanwhile, and is left as it is: run this again", as_json)
+        fail(f"{draft.target} was changed meanwhile, and is left as it is: run this again")
     write_file(target, draft.text, replace=True)
 
 

@@ -17,6 +17,7 @@ from licet.cli.output import (
     show_annotations,
     show_json,
     show_problems,
+    wants_json,
 )
 from licet.core.values import Problem
 from licet.lint.judge import Finding
@@ -36,7 +37,6 @@ def command(
     paths: tuple[Path, ...],
     setting: Setting,
     everything: bool,
-    as_json: bool,
     sarif: bool,
     github: bool,
 ) -> None:
@@ -52,9 +52,9 @@ def command(
       1  at least one error, or a file that cannot be read
       2  bad command line
     """
-    report = _report(paths or (Path(),), setting, everything=everything, as_json=as_json)
+    report = _report(paths or (Path(),), setting, everything=everything)
     first, rest = first_problems(report.findings)
-    if as_json:
+    if wants_json():
         show_json(_document(report, first))
     elif sarif:
         from licet.cli.check import sarif_log
@@ -64,14 +64,14 @@ def command(
         show_annotations(first)
     else:
         show_problems(first)
-    if rest and not as_json:
+    if rest and not wants_json():
         show(rest, err=True)
-    if not (as_json or sarif):
+    if not (wants_json() or sarif):
         show(_summary(report), err=True)
     ctx.exit(1 if report.count("error") else 0)
 
 
-def _report(paths: tuple[Path, ...], setting: Setting, *, everything: bool, as_json: bool) -> Report:
+def _report(paths: tuple[Path, ...], setting: Setting, *, everything: bool) -> Report:
     for path in paths:
         if not path.exists():
             raise click.UsageError(f"there is no {path}")
@@ -79,7 +79,7 @@ def _report(paths: tuple[Path, ...], setting: Setting, *, everything: bool, as_j
     sources = [str(path) for path in paths if path not in policies]
     lint = Lint(Project([os.getcwd(), os.path.join(os.getcwd(), "src")]))
     for path in policies:
-        for file, tools in tools_by_file(read_sound(path, setting, as_json)).items():
+        for file, tools in tools_by_file(read_sound(path, setting)).items():
             lint.add_tools(file, tools)
     for file in python_files(sources):
         lint.add_file(file, everything=everything)

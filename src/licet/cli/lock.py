@@ -24,7 +24,7 @@ from licet.cli.lock_servers import (
     take_each,
 )
 from licet.cli.options import FILE, json_option, missing_server_problems, refuse, secrets_option
-from licet.cli.output import counted, fail, show, show_json, show_lock_changes, write_file
+from licet.cli.output import counted, fail, show, show_json, show_lock_changes, wants_json, write_file
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, write_lock
 from licet.core.policy.lock_changes import lock_changes
@@ -81,7 +81,6 @@ def command(
     accepted: tuple[str, ...],
     secrets: Path | None,
     workdir: Path | None,
-    as_json: bool,
 ) -> None:
     """Write licet.lock next to a policy: what you reviewed. Every gate and gateway refuses anything else.
 
@@ -107,10 +106,10 @@ def command(
       2  bad command line
     """
     cmd: tuple[str, ...] = ctx.meta["command"]
-    options = Options(workdir, secrets, frozenset(accepted), as_json, update or upgrade, upgrade, yes, grants)
+    options = Options(workdir, secrets, frozenset(accepted), update or upgrade, upgrade, yes, grants)
     if secrets is not None and (wrong := secrets_file_problem(secrets)):
         expected = "`NAME=value` lines that only their owner can read"
-        refuse([Problem(Origin(str(secrets), 1, 1), "a file that is not fit for secrets", expected, wrong)], as_json)
+        refuse([Problem(Origin(str(secrets), 1, 1), "a file that is not fit for secrets", expected, wrong)])
     if drafting:
         if options.update or yes:
             raise click.UsageError("--init takes no --update, --upgrade or --yes: it writes no lock", ctx)
@@ -130,10 +129,10 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     files = _with_listed(named, old, place)
     policy = locked_policy([one.path for one in files])
     if policy.problems:
-        refuse(list(policy.problems), options.as_json)
+        refuse(list(policy.problems))
     missing = [one for manifest in policy.manifests.values() for one in missing_server_problems(manifest, "error")]
     if missing:
-        refuse(missing, options.as_json)
+        refuse(missing)
     # A lock that cannot be read is not used, and what takes its place is shown as a whole.
     _require_trust(named, files, policy, options, lock=old is not None or not is_there(place))
     degraded = any(manifest.allow_degraded for manifest in policy.manifests.values())
@@ -143,7 +142,7 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     found, wrong = take_each(policy.servers, policy.origins, setup, options, before)
     hint = own_secrets_hint(named[0].path, (policy.servers[name] for name in wrong), options)
     if wrong and not found:
-        refuse_servers(policy.origins, wrong, options.as_json, hint)
+        refuse_servers(policy.origins, wrong, hint)
     kept = {name: before[name] for name in wrong if name in before}
     taken = {name: one for name in policy.servers if (one := found.get(name) or kept.get(name)) is not None}
     names = {manifest.gateway_names for manifest in policy.manifests.values()} - {""}
@@ -170,7 +169,7 @@ class Failed(Struct, frozen=True):
 
     def show(self, options: Options) -> None:
         """Print why, and what the lock has of them."""
-        if options.as_json:
+        if wants_json():
             return
         show_servers(self.origins, self.wrong)
         for name in self.wrong:
@@ -192,7 +191,7 @@ def _old_lock(place: Path, options: Options) -> Lock | None:
     except BadLock as wrong:
         if not options.update:
             fix = "`licet lock --update` writes it anew, and shows all of it"
-            fail(f"{place}: found {wrong}, expected a lock; {fix}", options.as_json)
+            fail(f"{place}: found {wrong}, expected a lock; {fix}")
         return None
 
 
@@ -222,7 +221,7 @@ def _require_trust(
     for one in sorted(files, key=lambda file: not file.by_hand):
         manifest = policy.manifests[os.path.basename(os.path.realpath(one.path))]
         if manifest.servers.keys() - known or (policy.servers and one in named):
-            require_trust(one, manifest, options.as_json, lock=lock)
+            require_trust(one, manifest, lock=lock)
         known |= manifest.servers.keys()
 
 
@@ -249,13 +248,13 @@ def _finish(
         ctx.exit(1 if failed.wrong else 0)
     is_broken = old is None and is_there(place)
     if old is not None or is_broken:
-        if not options.as_json:
+        if not wants_json():
             show_lock_changes(changes, _MOST_CHANGES)
         if not options.update:
             text = f"{shown} differs: nothing was written; `licet lock --update` takes what is shown"
             _report(shown, new, changes, options, failed, written=False, text=text, err=True)
             ctx.exit(1)
-        asks = not options.yes and not options.as_json and is_terminal()
+        asks = not options.yes and not wants_json() and is_terminal()
         if asks and not click.confirm("take it into the lock?", err=True):
             show("nothing was written", err=True)
             ctx.exit(1)
@@ -304,7 +303,7 @@ def _report(
     err: bool = False,
     entered: Sequence[str] = (),
 ) -> None:
-    if not options.as_json:
+    if not wants_json():
         show(text, err=err)
         for file in entered:
             show(f"accepted {file} with this lock")

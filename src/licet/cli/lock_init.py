@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from licet.cli.discovery import PLACES, Named, find_policy, require_trust
 from licet.cli.lock_servers import Options, is_file, lock_setup, own_secrets_hint, refuse_servers, take_each
 from licet.cli.options import FILE, refuse
-from licet.cli.output import counted, fail, make_folder, show, show_json, write_file
+from licet.cli.output import counted, fail, make_folder, show, show_json, wants_json, write_file
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
@@ -90,7 +90,7 @@ def draft_servers(words: Sequence[str], command: tuple[str, ...], options: Optio
     if command and any(" code: [" in line for one in wrong.values() for line in one.lines):
         hint = f"{target} has no entry of `{names[0]}` yet: write it, with `command` and `code`, and run this again"
     if not found:
-        refuse_servers(origins, wrong, options.as_json, hint)
+        refuse_servers(origins, wrong, hint)
     retry = " ".join(("licet lock --init", *files))
     skipped = {name: Skipped(str(one), one.lines, f"{retry} {name}") for name, one in wrong.items()}
     kept = _write(target, text, _drafts(servers, found, entries), skipped, options)
@@ -115,7 +115,7 @@ def _policy(files: Sequence[str], may_be_new: bool, options: Options) -> Named:
     if files:
         path = FILE.convert(files[0], None, None)
         if not may_be_new and not is_there(path):
-            fail(f"there is no {path}", options.as_json)
+            fail(f"there is no {path}")
         return Named(path)
     found = find_policy()
     if found is None and not may_be_new:
@@ -138,16 +138,15 @@ def _text(target: Path, options: Options) -> str:
     if target.suffix == ".json":
         fail(
             f"{target} is JSON, which has no comments for guesses: use YAML, or write the entry by hand",
-            options.as_json,
         )
     policy = read_policy(target)
     problems = [problem for problem in policy.problems if problem.severity == "error"]
     if problems:
-        refuse(problems, options.as_json)
+        refuse(problems)
     try:
         return read_regular(target, MOST_BYTES).decode()
     except (OSError, ValueError) as wrong:
-        fail(f"{target} cannot be read: {wrong}", options.as_json)
+        fail(f"{target} cannot be read: {wrong}")
 
 
 def _require_trust(named: Named, options: Options) -> None:
@@ -156,8 +155,8 @@ def _require_trust(named: Named, options: Options) -> None:
         return
     manifest = read_policy(named.path).manifest
     if manifest is None:
-        fail(f"{named.path} was found, not named, and has no agent to accept: name it", options.as_json)
-    require_trust(named, manifest, options.as_json, lock=False)  # drafts are made without it
+        fail(f"{named.path} was found, not named, and has no agent to accept: name it")
+    require_trust(named, manifest, lock=False)  # drafts are made without it
 
 
 def _servers(
@@ -167,26 +166,26 @@ def _servers(
     if command:
         (name,) = names
         if name in entries and _plain(entries[name]).get("command") != list(command):
-            fail(f"{target} has a server `{name}` with another command: choose another name", options.as_json)
+            fail(f"{target} has a server `{name}` with another command: choose another name")
         known = _plain(entries.get(name) or {})
         return {name: _server(name, {**known, "command": list(command)}, target, options)}
     for name in names:
         if name not in entries:
             fix = f"`licet lock --init {name} -- COMMAND` makes it"
-            fail(f"{target} has no server `{name}`: {fix}", options.as_json)
+            fail(f"{target} has no server `{name}`: {fix}")
     wanted = [name for name, entry in entries.items() if (not names or name in names)]
     drafted = {
         name: _server(name, _plain(entries[name]), target, options) for name in wanted if "tools" not in entries[name]
     }
     if not drafted:
         found = "each server has `tools` already, which are never changed" if entries else "there are no servers"
-        fail(f"{target}: {found}; take `tools` out of an entry to draft it again", options.as_json)
+        fail(f"{target}: {found}; take `tools` out of an entry to draft it again")
     return drafted
 
 
 def _server(name: str, entry: dict[str, Any], target: Path, options: Options) -> Server:
     if "tools" in entry:
-        fail(f"{target}: the server `{name}` has `tools` already, which are never changed", options.as_json)
+        fail(f"{target}: the server `{name}` has `tools` already, which are never changed")
     return server_of(name, entry)
 
 
@@ -194,7 +193,7 @@ def _with_grants(server: Server, entry: Any, setup: Setup, options: Options) -> 
     """The server with the grants that it is started with: its own, or the existing paths of its command."""
     if entry is not None and "grants" in entry:
         if options.grants:
-            fail(f"the server `{server.name}` has `grants` already: write the rule there", options.as_json)
+            fail(f"the server `{server.name}` has `grants` already: write the rule there")
         return server
     if server.kind != "isolated":
         return server
@@ -240,13 +239,13 @@ def _write(target: Path, text: str, drafts: Sequence[Draft], skipped: Mapping[st
     new = with_drafts(text, drafts)
     problems = _problems(target, new)
     if problems:
-        refuse(problems, options.as_json)
+        refuse(problems)
     names = [f"{draft.server.name}.{tool}" for draft in drafts for tool in draft.tools]
     kept = keeps_lines(text, new, [draft.server.name for draft in drafts])
     if kept:
         make_folder(target.parent)
         write_file(target, new, replace=True)
-    if options.as_json:
+    if wants_json():
         refused = {draft.server.name: dict(draft.refused) for draft in drafts}
         left = {name: {"why": one.why, "lines": one.lines, "retry": one.retry} for name, one in skipped.items()}
         about = {"file": str(target), "written": kept, "draft": new, "tools": names, "refused": refused}

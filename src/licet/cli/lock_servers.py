@@ -12,7 +12,7 @@ from msgspec import Struct
 from licet.assemble import Places
 from licet.assemble.expected_lock import lock_backends, machine_places
 from licet.assemble.review import state_directory
-from licet.cli.output import problem_document, show, show_json
+from licet.cli.output import problem_document, show, show_json, wants_json
 from licet.clients.entries import SECRETS_FILE, known_secrets
 from licet.clients.known import Unusable
 from licet.core.policy.lock import LockedServer
@@ -30,7 +30,6 @@ class Options(Struct, frozen=True):
     workdir: Path | None
     secrets: Path | None
     accepted: frozenset[str]
-    as_json: bool
     update: bool = False
     upgrade: bool = False
     yes: bool = False
@@ -99,11 +98,9 @@ def take_each(
     return asyncio.run(one_by_one())
 
 
-def refuse_servers(
-    origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken], as_json: bool, hint: str = ""
-) -> NoReturn:
+def refuse_servers(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken], hint: str = "") -> NoReturn:
     """Print why servers cannot be locked, and exit with 1."""
-    if as_json:
+    if wants_json():
         show_json({"problems": server_problems(origins, wrong)})
     else:
         show_servers(origins, wrong)

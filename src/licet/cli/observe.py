@@ -12,7 +12,7 @@ import click
 
 from licet.assemble.review import state_directory
 from licet.cli.options import FILE, json_option
-from licet.cli.output import counted, show
+from licet.cli.output import counted, show, wants_json
 from licet.clients.jsonc import looks_secret, secret_word
 from licet.learn.observed_command import NotObserved, Observed, new_recording, observe_command
 from licet.policy_files.policy_paths import NoHome
@@ -58,7 +58,7 @@ class _Split(click.Command):
 )
 @json_option
 @click.pass_context
-def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_proxy: bool, as_json: bool) -> None:
+def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_proxy: bool) -> None:
     """Run a command without walls, and record what it and its child processes touch.
 
     Files that are read, written and deleted, programs that are started, and hosts that are reached: each as a rule
@@ -87,7 +87,7 @@ def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_
         raise click.UsageError("expected a command after `--`, such as `licet observe -- git fetch`", ctx)
     binary = shutil.which(words[0])
     if binary is None:
-        _not_run(ctx, f"`{words[0]}` is not a program that can be run: check its name, or give its path", as_json)
+        _not_run(ctx, f"`{words[0]}` is not a program that can be run: check its name, or give its path")
         return
     environment = {name: value for name, value in os.environ.items() if _is_secret(name, value)}
     try:
@@ -97,20 +97,20 @@ def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_
             binary, words, recording, names=not no_proxy, secrets=secrets, shown=_without_secrets(words)
         )
     except FileExistsError as wrong:
-        _not_run(ctx, f"{wrong.filename} exists already: choose another name, or remove it", as_json)
+        _not_run(ctx, f"{wrong.filename} exists already: choose another name, or remove it")
     except NoHome as wrong:
-        _not_run(ctx, f"{wrong}; or name a file with --output", as_json)
+        _not_run(ctx, f"{wrong}; or name a file with --output")
     except OSError as wrong:
-        _not_run(ctx, f"cannot write the recording: {wrong.strerror or wrong}: {wrong.filename}", as_json)
+        _not_run(ctx, f"cannot write the recording: {wrong.strerror or wrong}: {wrong.filename}")
     except NotObserved as wrong:
-        _not_run(ctx, str(wrong), as_json)
+        _not_run(ctx, str(wrong))
     else:
-        _report(observed, output, as_json)
+        _report(observed, output)
         ctx.exit(observed.ended.exit_code)
 
 
-def _not_run(ctx: click.Context, text: str, as_json: bool) -> None:
-    if as_json:
+def _not_run(ctx: click.Context, text: str) -> None:
+    if wants_json():
         click.echo(json.dumps({"error": text}, indent=2), err=True)
     else:
         show(f"licet: {text}", err=True, colour="red")
@@ -153,10 +153,10 @@ def _without_secrets(words: Sequence[str]) -> list[str]:
 # The report ----------------------------------------------------------------------------------------------------------
 
 
-def _report(observed: Observed, output: Path | None, as_json: bool) -> None:
+def _report(observed: Observed, output: Path | None) -> None:
     """Print on stderr what was recorded, and what could not be; stdout belongs to the command."""
     found = observed.summary
-    if as_json:
+    if wants_json():
         document = {
             "recording": str(observed.recording),
             "exit_code": observed.ended.exit_code,

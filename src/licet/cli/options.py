@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from licet.assemble import Places, review
 from licet.assemble.review import state_directory
 from licet.backends.kv import SqliteKv
-from licet.cli.output import MOST_PROBLEMS, MisfitProblem, show
+from licet.cli.output import JSON, MOST_PROBLEMS, MisfitProblem, show, wants_json
 from licet.core.algebra.scope import Malformed, path_key
 from licet.core.decision.fixes import call_denials
 from licet.core.decision.reach import reach_of
@@ -189,7 +189,11 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return gathered
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _print_json(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    ctx.meta[JSON] = wanted
+
+
+json_option = click.option("--json", is_flag=True, expose_value=False, callback=_print_json, help="Print JSON.")
 secrets_option = click.option(
     "--secrets",
     metavar="FILE",
@@ -203,7 +207,7 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def checked(*words: Any, **given: Any) -> Any:
-        if given["as_json"] + given["sarif"] + given["github"] > 1:
+        if wants_json() + given["sarif"] + given["github"] > 1:
             raise click.UsageError("--json, --sarif and --github exclude each other")
         return command(*words, **given)
 
@@ -216,7 +220,7 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":
+def read_sound(path: Path, setting: Setting) -> "Manifest":
     """Read a manifest. If it has errors, print all of them and exit with 1."""
     from licet.core.values import Origin, Problem
 
@@ -227,25 +231,25 @@ def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":
     if not problems:
         hint = "name the agent's manifest; the workspace next to it is found"
         problems = [Problem(Origin(str(path), 1, 1), a_kind(policy.kind), "a manifest or a personality", hint)]
-    refuse(problems, as_json)
+    refuse(problems)
 
 
-def organisations_above(as_json: bool, second: Path | None = None) -> tuple[Organisation, ...]:
+def organisations_above(second: Path | None = None) -> tuple[Organisation, ...]:
     """The organisation of this machine, and a second file; prints what is wrong with one of them and exits with 1."""
     try:
         found = machine_organisation(), None if second is None else read_organisation_file(second)
     except ManifestError as wrong:
-        refuse(list(wrong.problems), as_json)
+        refuse(list(wrong.problems))
     return tuple(one for one in found if one is not None)
 
 
-def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
+def refuse(problems: "list[Problem]") -> NoReturn:
     """Print problems of files and exit with 1."""
     from licet.cli.output import first_problems, problem_document, show_json, show_problems
 
     first, rest = first_problems(problems)
     first = [_at_known_place(problem) for problem in first]
-    if as_json:
+    if wants_json():
         show_json({"problems": [problem_document(problem) for problem in first]})
     else:
         show_problems(first, err=True)
@@ -307,12 +311,12 @@ def _remember(ctx: click.Context, param: click.Parameter, manifest: Path | None)
     ctx.meta[MANIFEST] = manifest
 
 
-def sound_manifest(path: Path, setting: Setting, as_json: bool) -> Manifest:
+def sound_manifest(path: Path, setting: Setting) -> Manifest:
     """Load a manifest for a call. If it has errors, print all of them and exit with 1."""
     try:
         return load_manifest(path, setting.workspace, setting.personality, organisation=setting.organisation)
     except ManifestError:
-        return read_sound(path, setting, as_json)  # prints the problems and exits
+        return read_sound(path, setting)  # prints the problems and exits
 
 
 _MOST_NAMED = 5  # tools or files that one message names
@@ -515,9 +519,9 @@ async def open_default(kv: SqliteKv, agent: str) -> str:
     return name
 
 
-def show_new_session(ctx: click.Context, session: str, as_json: bool) -> None:
+def show_new_session(ctx: click.Context, session: str) -> None:
     """Name the session that `--new-session` started, so that it can be continued."""
-    if ctx.meta.get(_NEW_SESSION) and not as_json:
+    if ctx.meta.get(_NEW_SESSION) and not wants_json():
         show(f"licet: a new session; to continue it: --session {session}", err=True)
 
 

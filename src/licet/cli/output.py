@@ -51,15 +51,24 @@ def shortened(workdir: Path | None) -> Callable[[str], str]:
     return short
 
 
+JSON = "licet.json"  # in the `meta` of a click context, if `--json` was given
+
+
+def wants_json() -> bool:
+    """Whether this run prints JSON, and no text for people on the standard output."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(JSON))
+
+
 def show_json(value: Any) -> None:
     """Print JSON in ASCII, so that no text from a file can control a terminal."""
     click.echo(json.dumps(value, indent=2))
 
 
-def fail(text: str, as_json: bool, more: Iterable[str] = ()) -> NoReturn:
+def fail(text: str, more: Iterable[str] = ()) -> NoReturn:
     """Print why a command failed, with more lines below it, and exit with 1."""
     lines = [text, *more]
-    if as_json:
+    if wants_json():
         show_json({"error": "\n".join(lines)})
     else:
         show_lines(lines, err=True, colour="red")

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from licet.backends.ledger.reader import LedgerReader
 from licet.cli.options import Command, duration
-from licet.cli.output import counted, show, show_json
+from licet.cli.output import counted, show, show_json, wants_json
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import ran_until
@@ -309,11 +309,11 @@ def _may(entry: Entry, what: str, ended: bool) -> str:
     return {"allow": f"may {may}", "ask": f"may {may} once a person agrees", "deny": f"may not {may}"}[entry["verdict"]]
 
 
-def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool, as_json: bool) -> NoReturn:
+def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool) -> NoReturn:
     """Print the result of verifying a ledger, and exit."""
     finding, signed_by = outcome.finding, counted(outcome.checkpoints, "checkpoint")
     notes = list(_notes(outcome, given, held))
-    if as_json:
+    if wants_json():
         show_json(
             {
                 "ok": outcome.ok,
@@ -376,10 +376,10 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
         yield "without `--head` from elsewhere an older copy of the whole ledger looks the same"
 
 
-def report_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoReturn:
+def report_pack(path: Path, pack: Pack | Finding, key: str) -> NoReturn:
     """Print the result of verifying a pack, and exit."""
     wrong = pack if isinstance(pack, Finding) else None
-    if as_json:
+    if wants_json():
         document = pack_document(pack) if isinstance(pack, Pack) else {}
         show_json({"ok": wrong is None, "file": str(path), "key": key, **document, "finding": _finding_document(wrong)})
     elif isinstance(pack, Finding):

@@ -42,7 +42,7 @@ from licet.cli.options import (
     show_new_session,
     sound_manifest,
 )
-from licet.cli.output import fail, result_document, show, show_problems, show_refusal
+from licet.cli.output import fail, result_document, show, show_problems, show_refusal, wants_json
 from licet.cli.run_hints import MOST_SHOWN, hints, programs_not_found, refusal_line, show_hints, show_warnings
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
@@ -86,7 +86,6 @@ def chosen_policy(
     setting: Setting,
     program: str,
     wanted: RunOptions,
-    as_json: bool,
 ) -> ChosenPolicy:
     """The policy that was named or found, narrowed by the flags; without one, the flags alone.
 
@@ -103,20 +102,20 @@ def chosen_policy(
         if wanted.save is not None:
             raise click.UsageError(f"--save writes flags that stand alone; here they only narrow {found}", ctx)
         check_setting(named, setting)
-        policy = sound_manifest(named.path, setting, as_json)
-        require_trust(named, policy, as_json)
+        policy = sound_manifest(named.path, setting)
+        require_trust(named, policy)
         if made is not None:
             policy = narrowed(policy, made)
-            if not as_json:
+            if not wants_json():
                 show(f"licet: the flags narrow {named.path}", err=True)
         return ChosenPolicy(policy, policy_root(named.path), typed)
     if made is None:
-        fail(f"licet: {nothing_here()}; or say what the command may reach, such as `--allow-read .`", as_json)
+        fail(f"licet: {nothing_here()}; or say what the command may reach, such as `--allow-read .`")
     if name is not None or setting.workspace or setting.personality:
         raise click.UsageError("--tool, --workspace and --personality need a policy, and there is none here", ctx)
     if wanted.save is not None:
-        _save(wanted.save, saved_text(text, typed, program), as_json, writes=bool(typed.write))
-    _make_missing(typed, as_json)
+        _save(wanted.save, saved_text(text, typed, program), writes=bool(typed.write))
+    _make_missing(typed)
     if setting.organisation is not None:
         made = under_organisation(made, setting.organisation)
     return ChosenPolicy(made, Path.cwd(), typed, TypedApproval(made))
@@ -131,7 +130,7 @@ def _check_combination(ctx: click.Context, manifest: Path | None, flags: Flags, 
         raise click.UsageError(f"{text}, such as `--allow-read a --allow-read b`", ctx)
 
 
-def _save(file: Path, text: str, as_json: bool, *, writes: bool) -> None:
+def _save(file: Path, text: str, *, writes: bool) -> None:
     """Write the flags as a policy, and accept it: who typed the flags knows what it allows.
 
     Typing them approves deletes for one run. A file never does: for that there is `licet trust`.
@@ -141,7 +140,7 @@ def _save(file: Path, text: str, as_json: bool, *, writes: bool) -> None:
     if problems := obstacles(file, force=False):
         raise click.UsageError(f"--save: {problems[0].origin.file}: found {problems[0].found}, expected a new file")
     warnings = write_policy(file, text)
-    if not as_json:
+    if not wants_json():
         show_problems(warnings, err=True)
         named = "" if file in PLACES else f" {shlex.quote(str(file))}"
         show(f"licet: wrote {file}; `licet run{named} -- …` uses it", err=True)
@@ -150,14 +149,14 @@ def _save(file: Path, text: str, as_json: bool, *, writes: bool) -> None:
             show(f"licet: next: `licet trust{named}`, to agree to renames and deletes for 30 days: {why}", err=True)
 
 
-def _make_missing(typed: Typed, as_json: bool) -> None:
+def _make_missing(typed: Typed) -> None:
     """Make the directories of `--allow-write` that do not exist: the kernel can only allow what is there."""
     for path in typed.missing:
         try:
             path.mkdir()
         except OSError as error:
             raise BadFlag("--allow-write", f"cannot make the directory {path}: {error.strerror}") from None
-        if not as_json:
+        if not wants_json():
             show(f"licet: made the directory {shown_path(path)}, for --allow-write", err=True)
 
 
@@ -219,7 +218,6 @@ def command(
     secrets: Path | None,
     state: Path | None,
     setting: Setting,
-    as_json: bool,
 ) -> None:
     """Run a command behind walls. It reaches what flags or a manifest allow, and nothing else.
 
@@ -261,7 +259,7 @@ def command(
     with supervisor_ahead() as ready:
         flags = Flags(read, write, net, env)
         wanted = RunOptions(ask, session, purpose, secrets, state, flags, save)
-        code = run_program(ctx, manifest, name, setting, words, wanted, as_json, ready)
+        code = run_program(ctx, manifest, name, setting, words, wanted, ready)
     ctx.exit(code)
 
 
@@ -278,12 +276,11 @@ def run_program(
     setting: Setting,
     words: list[str],
     wanted: RunOptions,
-    as_json: bool,
     ready: Supervisor | None,
 ) -> int:
     """Run a program with all that the manifest allows, or with what one of its tools holds; returns the exit code."""
     try:
-        chosen = chosen_policy(ctx, manifest, name, setting, words[0], wanted, as_json)
+        chosen = chosen_policy(ctx, manifest, name, setting, words[0], wanted)
         policy = chosen.policy
         ended: list[Finished] = []
         held: set[str] = set()
@@ -315,15 +312,15 @@ def run_program(
     except Refused as wrong:  # the lock next to the policy differs: the run is refused, and leaves a receipt
         refusing = RefusingGate(wrong, policy, Backends.local(state), workdir=setting.workdir)
         result = run(refusing, name or PROGRAM, {"command": words}, session=wanted.session, purpose=wanted.purpose)
-        return _report(result, [], 0, state_option(state), None, as_json)
+        return _report(result, [], 0, state_option(state), None)
     except (ManifestError, RegistrationRefused, Malformed) as wrong:
         show(str(wrong), err=True, colour="red")
         return REFUSED
     tool = gate.tools[0].name
     in_time = False
-    if not as_json:
+    if not wants_json():
         show_warnings(chosen.typed, gate.policy.tools[tool].reach)
-    show_new_session(ctx, wanted.session, as_json)
+    show_new_session(ctx, wanted.session)
     before = signal.signal(signal.SIGTERM, _terminated)
     interrupted = signal.signal(signal.SIGINT, Interrupts(attached))
     try:
@@ -339,8 +336,8 @@ def run_program(
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, interrupted)
     ran = gate.policy.tools[tool]
-    code = _report(result, ended, ran.seconds, state_option(state), attached.lost, as_json, ran.reach)
-    if code and result.ok and not as_json:
+    code = _report(result, ended, ran.seconds, state_option(state), attached.lost, ran.reach)
+    if code and result.ok and not wants_json():
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())
         met = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
@@ -382,7 +379,6 @@ def _report(
     seconds: float,
     state: str,
     lost: str | None,
-    as_json: bool,
     reach: Reach | None = None,
 ) -> int:
     """Report on stderr how the program ended, and return the exit code; stdout belongs to the program.
@@ -393,7 +389,7 @@ def _report(
     code = LATE if late else _code(ended[-1].exit_code) if ended and result.ok else REFUSED
     code = code or (UNWRITTEN if lost else 0)
     limit = ended[-1].reason if ended else ""
-    if as_json:
+    if wants_json():
         sys.stdout.flush()
         ended_as = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
         click.echo(json.dumps({**result_document(result), **ended_as}, indent=2), err=True)
@@ -405,9 +401,9 @@ def _report(
     elif limit:
         text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
         show(text, err=True, colour="red")
-    if lost and not as_json:
+    if lost and not wants_json():
         show(f"licet: {lost}", err=True, colour="red")
-    if result.ok and not as_json:
+    if result.ok and not wants_json():
         _report_refusals(result, state, reach)
     return code
 

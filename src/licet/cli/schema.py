@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from licet.cli.options import FILE, json_option, refuse
-from licet.cli.output import make_folder, show, show_json, write_file
+from licet.cli.output import make_folder, show, show_json, wants_json, write_file
 from licet.core.values import Origin, Problem
 from licet.own_files import read_regular
 from licet.policy_files import case_files, schema
@@ -24,7 +24,7 @@ MOST_BYTES = 1_000_000  # bytes, many times the longest schema
 @click.argument("kind", type=click.Choice(tuple(SHAPES)), required=False)
 @click.option("--output", "-o", metavar="DIR", type=FILE, help="Write all of them into a directory instead.")
 @json_option
-def command(kind: str | None, output: Path | None, as_json: bool) -> None:
+def command(kind: str | None, output: Path | None) -> None:
     """Print the JSON Schema of a kind of file, so that your editor completes and checks it.
 
     Without KIND the kinds are listed. Editors with a YAML language server find the schema through a first line such
@@ -34,16 +34,16 @@ def command(kind: str | None, output: Path | None, as_json: bool) -> None:
         if kind is not None:
             raise click.UsageError("--output writes all kinds; leave out KIND")
         if foreign := [problem for one in SHAPES if (problem := not_ours(one, output))]:
-            refuse(foreign, as_json)
+            refuse(foreign)
         written = [write_schema(one, output) for one in SHAPES]
-        if as_json:
+        if wants_json():
             show_json({"written": [str(path) for path in written]})
         else:
             for path in written:
                 show(f"wrote {path}")
     elif kind is not None:
         show_json(schema_of(kind))
-    elif as_json:
+    elif wants_json():
         show_json(DESCRIPTIONS)
     else:
         for one, about in DESCRIPTIONS.items():

@@ -11,7 +11,7 @@ from licet.assemble import Places
 from licet.assemble.never_writable import closed_paths, closed_to_grants
 from licet.cli.discovery import named_or_found
 from licet.cli.options import FILE, Setting, json_option, read_sound, setting_options
-from licet.cli.output import is_output, is_special, shortened, show, show_json, write_file
+from licet.cli.output import is_output, is_special, shortened, show, show_json, wants_json, write_file
 from licet.cli.surface_table import print_agents, print_surface, print_tools, print_workspace
 from licet.cli.versions import exit_code, fail_on_option, failing_tools, manifests_of
 from licet.core.algebra.scope import visible
@@ -47,7 +47,6 @@ def command(
     setting: Setting,
     by: str,
     fail_on: str,
-    as_json: bool,
     svg: Path | None,
     html: Path | None,
 ) -> None:
@@ -68,18 +67,18 @@ def command(
       1  the files have errors, or see --fail-on
       2  bad command line
     """
-    if sum((as_json, svg is not None, html is not None)) > 1:
+    if sum((wants_json(), svg is not None, html is not None)) > 1:
         raise click.UsageError("--json, --svg and --html exclude each other")
     for file, suffix in ((svg, ".svg"), (html, ".html")):
         if file is not None:
             check_target(file, suffix)
-    policies = _policies(manifests, setting, as_json)
+    policies = _policies(manifests, setting)
     if svg is not None and len(policies) > 1:
         raise click.UsageError("--svg draws one agent: name one manifest, or use --html")
     places = Places.here(setting.workdir)  # readers of the JSON need both to interpret a path
     shown = {key: surface(policy, closed_to_grants(policy, places.workdir)) for key, policy in policies.items()}
     short = shortened(setting.workdir)
-    if as_json:
+    if wants_json():
         one = len(manifests) < 2 and len(shown) == 1 and not any(path.is_dir() for path in manifests)
         documents = {key: _document(shown[key], policy, places) for key, policy in policies.items()}
         show_json(documents[next(iter(documents))] if one else _together(documents, shown))
@@ -111,14 +110,14 @@ def write_out(file: Path, text: str) -> None:
         show(f"wrote {file}", err=True)
 
 
-def _policies(named: tuple[Path, ...], setting: Setting, as_json: bool) -> dict[str, Manifest]:
+def _policies(named: tuple[Path, ...], setting: Setting) -> dict[str, Manifest]:
     """The manifests that were named, by the names of their files."""
     found: dict[str, Manifest] = {}
     for path in named or (named_or_found(None, "MANIFEST").path,):
         files = manifests_of(path) if path.is_dir() else (path,)
         if not files:
             raise click.UsageError(f"there is no manifest of an agent in {visible(str(path))}")
-        found |= {str(file): pinned_here(read_sound(file, setting, as_json)) for file in files}
+        found |= {str(file): pinned_here(read_sound(file, setting)) for file in files}
     return found
 
 

@@ -9,7 +9,16 @@ from licet.assemble import Places
 from licet.assemble.policy_tests import Report, run_examples
 from licet.cli.discovery import find_policy, nothing_here
 from licet.cli.options import FILE, Setting, json_option, setting_options
-from licet.cli.output import counted, first_problems, place_document, problem_document, show, show_json, show_problems
+from licet.cli.output import (
+    counted,
+    first_problems,
+    place_document,
+    problem_document,
+    show,
+    show_json,
+    show_problems,
+    wants_json,
+)
 from licet.core.review.examples import Outcome
 
 _NOTHING = "there is nothing to run: write `examples:` in the manifest, or `cases:` in .licet/tests/NAME.yaml"
@@ -34,7 +43,6 @@ def command(
     setting: Setting,
     coverage: bool,
     fail_under: float | None,
-    as_json: bool,
 ) -> None:
     """Check that a policy decides its examples as they say.
 
@@ -61,7 +69,7 @@ def command(
     coverage = coverage or fail_under is not None
     ruleless = coverage and not report.rules and not nothing and not report.problems
     uncovered = fail_under is not None and report.covered < fail_under and not ruleless
-    if as_json:
+    if wants_json():
         show_json(_document(report, coverage=coverage))
     else:
         _show(report, coverage=coverage)

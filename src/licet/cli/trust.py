@@ -26,7 +26,7 @@ from licet.assemble.review import state_option
 from licet.cli.diff import show_changes
 from licet.cli.discovery import named_or_found
 from licet.cli.options import FILE, Setting, json_option, read_sound
-from licet.cli.output import counted, fail, shortened, show, show_json, show_lock_changes
+from licet.cli.output import counted, fail, shortened, show, show_json, show_lock_changes, wants_json
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.approval import time_text
 from licet.core.policy.layer import OWN_STORAGE, meet_written_layers
@@ -70,7 +70,6 @@ def command(
     state: Path | None,
     listing: bool,
     remove: bool,
-    as_json: bool,
 ) -> None:
     """Accept a policy and its licet.lock, so that commands use them when you name none.
 
@@ -100,18 +99,18 @@ def command(
         raise click.UsageError("--list takes no other option or FILE, and --remove takes no --yes", ctx)
     try:
         if listing:
-            _list(as_json)
+            _list()
         elif remove:
-            _remove(ctx, file, as_json)
+            _remove(ctx, file)
         else:
-            _accept(ctx, file, yes, as_json, Standing(days, workdir, state))
+            _accept(ctx, file, yes, Standing(days, workdir, state))
     except (TrustListError, PolicyMoved, NoHome, Unavailable, LedgerUnavailable) as wrong:
-        fail(str(wrong), as_json)
+        fail(str(wrong))
 
 
-def _list(as_json: bool) -> None:
+def _list() -> None:
     entries = sorted(accepted().values(), key=lambda entry: entry.path)
-    if as_json:
+    if wants_json():
         show_json({"accepted": [asdict(entry) for entry in entries]})
         return
     for entry in entries:
@@ -121,10 +120,10 @@ def _list(as_json: bool) -> None:
         show("no policy has been accepted", err=True)
 
 
-def _remove(ctx: click.Context, file: Path | None, as_json: bool) -> None:
+def _remove(ctx: click.Context, file: Path | None) -> None:
     path = named_or_found(file, "FILE").path
     found, withdrawn = forget(path), withdraw_all(path)
-    if as_json:
+    if wants_json():
         more = {"withdrawn": withdrawn} if withdrawn else {}
         show_json({"file": os.path.realpath(path), "removed": found, **more})
     else:
@@ -142,29 +141,29 @@ class Standing(Struct, frozen=True):
     state: Path | None
 
 
-def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool, wanted: Standing) -> None:
-    asks = not yes and not as_json and sys.stdin.isatty()
+def _accept(ctx: click.Context, file: Path | None, yes: bool, wanted: Standing) -> None:
+    asks = not yes and not wants_json() and sys.stdin.isatty()
     if not yes and not asks:  # a script that only wants to read must not accept anything
         text = "there is no terminal to ask at: add `--yes`, which gives no standing approval of deletes, or use"
         raise click.UsageError(f"{text} `licet surface` to only look", ctx)
     path = named_or_found(file, "FILE").path
-    manifest = read_sound(path, Setting(workdir=wanted.workdir, alone=True), as_json)
+    manifest = read_sound(path, Setting(workdir=wanted.workdir, alone=True))
     if acceptance(path, manifest.digest, lock_state(manifest)).answer == "accepted":
-        _report(path, manifest, as_json, f"{path} is already accepted")
-        _stand(path, manifest, wanted, asks=asks, as_json=as_json)
+        _report(path, manifest, f"{path} is already accepted")
+        _stand(path, manifest, wanted, asks=asks)
         return
     found = review_of(path, manifest)
-    if not as_json:
+    if not wants_json():
         show_review(path, manifest, found)
     if asks and not click.confirm("accept it?", err=True):
         show("nothing was accepted", err=True)
         ctx.exit(1)
     accept_policy(path, manifest)
-    _report(path, manifest, as_json, f"accepted {path}", found.document())
-    _stand(path, manifest, wanted, asks=asks, as_json=as_json)
+    _report(path, manifest, f"accepted {path}", found.document())
+    _stand(path, manifest, wanted, asks=asks)
 
 
-def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool, as_json: bool) -> None:
+def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> None:
     """Ask for the standing approval that a policy says it has; at a terminal only, and about nothing else."""
     deletes = deletes_to_approve(manifest)
     if not deletes or manifest.lock_problem is not None:
@@ -172,7 +171,7 @@ def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool, as_j
     state = wanted.state or state_of(path)
     standing = with_standing(replace(manifest, standing=None, standing_problem=""), path, state).standing
     if standing is not None:
-        if not as_json:
+        if not wants_json():
             until = time_text(standing.expires)
             show(f"its deletes are covered until {until} by the standing approval {standing.id}")
         return
@@ -236,8 +235,8 @@ def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
         show(f"  except {short(str(rule))}")
 
 
-def _report(path: Path, manifest: Manifest, as_json: bool, text: str, more: dict[str, Any] | None = None) -> None:
-    if as_json:
+def _report(path: Path, manifest: Manifest, text: str, more: dict[str, Any] | None = None) -> None:
+    if wants_json():
         about = {"file": os.path.realpath(path), "digest": manifest.digest, "lock": lock_state(manifest)}
         show_json({**about, "accepted": True, **(more or {})})
     else:

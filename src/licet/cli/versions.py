@@ -160,21 +160,20 @@ class Compared(Struct, frozen=True):
 
 
 @contextmanager
-def compared_versions(words: Sequence[str], settings: tuple[Setting, Setting], as_json: bool) -> Iterator[Compared]:
+def compared_versions(words: Sequence[str], settings: tuple[Setting, Setting]) -> Iterator[Compared]:
     """Read the two versions that the words of a command line name. Files of revisions exist until the end."""
     revisions, files = _sorted_words(words)
     with tempfile.TemporaryDirectory(prefix="licet-diff-") as folder:
         os.chmod(folder, 0o700)
         if not revisions:
-            yield Compared(*_of_files(files, settings, as_json))
+            yield Compared(*_of_files(files, settings))
             return
         path = files[0] if files else Path()
         sides = [
-            _of_revision(one, path, Path(folder, str(number)), settings[number], as_json)
-            for number, one in enumerate(revisions)
+            _of_revision(one, path, Path(folder, str(number)), settings[number]) for number, one in enumerate(revisions)
         ]
         if len(sides) == 1:
-            sides.append(_of_path(path, settings[1], as_json))
+            sides.append(_of_path(path, settings[1]))
         _refuse_left_out(sides, revisions, path)
         if not any(side.agents for side in sides):
             raise click.UsageError(f"there is no manifest of an agent at {files[0] if files else 'this place'}")
@@ -214,23 +213,23 @@ def _sorted_words(words: Sequence[str]) -> tuple[list[Revision], list[Path]]:
     return revisions, files
 
 
-def _of_files(files: list[Path], settings: tuple[Setting, Setting], as_json: bool) -> tuple[Version, Version]:
+def _of_files(files: list[Path], settings: tuple[Setting, Setting]) -> tuple[Version, Version]:
     old, new = files[0], files[1] if files[1:] else None
     if old.is_dir() and (new is None or new.is_dir()):
-        return _of_path(old, settings[0], as_json), _of_path(new or Path(), settings[1], as_json)
+        return _of_path(old, settings[0]), _of_path(new or Path(), settings[1])
     new = named_or_found(new, "NEW").path
-    before, after = read_sound(old, settings[0], as_json), read_sound(new, settings[1], as_json)
+    before, after = read_sound(old, settings[0]), read_sound(new, settings[1])
     return Version({str(new): before}), Version({str(new): after})
 
 
-def _of_path(path: Path, setting: Setting, as_json: bool, key: str = "") -> Version:
+def _of_path(path: Path, setting: Setting, key: str = "") -> Version:
     """The agent of a file, or all agents of a directory; none if there is no such path."""
     if path.is_dir():
-        return Version({str(file.relative_to(path)): read_sound(file, setting, as_json) for file in manifests_of(path)})
-    return Version({key or str(path): read_sound(path, setting, as_json)} if os.path.lexists(path) else {})
+        return Version({str(file.relative_to(path)): read_sound(file, setting) for file in manifests_of(path)})
+    return Version({key or str(path): read_sound(path, setting)} if os.path.lexists(path) else {})
 
 
-def _of_revision(revision: Revision, path: Path, folder: Path, setting: Setting, as_json: bool) -> Version:
+def _of_revision(revision: Revision, path: Path, folder: Path, setting: Setting) -> Version:
     """The same path in a revision, whose files are written to a private directory."""
     inside = _inside(path, revision)
     root = workspace_root(inside.parent) if _is_file(path) else inside
@@ -246,7 +245,7 @@ def _of_revision(revision: Revision, path: Path, folder: Path, setting: Setting,
     meta[PLACES] = here, f"{revision.name}:"
     workspace, personality = (_moved(one, revision, target) for one in (setting.workspace, setting.personality))
     moved = replace(setting, workspace=workspace, personality=personality)
-    found = _of_path(target / inside, moved, as_json, str(path))
+    found = _of_path(target / inside, moved, str(path))
     del meta[PLACES]
     return Version(found.agents, here, f"{revision.name}:", left_out)
 

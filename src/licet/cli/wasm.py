@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from licet.cli.options import FILE, json_option
-from licet.cli.output import coloured, counted, fail, show, show_json, show_lines
+from licet.cli.output import coloured, counted, fail, show, show_json, show_lines, wants_json
 from licet.cli.wasm_declaration import Declaration, command_of, declaration, python_declaration
 from licet.core.algebra.scope import Malformed, visible
 from licet.declare.wasm import WasmModule, read_module
@@ -194,7 +194,7 @@ def command() -> None:
 )
 @json_option
 @click.pass_context
-def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool, as_json: bool) -> None:
+def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool) -> None:
     """Show what a WASM module imports and exports, and what it would need as a tool.
 
     Nothing of the module runs. It is compiled in a process of its own behind walls, and kept for its first call. The
@@ -205,19 +205,19 @@ def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool, as_jso
       licet wasm inspect count.wasm --json
     """
     if not os.path.exists(file):
-        fail(f"there is no file {file}", as_json)
+        fail(f"there is no file {file}")
     try:
         module = read_module(os.path.abspath(file), "")
         made = _compiled(module, allow_degraded)
     except Malformed as wrong:
-        fail(str(wrong), as_json)
+        fail(str(wrong))
     except (InvalidModule, SandboxUnavailable) as wrong:
-        fail(visible(str(wrong)), as_json)
+        fail(visible(str(wrong)))
     own = _is_runner(module)
     asked = asked_for(made.module.kind, made.module.imports)
     declared = python_declaration(asked) if own else declaration(str(file), file.stem, made.module, asked)
     size = os.path.getsize(module.file)
-    if as_json:
+    if wants_json():
         show_json(_document(str(file), size, module, made.module, asked, declared))
     else:
         _show(str(file), size, module, made.module, asked, declared)
@@ -342,7 +342,7 @@ def _runs_as(found: Described, declared: Declaration | None) -> str:
 
 @command.command(name="build")
 @json_option
-def build_command(as_json: bool) -> None:
+def build_command() -> None:
     """Build the Python of `licet.tools.python`, once, ahead of its first call.
 
     It needs `pip install 'licet[wasm-build]'`, and takes one minute on a fast machine, and several on a slow or busy
@@ -352,14 +352,14 @@ def build_command(as_json: bool) -> None:
     started = time.monotonic()
     try:
         was_there = kept_runner() is not None
-        with progress(quiet=as_json) as report:
+        with progress(quiet=wants_json()) as report:
             built = runner(report)
             if not was_there:
                 report(COMPILING, 1.0)
             code = _compile_runner(built)
     except (BuildFailed, SandboxUnavailable, InvalidModule) as wrong:
-        fail(visible(str(wrong)), as_json)
-    if as_json:
+        fail(visible(str(wrong)))
+    if wants_json():
         show_json({"built": not was_there, **asdict(built), "compiled": code})
         return
     if was_there:
@@ -379,11 +379,11 @@ def _compile_runner(built: Runner) -> str:
     return compiled(built.module, support.walls_in_spec(layers.missing), OWN).file
 
 
-def build_if_missing(*, quiet: bool) -> None:
+def build_if_missing() -> None:
     """Build the Python of `licet.tools.python` with progress, before a call that would build it without."""
     with contextlib.suppress(BuildFailed, SandboxUnavailable, InvalidModule):  # the call says what is wrong
         if kept_runner() is None:
-            with progress(quiet=quiet) as report:
+            with progress(quiet=wants_json()) as report:
                 built = runner(report)
                 report(COMPILING, 1.0)
                 _compile_runner(built)
