@@ -24,16 +24,14 @@ from licet.cli.app import licet
 from licet.cli.gateway import own_secrets
 from licet.cli.init_mcp import _policy, accept_edited
 from licet.cli.init_mcp_plan import (
-    DraftedServer,
-    NotWritten,
     server_name,
     servers_without_gateway,
     surroundings,
     this_licet,
-    with_servers,
 )
 from licet.clients.jsonc import Jsonc
 from licet.core.policy.lock import FORMAT, Lock, write_lock
+from licet.policy_files.additions import NotKept, with_servers
 from licet.policy_files.load import load_manifest
 from licet.policy_files.trust import is_accepted
 
@@ -556,8 +554,8 @@ def test_a_policy_that_cannot_be_added_to_stops_everything(
     ],
 )
 def test_an_insertion_that_would_say_something_else_is_refused(policy: str, reason: str) -> None:
-    with pytest.raises(NotWritten, match=reason):
-        with_servers(policy, [DraftedServer("a", {"command": ["x"]}, {})])
+    with pytest.raises(NotKept, match=reason):
+        with_servers(policy, {"a": {"command": ["x"]}})
 
 
 @pytest.mark.parametrize(

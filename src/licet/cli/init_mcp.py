@@ -26,16 +26,14 @@ from licet.cli.discovery import find_policy
 from licet.cli.init_mcp_plan import (
     DraftedServer,
     FilePlan,
-    NotWritten,
     Plan,
     Policy,
+    entries,
     new_policy,
     next_steps,
     notes,
     plan_setup,
-    server_lines,
     surroundings,
-    with_servers,
 )
 from licet.cli.init_preset import agent_name, obstacles, schema_path, write_policy
 from licet.cli.options import Setting, read_sound, refuse
@@ -48,6 +46,8 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of
 from licet.errors import LicetError
 from licet.own_files import is_there, read_regular
+from licet.policy_files.additions import NotKept, with_servers
+from licet.policy_files.draft import server_lines
 from licet.policy_files.load import load_own_manifest, read_policy
 from licet.policy_files.manifest_reader import a_kind
 from licet.policy_files.nodes import MOST_BYTES
@@ -177,10 +177,10 @@ def _policy_text(policy: Policy, agent: str | None, new: Sequence[DraftedServer]
     if policy.is_new:
         return new_policy(agent or agent_name(policy.root), new, schema_path(policy.manifest))
     try:
-        return with_servers(policy.text, new)
-    except NotWritten as wrong:
+        return with_servers(policy.text, entries(new))
+    except NotKept as wrong:
         if not wants_json():
-            _show_lines("servers:", *(f"  {line}" for line in server_lines(new)))
+            _show_lines("servers:", *(f"  {line}" for line in server_lines(entries(new))))
         fail(f"the servers above cannot be added to {policy.file}: {wrong}; add them by hand, and try again")
 
 
@@ -242,7 +242,7 @@ def _show_refused(plan: Plan) -> None:
 def _show_policy(policy: Policy, new: Sequence[DraftedServer], text: str) -> None:
     if new:
         show(f"{'a new policy' if policy.is_new else 'servers for the policy'}: {policy.file}")
-        lines = text.splitlines() if policy.is_new else list(server_lines(new))
+        lines = text.splitlines() if policy.is_new else list(server_lines(entries(new)))
         _show_lines(*(f"  + {line}" for line in lines))
     if secrets := [name for server in new for name in server.values]:
         show(f"for the secrets file {policy.secrets_file} (mode 0600): {', '.join(secrets)}")

@@ -175,18 +175,14 @@ def _report(observed: Observed, output: Path | None) -> None:
         return
     files = f"{counted(found.read, 'file')} read, {found.written} written, {found.deleted} deleted"
     others = f"{counted(len(found.hosts), 'host')}, {counted(len(found.programs), 'program')}"
-    show(f"licet: recorded {files}; {others}; {counted_processes(found.processes)}", err=True)
+    show(f"licet: recorded {files}; {others}; {counted(found.processes, 'process', 'processes')}", err=True)
     if observed.ended.left:
-        show(f"licet: ended with the command: {counted_processes(observed.ended.left)} that it left running", err=True)
+        left = counted(observed.ended.left, "process", "processes")
+        show(f"licet: ended with the command: {left} that it left running", err=True)
     for line in _not_seen(observed):
         show(f"licet: not recorded: {line}", err=True, colour="yellow")
     show(f"  recording     {observed.recording}", err=True)
     show(f"  next          licet learn{f' {shlex.quote(str(output))}' if output is not None else ''}", err=True)
-
-
-def counted_processes(number: int) -> str:
-    """A number of processes, in words."""
-    return f"{number} process" if number == 1 else f"{number} processes"
 
 
 def _not_seen(observed: Observed) -> Iterator[str]:

@@ -173,9 +173,9 @@ def place_document(origin: Origin) -> dict[str, Any]:
     return {"file": origin.file, "line": origin.line, "column": origin.column}
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and its noun: `1 file`, `3 errors`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, several: str = "") -> str:
+    """A number and its noun: `1 file`, `3 errors`; `several` is a plural that does not end in `s` alone."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or f'{noun}s'}"
 
 
 def show_refusal(result: "Result", state: str, ways_out: Iterable[str] = ()) -> None:
