@@ -29,6 +29,7 @@ from licet.cli.output import (
 )
 from licet.cli.schema import not_ours, write_schema
 from licet.core.algebra.scope import inside
+from licet.core.review.sensitive import Whereabouts
 from licet.core.values import Origin, Problem
 from licet.errors import LicetError
 from licet.own_files import is_there, make_way, read_regular
@@ -214,7 +215,7 @@ def _interpreters(project: Path) -> Iterator[str]:
         is_wide = inside(home, (prefix,)) or inside(root, (prefix,))
         if is_wide or inside(prefix, (root, *SYSTEM)) or not _PLAIN.fullmatch(prefix):
             continue
-        yield f"~{prefix[len(home) :]}" if inside(prefix, (home,)) else prefix
+        yield Whereabouts("", home).short(prefix)
 
 
 _PLAIN = re.compile(r"[\w/.+@, -]+")  # in a rule, other signs may have a meaning of their own

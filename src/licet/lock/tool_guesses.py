@@ -17,6 +17,7 @@ from licet.core.algebra.scope import Malformed
 from licet.core.policy.layer import EffectClass
 from licet.core.policy.lock import Definition, LockedServer
 from licet.core.policy.servers import Server
+from licet.core.review.sensitive import Whereabouts
 
 _READING = (
     "browse calculate check compare convert count current describe diff echo explain fetch find get grep head info "
@@ -59,17 +60,13 @@ def argument_grants(words: Iterable[str], workdir: str, home: str) -> list[str]:
         place = os.path.normpath(os.path.join(workdir, real))
         above = os.path.dirname(place) if "/" in real else place
         if place != "/" and (_WRITTEN.match(path) or os.path.lexists(place) or os.path.isdir(above)):
-            found.append(_rule("read", place, workdir, home))
+            found.append(_rule(place, Whereabouts(workdir, home)))
     return list(dict.fromkeys(filter(None, found)))
 
 
-def _rule(action: str, path: str, workdir: str, home: str) -> str:
-    for name, place in (("${workdir}", workdir), ("~", home)):
-        if place not in ("", "/") and (path == place or path.startswith(f"{place}/")):
-            path = name + path[len(place) :]
-            break
+def _rule(path: str, where: Whereabouts) -> str:
     try:
-        return str(Capability(f"fs:{action}:{path}"))
+        return str(Capability(f"fs:read:{where.short(path)}"))
     except Malformed:
         return ""
 
