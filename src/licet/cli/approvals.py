@@ -16,7 +16,7 @@ from licet.backends.approvals.store import SESSION_ENDED, CannotAnswer, SqliteAp
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
-from licet.cli.output import fail, show, show_json, wants_json
+from licet.cli.output import fail, print_report, show, show_lines, wants_json
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
 from licet.core.policy.terms import signer_text
@@ -87,14 +87,11 @@ def list_command(every: bool, state: Path | None) -> None:
     store = _store(state)
     now, known = store.now(), _run(store.list())
     found = [kept for kept in known if every or kept.state(now) in _OPEN]
-    if wants_json():
-        documents = [_document(kept, now) for kept in found]
-        for kept, document in zip(found, documents, strict=True):
-            if kept.request.scope == "standing":
-                newer = _superseding(kept, known, now)
-                document["superseded_by"] = newer.request.id if newer else None
-        show_json({"requests": documents})
-        return
+    documents = [_document(kept, now, known) for kept in found]
+    print_report({"requests": documents}, lambda _: _show_list(found, known, now, is_default=state is None))
+
+
+def _show_list(found: list[StoredRequest], known: list[StoredRequest], now: int, *, is_default: bool) -> None:
     for kept in found:
         request = kept.request
         if request.scope == "standing":
@@ -115,7 +112,7 @@ def list_command(every: bool, state: Path | None) -> None:
         if later := _later(kept, known):
             show(f"    {_OTHER.format(later.request.id)}", colour="yellow")
     if not found:
-        show(f"no call waits for an answer{asked_elsewhere() if state is None else ''}", err=True)
+        show(f"no call waits for an answer{asked_elsewhere() if is_default else ''}", err=True)
 
 
 @command.command(name="show")
@@ -207,10 +204,7 @@ def key_command(file: Path, public: bool) -> None:
         name = (read_approver_key if public else make_key)(file).public
     except BadKey as wrong:
         fail(str(wrong))
-    if wants_json():
-        show_json({"file": str(file), "public": name})
-    else:
-        click.echo(name)
+    print_report({"file": file, "public": name}, lambda _: click.echo(name))
 
 
 def _store(state: Path | None) -> SqliteApprovals:
@@ -301,28 +295,27 @@ def _partly(kept: StoredRequest, now: int) -> bool:
 
 
 def _report(kept: StoredRequest, now: int) -> None:
-    if wants_json():
-        show_json(_document(kept, now))
-        return
-    state = kept.state(now)
-    show(f"{kept.request.id}: {_status(kept, now)}", colour=_COLOURS.get(state))
+    print_report(_document(kept, now), lambda _: _show(kept, now))
+
+
+def _show(kept: StoredRequest, now: int) -> None:
+    show(f"{kept.request.id}: {_status(kept, now)}", colour=_COLOURS.get(kept.state(now)))
     # An approval of exactly these arguments does not cover other arguments.
     narrow = kept.approved(kept.request.arguments) and not kept.approved("")
-    for line in approval_lines(kept.request, kept.arguments, narrow=narrow):
-        show(line)
+    show_lines(approval_lines(kept.request, kept.arguments, narrow=narrow))
     for one in kept.given:
         less = ", with exactly these arguments" if one.only_these_arguments else ""
         show(f"  {'had agreed' if kept.denied else 'agreed':<14}{visible(signer_text(one.by, kept.names))}{less}")
     if kept.keys is None and any(one.signature for one in kept.given):
         show(f"  {'may agree':<14}anybody, signed or not: the manifest lists no `approvals.keys`")
-    if kept.keys is not None:
-        for key in kept.keys:
-            show(f"  {'may sign':<14}{visible(signer_text(key, kept.names))}")
+    for key in kept.keys or ():
+        show(f"  {'may sign':<14}{visible(signer_text(key, kept.names))}")
 
 
-def _document(kept: StoredRequest, now: int) -> dict[str, Any]:
-    """A request as plain data."""
-    request = kept.request
+def _document(kept: StoredRequest, now: int, known: list[StoredRequest] | None = None) -> dict[str, object]:
+    """A request as plain data; in a list of all that are `known`, with what has come after it."""
+    request, newer = kept.request, _superseding(kept, known or [], now)
+    is_listed = known is not None and request.scope == "standing"
     return {
         "id": request.id,
         "state": kept.state(now),
@@ -349,4 +342,5 @@ def _document(kept: StoredRequest, now: int) -> dict[str, Any]:
         "agreed": [{"by": one.by, "only_these_arguments": one.only_these_arguments} for one in kept.given],
         "denied": bool(kept.denied),
         "used": kept.used,
+        **({"superseded_by": newer.request.id if newer else None} if is_listed else {}),
     }

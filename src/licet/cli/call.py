@@ -6,7 +6,7 @@ Arguments are typed as `key=value` or `key:=json`, or come from a file with a JS
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -38,11 +38,12 @@ from licet.cli.options import (
     show_new_session,
     sound_manifest,
 )
-from licet.cli.output import misfit_document, result_document, show, show_json, show_refusal, wants_json
+from licet.cli.output import misfit_document, print_report, result_document, show, show_lines, show_refusal
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.approval import approval_lines
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import tool_parts
+from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem, nearest
 from licet.declare.decorator import WasmTool
 from licet.declare.wasm import PYTHON
@@ -230,15 +231,16 @@ def command(
     except KeyboardInterrupt:
         text = f"interrupted: the call was ended; `licet receipts list{state_option(kept)}` has its receipt"
         raise KeyboardInterrupt(text) from None
-    if debug and result.logs and not wants_json():
-        for line in result.logs.rstrip("\n").split("\n"):
-            show(f"{visible(tool)} | {line}", err=True)
-    if wants_json():
-        show_json(result_document(result))
-    elif result.ok:
-        _show_value(result)
-    else:
-        show_refusal(result, state_option(kept), _ways_out(result, policy))
+
+    def show_result(_: object) -> None:
+        if debug and result.logs:
+            show_lines((f"{visible(tool)} | {line}" for line in result.logs.rstrip("\n").split("\n")), err=True)
+        if result.ok:
+            _show_value(result)
+        else:
+            show_refusal(result, state_option(kept), _ways_out(result, policy))
+
+    print_report(result_document(result), show_result)
     ctx.exit(0 if result.ok else 1)
 
 
@@ -256,9 +258,11 @@ def _list_tools(path: Path, setting: Setting) -> None:
     names = sorted(manifest.admissions)
     served = [name for name in names if tool_parts(name, manifest.servers) is not None]
     admitted = {name: manifest.tools.get(name) for name in names if name not in served}
-    if wants_json():
-        show_json({"tools": _described(manifest, admitted), "server_tools": _described(manifest, served)})
-        return
+    found = {"tools": _described(manifest, admitted), "server_tools": _described(manifest, served)}
+    print_report(found, lambda _: _show_tools(manifest, admitted, served))
+
+
+def _show_tools(manifest: Manifest, admitted: Mapping[str, ToolSpec | None], served: Sequence[str]) -> None:
     width = max(map(len, admitted), default=0)
     for name, spec in admitted.items():
         says = spec.description.partition("\n")[0] if spec is not None else ""
@@ -284,8 +288,7 @@ def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:
 def _announce(question: Question, kept: StoredRequest, approve: str) -> None:
     """Print on stderr what the call waits for, and how to answer."""
     show(f"asks: `{visible(kept.request.tool)}` waits for a person: {visible(question.why)}", err=True, colour="yellow")
-    for line in approval_lines(kept.request, kept.arguments):
-        show(line, err=True)
+    show_lines(approval_lines(kept.request, kept.arguments), err=True)
     deny = approve.replace(" approve ", " deny ").replace(" --key FILE", "")
     show(f"  {'to approve':<14}{approve} in another terminal; to refuse, {deny}", err=True)
 
@@ -302,11 +305,9 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
         return RefusingGate(refused, policy, backends, workdir=workdir)
     # The policy is too large to compute the grants of its tools, or one of them reaches the code of a server.
     except RegistrationRefused as refused:
-        if wants_json():
-            show_json({"misfits": [misfit_document(misfit) for misfit in refused.misfits]})
-        else:
-            for misfit in refused.misfits:
-                show(str(misfit), err=True)
+        misfits = refused.misfits
+        found = {"misfits": list(map(misfit_document, misfits))}
+        print_report(found, lambda _: show_lines(map(str, misfits), err=True))
         ctx.exit(1)
     except Malformed as wrong:
         raise click.UsageError(f"no rule can contain the working or home directory: {wrong}") from None

@@ -4,7 +4,7 @@ Problems as a SARIF 2.1.0 log, for code review and editors.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,10 +34,10 @@ from licet.cli.output import (
     first_problems,
     organisation_document,
     organisation_line,
-    problem_document,
-    show,
+    print_report,
     show_annotations,
     show_json,
+    show_lines,
     show_problems,
     wants_json,
 )
@@ -96,24 +96,11 @@ def command(
     warnings = len(problems) - errors
     first, rest = first_problems(problems)
     above = organisations_above(setting.organisation) if not errors else ()
-    if wants_json():
-        names = [str(file) for file in files]
-        listed = [problem_document(problem) for problem in first]
-        left_out = len(problems) - len(first)
-        found = {"files": names, "errors": errors, "warnings": warnings, "problems": listed}
-        show_json({**found, "problems_left_out": left_out, **organisation_document(above)})
-    elif sarif:
-        show_json(sarif_log(first))
-    elif github:
-        show_annotations(first)
-    else:
-        show_problems(first)
-    if rest and not wants_json():
-        show(rest, err=True)
-    if not (wants_json() or sarif):
-        show(_summary(len(files), errors, warnings), err=True)
-        if above:
-            show(f"checked under {organisation_line(above)}", err=True)
+    found = {"files": files, "errors": errors, "warnings": warnings, "problems": first}
+    found = {**found, "problems_left_out": len(problems) - len(first), **organisation_document(above)}
+    under = [f"checked under {organisation_line(above)}"] if above else []
+    summary = [_summary(len(files), errors, warnings), *under]
+    print_problems(found, first, rest, summary, sarif=sarif, github=github)
     ctx.exit(1 if errors else 0)
 
 
@@ -170,6 +157,25 @@ RULE = {
     "shortDescription": {"text": "A policy file is wrong, or a tool does not fit the manifest that admits it."},
     "defaultConfiguration": {"level": "error"},
 }
+
+
+def print_problems(
+    found: Mapping[str, object],
+    first: Sequence[Problem],
+    rest: str,
+    summary: Sequence[str],
+    *,
+    sarif: bool,
+    github: bool,
+    first_rule: dict[str, Any] | None = RULE,
+) -> None:
+    """Print problems in the form that was asked for: what was `found` as JSON, SARIF, annotations, or text."""
+    if sarif:
+        show_json(sarif_log(first, first_rule))
+    else:
+        print_report(found, lambda _: (show_annotations if github else show_problems)(first))
+    if not wants_json():
+        show_lines([*filter(None, [rest]), *(() if sarif else summary)], err=True)
 
 
 def sarif_log(problems: Iterable[Problem], first_rule: dict[str, Any] | None = RULE) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.cli.options import FILE, json_option
-from licet.cli.output import coloured, fail, show, show_json, wants_json
+from licet.cli.output import coloured, print_report, show, show_lines, wants_json
 
 _REQUEST = re.compile(r"\ba-[0-9a-f]{12}\b")
 _TOKEN = "a-token-of-yours"  # noqa: S105 - shown by the demo
@@ -134,13 +134,16 @@ def command(ctx: click.Context, keep: Path | None) -> None:
             ran.play(step)
         _change_one_byte(place / "state")
         ran.play(FLIPPED)
-    if wants_json():
-        show_json({"steps": ran.steps, "as_expected": not ran.surprises})
-        ctx.exit(1 if ran.surprises else 0)
-    if ran.surprises:
-        number = "a command" if len(ran.surprises) == 1 else f"{len(ran.surprises)} commands"
+    print_report({"steps": ran.steps, "as_expected": not ran.surprises}, lambda _: _show_end(ran.surprises, keep))
+    ctx.exit(1 if ran.surprises else 0)
+
+
+def _show_end(surprises: list[str], keep: Path | None) -> None:
+    if surprises:
+        number = "a command" if len(surprises) == 1 else f"{len(surprises)} commands"
         text = f"licet: {number} did not end as expected; `licet doctor` says what this machine lacks:"
-        fail(text, [f"  {words}" for words in ran.surprises])
+        show_lines([text, *(f"  {words}" for words in surprises)], err=True, colour="red")
+        return
     show("")
     show("Everything went as it should.", colour="green")
     if keep is not None:

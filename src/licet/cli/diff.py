@@ -11,10 +11,10 @@ from licet.cli.options import FILE, Setting, json_option, organisations_above
 from licet.cli.output import (
     organisation_document,
     organisation_line,
+    print_report,
     shortened,
     show,
     show_annotation,
-    show_json,
     wants_json,
 )
 from licet.cli.versions import Compared, compared_versions, exit_code, fail_on_option, failing_changes
@@ -107,18 +107,20 @@ def command(
     with compared_versions(words, settings) as versions:
         changes = diff_agents(versions.old.agents, versions.new.agents)
         short = versions.worded(shortened(workdir))
-        if wants_json():
-            show_json({**_document(versions, changes), **organisation_document(above)})
-        elif github:
+        if github:
             _annotate(changes, versions)
         elif html is not None:
             _write_page(html, versions, changes, short)
         else:
-            _show(changes, by, short, headed=not versions.single)
-            if above:
-                show(f"not in it: {organisation_line(above)} narrows both on this machine", err=True)
-            for key, version in _same_versions(versions).items():
-                show(f"{key}: {still_version(version)}", err=True, colour="yellow")
+
+            def text(_: object) -> None:
+                _show(changes, by, short, headed=not versions.single)
+                if above:
+                    show(f"not in it: {organisation_line(above)} narrows both on this machine", err=True)
+                for key, version in _same_versions(versions).items():
+                    show(f"{key}: {still_version(version)}", err=True, colour="yellow")
+
+            print_report({**_document(versions, changes), **organisation_document(above)}, text)
         failing = map(short, failing_changes(fail_on, changes))
         # The text ends with how much grew and changed, on the standard error too, and the JSON has all of it.
         code = exit_code(fail_on, failing, silent=not (fail_on.startswith("risk:") or github or html))

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from licet.cli.options import json_option
-from licet.cli.output import coloured, show, show_json, wants_json
+from licet.cli.output import coloured, print_report, show
 from licet.core.algebra.scope import visible
 from licet.core.policy.layer import LEVELS, Level
 from licet.errors import ManifestError
@@ -43,11 +43,12 @@ def command(ctx: click.Context, every: bool) -> None:
     that file cannot be used: everything is refused then.
     """
     found, above = look(), _organisation()
-    if wants_json():
-        show_json({**_document(found), "organisation": above})
-    else:
+
+    def text(_: object) -> None:
         _show(found, every)
         _show_organisation(above)
+
+    print_report({**_document(found), "organisation": above}, text)
     ctx.exit(0 if all(map(found.keeps, _WALLED)) and not (above and above["problems"]) else 1)
 
 
@@ -181,19 +182,15 @@ def _text(lines: tuple[str, ...] | list[str]) -> Text:
     return Text("\n".join(map(visible, lines)))
 
 
-def _document(found: Support) -> dict[str, Any]:
+def _document(found: Support) -> dict[str, object]:
     return {
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "landlock": found.landlock,
         "levels": {
-            level: {
-                "kept": found.keeps(level),
-                "missing": list(found.missing(level)),
-                "advice": list(found.advice(level)),
-            }
+            level: {"kept": found.keeps(level), "missing": found.missing(level), "advice": found.advice(level)}
             for level in LEVELS
         },
-        "programs": {"kept": _programs(found), "notes": list(_about_programs(found))},
+        "programs": {"kept": _programs(found), "notes": _about_programs(found)},
         "wasm": _wasm(found),
         "walls": {wall: found.wall_holds(wall) for wall in WALLS},
         "attempts": [

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -25,14 +25,14 @@ from licet.cli.options import (
     read_sound,
     setting_options,
 )
-from licet.cli.output import organisation_document, organisation_line, place_document, show, show_json, wants_json
+from licet.cli.output import first_and_others, organisation_document, organisation_line, print_report, show, show_lines
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import visible
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Allow, Decision, Deny, explain
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.reach import Reach, nearest_rules, reach_of
-from licet.core.decision.request import Ground, Request
+from licet.core.decision.request import Request
 from licet.core.policy.manifest import COMMANDS, PROGRAM, Manifest, asked_tool, check_command_use
 from licet.core.review.allowing import growth_if_allowed
 from licet.core.review.changes import Change
@@ -131,10 +131,8 @@ def command(
     decision = foreseen(decide(Request(tool, uses), policy), policy)
     refused = decision.use if isinstance(decision, Deny) else None
     growth = growth_if_allowed(policy, tool, refused) if refused is not None else None
-    if wants_json():
-        show_json({**_document(decision, growth), **organisation_document(policy.organisations)})
-    else:
-        _show(decision, policy, growth, manifest)
+    found = {**_document(decision, growth), **organisation_document(policy.organisations)}
+    print_report(found, lambda _: _show(decision, policy, growth, manifest))
     ctx.exit(0 if isinstance(decision, Allow) else 1)
 
 
@@ -161,16 +159,16 @@ def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None) -> No
     from licet.cli.receipts_text import explanation
 
     entries = [entry for pair in calls_of(receipt, state) if (entry := pair[1] or pair[0]) is not None]
-    if wants_json():
-        first, *others = ({"verdict": one["verdict"], "reason": one["reason"], "receipt": one} for one in entries)
-        show_json({**first, **({"others": others} if others else {})})
-    else:
+
+    def text(_: object) -> None:
         for entry in entries:
             manifest = _policy_of(entry["manifest"], ctx.meta.get(MANIFEST), is_here=state is None)
             heading, *rest = explanation(entry, manifest)
             show(heading, colour=COLOURS[entry["verdict"]])
-            for line in rest:
-                show(line)
+            show_lines(rest)
+
+    each = ({"verdict": one["verdict"], "reason": one["reason"], "receipt": one} for one in entries)
+    print_report(first_and_others(each), text)
     ctx.exit(0 if all(entry["verdict"] == "allow" for entry in entries) else 1)
 
 
@@ -246,7 +244,7 @@ def _growth(more: tuple[Change, ...] | None) -> Iterator[str]:
         yield "also allows   nothing else"
 
 
-def _document(decision: Decision, more: tuple[Change, ...] | None) -> dict[str, Any]:
+def _document(decision: Decision, more: tuple[Change, ...] | None) -> dict[str, object]:
     refusal = None if isinstance(decision, Allow) else Refused(decision)
     uses = decision.request.uses
     return {
@@ -254,16 +252,10 @@ def _document(decision: Decision, more: tuple[Change, ...] | None) -> dict[str, 
         "reason": refusal.code if refusal else None,
         "tool": decision.request.tool,
         "use": str(uses[0]) if uses else None,
-        "rules": [_rule(ground) for ground in decision.rules],
+        "rules": [
+            {"text": ground.text, "reason": ground.reason, "origin": ground.origin, "fix": ground.fix or None}
+            for ground in decision.rules
+        ],
         "message": str(refusal) if refusal else None,
-        "also_allows": None if more is None else [change.document() for change in more],
-    }
-
-
-def _rule(ground: Ground) -> dict[str, Any]:
-    return {
-        "text": ground.text,
-        "reason": ground.reason,
-        "origin": place_document(ground.origin) if ground.origin else None,
-        "fix": ground.fix or None,
+        "also_allows": more,
     }

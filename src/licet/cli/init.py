@@ -24,17 +24,7 @@ from licet.assemble import draft
 from licet.cli.discovery import PLACES
 from licet.cli.init_preset import PRESETS, agent_name, obstacles, schema_path, write_policy, write_preset
 from licet.cli.options import FILE, json_option, misfit_problems, refuse
-from licet.cli.output import (
-    counted,
-    fail,
-    is_output,
-    problem_document,
-    show,
-    show_json,
-    show_problems,
-    wants_json,
-    write_file,
-)
+from licet.cli.output import counted, fail, is_output, print_report, show, show_problems, wants_json, write_file
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.scope import name as checked_name
 from licet.core.policy.tool import ToolSpec
@@ -139,24 +129,23 @@ def agreed_files(ctx: click.Context, found: Found, output: Path | None, yes: boo
     if not wants_json():
         _show_found(found)
     target = output or Path(POLICY_DIRECTORY, WORKSPACE_FILE)
+    nothing = {"file": None, "found": found}
     if not found.tools:
-        if wants_json():
-            show_json({"file": None, "found": found.document()})
-        else:
-            show("no tools here, so nothing was written: name a file with functions, and declarations are proposed")
-            show_next_steps(found, "")
+        print_report(nothing, lambda _: _show_no_tools(found))
         ctx.exit(1)
     if yes or is_output(target):
         return tuple(found.tools)
     if wants_json() or not sys.stdin.isatty():
-        if wants_json():
-            show_json({"file": None, "found": found.document()})
-        else:
-            show(f"nothing was written: `licet init --yes` writes {target}")
+        print_report(nothing, lambda _: show(f"nothing was written: `licet init --yes` writes {target}"))
         ctx.exit(0)
     if not click.confirm(f"write {target} for {counted(sum(found.tools.values()), 'tool')}?", default=True, err=True):
         ctx.exit(0)
     return tuple(found.tools)
+
+
+def _show_no_tools(found: Found) -> None:
+    show("no tools here, so nothing was written: name a file with functions, and declarations are proposed")
+    show_next_steps(found, "")
 
 
 def _show_found(found: Found) -> None:
@@ -322,21 +311,21 @@ def command(
         refuse(problems)
     if not printing:
         problems += write_policy(target, text, replaces=force)
-    if wants_json():
-        names = [tool.spec.name for tool in tools]
-        warnings = [problem_document(problem) for problem in problems]
-        document = {"file": None if printing else str(target), "tools": names, "manifest": text, "problems": warnings}
-        show_json({**document, **({"found": found.document()} if found is not None else {})})
-        return
-    show_problems(problems, err=True)
-    if printing:
-        click.echo(text, nl=False)
-    else:
+    names = [tool.spec.name for tool in tools]
+    document = {"file": None if printing else target, "tools": names, "manifest": text, "problems": problems}
+
+    def show_written(_: object) -> None:
+        show_problems(problems, err=True)
+        if printing:
+            click.echo(text, nl=False)
+            return
         show(f"wrote {target} for {counted(len(tools), 'tool')}")
         named = "" if target in PLACES else f" {target}"
         show(f"next: licet surface{named}")
         if found is not None:
             show_next_steps(found, named)
+
+    print_report({**document, **({"found": found} if found is not None else {})}, show_written)
 
 
 def _govern_clients(
@@ -375,13 +364,13 @@ def _show_proposals(proposals: list[Proposal], problems: list[Problem]) -> NoRet
         else one
         for one in problems
     ]
-    if wants_json():
-        listed = [proposal.as_data() for proposal in proposals]
-        show_json({"problems": [problem_document(problem) for problem in errors], "proposals": listed})
-    else:
+
+    def text(_: object) -> None:
         for proposal in proposals:
             click.echo(proposal.diff, nl=False)
         show_problems(errors, err=True)
+
+    print_report({"problems": errors, "proposals": (proposal.as_data() for proposal in proposals)}, text)
     click.get_current_context().exit(1)
 
 
@@ -391,12 +380,13 @@ def _write_proposals(proposals: list[Proposal]) -> None:
         fail("no file without tools has functions to declare, so there is nothing to write")
     for proposal in proposals:
         write_file(proposal.file, proposal.after, replace=True)
-    if wants_json():
-        show_json({"written": [proposal.as_data() for proposal in proposals]})
-        return
-    for proposal in proposals:
-        show(f"wrote {counted(len(proposal.guesses), 'guessed declaration')} into {proposal.file}: review every line")
-    show(f"next: licet init {' '.join(str(proposal.file) for proposal in proposals)}")
+
+    def text(_: object) -> None:
+        for one in proposals:
+            show(f"wrote {counted(len(one.guesses), 'guessed declaration')} into {one.file}: review every line")
+        show(f"next: licet init {' '.join(str(proposal.file) for proposal in proposals)}")
+
+    print_report({"written": (proposal.as_data() for proposal in proposals)}, text)
 
 
 def _check_agent(agent: str, ctx: click.Context) -> None:

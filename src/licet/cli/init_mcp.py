@@ -37,7 +37,7 @@ from licet.cli.init_mcp_plan import (
 )
 from licet.cli.init_preset import agent_name, obstacles, schema_path, write_policy
 from licet.cli.options import Setting, read_sound, refuse
-from licet.cli.output import counted, fail, show, show_json, show_problems, wants_json, write_file
+from licet.cli.output import counted, fail, print_report, show, show_lines, show_problems, wants_json, write_file
 from licet.cli.trust import show_review
 from licet.clients.entries import SECRETS_FILE, add_secrets, known_secrets
 from licet.clients.known import Unusable, places, replace_own
@@ -136,7 +136,7 @@ def set_up_clients(output: Path | None, agent: str | None, asking: Asking) -> No
         _report_nothing(plan, policy, servers, asking)
         return
     failed, accepted = _write(policy, text, servers, agreed, asking)
-    _report(plan, policy, servers, agreed, failed, asking, accepted=accepted)
+    _report(plan, policy, servers, agreed, failed, accepted=accepted)
 
 
 # The policy -----------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _policy_text(policy: Policy, agent: str | None, new: Sequence[DraftedServer]
         return with_servers(policy.text, entries(new))
     except NotKept as wrong:
         if not wants_json():
-            _show_lines("servers:", *(f"  {line}" for line in server_lines(entries(new))))
+            show_lines(["servers:", *(f"  {line}" for line in server_lines(entries(new)))])
         fail(f"the servers above cannot be added to {policy.file}: {wrong}; add them by hand, and try again")
 
 
@@ -243,26 +243,22 @@ def _show_policy(policy: Policy, new: Sequence[DraftedServer], text: str) -> Non
     if new:
         show(f"{'a new policy' if policy.is_new else 'servers for the policy'}: {policy.file}")
         lines = text.splitlines() if policy.is_new else list(server_lines(entries(new)))
-        _show_lines(*(f"  + {line}" for line in lines))
+        show_lines(f"  + {line}" for line in lines)
     if secrets := [name for server in new for name in server.values]:
         show(f"for the secrets file {policy.secrets_file} (mode 0600): {', '.join(secrets)}")
 
 
-def _show_lines(*lines: str) -> None:
-    for line in lines:
-        show(line)
-
-
 def _nothing_moves(plan: Plan, looked_at: list[str]) -> None:
-    if wants_json():
-        show_json({"error": "no server entry can be moved", **_found(plan), "looked_at": looked_at})
-        click.get_current_context().exit(1)
-    _show_refused(plan)
-    for file in plan.files:
-        _show_file(file)
-    if plan.files or plan.refused:
-        fail("no server entry can be moved behind the gateway")
-    fail(f"no configuration of a known client has servers; looked for {', '.join(looked_at)}")
+    def text(_: object) -> None:
+        _show_refused(plan)
+        for file in plan.files:
+            _show_file(file)
+        if plan.files or plan.refused:
+            fail("no server entry can be moved behind the gateway")
+        fail(f"no configuration of a known client has servers; looked for {', '.join(looked_at)}")
+
+    print_report({"error": "no server entry can be moved", **_found(plan), "looked_at": looked_at}, text)
+    click.get_current_context().exit(1)
 
 
 def _found(plan: Plan) -> dict[str, Any]:
@@ -270,14 +266,14 @@ def _found(plan: Plan) -> dict[str, Any]:
         {
             "client": file.place.client.name,
             "scope": file.place.scope,
-            "path": str(file.place.path),
-            "moves": [{"name": move.name, "server": move.server.name, "notes": [*notes(move)]} for move in file.moves],
-            "stays": [{"name": one.name, "reason": one.reason} for one in file.stays],
+            "path": file.place.path,
+            "moves": [{"name": move.name, "server": move.server.name, "notes": notes(move)} for move in file.moves],
+            "stays": file.stays,
             "gateways": [{"name": one.gateway, "entry": one.entry} for one in file.tables if one.moves or one.older],
         }
         for file in plan.files
     ]
-    refused = [{"client": place.client.name, "path": str(place.path), "reason": why} for place, why in plan.refused]
+    refused = [{"client": place.client.name, "path": place.path, "reason": why} for place, why in plan.refused]
     return {"files": files, "refused": refused}
 
 
@@ -324,19 +320,16 @@ def _write(
 
 
 def _report_nothing(plan: Plan, policy: Policy, servers: Sequence[DraftedServer], asking: Asking) -> None:
-    if wants_json():
-        show_json({**_found(plan), **_outcome(policy, servers, accepted=policy.accepted), "written": [], "failed": {}})
-    elif asking.only_shows:
-        show("nothing was changed: add --yes, or run it at a terminal, which asks for each file", err=True)
-    else:
-        show("nothing was changed", err=True)
+    how = ": add --yes, or run it at a terminal, which asks for each file" if asking.only_shows else ""
+    found = {**_found(plan), **_outcome(policy, servers, accepted=policy.accepted), "written": [], "failed": {}}
+    print_report(found, lambda _: show(f"nothing was changed{how}", err=True))
 
 
-def _outcome(policy: Policy, servers: Sequence[DraftedServer], *, accepted: bool) -> dict[str, Any]:
+def _outcome(policy: Policy, servers: Sequence[DraftedServer], *, accepted: bool) -> dict[str, object]:
     return {
-        "manifest": str(policy.manifest),
-        "servers": {server.name: server.data for server in servers},
-        "secrets": {"file": str(policy.secrets_file), "names": [name for one in servers for name in one.values]},
+        "manifest": policy.manifest,
+        "servers": entries(servers),
+        "secrets": {"file": policy.secrets_file, "names": [name for one in servers for name in one.values]},
         "accepted": accepted,
         "next": next_steps(policy, servers, accepted=accepted),
     }
@@ -348,26 +341,23 @@ def _report(
     servers: Sequence[DraftedServer],
     agreed: Sequence[FilePlan],
     failed: Mapping[str, str],
-    asking: Asking,
     *,
     accepted: bool,
 ) -> None:
     written = [str(file.place.path) for file in agreed if str(file.place.path) not in failed]
-    if wants_json():
-        outcome = _outcome(policy, servers, accepted=accepted)
-        show_json({**_found(plan), **outcome, "written": written, "failed": dict(failed)})
-    else:
-        for path in written:
-            show(f"changed {path}")
-        for why in failed.values():
-            show(why, err=True, colour="red")
+    steps = next_steps(policy, servers, accepted=accepted)
+
+    def text(_: object) -> None:
+        show_lines(f"changed {path}" for path in written)
+        show_lines(failed.values(), err=True, colour="red")
         if len({frozenset(move.server.name for move in file.moves) for file in agreed}) > 1:
             show("these clients had different servers, and now all see those that one manifest admits")
         show("undo it with: licet init --mcp --undo")
         show("next:")
-        _show_lines(
-            *(f"  {number}. {step}" for number, step in enumerate(next_steps(policy, servers, accepted=accepted), 1))
-        )
+        show_lines(f"  {number}. {step}" for number, step in enumerate(steps, 1))
+
+    outcome = _outcome(policy, servers, accepted=accepted)
+    print_report({**_found(plan), **outcome, "written": written, "failed": failed}, text)
     if failed:
         click.get_current_context().exit(1)
 
@@ -404,19 +394,18 @@ def undo_clients(output: Path | None, asking: Asking) -> None:
 
 
 def _report_undone(done: Sequence[Mapping[str, Any]], failed: Mapping[str, str], asking: Asking) -> None:
-    if wants_json():
-        show_json({"undone": list(done), "failed": dict(failed)})
-    else:
+    def text(_: object) -> None:
         for one in done:
             changed = "had changed since: its entries were put back, the rest was left"
             show(f"{one['path']} {'is as it was before' if one['exact'] else changed}")
             if one["skipped"]:
                 show(f"  not put back, since there are entries of that name: {', '.join(one['skipped'])}")
-        for why in failed.values():
-            show(why, err=True, colour="red")
+        show_lines(failed.values(), err=True, colour="red")
         if not done and not failed:
             show("nothing was changed" + (": add --yes" if asking.only_shows else ""), err=True)
         elif done:
             show("the policy and the secrets file were left as they are")
+
+    print_report({"undone": done, "failed": failed}, text)
     if failed:
         click.get_current_context().exit(1)

@@ -17,16 +17,7 @@ from msgspec.structs import replace
 from licet.assemble.acceptance import PolicyMoved, accept_policy
 from licet.cli.discovery import PLACES
 from licet.cli.options import refuse
-from licet.cli.output import (
-    is_output,
-    is_special,
-    problem_document,
-    show,
-    show_json,
-    show_problems,
-    wants_json,
-    write_file,
-)
+from licet.cli.output import is_output, is_special, print_report, show, show_problems, write_file
 from licet.cli.schema import not_ours, write_schema
 from licet.core.algebra.scope import inside
 from licet.core.review.sensitive import Whereabouts
@@ -232,14 +223,15 @@ def write_preset(target: Path, agent: str | None, force: bool) -> None:
     if not printing:
         problems += write_policy(target, text, replaces=force)
     made = [] if printing else make_closed(policy_root(target))
-    if wants_json():
-        warnings = [problem_document(problem) for problem in problems]
-        show_json({"file": None if printing else str(target), "manifest": text, "made": made, "problems": warnings})
-        return
-    show_problems(problems, err=True)
+    found = {"file": None if printing else target, "manifest": text, "made": made, "problems": problems}
     if printing:
-        click.echo(text, nl=False)
-        return
+        print_report(found, lambda _: click.echo(text, nl=False))
+    else:
+        print_report(found, lambda _: _show_written(target, agents, made, problems))
+
+
+def _show_written(target: Path, agents: list[CodingAgent], made: list[str], problems: list[Problem]) -> None:
+    show_problems(problems, err=True)
     program = agents[0].program if agents else "AGENT"
     show(f"wrote {target}{' for ' + ', '.join(one.name for one in agents) if agents else ''}: read it, and adapt it")
     if made:

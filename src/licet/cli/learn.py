@@ -11,7 +11,7 @@ import click
 from licet.assemble.never_writable import closed_to_grants
 from licet.cli.discovery import find_policy
 from licet.cli.options import FILE, json_option, refuse
-from licet.cli.output import counted, fail, make_folder, shortened, show, show_json, wants_json, write_file
+from licet.cli.output import counted, fail, make_folder, print_report, shortened, show, write_file
 from licet.cli.surface_table import print_surface
 from licet.core.algebra.scope import NAME_PATTERN, visible
 from licet.core.review.surface import surface
@@ -76,11 +76,12 @@ def command(
         if wrong.problems:
             refuse(wrong.problems)
         fail(str(wrong))
-    if wants_json():
-        show_json({"policies": [draft.document(written=write) for draft in drafts]})
-        return
-    for draft in drafts:
-        _show(draft, written=write)
+
+    def text(_: object) -> None:
+        for draft in drafts:
+            _show(draft, written=write)
+
+    print_report({"policies": (draft.document(written=write) for draft in drafts)}, text)
 
 
 def _write(draft: Draft) -> None:

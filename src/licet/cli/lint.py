@@ -3,22 +3,12 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
+from licet.cli.check import print_problems
 from licet.cli.options import FILE, Setting, read_sound, report_options, setting_options
-from licet.cli.output import (
-    counted,
-    first_problems,
-    place_document,
-    problem_document,
-    show,
-    show_annotations,
-    show_json,
-    show_problems,
-    wants_json,
-)
+from licet.cli.output import counted, first_problems, problem_document
 from licet.core.values import Problem
 from licet.lint.judge import Finding
 from licet.lint.linter import Lint, Project, Report, python_files, tools_by_file
@@ -54,20 +44,8 @@ def command(
     """
     report = _report(paths or (Path(),), setting, everything=everything)
     first, rest = first_problems(report.findings)
-    if wants_json():
-        show_json(_document(report, first))
-    elif sarif:
-        from licet.cli.check import sarif_log
-
-        show_json(sarif_log(first, None))
-    elif github:
-        show_annotations(first)
-    else:
-        show_problems(first)
-    if rest and not wants_json():
-        show(rest, err=True)
-    if not (wants_json() or sarif):
-        show(_summary(report), err=True)
+    found = _document(report, first)
+    print_problems(found, first, rest, [_summary(report)], sarif=sarif, github=github, first_rule=None)
     ctx.exit(1 if report.count("error") else 0)
 
 
@@ -93,7 +71,7 @@ def _summary(report: Report) -> str:
     return ", ".join([what, *(counts or ["fine"]), *more])
 
 
-def _document(report: Report, first: Sequence[Problem]) -> dict[str, Any]:
+def _document(report: Report, first: Sequence[Problem]) -> dict[str, object]:
     return {
         "files": report.files,
         "tools": [tool.spec.name for tool in report.tools],
@@ -105,12 +83,9 @@ def _document(report: Report, first: Sequence[Problem]) -> dict[str, Any]:
             {
                 **problem_document(finding),
                 "code": finding.code,
-                "tools": list(finding.tools),
+                "tools": finding.tools,
                 "capability": finding.rule or None,
-                "way": [
-                    {"name": hop.name, "called": place_document(hop.called) if hop.called else None}
-                    for hop in finding.way
-                ],
+                "way": [{"name": hop.name, "called": hop.called} for hop in finding.way],
             }
             for finding in first
             if isinstance(finding, Finding)

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import click
 from msgspec import Struct
@@ -24,7 +24,7 @@ from licet.cli.lock_servers import (
     take_each,
 )
 from licet.cli.options import FILE, json_option, missing_server_problems, refuse, secrets_option
-from licet.cli.output import counted, fail, show, show_json, show_lock_changes, wants_json, write_file
+from licet.cli.output import counted, fail, print_report, show, show_lines, show_lock_changes, wants_json, write_file
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, write_lock
 from licet.core.policy.lock_changes import lock_changes
@@ -154,7 +154,8 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     changes = [*lock_changes(old or Lock(format=FORMAT), new)]
     changes += renamed(old.servers, new.servers, how) if old is not None else ()
     failed = Failed(policy.origins, wrong, frozenset(kept))
-    failed.show(options)
+    if not wants_json():
+        failed.show()
     if hint:
         show(hint, err=True)
     _finish(place, policy, old, new, changes, options, failed)
@@ -167,10 +168,8 @@ class Failed(Struct, frozen=True):
     wrong: Mapping[str, NotTaken]
     kept: frozenset[str]  # those with an entry from before
 
-    def show(self, options: Options) -> None:
+    def show(self) -> None:
         """Print why, and what the lock has of them."""
-        if wants_json():
-            return
         show_servers(self.origins, self.wrong)
         for name in self.wrong:
             text = "keeps its entry from before" if name in self.kept else "has no entry: nothing of it can be called"
@@ -244,7 +243,7 @@ def _finish(
     shown = shown_path(place)
     if old == new:
         text = f"{shown} is as it should be: {_counts(new)}"
-        _report(shown, new, changes, options, failed, written=False, text=text)
+        _report(shown, new, changes, failed, written=False, text=text)
         ctx.exit(1 if failed.wrong else 0)
     is_broken = old is None and is_there(place)
     if old is not None or is_broken:
@@ -252,7 +251,7 @@ def _finish(
             show_lock_changes(changes, _MOST_CHANGES)
         if not options.update:
             text = f"{shown} differs: nothing was written; `licet lock --update` takes what is shown"
-            _report(shown, new, changes, options, failed, written=False, text=text, err=True)
+            _report(shown, new, changes, failed, written=False, text=text, err=True)
             ctx.exit(1)
         asks = not options.yes and not wants_json() and is_terminal()
         if asks and not click.confirm("take it into the lock?", err=True):
@@ -261,7 +260,7 @@ def _finish(
     write_file(place, write_lock(new).decode(), replace=True)
     entered = _enter(place, policy, old, new, shown_whole=is_broken)
     text = f"wrote {shown}: {_counts(new)}"
-    _report(shown, new, changes, options, failed, written=True, text=text, entered=entered)
+    _report(shown, new, changes, failed, written=True, text=text, entered=entered)
     ctx.exit(1 if failed.wrong else 0)
 
 
@@ -295,7 +294,6 @@ def _report(
     shown: str,
     lock: Lock,
     changes: list[str],
-    options: Options,
     failed: Failed,
     *,
     written: bool,
@@ -303,19 +301,15 @@ def _report(
     err: bool = False,
     entered: Sequence[str] = (),
 ) -> None:
-    if not wants_json():
+    def show_outcome(_: object) -> None:
         show(text, err=err)
-        for file in entered:
-            show(f"accepted {file} with this lock")
-        return
-    servers: dict[str, Any] = {
-        name: {"tools": list(server.listed("tools")), "refused": dict(server.refused)}
-        for name, server in lock.servers.items()
-    }
-    manifests, tools = dict(lock.manifests), sorted(lock.tools)
-    about = {"file": shown, "written": written, "manifests": manifests, "tools": tools, "servers": servers}
+        show_lines(f"accepted {file} with this lock" for file in entered)
+
+    servers = {name: {"tools": one.listed("tools"), "refused": one.refused} for name, one in lock.servers.items()}
+    found = {"file": shown, "written": written, "manifests": lock.manifests, "tools": sorted(lock.tools)}
     problems = {"problems": server_problems(failed.origins, failed.wrong)} if failed.wrong else {}
-    show_json({**about, "accepted": list(entered), "changes": changes, **problems})
+    found = {**found, "servers": servers, "accepted": entered, "changes": changes, **problems}
+    print_report(found, show_outcome)
 
 
 def _counts(lock: Lock) -> str:

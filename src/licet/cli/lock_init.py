@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from licet.cli.discovery import PLACES, Named, find_policy, require_trust
 from licet.cli.lock_servers import Options, is_file, lock_setup, own_secrets_hint, refuse_servers, take_each
 from licet.cli.options import FILE, refuse
-from licet.cli.output import counted, fail, make_folder, show, show_json, wants_json, write_file
+from licet.cli.output import counted, fail, make_folder, print_report, show, show_lines, write_file
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed
 from licet.core.policy.servers import SERVER_NAME, Server, server_of
@@ -212,19 +212,23 @@ def _write(target: Path, text: str, drafts: Sequence[Draft], skipped: Mapping[st
     if kept:
         make_folder(target.parent)
         write_file(target, new, replace=True)
-    if wants_json():
-        refused = {draft.server.name: dict(draft.refused) for draft in drafts}
-        left = {name: {"why": one.why, "lines": one.lines, "retry": one.retry} for name, one in skipped.items()}
-        about = {"file": str(target), "written": kept, "draft": new, "tools": names, "refused": refused}
-        about["capabilities"] = needed_capabilities(drafts)
-        show_json({**about, "skipped": left})
-    else:
-        _tell(target, new, drafts, names, kept)
-        _tell_skipped(skipped)
+    refused = {draft.server.name: draft.refused for draft in drafts}
+    found = {"file": target, "written": kept, "draft": new, "tools": names, "refused": refused}
+    found = {**found, "capabilities": needed_capabilities(drafts), "skipped": skipped}
+    print_report(found, lambda _: _show(target, drafts, names, kept, skipped))
     return kept
 
 
-def _tell(target: Path, new: str, drafts: Sequence[Draft], names: Sequence[str], kept: bool) -> None:
+def _show(
+    target: Path, drafts: Sequence[Draft], names: Sequence[str], kept: bool, skipped: Mapping[str, Skipped]
+) -> None:
+    _show_drafts(target, drafts, names, kept)
+    for name, one in skipped.items():
+        show(f"skipped: {name}: {one.why}", err=True, colour="red")
+        show_lines((f"  {line}" for line in (*one.lines, f"retry with `{one.retry}`")), err=True)
+
+
+def _show_drafts(target: Path, drafts: Sequence[Draft], names: Sequence[str], kept: bool) -> None:
     for draft in drafts:
         for one, why in draft.refused.items():
             show(f"{draft.server.name}: {one} is refused: {why}", err=True, colour="yellow")
@@ -243,13 +247,6 @@ def _tell(target: Path, new: str, drafts: Sequence[Draft], names: Sequence[str],
     secrets = any(draft.server.secrets or draft.server.headers for draft in drafts)
     steps[1] += " --secrets FILE" if secrets else ""
     show(f"next: review the guesses, admit the tools that the agent may call, and run `{steps[0]}` and `{steps[1]}`")
-
-
-def _tell_skipped(skipped: Mapping[str, Skipped]) -> None:
-    for name, one in skipped.items():
-        show(f"skipped: {name}: {one.why}", err=True, colour="red")
-        for line in (*one.lines, f"retry with `{one.retry}`"):
-            show(f"  {line}", err=True)
 
 
 def _problems(target: Path, text: str) -> list[Problem]:

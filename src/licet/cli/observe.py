@@ -1,10 +1,8 @@
 """`licet observe`: runs a command without walls and records what it touches, as a draft for `licet learn`."""
 
-import json
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import click
 
 from licet.assemble.review import state_directory
 from licet.cli.options import FILE, json_option
-from licet.cli.output import counted, show, wants_json
+from licet.cli.output import counted, print_report, show
 from licet.clients.jsonc import looks_secret, secret_word
 from licet.learn.observed_command import NotObserved, Observed, new_recording, observe_command
 from licet.policy_files.policy_paths import NoHome
@@ -110,10 +108,7 @@ def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_
 
 
 def _not_run(ctx: click.Context, text: str) -> None:
-    if wants_json():
-        click.echo(json.dumps({"error": text}, indent=2), err=True)
-    else:
-        show(f"licet: {text}", err=True, colour="red")
+    print_report({"error": text}, lambda _: show(f"licet: {text}", err=True, colour="red"), err=True)
     ctx.exit(NOT_RUN)
 
 
@@ -156,23 +151,24 @@ def _without_secrets(words: Sequence[str]) -> list[str]:
 def _report(observed: Observed, output: Path | None) -> None:
     """Print on stderr what was recorded, and what could not be; stdout belongs to the command."""
     found = observed.summary
-    if wants_json():
-        document = {
-            "recording": str(observed.recording),
-            "exit_code": observed.ended.exit_code,
-            "read": found.read,
-            "written": found.written,
-            "deleted": found.deleted,
-            "hosts": list(found.hosts),
-            "programs": list(found.programs),
-            "processes": found.processes,
-            "ended_with_it": observed.ended.left,
-            "host_names": observed.names,
-            "not_seen": list(_not_seen(observed)),
-        }
-        sys.stdout.flush()
-        click.echo(json.dumps(document, indent=2), err=True)
-        return
+    document = {
+        "recording": observed.recording,
+        "exit_code": observed.ended.exit_code,
+        "read": found.read,
+        "written": found.written,
+        "deleted": found.deleted,
+        "hosts": found.hosts,
+        "programs": found.programs,
+        "processes": found.processes,
+        "ended_with_it": observed.ended.left,
+        "host_names": observed.names,
+        "not_seen": _not_seen(observed),
+    }
+    print_report(document, lambda _: _show(observed, output), err=True)
+
+
+def _show(observed: Observed, output: Path | None) -> None:
+    found = observed.summary
     files = f"{counted(found.read, 'file')} read, {found.written} written, {found.deleted} deleted"
     others = f"{counted(len(found.hosts), 'host')}, {counted(len(found.programs), 'program')}"
     show(f"licet: recorded {files}; {others}; {counted(found.processes, 'process', 'processes')}", err=True)

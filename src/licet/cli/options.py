@@ -27,7 +27,16 @@ from msgspec.structs import replace
 from licet.assemble import Places, review
 from licet.assemble.review import state_directory
 from licet.backends.kv import SqliteKv
-from licet.cli.output import JSON, MOST_PROBLEMS, MisfitProblem, show, wants_json
+from licet.cli.output import (
+    JSON,
+    MOST_PROBLEMS,
+    MisfitProblem,
+    first_problems,
+    print_report,
+    show,
+    show_problems,
+    wants_json,
+)
 from licet.core.algebra.scope import Malformed, path_key
 from licet.core.decision.fixes import call_denials
 from licet.core.decision.reach import reach_of
@@ -245,14 +254,9 @@ def organisations_above(second: Path | None = None) -> tuple[Organisation, ...]:
 
 def refuse(problems: "list[Problem]") -> NoReturn:
     """Print problems of files and exit with 1."""
-    from licet.cli.output import first_problems, problem_document, show_json, show_problems
-
     first, rest = first_problems(problems)
     first = [_at_known_place(problem) for problem in first]
-    if wants_json():
-        show_json({"problems": [problem_document(problem) for problem in first]})
-    else:
-        show_problems(first, err=True)
+    print_report({"problems": first}, lambda _: show_problems(first, err=True))
     if rest:
         show(rest, err=True)
     click.get_current_context().exit(1)

@@ -8,11 +8,12 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import click
+from msgspec import UNSET, Struct
 
 from licet.assemble import Places
 from licet.core.algebra.scope import visible
@@ -24,6 +25,7 @@ from licet.own_files import create_file, replace_file
 if TYPE_CHECKING:
     from licet.guard.result import Result
 
+_Found = TypeVar("_Found")
 _COLOUR = {"error": "red", "warning": "yellow", "note": "cyan"}
 _SPENT = re.compile(r"would exceed (max_\w+)")
 _RANK = {"error": 0, "warning": 1, "note": 2}
@@ -60,18 +62,61 @@ def wants_json() -> bool:
     return context is not None and bool(context.meta.get(JSON))
 
 
-def show_json(value: Any) -> None:
+def print_report(found: _Found, text: Callable[[_Found], object], *, err: bool = False) -> None:
+    """Print what a command found: as JSON, or as `text` prints it for people.
+
+    What it found is a Struct, whose fields are the JSON, or a mapping. See `plain` for the values in it.
+    """
+    if wants_json():
+        sys.stdout.flush()  # what a program printed comes before the report about it
+        show_json(found, err=err)
+    else:
+        text(found)
+
+
+def show_json(value: object, *, err: bool = False) -> None:
     """Print JSON in ASCII, so that no text from a file can control a terminal."""
-    click.echo(json.dumps(value, indent=2))
+    click.echo(json.dumps(plain(value), indent=2), err=err)
+
+
+def first_and_others(found: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """The first of several reports as plain data, with the others in it. Most often there are none."""
+    first, *others = found
+    return {**first, **({"others": others} if others else {})}
+
+
+@runtime_checkable
+class _HasDocument(Protocol):
+    def document(self) -> dict[str, Any]: ...
+
+
+def plain(value: object) -> object:
+    """A value as plain data: a Struct by its fields without those that are `UNSET`, or as its `document` says."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Mapping():
+            return {str(key): plain(one) for key, one in value.items()}
+        case Problem():
+            return problem_document(value)
+        case Origin():
+            return place_document(value)
+        case PurePath():
+            return str(value)
+        case _HasDocument():
+            return value.document()
+        case Struct():
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            return {name: plain(one) for name, one in fields.items() if one is not UNSET}
+        case Iterable():
+            return list(map(plain, value))
+    raise TypeError(f"a report cannot have a {type(value).__name__}")
 
 
 def fail(text: str, more: Iterable[str] = ()) -> NoReturn:
     """Print why a command failed, with more lines below it, and exit with 1."""
     lines = [text, *more]
-    if wants_json():
-        show_json({"error": "\n".join(lines)})
-    else:
-        show_lines(lines, err=True, colour="red")
+    print_report({"error": "\n".join(lines)}, lambda _: show_lines(lines, err=True, colour="red"))
     click.get_current_context().exit(1)
 
 

@@ -28,7 +28,7 @@ from licet.assemble.ledger import (
 from licet.backends.ledger.reader import LedgerReader, verify_ledger
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.options import FILE, Command, json_option, manifest_option, of_manifest
-from licet.cli.output import fail, is_output, show, show_json, wants_json, write_file
+from licet.cli.output import fail, first_and_others, is_output, print_report, show, show_lines, wants_json, write_file
 from licet.cli.receipts_text import (
     COLOURS,
     MOST_SHOWN,
@@ -200,25 +200,25 @@ def list_command(verdict: str | None, limit: int, state: Path | None, **searched
             unended = list(map(read, rows))
     every = sorted((*every, *unended), key=lambda entry: (entry["time"], entry["number"]), reverse=True)
     found, more = every[:limit], len(every) > limit
-    if wants_json():
-        documents = [{**listed(entry), **checks_document(entry, checks)} for entry in found]
-        show_json({"receipts": documents, "more": more, "unsearched": unsearched})
-        return
-    heading, *lines = table(found) if found else [("", "")]
-    if found:
-        show(heading[0])
-    for (line, shown), entry in zip(lines, found, strict=True):
-        show(line, colour=COLOURS.get(shown))
-        for check in check_lines(entry, checks) if checks is not None else ():
-            show(check)
-    if not found:
-        asked = verdict is not None or wanted != Wanted()
-        show("no receipt fits" if asked else "no call has left a receipt yet", err=True)
-    if more:
-        show(f"there are more; `--limit {limit * 10}` shows older ones", err=True)
-    if unsearched:
-        text = f"calls without a receipt were not looked for in the {entries(unsearched)} before that"
-        show(f"{text}; `--since` and `--until` name a shorter time", err=True)
+
+    def text(_: object) -> None:
+        heading, *lines = table(found) if found else [("", "")]
+        if found:
+            show(heading[0])
+        for (line, shown), entry in zip(lines, found, strict=True):
+            show(line, colour=COLOURS.get(shown))
+            show_lines(check_lines(entry, checks) if checks is not None else ())
+        if not found:
+            asked = verdict is not None or wanted != Wanted()
+            show("no receipt fits" if asked else "no call has left a receipt yet", err=True)
+        if more:
+            show(f"there are more; `--limit {limit * 10}` shows older ones", err=True)
+        if unsearched:
+            text = f"calls without a receipt were not looked for in the {entries(unsearched)} before that"
+            show(f"{text}; `--since` and `--until` name a shorter time", err=True)
+
+    documents = ({**listed(entry), **checks_document(entry, checks)} for entry in found)
+    print_report({"receipts": documents, "more": more, "unsearched": unsearched}, text)
 
 
 @command.command(name="summary")
@@ -234,13 +234,13 @@ def summary_command(state: Path | None, **searched: Any) -> None:
     wanted = Wanted(**searched)
     with _reading(state) as reader:
         found = days(reader, wanted, lambda row: _entry(row, reader))
-    if wants_json():
-        show_json({"days": found})
-        return
-    for line in day_lines(found) if found else ():
-        show(line)
-    if not found:
-        show("no receipt fits", err=True)
+
+    def text(_: object) -> None:
+        show_lines(day_lines(found) if found else ())
+        if not found:
+            show("no receipt fits", err=True)
+
+    print_report({"days": found}, text)
 
 
 @command.command(name="show")
@@ -254,17 +254,16 @@ def show_command(receipt: str, state: Path | None) -> None:
     force, and each check in order.
     """
     calls = calls_of(receipt, state)
-    if wants_json():
-        first, *others = ({"decision": decision, "receipt": ended} for decision, ended in calls)
-        show_json({**first, **({"others": others} if others else {})})
-        return
-    for decision, ended in calls:
-        heading, *rest = story(decision, ended)
-        show(heading, colour=COLOURS[(ended or decision or {})["verdict"]])
-        for line in rest:
-            show(line)
-    if len(calls) > 1 and not any("standing" in one for pair in calls for one in pair if one is not None):
-        show(f"{len(calls)} calls have this id: processes that were forked from one host made them", err=True)
+
+    def text(_: object) -> None:
+        for decision, ended in calls:
+            heading, *rest = story(decision, ended)
+            show(heading, colour=COLOURS[(ended or decision or {})["verdict"]])
+            show_lines(rest)
+        if len(calls) > 1 and not any("standing" in one for pair in calls for one in pair if one is not None):
+            show(f"{len(calls)} calls have this id: processes that were forked from one host made them", err=True)
+
+    print_report(first_and_others({"decision": decision, "receipt": ended} for decision, ended in calls), text)
 
 
 @command.command(name="verify")
@@ -389,10 +388,8 @@ def export_command(
         click.echo(pack.text, nl=False)
         return
     write_file(output, pack.text, replace=True)
-    if wants_json():
-        show_json({"file": str(output), **pack_document(pack.pack)})
-    else:
-        show(f"{output}: {entries(len(pack.pack.entries))}, checked with {pack.pack.key}")
+    text = f"{output}: {entries(len(pack.pack.entries))}, checked with {pack.pack.key}"
+    print_report({"file": output, **pack_document(pack.pack)}, lambda _: show(text))
 
 
 # Reading a ledger ----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ The options by which receipts are searched: agent, time, and checks inside calls
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from licet.backends.ledger.reader import LedgerReader
 from licet.cli.options import Command, duration
-from licet.cli.output import counted, show, show_json, wants_json
+from licet.cli.output import counted, print_report, show, show_lines
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import ran_until
@@ -311,42 +311,39 @@ def _may(entry: Entry, what: str, ended: bool) -> str:
 
 def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool) -> NoReturn:
     """Print the result of verifying a ledger, and exit."""
-    finding, signed_by = outcome.finding, counted(outcome.checkpoints, "checkpoint")
-    notes = list(_notes(outcome, given, held))
-    if wants_json():
-        show_json(
-            {
-                "ok": outcome.ok,
-                "file": str(path),
-                "ledger": outcome.ledger,
-                "entries": outcome.entries,
-                "checkpoints": outcome.checkpoints,
-                "signed": outcome.signed,
-                "root": outcome.root or None,
-                "key": key,
-                "unknown": list(outcome.unknown),
-                "finding": _finding_document(finding),
-                "notes": notes,
-            }
-        )
-    else:
-        if finding is None:
-            show(f"fine: {entries(outcome.entries)} as they were written", colour="green")
-        else:
-            show(f"wrong: {finding}", colour="red")
-        for title, text in (
-            ("file", str(path)),
-            ("ledger", outcome.ledger or "none"),
-            ("size", f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {signed_by}"),
-            ("root", outcome.root or "none"),
-            ("key", key),
-        ):
-            show(f"  {title:<10}{text}")
-        for text in _unknown(outcome.unknown):
-            show(f"  {'unknown':<10}{text}")
-        for note in notes:
-            show(f"  {'note':<10}{note}")
+    notes, signed_by = list(_notes(outcome, given, held)), counted(outcome.checkpoints, "checkpoint")
+    found = {
+        "ok": outcome.ok,
+        "file": path,
+        "ledger": outcome.ledger,
+        "entries": outcome.entries,
+        "checkpoints": outcome.checkpoints,
+        "signed": outcome.signed,
+        "root": outcome.root or None,
+        "key": key,
+        "unknown": outcome.unknown,
+        "finding": _finding_document(outcome.finding),
+        "notes": notes,
+    }
+    rows = (
+        ("file", str(path)),
+        ("ledger", outcome.ledger or "none"),
+        ("size", f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {signed_by}"),
+        ("root", outcome.root or "none"),
+        ("key", key),
+        *(("unknown", text) for text in _unknown(outcome.unknown)),
+        *(("note", note) for note in notes),
+    )
+    print_report(found, lambda _: _show_verified(outcome.finding, outcome.entries, rows))
     click.get_current_context().exit(0 if outcome.ok else 1)
+
+
+def _show_verified(wrong: Finding | str | None, number: int, rows: Iterable[tuple[str, str]]) -> None:
+    if wrong is None:
+        show(f"fine: {entries(number)} as they were written", colour="green")
+    else:
+        show(f"wrong: {wrong}", colour="red")
+    show_lines(f"  {title:<10}{text}" for title, text in rows)
 
 
 def _unknown(calls: Sequence[str]) -> Iterator[str]:
@@ -378,27 +375,24 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
 
 def report_pack(path: Path, pack: Pack | Finding, key: str) -> NoReturn:
     """Print the result of verifying a pack, and exit."""
-    wrong = pack if isinstance(pack, Finding) else None
-    if wants_json():
-        document = pack_document(pack) if isinstance(pack, Pack) else {}
-        show_json({"ok": wrong is None, "file": str(path), "key": key, **document, "finding": _finding_document(wrong)})
-    elif isinstance(pack, Finding):
-        show(f"wrong: {pack if pack.number else pack.text}", colour="red")
-        show(f"  {'file':<10}{path}")
-        show(f"  {'key':<10}{key}")
-    else:
-        checkpoint = pack.checkpoint
-        show(f"fine: {entries(len(pack.entries))} as they were written", colour="green")
-        for title, text in (
-            ("file", str(path)),
-            *(("entry", f"{one['number']}: {one['kind']} {one['id']}, {one['verdict']}") for one in pack.entries),
-            ("ledger", checkpoint.ledger),
-            ("size", f"{entries(checkpoint.size)} when its checkpoint was signed, {checkpoint.time}"),
-            ("root", checkpoint.root),
-            ("key", key),
-        ):
-            show(f"  {title:<10}{text}")
-    click.get_current_context().exit(1 if wrong else 0)
+    found: dict[str, object] = {"ok": isinstance(pack, Pack), "file": path, "key": key}
+    if isinstance(pack, Finding):
+        rows, wrong = [("file", str(path)), ("key", key)], pack if pack.number else pack.text
+        found = {**found, "finding": _finding_document(pack)}
+        print_report(found, lambda _: _show_verified(wrong, 0, rows))
+        click.get_current_context().exit(1)
+    checkpoint = pack.checkpoint
+    rows = [
+        ("file", str(path)),
+        *(("entry", f"{one['number']}: {one['kind']} {one['id']}, {one['verdict']}") for one in pack.entries),
+        ("ledger", checkpoint.ledger),
+        ("size", f"{entries(checkpoint.size)} when its checkpoint was signed, {checkpoint.time}"),
+        ("root", checkpoint.root),
+        ("key", key),
+    ]
+    found = {**found, **pack_document(pack), "finding": None}
+    print_report(found, lambda _: _show_verified(None, len(pack.entries), rows))
+    click.get_current_context().exit(0)
 
 
 def pack_document(pack: Pack) -> dict[str, Any]:

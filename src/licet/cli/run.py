@@ -3,11 +3,9 @@
 The policy of `licet run`: one that was named or found, the flags alone, or one that the flags narrow.
 """
 
-import json
 import os
 import shlex
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import NoReturn
@@ -42,7 +40,7 @@ from licet.cli.options import (
     show_new_session,
     sound_manifest,
 )
-from licet.cli.output import fail, result_document, show, show_problems, show_refusal, wants_json
+from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
 from licet.cli.run_hints import MOST_SHOWN, hints, programs_not_found, refusal_line, show_hints, show_warnings
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
@@ -389,22 +387,23 @@ def _report(
     code = LATE if late else _code(ended[-1].exit_code) if ended and result.ok else REFUSED
     code = code or (UNWRITTEN if lost else 0)
     limit = ended[-1].reason if ended else ""
-    if wants_json():
-        sys.stdout.flush()
-        ended_as = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
-        click.echo(json.dumps({**result_document(result), **ended_as}, indent=2), err=True)
-    elif late:
-        text = f"licet: the command ran for longer than {seconds:g} s (`limits.wall_seconds`), and was ended"
-        show(text, err=True, colour="red")
-    elif not result.ok:
-        show_refusal(result, state)
-    elif limit:
-        text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
-        show(text, err=True, colour="red")
-    if lost and not wants_json():
-        show(f"licet: {lost}", err=True, colour="red")
-    if result.ok and not wants_json():
-        _report_refusals(result, state, reach)
+
+    def show_end(_: object) -> None:
+        if late:
+            text = f"licet: the command ran for longer than {seconds:g} s (`limits.wall_seconds`), and was ended"
+            show(text, err=True, colour="red")
+        elif not result.ok:
+            show_refusal(result, state)
+        elif limit:
+            text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
+            show(text, err=True, colour="red")
+        if lost:
+            show(f"licet: {lost}", err=True, colour="red")
+        if result.ok:
+            _report_refusals(result, state, reach)
+
+    ended_as = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
+    print_report({**result_document(result), **ended_as}, show_end, err=True)
     return code
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from licet.cli.options import FILE, json_option, refuse
-from licet.cli.output import make_folder, show, show_json, wants_json, write_file
+from licet.cli.output import make_folder, print_report, show_json, show_lines, write_file
 from licet.core.values import Origin, Problem
 from licet.own_files import read_regular
 from licet.policy_files import case_files, schema
@@ -36,18 +36,11 @@ def command(kind: str | None, output: Path | None) -> None:
         if foreign := [problem for one in SHAPES if (problem := not_ours(one, output))]:
             refuse(foreign)
         written = [write_schema(one, output) for one in SHAPES]
-        if wants_json():
-            show_json({"written": [str(path) for path in written]})
-        else:
-            for path in written:
-                show(f"wrote {path}")
+        print_report({"written": written}, lambda _: show_lines(f"wrote {path}" for path in written))
     elif kind is not None:
         show_json(schema_of(kind))
-    elif wants_json():
-        show_json(DESCRIPTIONS)
     else:
-        for one, about in DESCRIPTIONS.items():
-            show(f"{one:<13}{about}")
+        print_report(DESCRIPTIONS, lambda kinds: show_lines(f"{one:<13}{about}" for one, about in kinds.items()))
 
 
 def schema_of(kind: str) -> dict[str, Any]:

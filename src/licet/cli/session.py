@@ -3,9 +3,9 @@
 import asyncio
 import secrets
 from pathlib import Path
-from typing import Any
 
 import click
+from msgspec import Struct
 
 from licet.assemble.gate import stored_approvals
 from licet.assemble.review import state_directory
@@ -16,7 +16,7 @@ from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import SystemClock
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.options import FILE, KV, Command, json_option, manifest_option, of_manifest, open_default
-from licet.cli.output import fail, show, show_json, wants_json
+from licet.cli.output import fail, print_report, show
 from licet.core.algebra.scope import visible
 from licet.core.ledger.entry import Row, Unsound, check_row, time_text
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -29,6 +29,14 @@ def state_option(command: Command) -> Command:
     """Add `--state` and `--manifest` to a command."""
     text = "The state directory of the calls.  [default: for this directory, below $XDG_STATE_HOME]"
     return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
+
+
+class _Session(Struct, frozen=True):
+    agent: str
+    session: str
+    entries: int
+    last: str
+    ended: bool
 
 
 @click.group(name="session", invoke_without_command=True)
@@ -62,14 +70,15 @@ def command(ctx: click.Context) -> None:
 def list_command(every: bool = False, state: Path | None = None) -> None:
     """List the sessions that are open, the one with the newest call first."""
     place = state if state is not None else state_directory(Path.cwd())
-    found = [one for one in _sessions(place) if every or not one["ended"]]
-    if wants_json():
-        show_json({"sessions": found})
-        return
-    width = max((len(visible(one["session"])) for one in found), default=0)
+    found = [one for one in _sessions(place) if every or not one.ended]
+    print_report({"sessions": found}, lambda _: _show(found))
+
+
+def _show(found: list[_Session]) -> None:
+    width = max((len(visible(one.session)) for one in found), default=0)
     for one in found:
-        line = f"{visible(one['session']):<{width}}  {'ended' if one['ended'] else 'open':<5}  {visible(one['agent'])}"
-        show(f"{line}, {one['entries']} entries, last {visible(one['last'])}")
+        line = f"{visible(one.session):<{width}}  {'ended' if one.ended else 'open':<5}  {visible(one.agent)}"
+        show(f"{line}, {one.entries} entries, last {visible(one.last)}")
     if not found:
         show("no session is open", err=True)
 
@@ -115,14 +124,18 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
         ended, following = asyncio.run(end())
     except Unavailable as wrong:
         fail(str(wrong))
-    if wants_json():
-        show_json({"agent": owner, "session": session, "ended": True, "receipt": receipt if ended else None})
-    elif ended:
-        show(f"ended session {visible(session)} of {visible(owner)}; receipt {receipt}", colour="green")
-    else:
-        show(f"session {visible(session)} of {visible(owner)} had ended already")
-    if not wants_json():
-        show(f"calls with `--session {visible(session)}` are refused; those without `--session` are in {following}")
+    name, of = visible(session), visible(owner)
+
+    def text(_: object) -> None:
+        show(
+            f"ended session {name} of {of}; receipt {receipt}"
+            if ended
+            else f"session {name} of {of} had ended already",
+            colour="green" if ended else None,
+        )
+        show(f"calls with `--session {name}` are refused; those without `--session` are in {following}")
+
+    print_report({"agent": owner, "session": session, "ended": True, "receipt": receipt if ended else None}, text)
 
 
 def _policies(place: Path, approvals: SqliteApprovals, session: str, agent: str | None) -> dict[str, str]:
@@ -156,7 +169,7 @@ def _rows(place: Path) -> list[Row]:
         fail(f"{wrong}{'' if named else asked_elsewhere()}")
 
 
-def _sessions(place: Path) -> list[dict[str, Any]]:
+def _sessions(place: Path) -> list[_Session]:
     rows = _rows(place)
 
     async def ended() -> list[bool]:
@@ -172,7 +185,5 @@ def _sessions(place: Path) -> list[dict[str, Any]]:
         over = asyncio.run(ended())
     except Unavailable as wrong:
         fail(str(wrong))
-    return [
-        {"agent": row.agent, "session": row.session, "entries": row.sequence, "last": row.time, "ended": end}
-        for row, end in zip(rows, over, strict=True)
-    ]
+    each = zip(rows, over, strict=True)
+    return [_Session(row.agent, row.session, row.sequence, row.time, end) for row, end in each]

@@ -11,7 +11,7 @@ from licet.assemble import Places
 from licet.assemble.never_writable import closed_paths, closed_to_grants
 from licet.cli.discovery import named_or_found
 from licet.cli.options import FILE, Setting, json_option, read_sound, setting_options
-from licet.cli.output import is_output, is_special, shortened, show, show_json, wants_json, write_file
+from licet.cli.output import is_output, is_special, print_report, shortened, show, wants_json, write_file
 from licet.cli.surface_table import print_agents, print_surface, print_tools, print_workspace
 from licet.cli.versions import exit_code, fail_on_option, failing_tools, manifests_of
 from licet.core.algebra.scope import visible
@@ -78,11 +78,7 @@ def command(
     places = Places.here(setting.workdir)  # readers of the JSON need both to interpret a path
     shown = {key: surface(policy, closed_to_grants(policy, places.workdir)) for key, policy in policies.items()}
     short = shortened(setting.workdir)
-    if wants_json():
-        one = len(manifests) < 2 and len(shown) == 1 and not any(path.is_dir() for path in manifests)
-        documents = {key: _document(shown[key], policy, places) for key, policy in policies.items()}
-        show_json(documents[next(iter(documents))] if one else _together(documents, shown))
-    elif svg is not None:
+    if svg is not None:
         from licet.map.draw import svg_map
 
         write_out(svg, svg_map(next(iter(shown.values())), short))
@@ -91,7 +87,10 @@ def command(
 
         write_out(html, surface_page(shown, short))
     else:
-        _print(shown, by, short)
+        documents = {key: _document(shown[key], policy, places) for key, policy in policies.items()}
+        one = len(manifests) < 2 and len(shown) == 1 and not any(path.is_dir() for path in manifests)
+        found = documents[next(iter(documents))] if one else {"agents": documents, "reach": reached_in(shown)}
+        print_report(found, lambda _: _print(shown, by, short))
     ctx.exit(exit_code(fail_on, failing_tools(fail_on, shown)))
 
 
@@ -122,14 +121,8 @@ def _policies(named: tuple[Path, ...], setting: Setting) -> dict[str, Manifest]:
 
 
 def _document(shown: Surface, policy: Manifest, places: Places) -> dict[str, Any]:
-    closed = [
-        {"path": one.path, "why": one.why, "readable": one.readable} for one in closed_paths(policy, places.workdir)
-    ]
+    closed = closed_paths(policy, places.workdir)
     return {**shown.document(), "never_writable": closed, "workdir": places.workdir, "home": places.home}
-
-
-def _together(documents: dict[str, dict[str, Any]], shown: dict[str, Surface]) -> dict[str, Any]:
-    return {"agents": documents, "reach": [one.document() for one in reached_in(shown)]}
 
 
 def _print(shown: dict[str, Surface], by: str, short: Callable[[str], str]) -> None:

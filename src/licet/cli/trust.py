@@ -4,11 +4,10 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from licet.assemble import Places
 from licet.assemble.acceptance import (
@@ -26,7 +25,7 @@ from licet.assemble.review import state_option
 from licet.cli.diff import show_changes
 from licet.cli.discovery import named_or_found
 from licet.cli.options import FILE, Setting, json_option, read_sound
-from licet.cli.output import counted, fail, shortened, show, show_json, show_lock_changes, wants_json
+from licet.cli.output import counted, fail, print_report, shortened, show, show_lines, show_lock_changes, wants_json
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.approval import time_text
 from licet.core.policy.layer import OWN_STORAGE, meet_written_layers
@@ -35,7 +34,7 @@ from licet.core.policy.terms import MOST_STANDING_DAYS
 from licet.core.review.surface import surface
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.policy_files.policy_paths import LOCK_FILE, NoHome
-from licet.policy_files.trust import TrustListError, acceptance, accepted, forget, lock_state
+from licet.policy_files.trust import Accepted, TrustListError, acceptance, accepted, forget, lock_state
 
 
 @click.command(name="trust")
@@ -110,9 +109,10 @@ def command(
 
 def _list() -> None:
     entries = sorted(accepted().values(), key=lambda entry: entry.path)
-    if wants_json():
-        show_json({"accepted": [asdict(entry) for entry in entries]})
-        return
+    print_report({"accepted": entries}, lambda _: _show_list(entries))
+
+
+def _show_list(entries: list[Accepted]) -> None:
     for entry in entries:
         lock = {None: "not with its lock", "": "without a lock"}.get(entry.lock, f"lock {entry.lock}")
         show(f"{entry.path}  {entry.digest}  {lock}  {entry.when}")
@@ -123,13 +123,13 @@ def _list() -> None:
 def _remove(ctx: click.Context, file: Path | None) -> None:
     path = named_or_found(file, "FILE").path
     found, withdrawn = forget(path), withdraw_all(path)
-    if wants_json():
-        more = {"withdrawn": withdrawn} if withdrawn else {}
-        show_json({"file": os.path.realpath(path), "removed": found, **more})
-    else:
+
+    def text(_: object) -> None:
         show(f"{path} {'is no longer accepted' if found else 'was not accepted'}", err=not found)
-        for name in withdrawn:
-            show(f"the standing approval {name} of its deletes is withdrawn")
+        show_lines(f"the standing approval {name} of its deletes is withdrawn" for name in withdrawn)
+
+    more = {"withdrawn": withdrawn} if withdrawn else {}
+    print_report({"file": os.path.realpath(path), "removed": found, **more}, text)
     ctx.exit(0 if found else 1)
 
 
@@ -159,7 +159,7 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, wanted: Standing) 
         show("nothing was accepted", err=True)
         ctx.exit(1)
     accept_policy(path, manifest)
-    _report(path, manifest, f"accepted {path}", found.document())
+    _report(path, manifest, f"accepted {path}", found)
     _stand(path, manifest, wanted, asks=asks)
 
 
@@ -235,9 +235,6 @@ def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
         show(f"  except {short(str(rule))}")
 
 
-def _report(path: Path, manifest: Manifest, text: str, more: dict[str, Any] | None = None) -> None:
-    if wants_json():
-        about = {"file": os.path.realpath(path), "digest": manifest.digest, "lock": lock_state(manifest)}
-        show_json({**about, "accepted": True, **(more or {})})
-    else:
-        show(text)
+def _report(path: Path, manifest: Manifest, text: str, found: Review | None = None) -> None:
+    about = {"file": os.path.realpath(path), "digest": manifest.digest, "lock": lock_state(manifest), "accepted": True}
+    print_report({**about, **(found.document() if found else {})}, lambda _: show(text))

@@ -13,14 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from licet.cli.options import FILE, json_option
-from licet.cli.output import coloured, counted, fail, show, show_json, show_lines, wants_json
+from licet.cli.output import coloured, counted, fail, print_report, show, show_lines, wants_json
 from licet.cli.wasm_declaration import Declaration, command_of, declaration, python_declaration
 from licet.core.algebra.scope import Malformed, visible
 from licet.declare.wasm import WasmModule, read_module
@@ -217,10 +216,8 @@ def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool) -> Non
     asked = asked_for(made.module.kind, made.module.imports)
     declared = python_declaration(asked) if own else declaration(str(file), file.stem, made.module, asked)
     size = os.path.getsize(module.file)
-    if wants_json():
-        show_json(_document(str(file), size, module, made.module, asked, declared))
-    else:
-        _show(str(file), size, module, made.module, asked, declared)
+    found = str(file), size, module, made.module, asked, declared
+    print_report(_document(*found), lambda _: _show(*found))
     ctx.exit(1 if declared is None or asked.impossible else 0)
 
 
@@ -241,7 +238,7 @@ def _compiled(module: WasmModule, allow_degraded: bool) -> Compiled:
 
 def _document(
     file: str, size: int, module: WasmModule, found: Described, asked: Asked, declared: Declaration | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "file": file,
         "kind": found.kind,
@@ -249,15 +246,15 @@ def _document(
         "sha256": module.sha256,
         "memory": {"at_start_bytes": found.memory_bytes, "most_bytes": found.memory_most_bytes or None},
         "imports": {
-            "wasi": {part: list(names) for part, names in asked.wasi.items()},
-            "host": list(asked.host),
-            "impossible": [asdict(one) for one in asked.impossible],
+            "wasi": asked.wasi,
+            "host": asked.host,
+            "impossible": asked.impossible,
         },
         "exports": [{"name": one["name"], "type": one["type"]} for one in found.exports if one["type"] != "type"],
         "usable": declared is not None and not asked.impossible,
         "command": command_of(found),
-        "functions": list(declared.functions) if declared else [],
-        "needs": list(declared.needs) if declared else [],
+        "functions": declared.functions if declared else [],
+        "needs": declared.needs if declared else [],
         "declaration": "\n".join(declared.python) if declared else None,
         "manifest": "\n".join(declared.manifest) if declared else None,
     }
@@ -359,17 +356,18 @@ def build_command() -> None:
             code = _compile_runner(built)
     except (BuildFailed, SandboxUnavailable, InvalidModule) as wrong:
         fail(visible(str(wrong)))
-    if wants_json():
-        show_json({"built": not was_there, **asdict(built), "compiled": code})
-        return
-    if was_there:
-        show("it is built already: nothing to do")
-    else:
-        show(f"built in {time.monotonic() - started:.0f} seconds", colour="green")
-    _row("kept in", built.file)
-    _row("size", f"{built.size:,} bytes, and {os.path.getsize(code):,} of compiled code")
-    _row("sha256", built.sha256)
-    _row("inputs", built.inputs)
+
+    def text(_: object) -> None:
+        if was_there:
+            show("it is built already: nothing to do")
+        else:
+            show(f"built in {time.monotonic() - started:.0f} seconds", colour="green")
+        _row("kept in", built.file)
+        _row("size", f"{built.size:,} bytes, and {os.path.getsize(code):,} of compiled code")
+        _row("sha256", built.sha256)
+        _row("inputs", built.inputs)
+
+    print_report({"built": not was_there, **asdict(built), "compiled": code}, text)
 
 
 def _compile_runner(built: Runner) -> str:
