@@ -23,13 +23,13 @@ from licet.backends.secrets import FileSecrets
 from licet.cli.app import licet
 from licet.cli.gateway import own_secrets
 from licet.cli.init_mcp import _policy, accept_edited
-from licet.cli.init_mcp_plan import (
+from licet.clients.jsonc import Jsonc
+from licet.clients.setup_plan import (
     server_name,
     servers_without_gateway,
     surroundings,
     this_licet,
 )
-from licet.clients.jsonc import Jsonc
 from licet.core.policy.lock import FORMAT, Lock, write_lock
 from licet.policy_files.additions import NotKept, with_servers
 from licet.policy_files.load import load_manifest

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from licet.cli.options import FILE, Setting
 from licet.own_files import is_there
-from licet.policy_files.policy_paths import policy_root
+from licet.policy_files.policy_paths import PLACES, policy_root
 
 # A bad command line is reported before the library is loaded.
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from licet.core.policy.manifest import Manifest
 
-PLACES = (Path(".licet", "licet.yaml"), Path("licet.yaml"))
 _ENDINGS = (".yaml", ".yml", ".json", ".py")  # a Python file is no policy; its reader reports that
 _BEGINNINGS = ("/", "./", "../", "~/")
 

@@ -21,7 +21,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble import draft
-from licet.cli.discovery import PLACES
 from licet.cli.init_preset import PRESETS, agent_name, obstacles, schema_path, write_policy, write_preset
 from licet.cli.options import FILE, json_option, misfit_problems, refuse
 from licet.cli.output import counted, fail, is_output, print_report, show, show_problems, wants_json, write_file
@@ -33,7 +32,7 @@ from licet.lint.linter import python_files
 from licet.lint.proposal import Proposal, propose
 from licet.own_files import FileTooLarge, read_regular
 from licet.policy_files.draft import Sourced, manifest_text
-from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, NoHome, policy_root, shown_path
+from licet.policy_files.policy_paths import PLACES, POLICY_DIRECTORY, WORKSPACE_FILE, NoHome, policy_root, shown_path
 from licet.source.project import find_tool, read_tools
 
 MOST_FILES = 5_000  # Python files that are looked at
@@ -113,7 +112,7 @@ def _text(path: str) -> bytes:
 
 
 def _clients(root: Path) -> Iterator[ClientServers]:
-    from licet.cli.init_mcp_plan import servers_without_gateway, surroundings  # loads much
+    from licet.clients.setup_plan import servers_without_gateway, surroundings  # loads much
 
     try:
         here = surroundings(root.resolve())

@@ -23,7 +23,13 @@ from licet.assemble.acceptance import accept_policy, review_of
 from licet.assemble.expected_lock import lock_place
 from licet.assemble.review import state_directory, straight
 from licet.cli.discovery import find_policy
-from licet.cli.init_mcp_plan import (
+from licet.cli.init_preset import agent_name, obstacles, schema_path, write_policy
+from licet.cli.options import Setting, read_sound, refuse
+from licet.cli.output import counted, fail, print_report, show, show_lines, show_problems, wants_json, write_file
+from licet.cli.trust import show_review
+from licet.clients.entries import SECRETS_FILE, add_secrets, known_secrets
+from licet.clients.known import Unusable, places, replace_own
+from licet.clients.setup_plan import (
     DraftedServer,
     FilePlan,
     Plan,
@@ -35,12 +41,6 @@ from licet.cli.init_mcp_plan import (
     plan_setup,
     surroundings,
 )
-from licet.cli.init_preset import agent_name, obstacles, schema_path, write_policy
-from licet.cli.options import Setting, read_sound, refuse
-from licet.cli.output import counted, fail, print_report, show, show_lines, show_problems, wants_json, write_file
-from licet.cli.trust import show_review
-from licet.clients.entries import SECRETS_FILE, add_secrets, known_secrets
-from licet.clients.known import Unusable, places, replace_own
 from licet.clients.undo import Keeper, undo
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of

@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.acceptance import PolicyMoved, accept_policy
-from licet.cli.discovery import PLACES
 from licet.cli.options import refuse
 from licet.cli.output import is_output, is_special, print_report, show, show_problems, write_file
 from licet.cli.schema import not_ours, write_schema
@@ -27,7 +26,7 @@ from licet.own_files import is_there, make_way, read_regular
 from licet.policy_files.draft import CodingNeeds, closable, coding_text
 from licet.policy_files.load import load_own_manifest
 from licet.policy_files.nodes import MOST_BYTES
-from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
+from licet.policy_files.policy_paths import PLACES, POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 
 
 def agent_name(folder: Path) -> str:

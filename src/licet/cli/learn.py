@@ -12,7 +12,7 @@ from licet.assemble.never_writable import closed_to_grants
 from licet.cli.discovery import find_policy
 from licet.cli.options import FILE, json_option, refuse
 from licet.cli.output import counted, fail, make_folder, print_report, shortened, show, write_file
-from licet.cli.surface_table import print_surface
+from licet.cli.surface import print_surface
 from licet.core.algebra.scope import NAME_PATTERN, visible
 from licet.core.review.surface import surface
 from licet.learn.drafted_policy import Draft, NotDrafted, draft_policy, policy_text, read_recordings, recordings_of

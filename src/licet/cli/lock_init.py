@@ -13,7 +13,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.cli.discovery import PLACES, Named, find_policy, require_trust
+from licet.cli.discovery import Named, find_policy, require_trust
 from licet.cli.lock_servers import Options, is_file, lock_setup, own_secrets_hint, refuse_servers, take_each
 from licet.cli.options import FILE, refuse
 from licet.cli.output import counted, fail, make_folder, print_report, show, show_lines, write_file
@@ -31,7 +31,7 @@ from licet.policy_files.load import read_policy
 from licet.policy_files.manifest_reader import checked_document
 from licet.policy_files.nodes import MOST_BYTES, read_nodes
 from licet.policy_files.nodes import Mapping as Nodes
-from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
+from licet.policy_files.policy_paths import PLACES, POLICY_DIRECTORY, WORKSPACE_FILE
 from licet.policy_files.workspace_reader import server_problems
 
 _REVIEW = "guesses: review every line"

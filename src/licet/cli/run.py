@@ -29,7 +29,7 @@ from licet.assemble.program import (
     understood,
 )
 from licet.assemble.review import Places, state_directory, state_option, straight
-from licet.cli.discovery import PLACES, Named, check_setting, find_policy, nothing_here, require_trust
+from licet.cli.discovery import Named, check_setting, find_policy, nothing_here, require_trust
 from licet.cli.options import (
     FILE,
     Setting,
@@ -50,7 +50,7 @@ from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import Finished, limit_name
 from licet.guard.result import Result
 from licet.policy_files.organisation import under_organisation
-from licet.policy_files.policy_paths import policy_root, shown_path
+from licet.policy_files.policy_paths import PLACES, policy_root, shown_path
 from licet.sandbox.programs.early_supervisor import supervisor_ahead
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams

@@ -220,7 +220,7 @@ def show_review(path: Path, manifest: Manifest, found: Review) -> None:
 
 def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
     """Print what a policy allows to its tools today, and the most that it allows to any tool."""
-    from licet.cli.surface_table import print_surface
+    from licet.cli.surface import print_surface
 
     # As it will be once it is accepted: then the file itself may approve writes.
     print_surface(surface(replace(manifest, pinned="licet trust")), short)

@@ -114,6 +114,7 @@ WORKSPACE_FILE = "licet.yaml"
 LOCK_FILE = "licet.lock"
 POLICY_DIRECTORY = ".licet"
 SUFFIXES = (".yaml", ".yml", ".json")
+PLACES = (Path(POLICY_DIRECTORY, WORKSPACE_FILE), Path(WORKSPACE_FILE))  # where commands look for one that is not named
 
 _NOT_SEARCHED = frozenset({".git", "node_modules", "site-packages", "__pycache__"})
 MOST_LOOKED_AT = 1_000  # candidates in one directory; if there are more, all of them count as policy

@@ -2,9 +2,7 @@
 
 Nothing is written here.
 
-The `servers:` entries that `licet init --mcp` writes: as YAML in a new policy, or added to an existing one.
-
-Values of variables and headers are never part of them, only references to secrets.
+Values of variables and headers are never part of the policy, only references to secrets.
 """
 
 import os
@@ -21,7 +19,6 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 
 from licet.assemble import draft
-from licet.cli.discovery import PLACES
 from licet.clients.entries import (
     APPROVALS,
     OF_THE_CLIENT,
@@ -39,7 +36,7 @@ from licet.clients.undo import EditedTable
 from licet.core.policy.servers import Server
 from licet.packages import LaunchError, launch_of
 from licet.policy_files.draft import ServerNeeds, server_lines, servers_text
-from licet.policy_files.policy_paths import NoHome, home_directory
+from licet.policy_files.policy_paths import PLACES, NoHome, home_directory
 
 
 class DraftedServer(Struct, frozen=True):
