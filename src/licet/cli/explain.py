@@ -174,8 +174,8 @@ def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None) -> No
 
 def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:
     """The policy file that a call was made with: the one that was named, or the one here that has its digest."""
+    from licet.cli.diff import manifests_of
     from licet.cli.receipts_text import ANY_MANIFEST
-    from licet.cli.versions import manifests_of
 
     if named is not None and named.is_file():
         return shlex.quote(str(named))

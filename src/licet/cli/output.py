@@ -335,6 +335,21 @@ def write_file(path: Path, text: str, *, replace: bool) -> None:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
 
 
+def check_target(file: Path, suffix: str) -> None:
+    """Refuse to replace a file that is no picture or page."""
+    if file.suffix != suffix and os.path.lexists(file) and not (is_output(file) or is_special(file)):
+        raise click.UsageError(f"{visible(str(file))} exists and does not end in {suffix}, so it is not replaced")
+
+
+def write_out(file: Path, text: str) -> None:
+    """Write a picture or a page to a file, or to the standard output."""
+    if is_output(file):
+        click.echo(text, nl=not text.endswith("\n\n"))
+    else:
+        write_file(file, text, replace=True)
+        show(f"wrote {file}", err=True)
+
+
 def make_folder(path: Path) -> None:
     """Make a directory and its missing parents."""
     try:

@@ -4,7 +4,6 @@ The table is drawn by rich: riskiest tool first, plain and 80 columns wide in a 
 for columns, the same is written below each other.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,20 +16,10 @@ from rich.text import Text
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_paths, closed_to_grants
+from licet.cli.diff import exit_code, fail_on_option, failing_tools, manifests_of
 from licet.cli.discovery import named_or_found
 from licet.cli.options import FILE, Setting, json_option, read_sound, setting_options
-from licet.cli.output import (
-    coloured,
-    counted,
-    is_output,
-    is_special,
-    print_report,
-    shortened,
-    show,
-    wants_json,
-    write_file,
-)
-from licet.cli.versions import exit_code, fail_on_option, failing_tools, manifests_of
+from licet.cli.output import check_target, coloured, counted, print_report, shortened, wants_json, write_out
 from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.scope import visible
 from licet.core.policy.manifest import Manifest
@@ -114,21 +103,6 @@ def command(
         found = documents[next(iter(documents))] if one else {"agents": documents, "reach": reached_in(shown)}
         print_report(found, lambda _: _print(shown, by, short))
     ctx.exit(exit_code(fail_on, failing_tools(fail_on, shown)))
-
-
-def check_target(file: Path, suffix: str) -> None:
-    """Refuse to replace a file that is no picture or page."""
-    if file.suffix != suffix and os.path.lexists(file) and not (is_output(file) or is_special(file)):
-        raise click.UsageError(f"{visible(str(file))} exists and does not end in {suffix}, so it is not replaced")
-
-
-def write_out(file: Path, text: str) -> None:
-    """Write a picture or a page to a file, or to the standard output."""
-    if is_output(file):
-        click.echo(text, nl=not text.endswith("\n\n"))
-    else:
-        write_file(file, text, replace=True)
-        show(f"wrote {file}", err=True)
 
 
 def _policies(named: tuple[Path, ...], setting: Setting) -> dict[str, Manifest]:
