@@ -15,20 +15,15 @@ from msgspec.structs import replace
 from licet import __version__
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants, has_servers
-from licet.cli.discovery import named_or_found
-from licet.cli.options import (
-    FILE,
-    Setting,
+from licet.assemble.policy_problems import (
     argument_name_problems,
     degraded_problems,
     idle_problems,
     misfit_problems,
-    organisations_above,
-    read,
-    report_options,
-    setting_options,
     undeclared_problems,
 )
+from licet.cli.discovery import named_or_found
+from licet.cli.options import FILE, Setting, organisations_above, read, report_options, setting_options
 from licet.cli.output import (
     counted,
     first_problems,

@@ -13,19 +13,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 from msgspec.structs import replace
 
+from licet.assemble.policy_problems import other_workspace, tools_without_server
 from licet.assemble.review import state_directory, straight
 from licet.cli.discovery import check_setting, named_or_found, require_trust
-from licet.cli.options import (
-    FILE,
-    Setting,
-    duration,
-    json_option,
-    other_workspace,
-    secrets_option,
-    setting_options,
-    sound_manifest,
-    tools_without_server,
-)
+from licet.cli.options import FILE, Setting, duration, json_option, secrets_option, setting_options, sound_manifest
 from licet.cli.output import fail
 from licet.core.algebra.scope import visible
 from licet.core.policy.manifest import Manifest

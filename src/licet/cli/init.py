@@ -21,8 +21,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble import draft
+from licet.assemble.policy_problems import misfit_problems
 from licet.cli.init_preset import PRESETS, agent_name, obstacles, schema_path, write_policy, write_preset
-from licet.cli.options import FILE, json_option, misfit_problems, refuse
+from licet.cli.options import FILE, json_option, refuse
 from licet.cli.output import counted, fail, is_output, print_report, show, show_problems, wants_json, write_file
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.scope import name as checked_name

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from licet.assemble.acceptance import PolicyMoved, accept_written_lock
 from licet.assemble.expected_lock import LockedPolicy, existing_lock, lock_place, locked_policy
 from licet.assemble.gate import secrets_file_problem
+from licet.assemble.policy_problems import missing_server_problems
 from licet.cli.discovery import Named, named_or_found, require_trust
 from licet.cli.lock_servers import (
     Options,
@@ -23,7 +24,7 @@ from licet.cli.lock_servers import (
     show_servers,
     take_each,
 )
-from licet.cli.options import FILE, json_option, missing_server_problems, refuse, secrets_option
+from licet.cli.options import FILE, json_option, refuse, secrets_option
 from licet.cli.output import counted, fail, print_report, show, show_lines, show_lock_changes, wants_json, write_file
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, write_lock

@@ -16,6 +16,7 @@ import click
 from msgspec import UNSET, Struct
 
 from licet.assemble import Places
+from licet.assemble.policy_problems import MOST_PROBLEMS, MisfitProblem
 from licet.core.algebra.scope import visible
 from licet.core.decision.validate import Misfit
 from licet.core.policy.manifest_fields import Organisation
@@ -29,7 +30,6 @@ _Found = TypeVar("_Found")
 _COLOUR = {"error": "red", "warning": "yellow", "note": "cyan"}
 _SPENT = re.compile(r"would exceed (max_\w+)")
 _RANK = {"error": 0, "warning": 1, "note": 2}
-MOST_PROBLEMS = 1000  # shown in one run; a hostile file could have a million
 
 
 def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
@@ -186,12 +186,6 @@ def coloured(*, err: bool = False) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return os.environ["FORCE_COLOR"] != "0"
     return stream.isatty() and os.environ.get("TERM") != "dumb"
-
-
-class MisfitProblem(Problem, frozen=True):
-    """A problem that also holds the misfit of a tool as data."""
-
-    misfit: Misfit | None = None
 
 
 def problem_document(problem: Problem) -> dict[str, Any]:
