@@ -15,6 +15,7 @@ from licet.backends.approvals.standing import LocalStanding
 from licet.backends.approvals.store import SESSION_ENDED, CannotAnswer, SqliteApprovals, StoredRequest
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.discovery import asked_elsewhere
+from licet.cli.limits import ARGUMENT_CHARACTERS_SHOWN
 from licet.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
 from licet.cli.output import fail, print_report, show, show_lines, wants_json
 from licet.core.algebra.scope import visible
@@ -34,7 +35,6 @@ _OF_ONE_ASKING = (
     "expires",
     "why",
 )  # the fields that differ between two requests for one call
-_MOST_OF_ARGUMENTS = 100  # characters
 
 _T = TypeVar("_T")
 
@@ -264,7 +264,7 @@ def _beginning(arguments: dict[str, Any] | None) -> str:
     if arguments is None:
         return "its arguments are no longer stored: it was not answered in time"
     text = ", ".join(f"{visible(name)}={shown(value)}" for name, value in sorted(arguments.items())) or "no arguments"
-    return text if len(text) <= _MOST_OF_ARGUMENTS else f"{text[:_MOST_OF_ARGUMENTS]}…"
+    return text if len(text) <= ARGUMENT_CHARACTERS_SHOWN else f"{text[:ARGUMENT_CHARACTERS_SHOWN]}…"
 
 
 def _ago(milliseconds: int) -> str:

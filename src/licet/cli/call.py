@@ -27,6 +27,7 @@ from licet.assemble.review import state_directory, state_option
 from licet.backends.approvals.store import StoredRequest
 from licet.backends.secrets import variables_of
 from licet.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
+from licet.cli.limits import ARGUMENT_FILE_BYTES
 from licet.cli.options import (
     Setting,
     caller_options,
@@ -54,7 +55,6 @@ from licet.own_files import read_regular
 from licet.policy_files.policy_paths import policy_root
 
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?=)(.*)", re.DOTALL)
-_LARGEST = 4 << 20  # bytes of a file of arguments; the limit of a call is lower
 
 
 class BadArguments(ValueError):
@@ -85,9 +85,11 @@ def typed_arguments(words: Iterable[str], file: str | None, schema: Mapping[str,
 
 def _from_file(file: str) -> dict[str, Any]:
     try:
-        data = sys.stdin.buffer.read(_LARGEST + 1) if file == "-" else read_regular(file, _LARGEST)
-        if len(data) > _LARGEST:
-            raise BadFile(f"{file} is larger than {_LARGEST} bytes")
+        data = (
+            sys.stdin.buffer.read(ARGUMENT_FILE_BYTES + 1) if file == "-" else read_regular(file, ARGUMENT_FILE_BYTES)
+        )
+        if len(data) > ARGUMENT_FILE_BYTES:
+            raise BadFile(f"{file} is larger than {ARGUMENT_FILE_BYTES} bytes")
         text = data.decode()
     except (OSError, ValueError) as error:
         if isinstance(error, BadFile):

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from licet.backends.git_tree import GitError, LeftOut, Revision, export_revision, find_revision
 from licet.cli.discovery import named_or_found
+from licet.cli.limits import FAILURE_REASONS_SHOWN, LEFT_OUT_PATHS_SHOWN
 from licet.cli.options import FILE, PLACES, Setting, json_option, organisations_above, read_sound
 from licet.cli.output import (
     check_target,
@@ -44,7 +45,6 @@ from licet.policy_files.policy_paths import LOCK_FILE, POLICY_DIRECTORY, SUFFIXE
 from licet.source.project import source_candidates
 
 _RISKS = tuple(f"risk:{level}" for level in RISK_LEVELS[:-1])
-_MOST_REASONS = 10  # reasons for a failure
 
 
 def fail_on_option(*words: str, default: str, text: str) -> Callable[[Any], Any]:
@@ -79,10 +79,10 @@ def failing_tools(fail_on: str, surfaces: Mapping[str, Surface]) -> Iterator[str
 def exit_code(fail_on: str, failing: Iterable[str], *, silent: bool = False) -> int:
     """The exit code of a review. What made it fail goes to the standard error, unless the output has it already."""
     found = list(dict.fromkeys(failing))
-    for line in () if silent else found[:_MOST_REASONS]:
+    for line in () if silent else found[:FAILURE_REASONS_SHOWN]:
         show(f"licet: --fail-on {fail_on}: {line}", err=True, colour="red")
-    if found[_MOST_REASONS:] and not silent:
-        show(f"licet: --fail-on {fail_on}: and {len(found) - _MOST_REASONS} more", err=True, colour="red")
+    if found[FAILURE_REASONS_SHOWN:] and not silent:
+        show(f"licet: --fail-on {fail_on}: and {len(found) - FAILURE_REASONS_SHOWN} more", err=True, colour="red")
     return 1 if found else 0
 
 
@@ -326,14 +326,12 @@ def _place(origin: Origin | None) -> str:
 
 # The versions ---------------------------------------------------------------------------------------------------------
 
-_MOST_PATHS = 5  # paths that one message names
-
 
 def note_left_out(revision: str, left_out: Iterable[LeftOut]) -> None:
     """List the left-out files that look like policy or source."""
     named = [visible(one.path) for one in left_out if one.path.lower().endswith((*SUFFIXES, ".py", ".wasm"))]
     if named:
-        listed = ", ".join(named[:_MOST_PATHS]) + (" …" if named[_MOST_PATHS:] else "")
+        listed = ", ".join(named[:LEFT_OUT_PATHS_SHOWN]) + (" …" if named[LEFT_OUT_PATHS_SHOWN:] else "")
         show(f"licet: links and large files of {revision} are left out: {listed}", err=True, colour="yellow")
 
 
@@ -345,8 +343,8 @@ def refuse_left_out(revision: str, left_out: Iterable[LeftOut], needed: set[str]
     around = {str(above) for path in needed for above in PurePosixPath(path).parents}
     wrong = [one for one in left_out if one.path in needed or one.path in around or _may_be_manifest(one, folder)]
     if wrong:
-        lines = [f"{revision}:{visible(one.path)} {one.why}" for one in wrong[:_MOST_PATHS]]
-        more = [f"and {len(wrong) - _MOST_PATHS} more"] if wrong[_MOST_PATHS:] else []
+        lines = [f"{revision}:{visible(one.path)} {one.why}" for one in wrong[:LEFT_OUT_PATHS_SHOWN]]
+        more = [f"and {len(wrong) - LEFT_OUT_PATHS_SHOWN} more"] if wrong[LEFT_OUT_PATHS_SHOWN:] else []
         why = "what the policies of that revision allow is not known without it"
         hint = "; name one MANIFEST if it is no part of one" if folder is not None else ""
         raise click.ClickException("\n".join((*lines, *more, why + hint)))

@@ -14,6 +14,7 @@ import click
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
 from licet.cli.discovery import complete_words, find_policy, named_first, named_or_found
+from licet.cli.limits import GROWTH_LINES_SHOWN, TOOLS_SUGGESTED
 from licet.cli.options import (
     FILE,
     MANIFEST,
@@ -147,7 +148,7 @@ def _choices(manifest: Manifest | None, named: Path | None) -> str:
     """The tools that can be explained, and a command line that does; empty if there is none."""
     if manifest is None or not (names := _tools(manifest)):
         return ""
-    few = names if len(names) <= _MOST_CHOICES else [*names[: _MOST_CHOICES - 1], "…", names[-1]]
+    few = names if len(names) <= TOOLS_SUGGESTED else [*names[: TOOLS_SUGGESTED - 1], "…", names[-1]]
     listed = ", ".join(few) + " (any command)" * (names[-1] not in manifest.admissions)
     file = f" {shlex.quote(str(named))}" if named is not None else ""
     return f": expected {listed}, such as `licet explain{file} {names[-1]} write out.txt`"
@@ -188,10 +189,6 @@ def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:
     # The policy may have changed since. If there is only one in the directory of this ledger, it is that one.
     found = same or (list(files) if len(files) == 1 and is_here else [])
     return shlex.quote(str(found[0])) if found else ANY_MANIFEST
-
-
-_MOST_CHOICES = 10  # tools that an error lists
-_MOST_GROWN = 8  # lines about what else a change would allow
 
 
 def _show(decision: Decision, manifest: Manifest, more: tuple[Change, ...] | None, named: Path | None) -> None:
@@ -235,11 +232,11 @@ def _growth(more: tuple[Change, ...] | None) -> Iterator[str]:
     """What else the change would allow."""
     if more is None:
         return
-    for change in more[:_MOST_GROWN]:
+    for change in more[:GROWTH_LINES_SHOWN]:
         subject = f"{change.tool}: " if change.tool and not change.text.startswith("`") else ""
         yield f"also allows   {subject}{change.text} ({change.risk.level} risk)"
-    if more[_MOST_GROWN:]:
-        yield f"              and {len(more) - _MOST_GROWN} more"
+    if more[GROWTH_LINES_SHOWN:]:
+        yield f"              and {len(more) - GROWTH_LINES_SHOWN} more"
     if not more:
         yield "also allows   nothing else"
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from licet.assemble.policy_problems import other_workspace, tools_without_server
 from licet.assemble.review import state_directory, straight
 from licet.cli.discovery import check_setting, named_or_found, require_trust
+from licet.cli.limits import OBSERVING_HOURS, REPORT_LINE_BYTES
 from licet.cli.options import FILE, Setting, duration, json_option, secrets_option, setting_options, sound_manifest
 from licet.cli.output import fail
 from licet.core.algebra.scope import visible
@@ -31,9 +32,6 @@ from licet.sandbox.programs.supervisor_client import Supervisor
 if TYPE_CHECKING:
     from licet.assemble.recording import CallRecording
     from licet.gateway.observation import Observation
-
-_LONGEST_OBSERVING = timedelta(hours=24)
-_LONGEST_REPORT = 4000  # bytes, less than a page
 
 
 def serving_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,11 +67,11 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]
         try:
             found = duration(value)
         except (OverflowError, ValueError):  # more digits than a number may have
-            found = _LONGEST_OBSERVING * 2
+            found = timedelta.max
         if not found:
             self.fail(f"`{value}` is no duration: expected 30m, 8h or 90s", param, ctx)
-        if found > _LONGEST_OBSERVING:
-            self.fail(f"`{value}` is longer than 24h: a gateway observes for a day at most", param, ctx)
+        if found > timedelta(hours=OBSERVING_HOURS):
+            self.fail(f"`{value}` is longer than {OBSERVING_HOURS}h: a gateway observes for a day at most", param, ctx)
         return found
 
 
@@ -258,7 +256,7 @@ def report(line: str) -> None:
     A line that nobody has room for is dropped: a client that does not read standard error must not stop the gateway.
     """
     if sys.stderr is not None and _has_room(sys.stderr):  # None if it was closed
-        text = f"licet: {visible(line)}".encode()[:_LONGEST_REPORT].decode(errors="ignore")
+        text = f"licet: {visible(line)}".encode()[:REPORT_LINE_BYTES].decode(errors="ignore")
         print(text, file=sys.stderr, flush=True)
 
 

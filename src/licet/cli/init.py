@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from licet.assemble import draft
 from licet.assemble.policy_problems import misfit_problems
 from licet.cli.init_preset import PRESETS, agent_name, obstacles, schema_path, write_policy, write_preset
+from licet.cli.limits import PYTHON_FILE_BYTES, PYTHON_FILES
 from licet.cli.options import FILE, json_option, refuse
 from licet.cli.output import counted, fail, is_output, print_report, show, show_problems, wants_json, write_file
 from licet.core.algebra.scope import Malformed, visible
@@ -35,9 +36,6 @@ from licet.own_files import FileTooLarge, read_regular
 from licet.policy_files.draft import Sourced, manifest_text
 from licet.policy_files.policy_paths import PLACES, POLICY_DIRECTORY, WORKSPACE_FILE, NoHome, policy_root, shown_path
 from licet.source.project import find_tool, read_tools
-
-MOST_FILES = 5_000  # Python files that are looked at
-_LARGEST = 2 << 20  # bytes of one file
 
 # A file with tools imports `tool` from licet, in one of these two ways.
 _MAY_HAVE_TOOLS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+licet\b", re.MULTILINE)
@@ -89,15 +87,15 @@ def look_around(root: Path) -> Found:
     """Look below a directory, and at the configurations of MCP clients for it."""
     tools: dict[Path, int] = {}
     frameworks: dict[str, Framework] = {}
-    paths = list(islice(python_files([str(root)]), MOST_FILES + 1))
-    for path in paths[:MOST_FILES]:
+    paths = list(islice(python_files([str(root)]), PYTHON_FILES + 1))
+    for path in paths[:PYTHON_FILES]:
         text = _text(path)
         for pattern, name, adapter in _FRAMEWORKS:
             if name not in frameworks and _imports(pattern, text):
                 frameworks[name] = Framework(name, shown_path(path), adapter)
         if _MAY_HAVE_TOOLS.search(text) and (specs := read_tools(Path(shown_path(path))).specs):
             tools[Path(shown_path(path))] = len(specs)
-    return Found(tools, tuple(_clients(root)), tuple(frameworks.values()), len(paths) > MOST_FILES)
+    return Found(tools, tuple(_clients(root)), tuple(frameworks.values()), len(paths) > PYTHON_FILES)
 
 
 def _imports(pattern: bytes, text: bytes) -> bool:
@@ -107,7 +105,7 @@ def _imports(pattern: bytes, text: bytes) -> bool:
 def _text(path: str) -> bytes:
     """The text of a file; empty if it is none, or too large for a file of source."""
     try:
-        return read_regular(path, _LARGEST)
+        return read_regular(path, PYTHON_FILE_BYTES)
     except (OSError, FileTooLarge):
         return b""
 
@@ -157,7 +155,7 @@ def _show_found(found: Found) -> None:
     for client in found.clients:
         show(f"  {'MCP servers':<12}{client.servers} of {client.client}, in {visible(client.path)}")
     if found.is_cut:
-        show(f"  {'note':<12}only the first {MOST_FILES} Python files were looked at")
+        show(f"  {'note':<12}only the first {PYTHON_FILES} Python files were looked at")
 
 
 def show_next_steps(found: Found, named: str) -> None:

@@ -10,6 +10,7 @@ import click
 
 from licet.assemble.never_writable import closed_to_grants
 from licet.cli.discovery import find_policy
+from licet.cli.limits import LEARNED_ITEMS_SHOWN
 from licet.cli.options import FILE, json_option, refuse
 from licet.cli.output import counted, fail, make_folder, print_report, shortened, show, write_file
 from licet.cli.surface import print_surface
@@ -17,8 +18,6 @@ from licet.core.algebra.scope import NAME_PATTERN, visible
 from licet.core.review.surface import surface
 from licet.learn.drafted_policy import Draft, NotDrafted, draft_policy, policy_text, read_recordings, recordings_of
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
-
-_MOST_SHOWN = 10  # of each list in the report
 
 
 @click.command(name="learn")
@@ -129,10 +128,10 @@ def _show(draft: Draft, *, written: bool) -> None:
 def _list(title: str, items: Sequence[str]) -> None:
     if items:
         show(f"{title}:")
-        for item in items[:_MOST_SHOWN]:
+        for item in items[:LEARNED_ITEMS_SHOWN]:
             show(f"  {item}")
-        if len(items) > _MOST_SHOWN:
-            show(f"  and {len(items) - _MOST_SHOWN} more: --json lists them")
+        if len(items) > LEARNED_ITEMS_SHOWN:
+            show(f"  and {len(items) - LEARNED_ITEMS_SHOWN} more: --json lists them")
 
 
 def _show_next(draft: Draft, *, written: bool) -> None:

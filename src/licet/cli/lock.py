@@ -15,6 +15,7 @@ from licet.assemble.expected_lock import LockedPolicy, existing_lock, lock_place
 from licet.assemble.gate import secrets_file_problem
 from licet.assemble.policy_problems import missing_server_problems
 from licet.cli.discovery import Named, named_or_found, require_trust
+from licet.cli.limits import LOCK_CHANGES_SHOWN
 from licet.cli.lock_servers import (
     Options,
     lock_setup,
@@ -35,8 +36,6 @@ from licet.mcp.shown_names import Naming, renamed, without_clashes
 from licet.own_files import is_there
 from licet.policy_files.policy_paths import WORKSPACE_FILE, shown_path
 from licet.policy_files.trust import TrustListError, trusted_paths
-
-_MOST_CHANGES = 2_000  # lines of a difference that are shown
 
 
 class _Split(click.Command):
@@ -249,7 +248,7 @@ def _finish(
     is_broken = old is None and is_there(place)
     if old is not None or is_broken:
         if not wants_json():
-            show_lock_changes(changes, _MOST_CHANGES)
+            show_lock_changes(changes, LOCK_CHANGES_SHOWN)
         if not options.update:
             text = f"{shown} differs: nothing was written; `licet lock --update` takes what is shown"
             _report(shown, new, changes, failed, written=False, text=text, err=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from licet.assemble.review import state_directory
+from licet.cli.limits import LEAST_SECRET_CHARACTERS, NOTE_TARGETS_SHOWN
 from licet.cli.options import FILE, json_option
 from licet.cli.output import counted, print_report, show
 from licet.clients.jsonc import looks_secret, secret_word
@@ -16,9 +17,7 @@ from licet.learn.observed_command import NotObserved, Observed, new_recording, o
 from licet.policy_files.policy_paths import NoHome
 
 NOT_RUN = 125
-_LEAST_SECRET = 6  # characters; a shorter value is part of too many other words
 _REDACTED = "[redacted]"
-_MOST_SHOWN = 5
 
 # What a note of the recorder is about, in words: `{}` are its first targets.
 _NOTES = {
@@ -118,7 +117,7 @@ def _not_run(ctx: click.Context, text: str) -> None:
 def _is_secret(name: str, value: str) -> bool:
     """Whether a variable probably holds a secret. A path that exists is none, and would be missed in the recording."""
     return (
-        len(value) >= _LEAST_SECRET
+        len(value) >= LEAST_SECRET_CHARACTERS
         and looks_secret(name, value)
         and not (value.startswith("/") and os.path.exists(value.partition(":")[0]))
     )
@@ -188,7 +187,7 @@ def _not_seen(observed: Observed) -> Iterator[str]:
         yield f"host names, only addresses{why if observed.without_names else ''}"
     for kind, text in _NOTES.items():
         if targets := found.notes.get(kind):
-            more = ", …" if len(targets) > _MOST_SHOWN else ""
-            yield text.format(", ".join(targets[:_MOST_SHOWN]) + more)
+            more = ", …" if len(targets) > NOTE_TARGETS_SHOWN else ""
+            yield text.format(", ".join(targets[:NOTE_TARGETS_SHOWN]) + more)
     if found.unreadable:
         yield f"{counted(found.unreadable, 'call')} of processes that hide their memory"

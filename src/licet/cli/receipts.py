@@ -27,11 +27,11 @@ from licet.assemble.ledger import (
 )
 from licet.backends.ledger.reader import LedgerReader, verify_ledger
 from licet.cli.discovery import asked_elsewhere
+from licet.cli.limits import ENTRY_NAME_CHARACTERS_SHOWN, USES_IN_JSON, USES_SHOWN
 from licet.cli.options import FILE, Command, json_option, manifest_option, of_manifest
 from licet.cli.output import fail, first_and_others, is_output, print_report, show, show_lines, wants_json, write_file
 from licet.cli.receipts_text import (
     COLOURS,
-    MOST_SHOWN,
     Entry,
     Wanted,
     check_lines,
@@ -53,8 +53,6 @@ from licet.core.ledger.entry import VERDICTS, Row, Unsound, check_row
 from licet.core.ledger.search import DENIED, Checks, Tally
 from licet.core.ledger.verify import checkpoint_line
 from licet.guard.ports import LedgerUnavailable
-
-_MOST_IN_JSON = 20  # different uses of one day
 
 
 def days(reader: LedgerReader, wanted: Wanted, read: Callable[[Row], Entry]) -> list[dict[str, Any]]:
@@ -87,7 +85,7 @@ def days(reader: LedgerReader, wanted: Wanted, read: Callable[[Row], Entry]) -> 
             "allowed_with_denied_uses": inside[day, agent][1],
             "denied_uses": tally.total,
             "most_denied": [
-                {name: one[name] for name in ("capability", "reason", "count")} for one in tally.most(_MOST_IN_JSON)
+                {name: one[name] for name in ("capability", "reason", "count")} for one in tally.most(USES_IN_JSON)
             ],
         }
         for (day, agent), calls in counted.items()
@@ -118,12 +116,11 @@ def day_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
     ]
     for line, (uses, total) in zip(cells, below, strict=True):
         yield "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
-        yield from (f"    {check_text({**use, 'kind': DENIED})}" for use in uses[:MOST_SHOWN])
-        if rest := total - sum(use["count"] for use in uses[:MOST_SHOWN]):
+        yield from (f"    {check_text({**use, 'kind': DENIED})}" for use in uses[:USES_SHOWN])
+        if rest := total - sum(use["count"] for use in uses[:USES_SHOWN]):
             yield f"    and {rest} more"
 
 
-_MOST_OF_A_NAME = 80  # characters
 _ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
 
 
@@ -438,7 +435,7 @@ def _entry(row: Row, reader: LedgerReader) -> Entry:
     try:
         return check_row(row)
     except Unsound as wrong:
-        name = row.id if isinstance(row.id, str) else ascii(row.id)[:_MOST_OF_A_NAME]
+        name = row.id if isinstance(row.id, str) else ascii(row.id)[:ENTRY_NAME_CHARACTERS_SHOWN]
         fail(f"entry {row.number} ({name}) was changed: {wrong}; {run_verify(reader)}")
 
 

@@ -16,6 +16,7 @@ import click
 from msgspec import Struct
 
 from licet.backends.ledger.reader import LedgerReader
+from licet.cli.limits import COMMAND_CHARACTERS_SHOWN, UNENDED_CALLS_SHOWN, USES_SHOWN
 from licet.cli.options import Command, duration
 from licet.cli.output import counted, print_report, show, show_lines
 from licet.core.algebra.scope import Malformed, visible
@@ -58,11 +59,9 @@ _HAPPENED = {
     "SessionEnded": "session ended",
 }
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which
-_MOST_UNKNOWN = 20  # calls that `verify` names
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
 _LISTED = ("time", "agent", "tool", "command", "verdict", "reason", "id")
 _EXEC = "process:exec:"
-_MOST_OF_A_COMMAND = 40  # characters
 
 Entry = dict[str, Any]
 
@@ -79,8 +78,8 @@ def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
 
 def _cell(row: Entry, name: str) -> str:
     text = visible(str(listed(row).get(name, "")))
-    if name == "command" and len(text) > _MOST_OF_A_COMMAND:
-        text = f"{text[: _MOST_OF_A_COMMAND - 1]}…"
+    if name == "command" and len(text) > COMMAND_CHARACTERS_SHOWN:
+        text = f"{text[: COMMAND_CHARACTERS_SHOWN - 1]}…"
     if name == "reason" and "observed" in row:
         text = f"{text} {_observed(row)}"
     return text[:19].replace("T", " ") + "Z" if name == "time" else text
@@ -348,9 +347,9 @@ def _show_verified(wrong: Finding | str | None, number: int, rows: Iterable[tupl
 
 def _unknown(calls: Sequence[str]) -> Iterator[str]:
     """The calls whose end the ledger does not know."""
-    yield from (f"{visible(call)} began, and has no receipt: {_WHY_UNENDED}" for call in calls[:_MOST_UNKNOWN])
-    if len(calls) > _MOST_UNKNOWN:
-        yield f"and {counted(len(calls) - _MOST_UNKNOWN, 'more call')}: see `licet receipts list`"
+    yield from (f"{visible(call)} began, and has no receipt: {_WHY_UNENDED}" for call in calls[:UNENDED_CALLS_SHOWN])
+    if len(calls) > UNENDED_CALLS_SHOWN:
+        yield f"and {counted(len(calls) - UNENDED_CALLS_SHOWN, 'more call')}: see `licet receipts list`"
 
 
 def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
@@ -416,9 +415,6 @@ def _finding_document(finding: Finding | None) -> dict[str, Any] | None:
 def entries(number: int) -> str:
     """So many entries: `1 entry`, `1,200 entries`."""
     return f"{number:,} {'entry' if number == 1 else 'entries'}"
-
-
-MOST_SHOWN = 5  # different uses below one line
 
 
 class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click alone
@@ -542,9 +538,9 @@ def check_lines(entry: Entry, checks: Checks) -> Iterator[str]:
     """The matching checks of a receipt, one line for each different one."""
     tally = tallied(entry, checks)
     found = tally.most()
-    for one in found[:MOST_SHOWN]:
+    for one in found[:USES_SHOWN]:
         yield f"    {check_text(one)}"
-    if more := sum(one["count"] for one in found[MOST_SHOWN:]) + tally.other:
+    if more := sum(one["count"] for one in found[USES_SHOWN:]) + tally.other:
         yield f"    and {more} more"
 
 

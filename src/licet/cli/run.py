@@ -30,6 +30,7 @@ from licet.assemble.program import (
 )
 from licet.assemble.review import Places, state_directory, state_option, straight
 from licet.cli.discovery import Named, check_setting, find_policy, nothing_here, require_trust
+from licet.cli.limits import HINTS_SHOWN, INTERRUPT_SECONDS
 from licet.cli.options import (
     FILE,
     Setting,
@@ -41,7 +42,7 @@ from licet.cli.options import (
     sound_manifest,
 )
 from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
-from licet.cli.run_hints import MOST_SHOWN, hints, programs_not_found, refusal_line, show_hints, show_warnings
+from licet.cli.run_hints import hints, programs_not_found, refusal_line, show_hints, show_warnings
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
@@ -264,7 +265,6 @@ def command(
 REFUSED = 125
 UNWRITTEN = 1  # the command succeeded, but some of its output could not be written
 LATE = 124  # like `timeout`
-_IN_A_ROW = 2.0  # seconds in which three Ctrl-C end the run
 
 
 def run_program(
@@ -359,7 +359,7 @@ class Interrupts:
 
     def __call__(self, number: int, frame: object) -> None:
         now = time.monotonic()
-        self._times = [*(one for one in self._times if now - one < _IN_A_ROW), now]
+        self._times = [*(one for one in self._times if now - one < INTERRUPT_SECONDS), now]
         if len(self._times) > 2 or not self._attached.interrupt():
             raise KeyboardInterrupt
         if len(self._times) == 2:
@@ -411,10 +411,10 @@ def _report_refusals(result: Result, state: str, reach: Reach | None) -> None:
     """List what the proxy refused while the program ran: many programs do not report it."""
     refused = (event for event in result.events if isinstance(event, CapabilityDenied))
     lines = list(dict.fromkeys(refusal_line(event, reach) for event in refused))
-    for line in lines[:MOST_SHOWN]:
+    for line in lines[:HINTS_SHOWN]:
         show(visible(line), err=True, colour="red")
     if lines:
-        more = f"{len(lines) - MOST_SHOWN} more, and " if len(lines) > MOST_SHOWN else ""
+        more = f"{len(lines) - HINTS_SHOWN} more, and " if len(lines) > HINTS_SHOWN else ""
         show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
 
 

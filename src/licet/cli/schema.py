@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from licet.cli.limits import SCHEMA_FILE_BYTES
 from licet.cli.options import FILE, json_option, refuse
 from licet.cli.output import make_folder, print_report, show_json, show_lines, write_file
 from licet.core.values import Origin, Problem
@@ -17,7 +18,6 @@ from licet.policy_files.shapes import json_schema
 
 SHAPES = {**schema.SHAPES, "tests": case_files.CASES}
 DESCRIPTIONS = {**schema.DESCRIPTIONS, "tests": case_files.DESCRIPTION}
-MOST_BYTES = 1_000_000  # bytes, many times the longest schema
 
 
 @click.command(name="schema")
@@ -89,6 +89,6 @@ def _title(kind: str) -> str:
 def _content(path: Path) -> bytes:
     """The content of a file; empty if it cannot be read or is too long for a schema."""
     try:
-        return read_regular(path, MOST_BYTES, links=False)
+        return read_regular(path, SCHEMA_FILE_BYTES, links=False)
     except OSError:
         return b""

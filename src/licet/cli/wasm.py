@@ -18,6 +18,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from licet.cli.limits import BUILD_LINE_SECONDS, WASM_DECLARATION_LINES_SHOWN, WASM_LINES_SHOWN
 from licet.cli.options import FILE, json_option
 from licet.cli.output import coloured, counted, fail, print_report, show, show_lines, wants_json
 from licet.core.algebra.scope import Malformed, visible
@@ -33,7 +34,6 @@ from licet.wasm.ready_modules import Asked, asked_for, shown_name
 COMPILING = "compiling for this machine"
 _FIRST = 0.45  # the part of all the time that goes into putting the component together
 _KNOWN_FROM = 0.1  # of the first part: before that a guess would be wild
-_EVERY = 15.0  # seconds between two lines where there is no terminal
 
 
 class Stand(Struct, frozen=True):
@@ -115,7 +115,9 @@ def _as_lines(pace: Pace, clock: Callable[[], float]) -> Callable[[], None]:
         nonlocal last, since
         with turn:
             stand, now = pace.stand(clock()), clock()
-            if stand.phase in ("storing", "done", "starting") or (stand.phase == last and now - since < _EVERY):
+            if stand.phase in ("storing", "done", "starting") or (
+                stand.phase == last and now - since < BUILD_LINE_SECONDS
+            ):
                 return
             last, since = stand.phase, now
             show(stand.text, err=True)
@@ -158,8 +160,6 @@ def _ticking(tell: Callable[[], None], seconds: float) -> Iterator[None]:
         ticker.join()
 
 
-_MOST_LINES = 40  # of one list; a hostile module can have a million names
-_MOST_DECLARED = 200  # lines of a declaration
 _KINDS = {"module": "core module", "component": "component"}
 
 
@@ -282,7 +282,7 @@ def _show(
         show("it cannot be a tool: it exports no function that can be called", colour="red")
         return
     _list("needs", declared.needs)
-    _list("declaration, in Python", declared.python, _MOST_DECLARED)
+    _list("declaration, in Python", declared.python, WASM_DECLARATION_LINES_SHOWN)
     _list("manifest", declared.manifest)
 
 
@@ -290,13 +290,13 @@ def _row(name: str, text: str) -> None:
     show(f"{name:<9} {text}")
 
 
-def _list(title: str, lines: Sequence[str], most: int = _MOST_LINES) -> None:
+def _list(title: str, lines: Sequence[str], most: int = WASM_LINES_SHOWN) -> None:
     show("")
     show(title if lines else f"{title}: none", colour="cyan")
     _lines(lines, most)
 
 
-def _lines(lines: Sequence[str], most: int = _MOST_LINES) -> None:
+def _lines(lines: Sequence[str], most: int = WASM_LINES_SHOWN) -> None:
     show_lines(f"  {line}" if line else "" for line in lines[:most])
     if len(lines) > most:
         show(f"  … and {len(lines) - most} more: --json lists all")
@@ -330,7 +330,7 @@ def _runs_as(found: Described, declared: Declaration | None) -> str:
         return f"a command: `{shown_name(named)}`, with JSON on standard input, and its output as the result"
     if declared is None:
         return "nothing"
-    shown = ", ".join(shown_name(one) for one in declared.functions[:_MOST_LINES])
+    shown = ", ".join(shown_name(one) for one in declared.functions[:WASM_LINES_SHOWN])
     return f"a function, which `function=` names: {_cut(shown, 400)}"
 
 
