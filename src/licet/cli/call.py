@@ -108,7 +108,7 @@ def _from_file(file: str) -> dict[str, Any]:
     return found
 
 
-def _read(text: str, what: str, wanted: Any = None) -> Any:
+def _read(text: str, what: str, wanted: object = None) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -129,7 +129,7 @@ def _no_number(word: str) -> NoReturn:
     raise BadArguments(f"{word} is not a JSON number")
 
 
-def _takes_text(wanted: Any, schema: Mapping[str, Any], depth: int = 0) -> bool:
+def _takes_text(wanted: object, schema: Mapping[str, Any], depth: int = 0) -> bool:
     """Whether a schema accepts text. One without a type accepts anything."""
     if not isinstance(wanted, dict) or depth > 8:
         return True

@@ -62,7 +62,7 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         """Parse a duration."""
         try:
             found = duration(value)

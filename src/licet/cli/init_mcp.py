@@ -216,7 +216,7 @@ def _show_file(file: FilePlan) -> None:
             show(f"    {json.dumps(one.name, ensure_ascii=False)} stays: {one.reason}")
 
 
-def masked(entry: Any) -> Any:
+def masked(entry: object) -> object:
     """An entry without the values of its variables and headers; names of variables of the client are shown."""
     if not isinstance(entry, dict):
         return entry
@@ -226,11 +226,11 @@ def masked(entry: Any) -> Any:
     return {**entry, **hidden, **inner}
 
 
-def _hidden(value: Any) -> str:
+def _hidden(value: object) -> str:
     return value if isinstance(value, str) and _VARIABLE.fullmatch(value) else _HIDDEN
 
 
-def _member(name: str, data: Any) -> str:
+def _member(name: str, data: object) -> str:
     return f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(data, ensure_ascii=False, default=str)}"
 
 

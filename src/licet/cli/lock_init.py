@@ -172,7 +172,7 @@ def _server(name: str, entry: dict[str, Any], target: Path, options: Options) ->
     return server_of(name, entry)
 
 
-def _with_grants(server: Server, entry: Any, setup: Setup, options: Options) -> Server:
+def _with_grants(server: Server, entry: Mapping[str, object] | None, setup: Setup, options: Options) -> Server:
     """The server with the grants that it is started with: its own, or the existing paths of its command."""
     if entry is not None and "grants" in entry:
         if options.grants:

@@ -53,7 +53,7 @@ class _File(click.Path):
     In `/` every path is made absolute, as `shown_path` does: who reads a message is seldom there.
     """
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Convert an argument to a path."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         try:

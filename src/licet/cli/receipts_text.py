@@ -422,7 +422,7 @@ class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer re
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Parse a time."""
         try:
             if (ago := duration(value)) is not None:
@@ -438,7 +438,7 @@ class _Rule(click.ParamType):  # type: ignore[type-arg]
 
     name = "capability"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> CapabilitySet:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> CapabilitySet:
         """Parse a rule to the set that covers exactly this rule."""
         try:
             return CapabilitySet([value])
@@ -451,7 +451,7 @@ class _Pattern(click.ParamType):  # type: ignore[type-arg]
 
     name = "pattern"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check a pattern. An empty one is refused: it is a mistake, such as a variable that is not set."""
         text = str(value)
         if not text or not text.isprintable():

@@ -122,7 +122,7 @@ class Move(Struct, frozen=True):
 
     name: str
     entry: Entry
-    original: Any
+    original: object
     server: DraftedServer
 
 
@@ -234,7 +234,7 @@ def _file_plan(place: Place, seen: Seen, policy: Policy, names: "_Names") -> Fil
     return FilePlan(place, seen, tuple(tables), text.encode("utf-8"), tuple(edited)) if tables else None
 
 
-def _is_own(entry: Any, policy: Policy, client: Client) -> bool:
+def _is_own(entry: object, policy: Policy, client: Client) -> bool:
     """Whether an entry starts a gateway with this policy.
 
     Only the meaning of its words counts, since the entry is written anew if anything of it differs: an older one has
@@ -305,7 +305,7 @@ class _Names:
         self._policy = policy
         self._drafts: dict[str, DraftedServer] = {}
 
-    def decide(self, name: str, data: Any, place: Place) -> Move | Stays:
+    def decide(self, name: str, data: object, place: Place) -> Move | Stays:
         """An entry as a server of the policy, or why it stays."""
         policy = self._policy
         is_here = place.scope == "project" and Path(place.base) == policy.root

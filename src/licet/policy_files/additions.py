@@ -147,7 +147,7 @@ def _find(text: str, key: tuple[str, ...]) -> Any:
     return node
 
 
-def _last_line(node: Any) -> int:
+def _last_line(node: yaml.Node) -> int:
     """The last line of a node, without the comments and empty lines after it."""
     while isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
         last = node.value[-1]
@@ -231,7 +231,7 @@ def _comments(text: str) -> list[str]:
     return [found.rstrip() for found in _COMMENT.findall(text)]
 
 
-def _contains(after: Any, before: Any) -> bool:
+def _contains(after: object, before: object) -> bool:
     if isinstance(before, dict):
         return isinstance(after, dict) and all(
             name == _CLASS or (name in after and _contains(after[name], before[name])) for name in before

@@ -181,7 +181,7 @@ def double_quoted(text: str | Sequence[str]) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def on_one_line(value: Any) -> str:
+def on_one_line(value: object) -> str:
     """A text, or a list or mapping of such values, on one line."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{key}: {on_one_line(one)}' for key, one in value.items())}}}"
