@@ -5,6 +5,7 @@ import platform
 from typing import Any
 
 import click
+from msgspec import Struct
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -43,12 +44,7 @@ def command(ctx: click.Context, every: bool) -> None:
     that file cannot be used: everything is refused then.
     """
     found, above = look(), _organisation()
-
-    def text(_: object) -> None:
-        _show(found, every)
-        _show_organisation(above)
-
-    print_report({**_document(found), "organisation": above}, text)
+    print_report(_Checked(found, above), lambda _: _show(found, every, above))
     ctx.exit(0 if all(map(found.keeps, _WALLED)) and not (above and above["problems"]) else 1)
 
 
@@ -73,7 +69,7 @@ def _show_organisation(above: dict[str, Any] | None) -> None:
         show(f"organisation  {above['file']} ({above['digest']}) narrows every policy here")
 
 
-def _show(found: Support, every: bool) -> None:
+def _show(found: Support, every: bool, above: dict[str, Any] | None) -> None:
     console = Console(highlight=False, markup=False, emoji=False, color_system="auto" if coloured() else None)
     with console.capture() as drawn:
         console.print(_levels(found))
@@ -84,6 +80,7 @@ def _show(found: Support, every: bool) -> None:
             console.print(_attempts(found))
     for line in drawn.get().splitlines():
         click.echo(line.rstrip())
+    _show_organisation(above)
 
 
 def _table(*columns: str) -> Table:
@@ -180,6 +177,17 @@ def _attempts(found: Support) -> Table:
 
 def _text(lines: tuple[str, ...] | list[str]) -> Text:
     return Text("\n".join(map(visible, lines)))
+
+
+class _Checked(Struct, frozen=True):
+    """What this machine supports, and its organisation file."""
+
+    support: Support
+    organisation: dict[str, Any] | None
+
+    def document(self) -> dict[str, object]:
+        """As plain data."""
+        return {**_document(self.support), "organisation": self.organisation}
 
 
 def _document(found: Support) -> dict[str, object]:

@@ -87,7 +87,7 @@ def first_and_others(found: Iterable[Mapping[str, object]]) -> dict[str, object]
 
 @runtime_checkable
 class _HasDocument(Protocol):
-    def document(self) -> dict[str, Any]: ...
+    def document(self) -> object: ...
 
 
 def plain(value: object) -> object:
@@ -104,7 +104,7 @@ def plain(value: object) -> object:
         case PurePath():
             return str(value)
         case _HasDocument():
-            return value.document()
+            return plain(value.document())
         case Struct():
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
             return {name: plain(one) for name, one in fields.items() if one is not UNSET}

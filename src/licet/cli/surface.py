@@ -6,9 +6,10 @@ for columns, the same is written below each other.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
+from msgspec import Struct
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -98,10 +99,8 @@ def command(
 
         write_out(html, surface_page(shown, short))
     else:
-        documents = {key: _document(shown[key], policy, places) for key, policy in policies.items()}
         one = len(manifests) < 2 and len(shown) == 1 and not any(path.is_dir() for path in manifests)
-        found = documents[next(iter(documents))] if one else {"agents": documents, "reach": reached_in(shown)}
-        print_report(found, lambda _: _print(shown, by, short))
+        print_report(_Shown(shown, policies, places, one), lambda found: _print(found.surfaces, by, short))
     ctx.exit(exit_code(fail_on, failing_tools(fail_on, shown)))
 
 
@@ -116,9 +115,23 @@ def _policies(named: tuple[Path, ...], setting: Setting) -> dict[str, Manifest]:
     return found
 
 
-def _document(shown: Surface, policy: Manifest, places: Places) -> dict[str, Any]:
-    closed = closed_paths(policy, places.workdir)
-    return {**shown.document(), "never_writable": closed, "workdir": places.workdir, "home": places.home}
+class _Shown(Struct, frozen=True):
+    """The surfaces of some agents, with the policies that they come from, by the names of their files."""
+
+    surfaces: dict[str, Surface]
+    policies: dict[str, Manifest]
+    places: Places
+    single: bool
+
+    def document(self) -> dict[str, object]:
+        """As plain data: of one agent as it is, of several by the name of their file."""
+        agents = {key: self._of_one(key) for key in self.policies}
+        return agents[next(iter(agents))] if self.single else {"agents": agents, "reach": reached_in(self.surfaces)}
+
+    def _of_one(self, key: str) -> dict[str, object]:
+        workdir, home = self.places.workdir, self.places.home
+        closed = closed_paths(self.policies[key], workdir)
+        return {**self.surfaces[key].document(), "never_writable": closed, "workdir": workdir, "home": home}
 
 
 def _print(shown: dict[str, Surface], by: str, short: Callable[[str], str]) -> None:
