@@ -162,13 +162,15 @@ def _put_named(fit: Fit, key: str, rule: Capability, tool: str) -> None:
 # Words, lists and the first lines -------------------------------------------------------------------------------------
 
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+-]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")  # of an agent, a tool or a connector
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[a-z][a-z0-9-]*")  # a server, a variable or a header
 # What other YAML parsers read as a number, a truth value or nothing.
 _NOT_TEXT = re.compile(r"[0-9.+_-]*|true|false|null|y|n|yes|no|on|off|inf|nan", re.IGNORECASE)
 
 
-def word(text: str) -> str:
-    """A text as a value or key; quoted unless every YAML parser reads it as this text."""
-    if not _PLAIN_WORD.fullmatch(text) or _NOT_TEXT.fullmatch(text):
+def word(text: str, plain: re.Pattern[str] = _PLAIN_WORD) -> str:
+    """A text as a value or key; quoted unless it is `plain`, and every YAML parser reads it as this text."""
+    if not plain.fullmatch(text) or _NOT_TEXT.fullmatch(text):
         return double_quoted(text)
     try:
         return text if isinstance(plain_value(text), str) else double_quoted(text)
@@ -268,11 +270,11 @@ def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str], sc
         "  licet lock              before others use it: pins what you reviewed, and refuses anything else",
     )
     lines = [
-        *_opening(schema, about, word(agent)),
+        *_opening(schema, about, word(agent, _NAME)),
         "",
         "# Where each tool is declared. Reviews read the source; they never import it.",
         "tools:",
-        *(f"  {word(tool.spec.name)}: {{from: {json.dumps(tool.source)}}}" for tool in tools),
+        *(f"  {word(tool.spec.name, _NAME)}: {{from: {json.dumps(tool.source)}}}" for tool in tools),
         *_connectors(fit),
         "",
         "# What the agent may touch. What is not here is denied.",
@@ -301,7 +303,7 @@ def _examples(specs: Sequence[ToolSpec]) -> Iterator[str]:
     yield "examples:"
     for key, uses in (("match", allowed), ("no_match", denied)):
         yield f"  {key}:"
-        yield from (f"    - {{tool: {word(tool)}, use: {json.dumps(use)}}}" for tool, use in uses)
+        yield from (f"    - {{tool: {word(tool, _NAME)}, use: {json.dumps(use)}}}" for tool, use in uses)
 
 
 def _some_use(spec: ToolSpec) -> Iterator[str]:
@@ -333,7 +335,7 @@ def _connectors(fit: Fit) -> Iterator[str]:
         for name, versions in sorted(fit.versions.items()):
             for version in [""] if "" in versions else sorted(versions):
                 wanted = f', version: "=={version}"' if version else ""
-                yield f"    - {{connector: {word(name)}{wanted}}}"
+                yield f"    - {{connector: {word(name, _NAME)}{wanted}}}"
 
 
 def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
@@ -351,7 +353,7 @@ def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
         if spec.sandbox is None:
             stated.append("sandbox: restricted")
         # If there is nothing to state about any tool, a plain list is enough.
-        yield f"  {word(spec.name)}: {{{', '.join(stated)}}}" if silent else f"  - {word(spec.name)}"
+        yield f"  {word(spec.name, _NAME)}: {{{', '.join(stated)}}}" if silent else f"  - {word(spec.name, _NAME)}"
     yield ""
     yield "# The strongest class that any of them has: read_only < write_limited < full < destructive."
     yield f"max_side_effect_class: {strongest_class(specs)}"
@@ -360,7 +362,7 @@ def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
         yield ""
         yield "# WARNING: a native tool runs inside your process. No wall keeps it to what it declares."
         yield '# Leave only code here that you trust like your own; `sandbox="isolated"` is the better choice.'
-        yield f"native: [{', '.join(map(word, native))}]"
+        yield f"native: [{', '.join(word(name, _NAME) for name in native)}]"
 
 
 def _lists(fit: Fit) -> Iterator[str]:
@@ -566,13 +568,13 @@ def _given(key: str, about: str, items: Sequence[str]) -> Iterator[str]:
 def server_lines(servers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """The lines of some servers, as they stand below `servers:`, without indentation."""
     for name, data in servers.items():
-        yield f"{word(name)}:"
+        yield f"{word(name, _KEY)}:"
         for key, value in data.items():
             if not isinstance(value, Mapping):
                 yield f"  {key}: {double_quoted(value)}"
                 continue
             yield f"  {key}:"
-            yield from (f"    {word(inner)}: {double_quoted(one)}" for inner, one in value.items())
+            yield from (f"    {word(inner, _KEY)}: {double_quoted(one)}" for inner, one in value.items())
 
 
 # A policy from recordings ---------------------------------------------------------------------------------------------
