@@ -19,8 +19,7 @@ from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import Server
 from licet.core.policy.tool import ToolSpec
 from licet.gateway.gateway import gateway_backend
-from licet.lock.drafts import Draft, needed_capabilities, with_drafts
-from licet.lock.tool_guesses import Guess, argument_grants, guesses
+from licet.lock.drafts import Draft, Guess, argument_grants, guesses, needed_capabilities, with_drafts
 from licet.mcp.server_definitions import NotTaken
 from licet.mcp.shown_names import naming
 from licet.policy_files.additions import keeps_lines

@@ -21,8 +21,7 @@ from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed
 from licet.core.policy.servers import SERVER_NAME, Server, server_of
 from licet.core.values import Origin, Problem
-from licet.lock.drafts import Draft, drafts_of, needed_capabilities, with_drafts
-from licet.lock.tool_guesses import argument_grants
+from licet.lock.drafts import Draft, argument_grants, drafts_of, needed_capabilities, with_drafts
 from licet.mcp.server_definitions import Setup
 from licet.own_files import is_there, read_regular
 from licet.policy_files.additions import entries_of_servers, keeps_lines
