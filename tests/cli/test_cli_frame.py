@@ -18,7 +18,7 @@ import warm
 from cli.messages import message
 from kept_calls import make
 from licet.cli.app import COMMANDS, FIRST, licet
-from licet.cli.versions import _RISKS
+from licet.cli.diff import _RISKS
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 HEAVY = {"cryptography", "httpx2", "jsonschema_rs", "publicsuffixlist", "pydantic", "rich", "yaml"}

@@ -20,19 +20,17 @@ from licet.backends.secrets import FileSecrets
 from licet.cli.app import licet
 from licet.cli.gateway import own_secrets
 from licet.cli.init_mcp import _policy, accept_edited
-from licet.cli.init_mcp_plan import (
-    DraftedServer,
-    NotWritten,
+from licet.clients.jsonc import Jsonc
+from licet.clients.setup_plan import (
     server_name,
     servers_without_gateway,
     surroundings,
     this_licet,
-    with_servers,
 )
-from licet.clients.jsonc import Jsonc
 from licet.core.policy.lock import FORMAT, Lock, write_lock
+from licet.policy_files.additions import NotKept, with_servers
 from licet.policy_files.load import load_manifest
-from licet.policy_files.trust import is_trusted, lock_state
+from licet.policy_files.trust import is_accepted
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 CURSOR = f"""{{
@@ -209,7 +207,7 @@ def test_a_file_of_the_project_has_no_path_of_this_machine(home: Path, name: str
 
 
 def is_on_the_list(file: str) -> bool:
-    return is_trusted(file, load_manifest(file).digest)
+    return is_accepted(file, load_manifest(file))
 
 
 def test_a_new_policy_is_accepted(home: Path, clients: dict[Path, bytes]) -> None:
@@ -255,17 +253,17 @@ def test_what_changes_while_the_user_is_asked_is_not_accepted(what: str, home: P
     write(Path("agent.yaml"), "agent: me\ncapabilities: {}\n")
     accept_policy(Path("agent.yaml"), load_manifest("agent.yaml"))
     with click.Context(click.Command("init")):
-        policy = _policy(Path("agent.yaml"), as_json=True)
+        policy = _policy(Path("agent.yaml"))
     assert policy.accepted
     text = "servers: {a: {command: [a-server]}}\n"
     write(policy.file, text)
     change()
     heard = io.StringIO()
     with contextlib.redirect_stderr(heard):
-        assert not accept_edited(policy, text, lambda _: True, quiet=True)
+        assert not accept_edited(policy, text, lambda _: True)
     assert said in heard.getvalue()
     found = load_manifest("agent.yaml")
-    assert not is_trusted("agent.yaml", found.digest, lock_state(found))
+    assert not is_accepted("agent.yaml", found)
 
 
 def test_a_policy_that_was_not_accepted_is_shown_as_a_whole(home: Path, clients: dict[Path, bytes]) -> None:
@@ -550,8 +548,8 @@ def test_a_policy_that_cannot_be_added_to_stops_everything(
     ],
 )
 def test_an_insertion_that_would_say_something_else_is_refused(policy: str, reason: str) -> None:
-    with pytest.raises(NotWritten, match=reason):
-        with_servers(policy, [DraftedServer("a", {"command": ["x"]}, {})])
+    with pytest.raises(NotKept, match=reason):
+        with_servers(policy, {"a": {"command": ["x"]}})
 
 
 @pytest.mark.parametrize(

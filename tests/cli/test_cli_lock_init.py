@@ -13,16 +13,16 @@ from command_line import enter_project_of_server, run
 from gateway.clients import text_of
 from gateway.workspaces import connected
 from licet import Manifest, load_manifest
-from licet.cli.lock_init import Draft, keeps_lines, needed_capabilities, with_drafts
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.validate import validate_registration
 from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import Server
 from licet.core.policy.tool import ToolSpec
 from licet.gateway.gateway import gateway_servers
-from licet.lock.tool_guesses import Guess, argument_grants, guesses
+from licet.lock.drafts import Draft, Guess, argument_grants, guesses, needed_capabilities, with_drafts
 from licet.mcp.server_definitions import NotTaken
 from licet.mcp.shown_names import naming
+from licet.policy_files.additions import keeps_lines
 from licet.policy_files.load import read_policy
 from pins import trust
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from licet.policy_files.draft import Entry, NotKept, commented_out, new_policy, with_entries
+from licet.policy_files.additions import Entry, NotKept, commented_out, with_entries
+from licet.policy_files.draft import empty_text
 
 READ, GRANTS = ("fs_reach", "read"), ("grants",)
 A = Entry(READ, "${workdir}/a", "1 read")
@@ -11,7 +12,7 @@ HOST = Entry(GRANTS, "network:read:https://x.org:443", "1 request")
 
 CASES: dict[str, tuple[str, list[Entry], str]] = {
     "a new file": (
-        new_policy("git", ["Drafted."]),
+        empty_text("git", ["Drafted."]),
         [A, Entry(READ, "/srv/b", "2 reads"), KEY],
         """\
 # Drafted.
@@ -90,7 +91,7 @@ def test_entries_are_added(before: str, entries: list[Entry], after: str) -> Non
 
 
 def test_a_commented_key_stays_after_what_is_added_later() -> None:
-    first = with_entries(new_policy("x", []), [A, KEY])
+    first = with_entries(empty_text("x", []), [A, KEY])
     second = with_entries(first, [HOST, Entry(READ, "/srv/b", "2 reads")])
     assert second.index("/srv/b") < second.index("  grants:\n") < second.index("  # grants:\n")
 

@@ -13,11 +13,11 @@ from licet import load_manifest
 from licet.policy_files.trust import (
     TrustListError,
     accept,
+    acceptance,
     accepted,
     accepted_files,
     accepted_lock,
     forget,
-    is_trusted,
     trusted_paths,
 )
 
@@ -31,6 +31,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state" / "licet"
 
 
+def answer(path: Path, digest: str = ONE, lock: str | None = "") -> str:
+    return acceptance(path, digest, lock).answer
+
+
 def put(path: Path, digest: str = ONE) -> None:
     accept(path, digest, {path.name: "agent: a\n"}, NOW)
 
@@ -39,21 +43,53 @@ def test_a_policy_is_trusted_by_its_real_path_and_its_digest(tmp_path: Path) -> 
     policy = tmp_path / "real" / "licet.yaml"
     policy.parent.mkdir()
     (tmp_path / "linked").symlink_to("real")
-    assert not is_trusted(policy, ONE)
+    assert answer(policy, ONE) != "accepted"
     put(policy)
-    assert is_trusted(policy, ONE)
-    assert is_trusted(tmp_path / "linked" / "licet.yaml", ONE)
-    assert not is_trusted(policy, TWO)
-    assert not is_trusted(tmp_path / "licet.yaml", ONE)
+    assert answer(policy, ONE) == "accepted"
+    assert answer(tmp_path / "linked" / "licet.yaml", ONE) == "accepted"
+    assert answer(policy, TWO) != "accepted"
+    assert answer(tmp_path / "licet.yaml", ONE) != "accepted"
     assert trusted_paths() == (str(policy),)
+
+
+@pytest.mark.parametrize(
+    ("digest", "lock", "before", "expected"),
+    [
+        (ONE, TWO, TWO, ("accepted", "", "")),
+        (ONE, None, TWO, ("accepted", "", "")),
+        (TWO, TWO, TWO, ("changed", "p.yaml has changed since it was accepted", "the change")),
+        (ONE, ONE, TWO, ("changed", "licet.lock has changed since it was accepted", "what it says now")),
+        (ONE, ONE, "", ("changed", "licet.lock was not there when p.yaml was accepted", "what it says now")),
+        (
+            ONE,
+            "",
+            TWO,
+            ("changed", "licet.lock was accepted together with p.yaml, and is not there any more", "what it says now"),
+        ),
+    ],
+)
+def test_whether_a_policy_is_accepted_has_three_answers(
+    digest: str,
+    lock: str | None,
+    before: str,
+    expected: tuple[str, str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    unknown = acceptance("p.yaml", digest, lock)
+    assert (unknown.answer, unknown.why, unknown.to_review) == ("unknown", "p.yaml has not been accepted", "it")
+    accept("p.yaml", ONE, {}, NOW, lock=before)
+    found = acceptance("p.yaml", digest, lock)
+    assert (found.answer, found.why, found.to_review) == expected
 
 
 def test_an_acceptance_replaces_the_previous_one_of_the_same_path(tmp_path: Path) -> None:
     for name in ("a", "b"):
         put(tmp_path / name)
     put(tmp_path / "a", TWO)
-    assert (is_trusted(tmp_path / "a", ONE), is_trusted(tmp_path / "a", TWO)) == (False, True)
-    assert is_trusted(tmp_path / "b", ONE)
+    assert (answer(tmp_path / "a", ONE), answer(tmp_path / "a", TWO)) == ("changed", "accepted")
+    assert answer(tmp_path / "b", ONE) == "accepted"
     assert forget(tmp_path / "a")
     assert not forget(tmp_path / "a")
     assert list(accepted()) == [str(tmp_path / "b")]
@@ -71,12 +107,12 @@ def test_a_copy_of_what_was_accepted_is_kept(tmp_path: Path) -> None:
 def test_a_policy_is_trusted_with_the_lock_that_it_was_accepted_with(tmp_path: Path) -> None:
     policy = tmp_path / "licet.yaml"
     accept(policy, ONE, {}, NOW, lock=TWO, lock_text="{}\n")
-    assert is_trusted(policy, ONE, TWO)
-    assert not is_trusted(policy, ONE, ONE)
-    assert not is_trusted(policy, ONE)  # without a lock
+    assert answer(policy, ONE, TWO) == "accepted"
+    assert answer(policy, ONE, ONE) != "accepted"
+    assert answer(policy, ONE) != "accepted"  # without a lock
     assert accepted_lock(policy) == "{}\n"
     accept(policy, ONE, {}, NOW)
-    assert (is_trusted(policy, ONE), is_trusted(policy, ONE, TWO), accepted_lock(policy)) == (True, False, "")
+    assert (answer(policy, ONE), answer(policy, ONE, TWO), accepted_lock(policy)) == ("accepted", "changed", "")
 
 
 @pytest.mark.parametrize("lock", ["", ONE])
@@ -87,13 +123,13 @@ def test_an_entry_of_an_older_licet_trusts_nothing_and_stays_on_the_list(
     put(tmp_path / "other")
     older = {"format": 1, "accepted": {str(policy): {"digest": ONE, "when": "2026-01-31T12:00:00+00:00"}}}
     (state / "trust").write_text(json.dumps(older))
-    assert not is_trusted(policy, ONE, lock)
+    assert answer(policy, ONE, lock) != "accepted"
     assert accepted()[str(policy)].lock is None
     put(tmp_path / "other")
-    assert not is_trusted(policy, ONE, lock)
+    assert answer(policy, ONE, lock) != "accepted"
     assert accepted()[str(policy)].lock is None  # also once the list is written in the new format
     accept(policy, ONE, {}, NOW, lock=lock)
-    assert is_trusted(policy, ONE, lock)
+    assert answer(policy, ONE, lock) == "accepted"
 
 
 def test_the_files_are_canonical_json_and_private_to_the_user(tmp_path: Path, state: Path) -> None:
@@ -134,7 +170,7 @@ DAMAGED = {
 def test_a_damaged_list_is_an_error_and_trusts_nothing(content: bytes, tmp_path: Path, state: Path) -> None:
     put(tmp_path / "a")
     (state / "trust").write_bytes(content)
-    for ask in (accepted, lambda: is_trusted(tmp_path / "a", ONE), lambda: put(tmp_path / "b")):
+    for ask in (accepted, lambda: answer(tmp_path / "a", ONE), lambda: put(tmp_path / "b")):
         with pytest.raises(TrustListError, match=r"trust"):
             ask()
     assert trusted_paths() == ()
@@ -146,14 +182,14 @@ def test_a_list_that_others_can_write_is_not_used(mode: int, tmp_path: Path, sta
     put(tmp_path / "a")
     (state / "trust").chmod(mode)
     with pytest.raises(TrustListError, match="can be changed by others: run `chmod 600"):
-        is_trusted(tmp_path / "a", ONE)
+        answer(tmp_path / "a", ONE)
 
 
 def test_a_list_in_a_world_writable_directory_is_not_used(tmp_path: Path, state: Path) -> None:
     put(tmp_path / "a")
     state.chmod(0o777)
     with pytest.raises(TrustListError, match="can be changed by others: run `chmod 700"):
-        is_trusted(tmp_path / "a", ONE)
+        answer(tmp_path / "a", ONE)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
@@ -161,7 +197,7 @@ def test_a_list_of_another_user_is_not_used(tmp_path: Path, state: Path) -> None
     put(tmp_path / "a")
     os.chown(state / "trust", 12345, -1)
     with pytest.raises(TrustListError, match="can be changed by others"):
-        is_trusted(tmp_path / "a", ONE)
+        answer(tmp_path / "a", ONE)
 
 
 def test_a_list_that_is_a_link_or_a_pipe_is_not_used(tmp_path: Path, state: Path) -> None:
@@ -169,11 +205,11 @@ def test_a_list_that_is_a_link_or_a_pipe_is_not_used(tmp_path: Path, state: Path
     (state / "trust").rename(state / "elsewhere")
     (state / "trust").symlink_to("elsewhere")
     with pytest.raises(TrustListError, match="link"):
-        is_trusted(tmp_path / "a", ONE)
+        answer(tmp_path / "a", ONE)
     (state / "trust").unlink()
     os.mkfifo(state / "trust")
     with pytest.raises(TrustListError, match="pipe"):
-        is_trusted(tmp_path / "a", ONE)
+        answer(tmp_path / "a", ONE)
 
 
 def test_a_replaced_copy_is_not_used(tmp_path: Path, state: Path) -> None:
@@ -198,7 +234,7 @@ def test_without_a_home_there_is_no_list(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     monkeypatch.setenv("HOME", "")
     assert accepted() == {}
-    assert not is_trusted(tmp_path, ONE)
+    assert answer(tmp_path, ONE) != "accepted"
 
 
 def test_no_tool_of_any_manifest_may_write_a_trusted_policy(tmp_path: Path) -> None:

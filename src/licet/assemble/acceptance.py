@@ -25,14 +25,17 @@ from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.layer import ELEVATED, FILE_DELETES, meet_written_layers
 from licet.core.policy.lock import FORMAT, BadLock, Lock, lock_digest, read_lock, write_lock
+from licet.core.policy.lock_changes import lock_changes
 from licet.core.policy.manifest import Manifest, document
+from licet.core.review.changes import Changes
+from licet.core.review.diff import diff
 from licet.errors import LicetError
 from licet.guard.ports import NotStanding
 from licet.own_files import read_regular
 from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.load import load_own_manifest
 from licet.policy_files.policy_paths import LOCK_FILE, NoHome, policy_root
-from licet.policy_files.trust import Accepted, accept, accepted, accepted_files, accepted_lock, lock_state
+from licet.policy_files.trust import Accepted, accept, acceptance, accepted, accepted_files, accepted_lock, lock_state
 
 # Keys of a digest's document whose name differs from the word in policy files.
 _IN_FILES = {
@@ -50,7 +53,7 @@ class PolicyMoved(LicetError):
     """A policy changed while it was read, or its files are in several directories."""
 
 
-class Before(Struct, frozen=True):
+class _Before(Struct, frozen=True):
     """The policy that was accepted last at a path, and the prefix of file names in its origins."""
 
     manifest: Manifest
@@ -77,16 +80,40 @@ def accept_written_lock(path: Path, manifest: Manifest, old: Lock | None, new: L
     it was written; of a first lock only the counts are printed. What was pulled is never accepted by the way: the lock
     before this one, or that there was none, must be accepted, unless the new one was `shown_whole`.
     """
-    entry = accepted().get(os.path.realpath(path))
-    if entry is None or entry.digest != manifest.digest or entry.lock is None:
-        return False
-    if entry.lock != lock_digest(old) and not shown_whole:
+    found = acceptance(path, manifest.digest, None if shown_whole else lock_digest(old))
+    if found.answer != "accepted" or found.entry is None or found.entry.lock is None:
         return False
     accept_policy(path, replace(manifest, lock=new, lock_problem=None))
     return True
 
 
-def lock_before(path: Path) -> Lock:
+class Review(Struct, frozen=True):
+    """What a user is shown before a policy is accepted: what changed since the last time, or all of it."""
+
+    changes: Changes | None  # None: it was not accepted before, so all of it is shown
+    further: tuple[str, ...]
+    prefix: str  # of file names in the accepted policy
+    is_same: bool  # whether the policy itself is as it was accepted
+    lock: tuple[str, ...]  # what the lock says now and did not when it was accepted
+
+    def document(self) -> dict[str, object]:
+        """The same as JSON data."""
+        changes = None if self.changes is None else {**self.changes.document(), "further": list(self.further)}
+        return {"changes": changes, "lock_changes": list(self.lock)}
+
+
+def review_of(path: Path, manifest: Manifest) -> Review:
+    """What is new about a policy and its lock since they were accepted."""
+    before = _accepted_before(path, manifest, Places.here())
+    lock = tuple(lock_changes(_lock_before(path), manifest.lock or Lock(format=FORMAT)))
+    if before is None:
+        return Review(None, (), "", False, lock)
+    is_same = before.manifest.digest == manifest.digest
+    further = () if is_same else tuple(_further_changes(before.manifest, manifest))
+    return Review(diff(before.manifest, manifest), further, before.prefix, is_same, lock)
+
+
+def _lock_before(path: Path) -> Lock:
     """The lock that was accepted last at a path; an empty one if there was none, or it cannot be read any more."""
     try:
         return read_lock(accepted_lock(path).encode())
@@ -94,7 +121,7 @@ def lock_before(path: Path) -> Lock:
         return Lock(format=FORMAT)
 
 
-def accepted_before(path: Path, current: Manifest, places: Places) -> Before | None:
+def _accepted_before(path: Path, current: Manifest, places: Places) -> _Before | None:
     """Return the policy that was accepted last at a path, with tools as they are declared now; None for none."""
     entry, texts = accepted().get(os.path.realpath(path)), accepted_files(path)
     if entry is None or path.name not in texts:
@@ -104,16 +131,16 @@ def accepted_before(path: Path, current: Manifest, places: Places) -> Before | N
             Path(folder, LOCK_FILE).write_bytes(lock.encode())
         try:
             manifest = _load(texts, path.name, folder)
-            # A tool from other code is compared by its code of today: `further_changes` reports a changed `from`.
+            # A tool from other code is compared by its code of today: `_further_changes` reports a changed `from`.
             declared = manifest.declare(spec for name, spec in current.tools.items() if name in manifest.sources)
             shown = declared.expand(places.workdir, places.home)
         # written by another version of licet, or it names a home directory that is gone
         except (LicetError, Malformed):
             return None
-    return Before(shown, f"{folder}/") if manifest.digest == entry.digest else None
+    return _Before(shown, f"{folder}/") if manifest.digest == entry.digest else None
 
 
-def further_changes(before: Manifest, after: Manifest) -> list[str]:
+def _further_changes(before: Manifest, after: Manifest) -> list[str]:
     """Report changes of the digest that `diff` does not show: ceilings that no tool needs, and other sources.
 
     A user who accepts a policy accepts these too, because the code of a tool may need more tomorrow.

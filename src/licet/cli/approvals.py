@@ -15,8 +15,9 @@ from licet.backends.approvals.standing import LocalStanding
 from licet.backends.approvals.store import SESSION_ENDED, CannotAnswer, SqliteApprovals, StoredRequest
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.discovery import asked_elsewhere
+from licet.cli.limits import ARGUMENT_CHARACTERS_SHOWN
 from licet.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
-from licet.cli.output import fail, show, show_json
+from licet.cli.output import fail, print_report, show, show_lines, wants_json
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
 from licet.core.policy.terms import signer_text
@@ -34,7 +35,6 @@ _OF_ONE_ASKING = (
     "expires",
     "why",
 )  # the fields that differ between two requests for one call
-_MOST_OF_ARGUMENTS = 100  # characters
 
 _T = TypeVar("_T")
 
@@ -82,19 +82,16 @@ def command() -> None:
 @click.option("--all", "every", is_flag=True, help="Also list requests that were denied, used, or have expired.")
 @state_option
 @json_option
-def list_command(every: bool, state: Path | None, as_json: bool) -> None:
+def list_command(every: bool, state: Path | None) -> None:
     """List the requests that can still be answered or used."""
-    store = _store(state, as_json)
-    now, known = store.now(), _run(store.list(), as_json)
+    store = _store(state)
+    now, known = store.now(), _run(store.list())
     found = [kept for kept in known if every or kept.state(now) in _OPEN]
-    if as_json:
-        documents = [_document(kept, now) for kept in found]
-        for kept, document in zip(found, documents, strict=True):
-            if kept.request.scope == "standing":
-                newer = _superseding(kept, known, now)
-                document["superseded_by"] = newer.request.id if newer else None
-        show_json({"requests": documents})
-        return
+    documents = [_document(kept, now, known) for kept in found]
+    print_report({"requests": documents}, lambda _: _show_list(found, known, now, is_default=state is None))
+
+
+def _show_list(found: list[StoredRequest], known: list[StoredRequest], now: int, *, is_default: bool) -> None:
     for kept in found:
         request = kept.request
         if request.scope == "standing":
@@ -115,17 +112,17 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
         if later := _later(kept, known):
             show(f"    {_OTHER.format(later.request.id)}", colour="yellow")
     if not found:
-        show(f"no call waits for an answer{asked_elsewhere() if state is None else ''}", err=True)
+        show(f"no call waits for an answer{asked_elsewhere() if is_default else ''}", err=True)
 
 
 @command.command(name="show")
 @click.argument("request")
 @state_option
 @json_option
-def show_command(request: str, state: Path | None, as_json: bool) -> None:
+def show_command(request: str, state: Path | None) -> None:
     """Show one request: the exact arguments, and what is at stake."""
-    store = _store(state, as_json)
-    _report(_run(store.find(request), as_json), store.now(), as_json)
+    store = _store(state)
+    _report(_run(store.find(request)), store.now())
 
 
 @command.command(name="approve")
@@ -147,28 +144,27 @@ def approve_command(
     narrow: bool,
     yes: bool,
     state: Path | None,
-    as_json: bool,
 ) -> None:
     """Agree to a request: exactly as it was asked, or to less."""
-    store = _store(state, as_json)
+    store = _store(state)
     try:
         key = None if key_file is None else read_approver_key(key_file)
     except BadKey as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
-    asks = not yes and not as_json and sys.stdin.isatty()
+    asks = not yes and not wants_json() and sys.stdin.isatty()
     if not (yes or asks or key):  # a script that only wants to read must not approve anything
         raise click.UsageError("there is no terminal to ask at: add `--yes`, or sign with `--key FILE`", ctx)
-    seen = _run(store.find(request), as_json)
+    seen = _run(store.find(request))
     if asks:
-        _report(seen, store.now(), as_json)
+        _report(seen, store.now())
         if not click.confirm("agree?", err=True):
             show("nothing was answered", err=True)
             ctx.exit(1)
-    agreed = _run(store.approve(seen, key, only_these_arguments=narrow), as_json)
+    agreed = _run(store.approve(seen, key, only_these_arguments=narrow))
     if agreed.request.scope == "standing":
-        _run(_standing(state).confirm(agreed), as_json)
-    _report(agreed, store.now(), as_json)
-    if later := _later(agreed, _run(store.list(), as_json)):
+        _run(_standing(state).confirm(agreed))
+    _report(agreed, store.now())
+    if later := _later(agreed, _run(store.list())):
         show(_OTHER.format(later.request.id), err=True, colour="yellow")
 
 
@@ -176,30 +172,30 @@ def approve_command(
 @click.argument("request")
 @state_option
 @json_option
-def deny_command(request: str, state: Path | None, as_json: bool) -> None:
+def deny_command(request: str, state: Path | None) -> None:
     """Deny a request. An approved one can still be denied until it is used."""
-    store = _store(state, as_json)
-    seen = _run(store.find(request), as_json)
+    store = _store(state)
+    seen = _run(store.find(request))
     denied = _standing(state).withdraw(seen) if seen.request.scope == "standing" else store.deny(seen)
-    _report(_run(denied, as_json), store.now(), as_json)
+    _report(_run(denied), store.now())
 
 
 @command.command(name="withdraw")
 @click.argument("approval")
 @state_option
 @json_option
-def withdraw_command(approval: str, state: Path | None, as_json: bool) -> None:
+def withdraw_command(approval: str, state: Path | None) -> None:
     """Withdraw a standing approval of deletes, which `licet trust` gave. From now on deletes ask again."""
-    store = _store(state, as_json)
-    seen = _run(store.find(approval), as_json)
-    _report(_run(_standing(state).withdraw(seen), as_json), store.now(), as_json)
+    store = _store(state)
+    seen = _run(store.find(approval))
+    _report(_run(_standing(state).withdraw(seen)), store.now())
 
 
 @command.command(name="key")
 @click.argument("file", type=FILE)
 @click.option("--public", is_flag=True, help="Make nothing; print the public half of the key that is there.")
 @json_option
-def key_command(file: Path, public: bool, as_json: bool) -> None:
+def key_command(file: Path, public: bool) -> None:
     """Make a personal key to sign approvals with, and print its public half.
 
     Keep the file where no tool can read it. Put the public half under `approvals.keys` of a manifest.
@@ -207,19 +203,16 @@ def key_command(file: Path, public: bool, as_json: bool) -> None:
     try:
         name = (read_approver_key if public else make_key)(file).public
     except BadKey as wrong:
-        fail(str(wrong), as_json)
-    if as_json:
-        show_json({"file": str(file), "public": name})
-    else:
-        click.echo(name)
+        fail(str(wrong))
+    print_report({"file": file, "public": name}, lambda _: click.echo(name))
 
 
-def _store(state: Path | None, as_json: bool) -> SqliteApprovals:
+def _store(state: Path | None) -> SqliteApprovals:
     """The store in a state directory. A named one must exist; the default one may not exist yet."""
     new = state is None or MANIFEST in click.get_current_context().meta
     place = state if state is not None else state_directory(Path.cwd())
     if wrong := wrong_state(place, new):
-        fail(f"{wrong}: give the state directory of the calls with --state, or their manifest with --manifest", as_json)
+        fail(f"{wrong}: give the state directory of the calls with --state, or their manifest with --manifest")
     return stored_approvals(place)
 
 
@@ -227,11 +220,11 @@ def _standing(state: Path | None) -> LocalStanding:
     return standing_approvals(state if state is not None else state_directory(Path.cwd()))
 
 
-def _run(work: Coroutine[Any, Any, _T], as_json: bool) -> _T:
+def _run(work: Coroutine[Any, Any, _T]) -> _T:
     try:
         return asyncio.run(work)
     except (CannotAnswer, Unavailable, LedgerUnavailable) as wrong:
-        fail(str(wrong), as_json)
+        fail(str(wrong))
 
 
 def _later(kept: StoredRequest, known: list[StoredRequest]) -> StoredRequest | None:
@@ -271,7 +264,7 @@ def _beginning(arguments: dict[str, Any] | None) -> str:
     if arguments is None:
         return "its arguments are no longer stored: it was not answered in time"
     text = ", ".join(f"{visible(name)}={shown(value)}" for name, value in sorted(arguments.items())) or "no arguments"
-    return text if len(text) <= _MOST_OF_ARGUMENTS else f"{text[:_MOST_OF_ARGUMENTS]}…"
+    return text if len(text) <= ARGUMENT_CHARACTERS_SHOWN else f"{text[:ARGUMENT_CHARACTERS_SHOWN]}…"
 
 
 def _ago(milliseconds: int) -> str:
@@ -301,29 +294,28 @@ def _partly(kept: StoredRequest, now: int) -> bool:
     return kept.quorum > 1 and kept.state(now) == "waiting"
 
 
-def _report(kept: StoredRequest, now: int, as_json: bool) -> None:
-    if as_json:
-        show_json(_document(kept, now))
-        return
-    state = kept.state(now)
-    show(f"{kept.request.id}: {_status(kept, now)}", colour=_COLOURS.get(state))
+def _report(kept: StoredRequest, now: int) -> None:
+    print_report(_document(kept, now), lambda _: _show(kept, now))
+
+
+def _show(kept: StoredRequest, now: int) -> None:
+    show(f"{kept.request.id}: {_status(kept, now)}", colour=_COLOURS.get(kept.state(now)))
     # An approval of exactly these arguments does not cover other arguments.
     narrow = kept.approved(kept.request.arguments) and not kept.approved("")
-    for line in approval_lines(kept.request, kept.arguments, narrow=narrow):
-        show(line)
+    show_lines(approval_lines(kept.request, kept.arguments, narrow=narrow))
     for one in kept.given:
         less = ", with exactly these arguments" if one.only_these_arguments else ""
         show(f"  {'had agreed' if kept.denied else 'agreed':<14}{visible(signer_text(one.by, kept.names))}{less}")
     if kept.keys is None and any(one.signature for one in kept.given):
         show(f"  {'may agree':<14}anybody, signed or not: the manifest lists no `approvals.keys`")
-    if kept.keys is not None:
-        for key in kept.keys:
-            show(f"  {'may sign':<14}{visible(signer_text(key, kept.names))}")
+    for key in kept.keys or ():
+        show(f"  {'may sign':<14}{visible(signer_text(key, kept.names))}")
 
 
-def _document(kept: StoredRequest, now: int) -> dict[str, Any]:
-    """A request as plain data."""
-    request = kept.request
+def _document(kept: StoredRequest, now: int, known: list[StoredRequest] | None = None) -> dict[str, object]:
+    """A request as plain data; in a list of all that are `known`, with what has come after it."""
+    request, newer = kept.request, _superseding(kept, known or [], now)
+    is_listed = known is not None and request.scope == "standing"
     return {
         "id": request.id,
         "state": kept.state(now),
@@ -350,4 +342,5 @@ def _document(kept: StoredRequest, now: int) -> dict[str, Any]:
         "agreed": [{"by": one.by, "only_these_arguments": one.only_these_arguments} for one in kept.given],
         "denied": bool(kept.denied),
         "used": kept.used,
+        **({"superseded_by": newer.request.id if newer else None} if is_listed else {}),
     }

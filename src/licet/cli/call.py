@@ -6,7 +6,7 @@ Arguments are typed as `key=value` or `key:=json`, or come from a file with a JS
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,6 +27,7 @@ from licet.assemble.review import state_directory, state_option
 from licet.backends.approvals.store import StoredRequest
 from licet.backends.secrets import variables_of
 from licet.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
+from licet.cli.limits import ARGUMENT_FILE_BYTES
 from licet.cli.options import (
     Setting,
     caller_options,
@@ -38,11 +39,12 @@ from licet.cli.options import (
     show_new_session,
     sound_manifest,
 )
-from licet.cli.output import misfit_document, result_document, show, show_json, show_refusal
+from licet.cli.output import misfit_document, print_report, result_document, show, show_lines, show_refusal
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.approval import approval_lines
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import tool_parts
+from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem, nearest
 from licet.declare.decorator import WasmTool
 from licet.declare.wasm import PYTHON
@@ -53,7 +55,6 @@ from licet.own_files import read_regular
 from licet.policy_files.policy_paths import policy_root
 
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?=)(.*)", re.DOTALL)
-_LARGEST = 4 << 20  # bytes of a file of arguments; the limit of a call is lower
 
 
 class BadArguments(ValueError):
@@ -84,9 +85,11 @@ def typed_arguments(words: Iterable[str], file: str | None, schema: Mapping[str,
 
 def _from_file(file: str) -> dict[str, Any]:
     try:
-        data = sys.stdin.buffer.read(_LARGEST + 1) if file == "-" else read_regular(file, _LARGEST)
-        if len(data) > _LARGEST:
-            raise BadFile(f"{file} is larger than {_LARGEST} bytes")
+        data = (
+            sys.stdin.buffer.read(ARGUMENT_FILE_BYTES + 1) if file == "-" else read_regular(file, ARGUMENT_FILE_BYTES)
+        )
+        if len(data) > ARGUMENT_FILE_BYTES:
+            raise BadFile(f"{file} is larger than {ARGUMENT_FILE_BYTES} bytes")
         text = data.decode()
     except (OSError, ValueError) as error:
         if isinstance(error, BadFile):
@@ -105,7 +108,7 @@ def _from_file(file: str) -> dict[str, Any]:
     return found
 
 
-def _read(text: str, what: str, wanted: Any = None) -> Any:
+def _read(text: str, what: str, wanted: object = None) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -126,7 +129,7 @@ def _no_number(word: str) -> NoReturn:
     raise BadArguments(f"{word} is not a JSON number")
 
 
-def _takes_text(wanted: Any, schema: Mapping[str, Any], depth: int = 0) -> bool:
+def _takes_text(wanted: object, schema: Mapping[str, Any], depth: int = 0) -> bool:
     """Whether a schema accepts text. One without a type accepts anything."""
     if not isinstance(wanted, dict) or depth > 8:
         return True
@@ -166,7 +169,6 @@ def command(
     wait: bool,
     debug: bool,
     setting: Setting,
-    as_json: bool,
 ) -> None:
     """Call one tool under a manifest, with all checks of a call.
 
@@ -204,17 +206,17 @@ def command(
     named = named_or_found(manifest, "MANIFEST")
     check_setting(named, setting)
     if not words:
-        _list_tools(named.path, setting, as_json)
+        _list_tools(named.path, setting)
         return
     tool, *arguments = words
-    policy = sound_manifest(named.path, setting, as_json)
-    require_trust(named, policy, as_json)
+    policy = sound_manifest(named.path, setting)
+    require_trust(named, policy)
     if secrets is not None:
-        _check_secrets(secrets, as_json)
+        _check_secrets(secrets)
     kept = state or state_directory(policy_root(named.path))
     session = open_session(ctx, session, kept, policy.agent)
     parts = _approver(kept, ask=ask, wait=wait)
-    gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir, as_json)
+    gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
     try:
         given = typed_arguments(arguments, file, schema)
@@ -224,42 +226,45 @@ def command(
         raise click.BadParameter(str(wrong), ctx, param_hint=hint) from None
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
-    _build_ahead(gate, tool, quiet=as_json)
-    show_new_session(ctx, session, as_json)
+    _build_ahead(gate, tool)
+    show_new_session(ctx, session)
     try:
         result = run(gate, tool, given, session=session, purpose=purpose)
     except KeyboardInterrupt:
         text = f"interrupted: the call was ended; `licet receipts list{state_option(kept)}` has its receipt"
         raise KeyboardInterrupt(text) from None
-    if debug and result.logs and not as_json:
-        for line in result.logs.rstrip("\n").split("\n"):
-            show(f"{visible(tool)} | {line}", err=True)
-    if as_json:
-        show_json(result_document(result))
-    elif result.ok:
-        _show_value(result)
-    else:
-        show_refusal(result, state_option(kept), _ways_out(result, policy))
+
+    def show_result(_: object) -> None:
+        if debug and result.logs:
+            show_lines((f"{visible(tool)} | {line}" for line in result.logs.rstrip("\n").split("\n")), err=True)
+        if result.ok:
+            _show_value(result)
+        else:
+            show_refusal(result, state_option(kept), _ways_out(result, policy))
+
+    print_report(result_document(result), show_result)
     ctx.exit(0 if result.ok else 1)
 
 
-def _build_ahead(gate: Gate, name: str, *, quiet: bool) -> None:
+def _build_ahead(gate: Gate, name: str) -> None:
     """Build what a tool for model-written Python needs, where people see that it takes time."""
     if any(isinstance(tool, WasmTool) and tool.module.file == PYTHON for tool in gate.tools if tool.name == name):
         from licet.cli.wasm import build_if_missing
 
-        build_if_missing(quiet=quiet)
+        build_if_missing()
 
 
-def _list_tools(path: Path, setting: Setting, as_json: bool) -> None:
+def _list_tools(path: Path, setting: Setting) -> None:
     """Print the tools that this agent may call, from their source: nothing is imported."""
-    manifest = read_sound(path, setting, as_json)
+    manifest = read_sound(path, setting)
     names = sorted(manifest.admissions)
     served = [name for name in names if tool_parts(name, manifest.servers) is not None]
     admitted = {name: manifest.tools.get(name) for name in names if name not in served}
-    if as_json:
-        show_json({"tools": _described(manifest, admitted), "server_tools": _described(manifest, served)})
-        return
+    found = {"tools": _described(manifest, admitted), "server_tools": _described(manifest, served)}
+    print_report(found, lambda _: _show_tools(manifest, admitted, served))
+
+
+def _show_tools(manifest: Manifest, admitted: Mapping[str, ToolSpec | None], served: Sequence[str]) -> None:
     width = max(map(len, admitted), default=0)
     for name, spec in admitted.items():
         says = spec.description.partition("\n")[0] if spec is not None else ""
@@ -285,39 +290,36 @@ def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:
 def _announce(question: Question, kept: StoredRequest, approve: str) -> None:
     """Print on stderr what the call waits for, and how to answer."""
     show(f"asks: `{visible(kept.request.tool)}` waits for a person: {visible(question.why)}", err=True, colour="yellow")
-    for line in approval_lines(kept.request, kept.arguments):
-        show(line, err=True)
+    show_lines(approval_lines(kept.request, kept.arguments), err=True)
     deny = approve.replace(" approve ", " deny ").replace(" --key FILE", "")
     show(f"  {'to approve':<14}{approve} in another terminal; to refuse, {deny}", err=True)
 
 
-def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Path | None, as_json: bool) -> Gate:
+def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Path | None) -> Gate:
     from licet.assemble.importing import imported_tools
 
     try:
         # Other tools that do not fit are no reason to refuse this call.
         return CommandGate(policy, imported_tools(policy), backends, workdir=workdir, on_misfit="deny")
     except ManifestError as wrong:
-        refuse(list(wrong.problems), as_json)
+        refuse(list(wrong.problems))
     except Refused as refused:  # the lock next to the policy differs: the call is refused, and leaves a receipt
         return RefusingGate(refused, policy, backends, workdir=workdir)
     # The policy is too large to compute the grants of its tools, or one of them reaches the code of a server.
     except RegistrationRefused as refused:
-        if as_json:
-            show_json({"misfits": [misfit_document(misfit) for misfit in refused.misfits]})
-        else:
-            for misfit in refused.misfits:
-                show(str(misfit), err=True)
+        misfits = refused.misfits
+        found = {"misfits": list(map(misfit_document, misfits))}
+        print_report(found, lambda _: show_lines(map(str, misfits), err=True))
         ctx.exit(1)
     except Malformed as wrong:
         raise click.UsageError(f"no rule can contain the working or home directory: {wrong}") from None
 
 
-def _check_secrets(file: Path, as_json: bool) -> None:
+def _check_secrets(file: Path) -> None:
     """Exit if a file is not fit for secrets, before any code of a tool runs."""
     if wrong := secrets_file_problem(file):
         found, expected = "a file that is not fit for secrets", "`NAME=value` lines that only their owner can read"
-        refuse([Problem(Origin(str(file), 1, 1), found, expected, wrong)], as_json)
+        refuse([Problem(Origin(str(file), 1, 1), found, expected, wrong)])
 
 
 def _show_value(result: Result) -> None:

@@ -4,7 +4,7 @@ Problems as a SARIF 2.1.0 log, for code review and editors.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,30 +15,26 @@ from msgspec.structs import replace
 from licet import __version__
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants, has_servers
-from licet.cli.discovery import named_or_found
-from licet.cli.options import (
-    FILE,
-    Setting,
+from licet.assemble.policy_problems import (
     argument_name_problems,
     degraded_problems,
     idle_problems,
     misfit_problems,
-    organisations_above,
-    read,
-    report_options,
-    setting_options,
     undeclared_problems,
 )
+from licet.cli.discovery import named_or_found
+from licet.cli.options import FILE, Setting, organisations_above, read, report_options, setting_options
 from licet.cli.output import (
     counted,
     first_problems,
     organisation_document,
     organisation_line,
-    problem_document,
-    show,
+    print_report,
     show_annotations,
     show_json,
+    show_lines,
     show_problems,
+    wants_json,
 )
 from licet.core.decision.argument_rules import untied_problems
 from licet.core.decision.foreseen import (
@@ -68,7 +64,6 @@ def command(
     files: tuple[Path, ...],
     setting: Setting,
     locked: bool,
-    as_json: bool,
     sarif: bool,
     github: bool,
 ) -> None:
@@ -95,25 +90,12 @@ def command(
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors
     first, rest = first_problems(problems)
-    above = organisations_above(as_json, setting.organisation) if not errors else ()
-    if as_json:
-        names = [str(file) for file in files]
-        listed = [problem_document(problem) for problem in first]
-        left_out = len(problems) - len(first)
-        found = {"files": names, "errors": errors, "warnings": warnings, "problems": listed}
-        show_json({**found, "problems_left_out": left_out, **organisation_document(above)})
-    elif sarif:
-        show_json(sarif_log(first))
-    elif github:
-        show_annotations(first)
-    else:
-        show_problems(first)
-    if rest and not as_json:
-        show(rest, err=True)
-    if not (as_json or sarif):
-        show(_summary(len(files), errors, warnings), err=True)
-        if above:
-            show(f"checked under {organisation_line(above)}", err=True)
+    above = organisations_above(setting.organisation) if not errors else ()
+    found = {"files": files, "errors": errors, "warnings": warnings, "problems": first}
+    found = {**found, "problems_left_out": len(problems) - len(first), **organisation_document(above)}
+    under = [f"checked under {organisation_line(above)}"] if above else []
+    summary = [_summary(len(files), errors, warnings), *under]
+    print_problems(found, first, rest, summary, sarif=sarif, github=github)
     ctx.exit(1 if errors else 0)
 
 
@@ -170,6 +152,25 @@ RULE = {
     "shortDescription": {"text": "A policy file is wrong, or a tool does not fit the manifest that admits it."},
     "defaultConfiguration": {"level": "error"},
 }
+
+
+def print_problems(
+    found: Mapping[str, object],
+    first: Sequence[Problem],
+    rest: str,
+    summary: Sequence[str],
+    *,
+    sarif: bool,
+    github: bool,
+    first_rule: dict[str, Any] | None = RULE,
+) -> None:
+    """Print problems in the form that was asked for: what was `found` as JSON, SARIF, annotations, or text."""
+    if sarif:
+        show_json(sarif_log(first, first_rule))
+    else:
+        print_report(found, lambda _: (show_annotations if github else show_problems)(first))
+    if not wants_json():
+        show_lines([*filter(None, [rest]), *(() if sarif else summary)], err=True)
 
 
 def sarif_log(problems: Iterable[Problem], first_rule: dict[str, Any] | None = RULE) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import click
 
 from licet.cli.options import json_option
-from licet.cli.output import show_json
+from licet.cli.output import print_report
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -12,7 +12,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @json_option
 @click.pass_context
-def command(ctx: click.Context, shell: str, as_json: bool) -> None:
+def command(ctx: click.Context, shell: str) -> None:
     """Print the script that completes `licet` in your shell.
 
     \b
@@ -28,7 +28,4 @@ def command(ctx: click.Context, shell: str, as_json: bool) -> None:
     root = ctx.find_root().command
     # Not the `source` of the subclass: for bash it would start a shell only to read its version.
     script = ShellComplete.source(completion(root, {}, "licet", "_LICET_COMPLETE"))
-    if as_json:
-        show_json({"shell": shell, "script": script})
-    else:
-        click.echo(script)
+    print_report({"shell": shell, "script": script}, lambda _: click.echo(script))

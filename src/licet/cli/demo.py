@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.cli.options import FILE, json_option
-from licet.cli.output import coloured, fail, show, show_json
+from licet.cli.output import coloured, print_report, show, show_lines, wants_json
 
 _REQUEST = re.compile(r"\ba-[0-9a-f]{12}\b")
 _TOKEN = "a-token-of-yours"  # noqa: S105 - shown by the demo
@@ -108,7 +108,7 @@ FLIPPED = Step(
 )
 @json_option
 @click.pass_context
-def command(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
+def command(ctx: click.Context, keep: Path | None) -> None:
     """Show what licet does, in commands that really run on a small agent. Takes seconds, and needs no network.
 
     An allowed call, a refused one, a hijacked model, a tool that tries to escape, an approval, receipts, and a receipt
@@ -124,7 +124,7 @@ def command(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
       1  something did not, for example because this machine has no walls: see `licet doctor`
     """
     with _place(keep) as place:
-        ran = _Runner(place, quiet=as_json)
+        ran = _Runner(place, quiet=wants_json())
         for step in (LOOK, *STORY):
             ran.play(step)
         asked = _REQUEST.search(ran.play(ASKS))
@@ -134,13 +134,16 @@ def command(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
             ran.play(step)
         _change_one_byte(place / "state")
         ran.play(FLIPPED)
-    if as_json:
-        show_json({"steps": ran.steps, "as_expected": not ran.surprises})
-        ctx.exit(1 if ran.surprises else 0)
-    if ran.surprises:
-        number = "a command" if len(ran.surprises) == 1 else f"{len(ran.surprises)} commands"
+    print_report({"steps": ran.steps, "as_expected": not ran.surprises}, lambda _: _show_end(ran.surprises, keep))
+    ctx.exit(1 if ran.surprises else 0)
+
+
+def _show_end(surprises: list[str], keep: Path | None) -> None:
+    if surprises:
+        number = "a command" if len(surprises) == 1 else f"{len(surprises)} commands"
         text = f"licet: {number} did not end as expected; `licet doctor` says what this machine lacks:"
-        fail(text, False, [f"  {words}" for words in ran.surprises])
+        show_lines([text, *(f"  {words}" for words in surprises)], err=True, colour="red")
+        return
     show("")
     show("Everything went as it should.", colour="green")
     if keep is not None:
@@ -159,7 +162,8 @@ def _place(keep: Path | None) -> Iterator[Path]:
             shutil.copytree(agent, place, ignore=shutil.ignore_patterns("__pycache__"))
             (place / "reports").mkdir()
         except OSError as wrong:
-            fail(f"licet: {place} cannot be written: {wrong.strerror}", False)
+            show(f"licet: {place} cannot be written: {wrong.strerror}", err=True, colour="red")
+            click.get_current_context().exit(1)
         yield place.resolve()
 
 

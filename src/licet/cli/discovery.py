@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from licet.cli.options import FILE, Setting
 from licet.own_files import is_there
-from licet.policy_files.policy_paths import LOCK_FILE, policy_root
+from licet.policy_files.policy_paths import PLACES, policy_root
 
 # A bad command line is reported before the library is loaded.
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from licet.core.policy.manifest import Manifest
 
-PLACES = (Path(".licet", "licet.yaml"), Path("licet.yaml"))
 _ENDINGS = (".yaml", ".yml", ".json", ".py")  # a Python file is no policy; its reader reports that
 _BEGINNINGS = ("/", "./", "../", "~/")
 
@@ -111,7 +110,7 @@ def named_first(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     return FILE.convert(first, None, click.get_current_context(silent=True)), rest
 
 
-def require_trust(named: Named, manifest: "Manifest", as_json: bool, *, lock: bool = True) -> None:
+def require_trust(named: Named, manifest: "Manifest", *, lock: bool = True) -> None:
     """Exit with 1 if the policy must be accepted, and this user has not accepted it and its lock as they are now.
 
     Without `lock` only the policy counts: for a command that does not use its lock.
@@ -119,43 +118,21 @@ def require_trust(named: Named, manifest: "Manifest", as_json: bool, *, lock: bo
     if not named.must_be_accepted:
         return
     from licet.cli.output import fail
-    from licet.policy_files.trust import TrustListError, accepted
+    from licet.policy_files.trust import TrustListError, acceptance, lock_state
 
     path, real = named.path, os.path.realpath(named.path)
     how = "`licet trust`" if not named.by_hand else f"`licet trust {shlex.quote(str(path))}`"
     if real != os.path.abspath(path):
         # Otherwise the author of the link could apply a policy to a directory for which it was not accepted.
         instead = "such a policy is used only if you name it" if not named.by_hand else "--accepted needs the real path"
-        fail(f"{path} is reached through a link, to {real}: {instead}", as_json)
+        fail(f"{path} is reached through a link, to {real}: {instead}")
     try:
-        entry = accepted().get(real)
+        found = acceptance(path, manifest.digest, lock_state(manifest) if lock else None)
     except TrustListError as wrong:
-        fail(f"{path} {'must be accepted' if named.by_hand else 'was found, not named'}, and {wrong}", as_json)
-    if entry is None:
-        or_name_it = "" if named.by_hand else ", or name it"
-        fail(f"{path} has not been accepted: review and accept it with {how}{or_name_it}", as_json)
-    if entry.digest != manifest.digest:
-        fail(f"{path} has changed since it was accepted: review and accept the change with {how}", as_json)
-    if lock:
-        _require_same_lock(path, entry.lock, manifest, how, as_json)
-
-
-def _require_same_lock(path: Path, accepted: str | None, manifest: "Manifest", how: str, as_json: bool) -> None:
-    from licet.cli.output import fail
-    from licet.policy_files.trust import lock_state
-
-    now, lock = lock_state(manifest), path.with_name(LOCK_FILE)
-    if accepted == now:
-        return
-    if accepted is None:
-        text = f"{path} was accepted by an older licet, which did not look at {LOCK_FILE}"
-    elif not now:
-        text = f"{lock} was accepted together with {path.name}, and is not there any more"
-    elif not accepted:
-        text = f"{lock} was not there when {path.name} was accepted"
-    else:
-        text = f"{lock} has changed since it was accepted"
-    fail(f"{text}: review and accept what it says now with {how}", as_json)
+        fail(f"{path} {'must be accepted' if named.by_hand else 'was found, not named'}, and {wrong}")
+    if found.answer != "accepted":
+        or_name_it = ", or name it" if found.answer == "unknown" and not named.by_hand else ""
+        fail(f"{found.why}: review and accept {found.to_review} with {how}{or_name_it}")
 
 
 def check_setting(named: Named, setting: Setting) -> None:

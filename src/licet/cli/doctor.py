@@ -5,13 +5,14 @@ import platform
 from typing import Any
 
 import click
+from msgspec import Struct
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from licet.cli.options import json_option
-from licet.cli.output import coloured, show, show_json
+from licet.cli.output import coloured, print_report, show
 from licet.core.algebra.scope import visible
 from licet.core.policy.layer import LEVELS, Level
 from licet.errors import ManifestError
@@ -33,7 +34,7 @@ _COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}
 @click.option("--attempts", "every", is_flag=True, help="Also list every attempt to break a wall.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, every: bool, as_json: bool) -> None:
+def command(ctx: click.Context, every: bool) -> None:
     """Test which levels this machine supports.
 
     Each wall is built in a process of its own, which then tries what the wall forbids. A level whose walls do not hold
@@ -43,11 +44,7 @@ def command(ctx: click.Context, every: bool, as_json: bool) -> None:
     that file cannot be used: everything is refused then.
     """
     found, above = look(), _organisation()
-    if as_json:
-        show_json({**_document(found), "organisation": above})
-    else:
-        _show(found, every)
-        _show_organisation(above)
+    print_report(_Checked(found, above), lambda _: _show(found, every, above))
     ctx.exit(0 if all(map(found.keeps, _WALLED)) and not (above and above["problems"]) else 1)
 
 
@@ -72,7 +69,7 @@ def _show_organisation(above: dict[str, Any] | None) -> None:
         show(f"organisation  {above['file']} ({above['digest']}) narrows every policy here")
 
 
-def _show(found: Support, every: bool) -> None:
+def _show(found: Support, every: bool, above: dict[str, Any] | None) -> None:
     console = Console(highlight=False, markup=False, emoji=False, color_system="auto" if coloured() else None)
     with console.capture() as drawn:
         console.print(_levels(found))
@@ -83,6 +80,7 @@ def _show(found: Support, every: bool) -> None:
             console.print(_attempts(found))
     for line in drawn.get().splitlines():
         click.echo(line.rstrip())
+    _show_organisation(above)
 
 
 def _table(*columns: str) -> Table:
@@ -181,19 +179,26 @@ def _text(lines: tuple[str, ...] | list[str]) -> Text:
     return Text("\n".join(map(visible, lines)))
 
 
-def _document(found: Support) -> dict[str, Any]:
+class _Checked(Struct, frozen=True):
+    """What this machine supports, and its organisation file."""
+
+    support: Support
+    organisation: dict[str, Any] | None
+
+    def document(self) -> dict[str, object]:
+        """As plain data."""
+        return {**_document(self.support), "organisation": self.organisation}
+
+
+def _document(found: Support) -> dict[str, object]:
     return {
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "landlock": found.landlock,
         "levels": {
-            level: {
-                "kept": found.keeps(level),
-                "missing": list(found.missing(level)),
-                "advice": list(found.advice(level)),
-            }
+            level: {"kept": found.keeps(level), "missing": found.missing(level), "advice": found.advice(level)}
             for level in LEVELS
         },
-        "programs": {"kept": _programs(found), "notes": list(_about_programs(found))},
+        "programs": {"kept": _programs(found), "notes": _about_programs(found)},
         "wasm": _wasm(found),
         "walls": {wall: found.wall_holds(wall) for wall in WALLS},
         "attempts": [

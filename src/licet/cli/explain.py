@@ -7,13 +7,14 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
 from licet.cli.discovery import complete_words, find_policy, named_first, named_or_found
+from licet.cli.limits import GROWTH_LINES_SHOWN, TOOLS_SUGGESTED
 from licet.cli.options import (
     FILE,
     MANIFEST,
@@ -25,14 +26,14 @@ from licet.cli.options import (
     read_sound,
     setting_options,
 )
-from licet.cli.output import organisation_document, organisation_line, place_document, show, show_json
+from licet.cli.output import first_and_others, organisation_document, organisation_line, print_report, show, show_lines
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import visible
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Allow, Decision, Deny, explain
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.reach import Reach, reach_of
-from licet.core.decision.request import Ground, Request
+from licet.core.decision.request import Request
 from licet.core.policy.manifest import COMMANDS, PROGRAM, Manifest, asked_tool, check_command_use
 from licet.core.review.allowing import growth_if_allowed
 from licet.core.review.changes import Change
@@ -75,7 +76,6 @@ def command(
     words: tuple[str, ...],
     state: Path | None,
     setting: Setting,
-    as_json: bool,
 ) -> None:
     """Show why a tool may or may not do something, and what would allow it.
 
@@ -102,7 +102,7 @@ def command(
       2  not a concrete use, or a bad command line
     """
     if len(words) == 1 and _RECEIPT.fullmatch(words[0]):
-        _explain_receipt(ctx, words[0], state, as_json)
+        _explain_receipt(ctx, words[0], state)
     if MANIFEST in ctx.meta:
         raise click.UsageError("--manifest goes with a RECEIPT; to ask about a tool, name its manifest before it", ctx)
     manifest, words = named_first(words)
@@ -121,7 +121,7 @@ def command(
         more = "" if is_tool else f"; and `{visible(tool)}` is no tool{_choices(known, manifest)}"
         raise click.BadParameter(f"{wrong}{more}", ctx, param_hint="USE") from None
     named = named_or_found(manifest, "MANIFEST")
-    policy = closed_to_grants(read_sound(named.path, setting, as_json), places.workdir)
+    policy = closed_to_grants(read_sound(named.path, setting), places.workdir)
     tool, policy = asked_tool(tool, policy)
     if tool == COMMANDS:
         uses = (one_use(use, places, by_command=True),) if use else ()
@@ -132,10 +132,8 @@ def command(
     decision = foreseen(decide(Request(tool, uses), policy), policy)
     refused = decision.use if isinstance(decision, Deny) else None
     growth = growth_if_allowed(policy, tool, refused) if refused is not None else None
-    if as_json:
-        show_json({**_document(decision, growth), **organisation_document(policy.organisations)})
-    else:
-        _show(decision, policy, growth, manifest)
+    found = {**_document(decision, growth), **organisation_document(policy.organisations)}
+    print_report(found, lambda _: _show(decision, policy, growth, manifest))
     ctx.exit(0 if isinstance(decision, Allow) else 1)
 
 
@@ -150,35 +148,35 @@ def _choices(manifest: Manifest | None, named: Path | None) -> str:
     """The tools that can be explained, and a command line that does; empty if there is none."""
     if manifest is None or not (names := _tools(manifest)):
         return ""
-    few = names if len(names) <= _MOST_CHOICES else [*names[: _MOST_CHOICES - 1], "…", names[-1]]
+    few = names if len(names) <= TOOLS_SUGGESTED else [*names[: TOOLS_SUGGESTED - 1], "…", names[-1]]
     listed = ", ".join(few) + " (any command)" * (names[-1] not in manifest.admissions)
     file = f" {shlex.quote(str(named))}" if named is not None else ""
     return f": expected {listed}, such as `licet explain{file} {names[-1]} write out.txt`"
 
 
-def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None, as_json: bool) -> NoReturn:
+def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None) -> NoReturn:
     """Print why a call ended as it did, from its receipt."""
     from licet.cli.receipts import calls_of
     from licet.cli.receipts_text import explanation
 
-    entries = [entry for pair in calls_of(receipt, state, as_json) if (entry := pair[1] or pair[0]) is not None]
-    if as_json:
-        first, *others = ({"verdict": one["verdict"], "reason": one["reason"], "receipt": one} for one in entries)
-        show_json({**first, **({"others": others} if others else {})})
-    else:
+    entries = [entry for pair in calls_of(receipt, state) if (entry := pair[1] or pair[0]) is not None]
+
+    def text(_: object) -> None:
         for entry in entries:
             manifest = _policy_of(entry["manifest"], ctx.meta.get(MANIFEST), is_here=state is None)
             heading, *rest = explanation(entry, manifest)
             show(heading, colour=COLOURS[entry["verdict"]])
-            for line in rest:
-                show(line)
+            show_lines(rest)
+
+    each = ({"verdict": one["verdict"], "reason": one["reason"], "receipt": one} for one in entries)
+    print_report(first_and_others(each), text)
     ctx.exit(0 if all(entry["verdict"] == "allow" for entry in entries) else 1)
 
 
 def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:
     """The policy file that a call was made with: the one that was named, or the one here that has its digest."""
+    from licet.cli.diff import manifests_of
     from licet.cli.receipts_text import ANY_MANIFEST
-    from licet.cli.versions import manifests_of
 
     if named is not None and named.is_file():
         return shlex.quote(str(named))
@@ -191,10 +189,6 @@ def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:
     # The policy may have changed since. If there is only one in the directory of this ledger, it is that one.
     found = same or (list(files) if len(files) == 1 and is_here else [])
     return shlex.quote(str(found[0])) if found else ANY_MANIFEST
-
-
-_MOST_CHOICES = 10  # tools that an error lists
-_MOST_GROWN = 8  # lines about what else a change would allow
 
 
 def _show(decision: Decision, manifest: Manifest, more: tuple[Change, ...] | None, named: Path | None) -> None:
@@ -238,16 +232,16 @@ def _growth(more: tuple[Change, ...] | None) -> Iterator[str]:
     """What else the change would allow."""
     if more is None:
         return
-    for change in more[:_MOST_GROWN]:
+    for change in more[:GROWTH_LINES_SHOWN]:
         subject = f"{change.tool}: " if change.tool and not change.text.startswith("`") else ""
         yield f"also allows   {subject}{change.text} ({change.risk.level} risk)"
-    if more[_MOST_GROWN:]:
-        yield f"              and {len(more) - _MOST_GROWN} more"
+    if more[GROWTH_LINES_SHOWN:]:
+        yield f"              and {len(more) - GROWTH_LINES_SHOWN} more"
     if not more:
         yield "also allows   nothing else"
 
 
-def _document(decision: Decision, more: tuple[Change, ...] | None) -> dict[str, Any]:
+def _document(decision: Decision, more: tuple[Change, ...] | None) -> dict[str, object]:
     refusal = None if isinstance(decision, Allow) else Refused(decision)
     uses = decision.request.uses
     return {
@@ -255,16 +249,10 @@ def _document(decision: Decision, more: tuple[Change, ...] | None) -> dict[str, 
         "reason": refusal.code if refusal else None,
         "tool": decision.request.tool,
         "use": str(uses[0]) if uses else None,
-        "rules": [_rule(ground) for ground in decision.rules],
+        "rules": [
+            {"text": ground.text, "reason": ground.reason, "origin": ground.origin, "fix": ground.fix or None}
+            for ground in decision.rules
+        ],
         "message": str(refusal) if refusal else None,
-        "also_allows": None if more is None else [change.document() for change in more],
-    }
-
-
-def _rule(ground: Ground) -> dict[str, Any]:
-    return {
-        "text": ground.text,
-        "reason": ground.reason,
-        "origin": place_document(ground.origin) if ground.origin else None,
-        "fix": ground.fix or None,
+        "also_allows": more,
     }

@@ -13,19 +13,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 from msgspec.structs import replace
 
+from licet.assemble.policy_problems import other_workspace, tools_without_server
 from licet.assemble.review import state_directory, straight
 from licet.cli.discovery import check_setting, named_or_found, require_trust
-from licet.cli.options import (
-    FILE,
-    Setting,
-    duration,
-    json_option,
-    other_workspace,
-    secrets_option,
-    setting_options,
-    sound_manifest,
-    tools_without_server,
-)
+from licet.cli.limits import OBSERVING_HOURS, REPORT_LINE_BYTES
+from licet.cli.options import FILE, Setting, duration, json_option, secrets_option, setting_options, sound_manifest
 from licet.cli.output import fail
 from licet.core.algebra.scope import visible
 from licet.core.policy.manifest import Manifest
@@ -40,9 +32,6 @@ from licet.sandbox.programs.supervisor_client import Supervisor
 if TYPE_CHECKING:
     from licet.assemble.recording import CallRecording
     from licet.gateway.observation import Observation
-
-_LONGEST_OBSERVING = timedelta(hours=24)
-_LONGEST_REPORT = 4000  # bytes, less than a page
 
 
 def serving_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,16 +62,16 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         """Parse a duration."""
         try:
             found = duration(value)
         except (OverflowError, ValueError):  # more digits than a number may have
-            found = _LONGEST_OBSERVING * 2
+            found = timedelta.max
         if not found:
             self.fail(f"`{value}` is no duration: expected 30m, 8h or 90s", param, ctx)
-        if found > _LONGEST_OBSERVING:
-            self.fail(f"`{value}` is longer than 24h: a gateway observes for a day at most", param, ctx)
+        if found > timedelta(hours=OBSERVING_HOURS):
+            self.fail(f"`{value}` is longer than {OBSERVING_HOURS}h: a gateway observes for a day at most", param, ctx)
         return found
 
 
@@ -101,7 +90,6 @@ def command(
     accepted: bool,
     secrets: Path | None,
     setting: Setting,
-    as_json: bool,
 ) -> None:
     """Serve the tools of MCP servers to one client, over standard input and output, under a manifest.
 
@@ -129,10 +117,10 @@ def command(
     if not observe and (observe_for is not None or is_open):
         raise click.UsageError("--for and --open are options of --observe")
     ready = click.get_current_context().with_resource(supervisor_ahead())
-    policy, place, setting = served_policy(manifest, state, setting, as_json, observe=observe, accepted=accepted)
+    policy, place, setting = served_policy(manifest, state, setting, observe=observe, accepted=accepted)
     if not policy.servers:
         hint = other_workspace(policy, tools_without_server(policy)) or "`licet serve` offers tools"
-        fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; {hint}", as_json)
+        fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; {hint}")
     secrets = secrets or (own_secrets(policy) if accepted else None)
     names = naming(policy.servers, "prefixed" if policy.gateway_names == "prefixed" else _plain(policy))
     observed = None
@@ -140,7 +128,7 @@ def command(
         from licet.gateway.observation import observation, opening_lines, unobservable
 
         if why := unobservable(policy.organisations, is_open=is_open):
-            fail(why, as_json)
+            fail(why)
         seconds, where = observe_for.total_seconds(), {"workdir": setting.workdir, "secrets_file": secrets}
         for line in opening_lines(policy.origin.file, _spelled(observe_for), is_open=is_open):
             report(line)
@@ -148,9 +136,9 @@ def command(
             observed = asyncio.run(observation(policy, seconds, is_open=is_open, report=report, **where))
             observed = replace(observed, recording=_recording(policy, place, setting))
         except LicetError as wrong:
-            fail(str(wrong), as_json)
+            fail(str(wrong))
     try:
-        serve(policy, place, names, session, secrets, setting, as_json, observed=observed, ready=ready)
+        serve(policy, place, names, session, secrets, setting, observed=observed, ready=ready)
     finally:
         if observed is not None and observed.recording is not None:
             _report_recording(observed.recording)
@@ -204,7 +192,6 @@ def served_policy(
     manifest: Path | None,
     state: Path | None,
     setting: Setting,
-    as_json: bool,
     *,
     observe: bool = False,
     accepted: bool = False,
@@ -218,13 +205,13 @@ def served_policy(
     named = replace(named_or_found(manifest, "MANIFEST"), demanded=accepted)
     workdir = setting.workdir or straight(policy_root(named.path))
     if not workdir.is_dir():
-        fail(f"--workdir {workdir}: there is no such directory", as_json)
+        fail(f"--workdir {workdir}: there is no such directory")
     setting = replace(setting, workdir=workdir)
     check_setting(named, setting)
-    policy = sound_manifest(named.path, setting, as_json)
-    require_trust(named, policy, as_json)
+    policy = sound_manifest(named.path, setting)
+    require_trust(named, policy)
     if policy.lock_problem is not None and not observe:
-        fail(str(policy.lock_problem), as_json)
+        fail(str(policy.lock_problem))
     report(f"${{workdir}} is {straight(workdir)}")
     return policy, state or state_directory(policy_root(named.path)), setting
 
@@ -236,7 +223,6 @@ def serve(
     session: str | None,
     secrets: Path | None,
     setting: Setting,
-    as_json: bool,
     own_tools: Sequence[Tool] | None = None,
     observed: "Observation | None" = None,
     ready: Supervisor | None = None,
@@ -261,7 +247,7 @@ def serve(
     except InvalidSession as wrong:
         raise click.BadParameter(str(wrong), param_hint="--session") from None
     except LicetError as wrong:
-        fail(str(wrong), as_json)
+        fail(str(wrong))
 
 
 def report(line: str) -> None:
@@ -270,7 +256,7 @@ def report(line: str) -> None:
     A line that nobody has room for is dropped: a client that does not read standard error must not stop the gateway.
     """
     if sys.stderr is not None and _has_room(sys.stderr):  # None if it was closed
-        text = f"licet: {visible(line)}".encode()[:_LONGEST_REPORT].decode(errors="ignore")
+        text = f"licet: {visible(line)}".encode()[:REPORT_LINE_BYTES].decode(errors="ignore")
         print(text, file=sys.stderr, flush=True)
 
 

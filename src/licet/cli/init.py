@@ -21,10 +21,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble import draft
-from licet.cli.discovery import PLACES
+from licet.assemble.policy_problems import misfit_problems
 from licet.cli.init_preset import PRESETS, agent_name, obstacles, schema_path, write_policy, write_preset
-from licet.cli.options import FILE, json_option, misfit_problems, refuse
-from licet.cli.output import counted, fail, is_output, problem_document, show, show_json, show_problems, write_file
+from licet.cli.limits import PYTHON_FILE_BYTES, PYTHON_FILES
+from licet.cli.options import FILE, json_option, refuse
+from licet.cli.output import counted, fail, is_output, print_report, show, show_problems, wants_json, write_file
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.scope import name as checked_name
 from licet.core.policy.tool import ToolSpec
@@ -32,12 +33,9 @@ from licet.core.values import Origin, Problem
 from licet.lint.proposal import Proposal, propose
 from licet.own_files import FileTooLarge, read_regular
 from licet.policy_files.draft import Sourced, manifest_text
-from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, NoHome, policy_root, shown_path
+from licet.policy_files.policy_paths import PLACES, POLICY_DIRECTORY, WORKSPACE_FILE, NoHome, policy_root, shown_path
 from licet.source.declarations import find_tool, read_tools
 from licet.source.files import python_files
-
-MOST_FILES = 5_000  # Python files that are looked at
-_LARGEST = 2 << 20  # bytes of one file
 
 # A file with tools imports `tool` from licet, in one of these two ways.
 _MAY_HAVE_TOOLS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+licet\b", re.MULTILINE)
@@ -89,15 +87,15 @@ def look_around(root: Path) -> Found:
     """Look below a directory, and at the configurations of MCP clients for it."""
     tools: dict[Path, int] = {}
     frameworks: dict[str, Framework] = {}
-    paths = list(islice(python_files([str(root)]), MOST_FILES + 1))
-    for path in paths[:MOST_FILES]:
+    paths = list(islice(python_files([str(root)]), PYTHON_FILES + 1))
+    for path in paths[:PYTHON_FILES]:
         text = _text(path)
         for pattern, name, adapter in _FRAMEWORKS:
             if name not in frameworks and _imports(pattern, text):
                 frameworks[name] = Framework(name, shown_path(path), adapter)
         if _MAY_HAVE_TOOLS.search(text) and (specs := read_tools(Path(shown_path(path))).specs):
             tools[Path(shown_path(path))] = len(specs)
-    return Found(tools, tuple(_clients(root)), tuple(frameworks.values()), len(paths) > MOST_FILES)
+    return Found(tools, tuple(_clients(root)), tuple(frameworks.values()), len(paths) > PYTHON_FILES)
 
 
 def _imports(pattern: bytes, text: bytes) -> bool:
@@ -107,13 +105,13 @@ def _imports(pattern: bytes, text: bytes) -> bool:
 def _text(path: str) -> bytes:
     """The text of a file; empty if it is none, or too large for a file of source."""
     try:
-        return read_regular(path, _LARGEST)
+        return read_regular(path, PYTHON_FILE_BYTES)
     except (OSError, FileTooLarge):
         return b""
 
 
 def _clients(root: Path) -> Iterator[ClientServers]:
-    from licet.cli.init_mcp_plan import servers_without_gateway, surroundings  # loads much
+    from licet.clients.setup_plan import servers_without_gateway, surroundings  # loads much
 
     try:
         here = surroundings(root.resolve())
@@ -124,29 +122,28 @@ def _clients(root: Path) -> Iterator[ClientServers]:
             yield ClientServers(place.client.name, str(place.path), servers)
 
 
-def agreed_files(ctx: click.Context, found: Found, output: Path | None, yes: bool, as_json: bool) -> tuple[Path, ...]:
+def agreed_files(ctx: click.Context, found: Found, output: Path | None, yes: bool) -> tuple[Path, ...]:
     """The files with tools that were found, if somebody agrees; otherwise the command ends here."""
-    if not as_json:
+    if not wants_json():
         _show_found(found)
     target = output or Path(POLICY_DIRECTORY, WORKSPACE_FILE)
+    nothing = {"file": None, "found": found}
     if not found.tools:
-        if as_json:
-            show_json({"file": None, "found": found.document()})
-        else:
-            show("no tools here, so nothing was written: name a file with functions, and declarations are proposed")
-            show_next_steps(found, "")
+        print_report(nothing, lambda _: _show_no_tools(found))
         ctx.exit(1)
     if yes or is_output(target):
         return tuple(found.tools)
-    if as_json or not sys.stdin.isatty():
-        if as_json:
-            show_json({"file": None, "found": found.document()})
-        else:
-            show(f"nothing was written: `licet init --yes` writes {target}")
+    if wants_json() or not sys.stdin.isatty():
+        print_report(nothing, lambda _: show(f"nothing was written: `licet init --yes` writes {target}"))
         ctx.exit(0)
     if not click.confirm(f"write {target} for {counted(sum(found.tools.values()), 'tool')}?", default=True, err=True):
         ctx.exit(0)
     return tuple(found.tools)
+
+
+def _show_no_tools(found: Found) -> None:
+    show("no tools here, so nothing was written: name a file with functions, and declarations are proposed")
+    show_next_steps(found, "")
 
 
 def _show_found(found: Found) -> None:
@@ -158,7 +155,7 @@ def _show_found(found: Found) -> None:
     for client in found.clients:
         show(f"  {'MCP servers':<12}{client.servers} of {client.client}, in {visible(client.path)}")
     if found.is_cut:
-        show(f"  {'note':<12}only the first {MOST_FILES} Python files were looked at")
+        show(f"  {'note':<12}only the first {PYTHON_FILES} Python files were looked at")
 
 
 def show_next_steps(found: Found, named: str) -> None:
@@ -240,7 +237,6 @@ def command(
     undo: bool,
     preset: str | None,
     yes: bool,
-    as_json: bool,
 ) -> None:
     """Write a manifest for the tools in some files.
 
@@ -277,7 +273,7 @@ def command(
       2  bad command line
     """
     if mcp:
-        _govern_clients(ctx, files, output, agent, force or write or preset is not None, undo, yes, as_json)
+        _govern_clients(ctx, files, output, agent, force or write or preset is not None, undo, yes)
         return
     if undo:
         raise click.UsageError("--undo needs --mcp", ctx)
@@ -286,22 +282,22 @@ def command(
     if preset is not None:
         if files or write:
             raise click.UsageError("--preset takes no FILE.py and no --write", ctx)
-        write_preset(output or Path(POLICY_DIRECTORY, WORKSPACE_FILE), agent, force, as_json)
+        write_preset(output or Path(POLICY_DIRECTORY, WORKSPACE_FILE), agent, force)
         return
     found = None
     if not files:
         found = look_around(Path())
-        files = agreed_files(ctx, found, output, yes, as_json)
+        files = agreed_files(ctx, found, output, yes)
     printing = output is not None and is_output(output)
     inside = Path() if found is not None else files[0].parent
     target = inside / POLICY_DIRECTORY / WORKSPACE_FILE if output is None or printing else output
     tools, problems = _read(files, policy_root(target))
     proposals = [made for file in _without_tools(problems, files) if (made := propose(file)) is not None]
     if write:
-        _write_proposals(proposals, as_json)
+        _write_proposals(proposals)
         return
     if proposals:
-        _show_proposals(proposals, problems, as_json)
+        _show_proposals(proposals, problems)
     if not printing:
         problems += obstacles(target, force)
     text = manifest_text(
@@ -310,24 +306,24 @@ def command(
     if not _errors(problems):
         problems += _unfit(tools, text, target)
     if _errors(problems):
-        refuse(problems, as_json)
+        refuse(problems)
     if not printing:
         problems += write_policy(target, text, replaces=force)
-    if as_json:
-        names = [tool.spec.name for tool in tools]
-        warnings = [problem_document(problem) for problem in problems]
-        document = {"file": None if printing else str(target), "tools": names, "manifest": text, "problems": warnings}
-        show_json({**document, **({"found": found.document()} if found is not None else {})})
-        return
-    show_problems(problems, err=True)
-    if printing:
-        click.echo(text, nl=False)
-    else:
+    names = [tool.spec.name for tool in tools]
+    document = {"file": None if printing else target, "tools": names, "manifest": text, "problems": problems}
+
+    def show_written(_: object) -> None:
+        show_problems(problems, err=True)
+        if printing:
+            click.echo(text, nl=False)
+            return
         show(f"wrote {target} for {counted(len(tools), 'tool')}")
         named = "" if target in PLACES else f" {target}"
         show(f"next: licet surface{named}")
         if found is not None:
             show_next_steps(found, named)
+
+    print_report({**document, **({"found": found} if found is not None else {})}, show_written)
 
 
 def _govern_clients(
@@ -338,7 +334,6 @@ def _govern_clients(
     other: bool,
     undo: bool,
     yes: bool,
-    as_json: bool,
 ) -> None:
     from licet.cli.init_mcp import Asking, set_up_clients, undo_clients  # not needed for tools
 
@@ -347,9 +342,9 @@ def _govern_clients(
     if agent is not None:
         _check_agent(agent, ctx)
     if undo:
-        undo_clients(output, Asking(yes, as_json))
+        undo_clients(output, Asking(yes))
     else:
-        set_up_clients(output, agent, Asking(yes, as_json))
+        set_up_clients(output, agent, Asking(yes))
 
 
 def _without_tools(problems: list[Problem], files: tuple[Path, ...]) -> list[Path]:
@@ -358,7 +353,7 @@ def _without_tools(problems: list[Problem], files: tuple[Path, ...]) -> list[Pat
     return [file for file in dict.fromkeys(files) if str(file) in named]
 
 
-def _show_proposals(proposals: list[Proposal], problems: list[Problem], as_json: bool) -> NoReturn:
+def _show_proposals(proposals: list[Proposal], problems: list[Problem]) -> NoReturn:
     """Print the proposed declarations and exit: without tools there is no manifest to write."""
     hinted = {str(proposal.file) for proposal in proposals}
     errors = [
@@ -367,28 +362,29 @@ def _show_proposals(proposals: list[Proposal], problems: list[Problem], as_json:
         else one
         for one in problems
     ]
-    if as_json:
-        listed = [proposal.as_data() for proposal in proposals]
-        show_json({"problems": [problem_document(problem) for problem in errors], "proposals": listed})
-    else:
+
+    def text(_: object) -> None:
         for proposal in proposals:
             click.echo(proposal.diff, nl=False)
         show_problems(errors, err=True)
+
+    print_report({"problems": errors, "proposals": (proposal.as_data() for proposal in proposals)}, text)
     click.get_current_context().exit(1)
 
 
-def _write_proposals(proposals: list[Proposal], as_json: bool) -> None:
+def _write_proposals(proposals: list[Proposal]) -> None:
     """Put the proposed declarations into their files."""
     if not proposals:
-        fail("no file without tools has functions to declare, so there is nothing to write", as_json)
+        fail("no file without tools has functions to declare, so there is nothing to write")
     for proposal in proposals:
         write_file(proposal.file, proposal.after, replace=True)
-    if as_json:
-        show_json({"written": [proposal.as_data() for proposal in proposals]})
-        return
-    for proposal in proposals:
-        show(f"wrote {counted(len(proposal.guesses), 'guessed declaration')} into {proposal.file}: review every line")
-    show(f"next: licet init {' '.join(str(proposal.file) for proposal in proposals)}")
+
+    def text(_: object) -> None:
+        for one in proposals:
+            show(f"wrote {counted(len(one.guesses), 'guessed declaration')} into {one.file}: review every line")
+        show(f"next: licet init {' '.join(str(proposal.file) for proposal in proposals)}")
+
+    print_report({"written": (proposal.as_data() for proposal in proposals)}, text)
 
 
 def _check_agent(agent: str, ctx: click.Context) -> None:

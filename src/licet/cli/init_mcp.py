@@ -18,50 +18,41 @@ from typing import Any
 
 import click
 from msgspec import Struct
-from msgspec.structs import replace
 
-from licet.assemble.acceptance import accept_policy
+from licet.assemble.acceptance import accept_policy, review_of
 from licet.assemble.expected_lock import lock_place
 from licet.assemble.review import state_directory, straight
 from licet.cli.discovery import find_policy
-from licet.cli.init_mcp_plan import (
+from licet.cli.init_preset import agent_name, obstacles, schema_path, write_policy
+from licet.cli.options import Setting, read_sound, refuse
+from licet.cli.output import counted, fail, print_report, show, show_lines, show_problems, wants_json, write_file
+from licet.cli.trust import show_review
+from licet.clients.entries import SECRETS_FILE, add_secrets, known_secrets
+from licet.clients.known import Unusable, places, replace_own
+from licet.clients.setup_plan import (
     DraftedServer,
     FilePlan,
-    NotWritten,
     Plan,
     Policy,
+    entries,
     new_policy,
     next_steps,
     notes,
     plan_setup,
-    server_lines,
     surroundings,
-    with_servers,
 )
-from licet.cli.init_preset import agent_name, obstacles, schema_path, write_policy
-from licet.cli.options import Setting, read_sound, refuse
-from licet.cli.output import counted, fail, show, show_json, show_problems, write_file
-from licet.cli.trust import review_of, show_review
-from licet.clients.entries import SECRETS_FILE, add_secrets, known_secrets
-from licet.clients.known import Unusable, places, replace_own
 from licet.clients.undo import Keeper, undo
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of
 from licet.errors import LicetError
 from licet.own_files import is_there, read_regular
+from licet.policy_files.additions import NotKept, with_servers
+from licet.policy_files.draft import server_lines
 from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.load import load_own_manifest, read_policy
 from licet.policy_files.manifest_reader import a_kind
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root, shown_path
-from licet.policy_files.trust import TrustListError, is_trusted, lock_state
-
-
-def is_accepted(manifest: Manifest, policy: Policy) -> bool:
-    """Whether this user has accepted a policy and its lock as they are."""
-    try:
-        return is_trusted(policy.manifest, manifest.digest, lock_state(manifest))
-    except TrustListError:  # then nothing is trusted
-        return False
+from licet.policy_files.trust import is_accepted, lock_state
 
 
 def texts_besides(file: Path, manifest: Manifest) -> dict[str, str]:
@@ -81,15 +72,15 @@ def _changed(policy: Policy, text: str, manifest: Manifest) -> str:
     return str(lock_place(policy.manifest)) if lock_state(manifest) != policy.lock else ""
 
 
-def accept_edited(policy: Policy, text: str, agrees: Callable[[str], bool], *, quiet: bool) -> bool:
+def accept_edited(policy: Policy, text: str, agrees: Callable[[str], bool]) -> bool:
     """Accept the policy after servers were added, which made its file `text`; False if it is not accepted."""
     try:
         manifest = load_own_manifest(policy.manifest)
-        if is_accepted(manifest, policy):
+        if is_accepted(policy.manifest, manifest):
             return True
         if not policy.accepted:
-            manifest = read_sound(policy.manifest, Setting(workdir=policy.root, alone=True), quiet)
-            if not quiet:
+            manifest = read_sound(policy.manifest, Setting(workdir=policy.root, alone=True))
+            if not wants_json():
                 show_review(policy.manifest, manifest, review_of(policy.manifest, manifest))
             if not agrees(f"accept {shown_path(policy.manifest)}, so that clients may start it?"):
                 return False
@@ -112,12 +103,11 @@ class Asking(Struct, frozen=True):
     """How a change is agreed to: by a person at the terminal, by `--yes`, or not at all."""
 
     yes: bool
-    as_json: bool
 
     @property
     def only_shows(self) -> bool:
         """Whether nothing can be agreed to, because nobody can be asked."""
-        return not self.yes and (self.as_json or not sys.stdin.isatty())
+        return not self.yes and (wants_json() or not sys.stdin.isatty())
 
     def agrees(self, question: str) -> bool:
         """Whether a change may be made."""
@@ -127,32 +117,32 @@ class Asking(Struct, frozen=True):
 def set_up_clients(output: Path | None, agent: str | None, asking: Asking) -> None:
     """Show, ask about and make the changes of every configuration that is found."""
     try:
-        policy = _policy(output, asking.as_json)
+        policy = _policy(output)
         here = surroundings(policy.root)
         plan = plan_setup(here, policy)
     except Unusable as wrong:
-        fail(str(wrong), asking.as_json)
+        fail(str(wrong))
     if not any(file.changes for file in plan.files):
-        _nothing_moves(plan, [str(place.path) for place in places(here)], asking.as_json)
-    if not asking.as_json:
+        _nothing_moves(plan, [str(place.path) for place in places(here)])
+    if not wants_json():
         _show_refused(plan)
     agreed = [file for file in plan.files if _show_and_ask(file, asking)]
     servers = _servers(agreed if not asking.only_shows else plan.files)
     new = [server for server in servers if server.name not in policy.servers]
-    text = _policy_text(policy, agent, new, asking.as_json)
-    if not asking.as_json:
+    text = _policy_text(policy, agent, new)
+    if not wants_json():
         _show_policy(policy, new, text)
     if not agreed or (text != policy.text and not asking.agrees(f"write {policy.file}?")):
         _report_nothing(plan, policy, servers, asking)
         return
     failed, accepted = _write(policy, text, servers, agreed, asking)
-    _report(plan, policy, servers, agreed, failed, asking, accepted=accepted)
+    _report(plan, policy, servers, agreed, failed, accepted=accepted)
 
 
 # The policy -----------------------------------------------------------------------------------------------------------
 
 
-def _policy(output: Path | None, as_json: bool) -> Policy:
+def _policy(output: Path | None) -> Policy:
     """The policy to write to, and what it has already; exits if it cannot be used."""
     path = straight(output or find_policy() or Path(POLICY_DIRECTORY, WORKSPACE_FILE))
     path = Path(os.path.realpath(path.parent), path.name)  # a policy is accepted by its real path
@@ -161,40 +151,37 @@ def _policy(output: Path | None, as_json: bool) -> Policy:
     known = known_secrets(secrets)
     if not is_there(path):
         if problems := obstacles(path, False):
-            refuse(problems, as_json)
+            refuse(problems)
         return Policy(path, path, root, True, "", {}, secrets, known)
     found = read_policy(path)
     if errors := [problem for problem in found.problems if problem.severity == "error"]:
-        refuse(errors, as_json)
+        refuse(errors)
     if found.manifest is None or found.kind != "manifest":
-        fail(
-            f"{path} is {a_kind(found.kind)}, and the gateway needs the manifest of an agent: name one with -o", as_json
-        )
+        fail(f"{path} is {a_kind(found.kind)}, and the gateway needs the manifest of an agent: name one with -o")
     shared = [Path(file) for file in found.manifest.files if Path(file).name == WORKSPACE_FILE]
     file = straight(shared[0]) if shared else path
     if file.suffix == ".json":
-        fail(f"{file} is JSON: write the servers by hand, or use a policy in YAML", as_json)
+        fail(f"{file} is JSON: write the servers by hand, or use a policy in YAML")
     if link := next((one for one in (path, file) if one.is_symlink()), None):
-        fail(f"{link} is a link: name the policy itself with -o", as_json)
+        fail(f"{link} is a link: name the policy itself with -o")
     try:
         text = read_regular(file, MOST_BYTES, links=False).decode("utf-8")
         others = texts_besides(file, found.manifest)
     except (OSError, ValueError) as wrong:
-        fail(f"{file} cannot be read: {wrong}", as_json)
-    made = Policy(path, file, root, False, text, servers_of(found.manifest.servers), secrets, known)
-    accepted, lock = is_accepted(found.manifest, made), lock_state(found.manifest)
-    return replace(made, accepted=accepted, others=others, lock=lock)
+        fail(f"{file} cannot be read: {wrong}")
+    servers, accepted = servers_of(found.manifest.servers), is_accepted(path, found.manifest)
+    return Policy(path, file, root, False, text, servers, secrets, known, accepted, others, lock_state(found.manifest))
 
 
-def _policy_text(policy: Policy, agent: str | None, new: Sequence[DraftedServer], as_json: bool) -> str:
+def _policy_text(policy: Policy, agent: str | None, new: Sequence[DraftedServer]) -> str:
     if policy.is_new:
         return new_policy(agent or agent_name(policy.root), new, schema_path(policy.manifest))
     try:
-        return with_servers(policy.text, new)
-    except NotWritten as wrong:
-        if not as_json:
-            _show_lines("servers:", *(f"  {line}" for line in server_lines(new)))
-        fail(f"the servers above cannot be added to {policy.file}: {wrong}; add them by hand, and try again", as_json)
+        return with_servers(policy.text, entries(new))
+    except NotKept as wrong:
+        if not wants_json():
+            show_lines(["servers:", *(f"  {line}" for line in server_lines(entries(new)))])
+        fail(f"the servers above cannot be added to {policy.file}: {wrong}; add them by hand, and try again")
 
 
 def _servers(files: Iterable[FilePlan]) -> list[DraftedServer]:
@@ -207,7 +194,7 @@ def _servers(files: Iterable[FilePlan]) -> list[DraftedServer]:
 
 def _show_and_ask(file: FilePlan, asking: Asking) -> bool:
     """Show the change of one file, and ask whether to make it."""
-    if not asking.as_json:
+    if not wants_json():
         _show_file(file)
     return file.changes and asking.agrees(f"change {file.place.path}?")
 
@@ -229,7 +216,7 @@ def _show_file(file: FilePlan) -> None:
             show(f"    {json.dumps(one.name, ensure_ascii=False)} stays: {one.reason}")
 
 
-def masked(entry: Any) -> Any:
+def masked(entry: object) -> object:
     """An entry without the values of its variables and headers; names of variables of the client are shown."""
     if not isinstance(entry, dict):
         return entry
@@ -239,11 +226,11 @@ def masked(entry: Any) -> Any:
     return {**entry, **hidden, **inner}
 
 
-def _hidden(value: Any) -> str:
+def _hidden(value: object) -> str:
     return value if isinstance(value, str) and _VARIABLE.fullmatch(value) else _HIDDEN
 
 
-def _member(name: str, data: Any) -> str:
+def _member(name: str, data: object) -> str:
     return f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(data, ensure_ascii=False, default=str)}"
 
 
@@ -255,27 +242,23 @@ def _show_refused(plan: Plan) -> None:
 def _show_policy(policy: Policy, new: Sequence[DraftedServer], text: str) -> None:
     if new:
         show(f"{'a new policy' if policy.is_new else 'servers for the policy'}: {policy.file}")
-        lines = text.splitlines() if policy.is_new else list(server_lines(new))
-        _show_lines(*(f"  + {line}" for line in lines))
+        lines = text.splitlines() if policy.is_new else list(server_lines(entries(new)))
+        show_lines(f"  + {line}" for line in lines)
     if secrets := [name for server in new for name in server.values]:
         show(f"for the secrets file {policy.secrets_file} (mode 0600): {', '.join(secrets)}")
 
 
-def _show_lines(*lines: str) -> None:
-    for line in lines:
-        show(line)
+def _nothing_moves(plan: Plan, looked_at: list[str]) -> None:
+    def text(_: object) -> None:
+        _show_refused(plan)
+        for file in plan.files:
+            _show_file(file)
+        if plan.files or plan.refused:
+            fail("no server entry can be moved behind the gateway")
+        fail(f"no configuration of a known client has servers; looked for {', '.join(looked_at)}")
 
-
-def _nothing_moves(plan: Plan, looked_at: list[str], as_json: bool) -> None:
-    if as_json:
-        show_json({"error": "no server entry can be moved", **_found(plan), "looked_at": looked_at})
-        click.get_current_context().exit(1)
-    _show_refused(plan)
-    for file in plan.files:
-        _show_file(file)
-    if plan.files or plan.refused:
-        fail("no server entry can be moved behind the gateway", as_json)
-    fail(f"no configuration of a known client has servers; looked for {', '.join(looked_at)}", as_json)
+    print_report({"error": "no server entry can be moved", **_found(plan), "looked_at": looked_at}, text)
+    click.get_current_context().exit(1)
 
 
 def _found(plan: Plan) -> dict[str, Any]:
@@ -283,14 +266,14 @@ def _found(plan: Plan) -> dict[str, Any]:
         {
             "client": file.place.client.name,
             "scope": file.place.scope,
-            "path": str(file.place.path),
-            "moves": [{"name": move.name, "server": move.server.name, "notes": [*notes(move)]} for move in file.moves],
-            "stays": [{"name": one.name, "reason": one.reason} for one in file.stays],
+            "path": file.place.path,
+            "moves": [{"name": move.name, "server": move.server.name, "notes": notes(move)} for move in file.moves],
+            "stays": file.stays,
             "gateways": [{"name": one.gateway, "entry": one.entry} for one in file.tables if one.moves or one.older],
         }
         for file in plan.files
     ]
-    refused = [{"client": place.client.name, "path": str(place.path), "reason": why} for place, why in plan.refused]
+    refused = [{"client": place.client.name, "path": place.path, "reason": why} for place, why in plan.refused]
     return {"files": files, "refused": refused}
 
 
@@ -312,16 +295,16 @@ def _write(
             else:
                 show(f"write these into {policy.secrets_file} yourself: {', '.join(values)}", err=True)
     except Unusable as wrong:
-        fail(str(wrong), asking.as_json)
+        fail(str(wrong))
     if policy.is_new:
         problems = write_policy(policy.manifest, text)
-        if not asking.as_json:
+        if not wants_json():
             show_problems(problems, err=True)
     elif text != policy.text:
         if read_regular(policy.file, MOST_BYTES, links=False).decode("utf-8") != policy.text:
-            fail(f"{policy.file} changed meanwhile: try again", asking.as_json)
+            fail(f"{policy.file} changed meanwhile: try again")
         write_file(policy.file, text, replace=True)
-    accepted = accept_edited(policy, text, asking.agrees, quiet=asking.as_json)
+    accepted = accept_edited(policy, text, asking.agrees)
     keeper, failed = Keeper(state_directory(policy.root)), {}
     for file in agreed:
         try:
@@ -337,19 +320,16 @@ def _write(
 
 
 def _report_nothing(plan: Plan, policy: Policy, servers: Sequence[DraftedServer], asking: Asking) -> None:
-    if asking.as_json:
-        show_json({**_found(plan), **_outcome(policy, servers, accepted=policy.accepted), "written": [], "failed": {}})
-    elif asking.only_shows:
-        show("nothing was changed: add --yes, or run it at a terminal, which asks for each file", err=True)
-    else:
-        show("nothing was changed", err=True)
+    how = ": add --yes, or run it at a terminal, which asks for each file" if asking.only_shows else ""
+    found = {**_found(plan), **_outcome(policy, servers, accepted=policy.accepted), "written": [], "failed": {}}
+    print_report(found, lambda _: show(f"nothing was changed{how}", err=True))
 
 
-def _outcome(policy: Policy, servers: Sequence[DraftedServer], *, accepted: bool) -> dict[str, Any]:
+def _outcome(policy: Policy, servers: Sequence[DraftedServer], *, accepted: bool) -> dict[str, object]:
     return {
-        "manifest": str(policy.manifest),
-        "servers": {server.name: server.data for server in servers},
-        "secrets": {"file": str(policy.secrets_file), "names": [name for one in servers for name in one.values]},
+        "manifest": policy.manifest,
+        "servers": entries(servers),
+        "secrets": {"file": policy.secrets_file, "names": [name for one in servers for name in one.values]},
         "accepted": accepted,
         "next": next_steps(policy, servers, accepted=accepted),
     }
@@ -361,26 +341,23 @@ def _report(
     servers: Sequence[DraftedServer],
     agreed: Sequence[FilePlan],
     failed: Mapping[str, str],
-    asking: Asking,
     *,
     accepted: bool,
 ) -> None:
     written = [str(file.place.path) for file in agreed if str(file.place.path) not in failed]
-    if asking.as_json:
-        outcome = _outcome(policy, servers, accepted=accepted)
-        show_json({**_found(plan), **outcome, "written": written, "failed": dict(failed)})
-    else:
-        for path in written:
-            show(f"changed {path}")
-        for why in failed.values():
-            show(why, err=True, colour="red")
+    steps = next_steps(policy, servers, accepted=accepted)
+
+    def text(_: object) -> None:
+        show_lines(f"changed {path}" for path in written)
+        show_lines(failed.values(), err=True, colour="red")
         if len({frozenset(move.server.name for move in file.moves) for file in agreed}) > 1:
             show("these clients had different servers, and now all see those that one manifest admits")
         show("undo it with: licet init --mcp --undo")
         show("next:")
-        _show_lines(
-            *(f"  {number}. {step}" for number, step in enumerate(next_steps(policy, servers, accepted=accepted), 1))
-        )
+        show_lines(f"  {number}. {step}" for number, step in enumerate(steps, 1))
+
+    outcome = _outcome(policy, servers, accepted=accepted)
+    print_report({**_found(plan), **outcome, "written": written, "failed": failed}, text)
     if failed:
         click.get_current_context().exit(1)
 
@@ -397,12 +374,12 @@ def undo_clients(output: Path | None, asking: Asking) -> None:
     try:
         edits = keeper.edits()
     except Unusable as wrong:
-        fail(str(wrong), asking.as_json)
+        fail(str(wrong))
     if not edits:
-        fail(f"nothing to undo: no configuration was changed from {root}", asking.as_json)
+        fail(f"nothing to undo: no configuration was changed from {root}")
     for kept, edit in edits:
         names = ", ".join(name for table in edit.tables for name in table.originals)
-        if not asking.as_json:
+        if not wants_json():
             show(f"{edit.client}: {edit.path}: puts back {names}")
         if not asking.agrees(f"undo the change of {edit.path}?"):
             continue
@@ -417,19 +394,18 @@ def undo_clients(output: Path | None, asking: Asking) -> None:
 
 
 def _report_undone(done: Sequence[Mapping[str, Any]], failed: Mapping[str, str], asking: Asking) -> None:
-    if asking.as_json:
-        show_json({"undone": list(done), "failed": dict(failed)})
-    else:
+    def text(_: object) -> None:
         for one in done:
             changed = "had changed since: its entries were put back, the rest was left"
             show(f"{one['path']} {'is as it was before' if one['exact'] else changed}")
             if one["skipped"]:
                 show(f"  not put back, since there are entries of that name: {', '.join(one['skipped'])}")
-        for why in failed.values():
-            show(why, err=True, colour="red")
+        show_lines(failed.values(), err=True, colour="red")
         if not done and not failed:
             show("nothing was changed" + (": add --yes" if asking.only_shows else ""), err=True)
         elif done:
             show("the policy and the secrets file were left as they are")
+
+    print_report({"undone": done, "failed": failed}, text)
     if failed:
         click.get_current_context().exit(1)

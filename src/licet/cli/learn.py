@@ -10,15 +10,14 @@ import click
 
 from licet.assemble.never_writable import closed_to_grants
 from licet.cli.discovery import find_policy
+from licet.cli.limits import LEARNED_ITEMS_SHOWN
 from licet.cli.options import FILE, json_option, refuse
-from licet.cli.output import counted, fail, make_folder, shortened, show, show_json, write_file
-from licet.cli.surface_table import print_surface
+from licet.cli.output import counted, fail, make_folder, print_report, shortened, show, write_file
+from licet.cli.surface import print_surface
 from licet.core.algebra.scope import NAME_PATTERN, visible
 from licet.core.review.surface import surface
 from licet.learn.drafted_policy import Draft, NotDrafted, draft_policy, policy_text, read_recordings, recordings_of
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
-
-_MOST_SHOWN = 10  # of each list in the report
 
 
 @click.command(name="learn")
@@ -36,7 +35,6 @@ def command(
     agent: str | None,
     generalise_hosts: bool,
     write: bool,
-    as_json: bool,
 ) -> None:
     """Draft the least policy that allows what was recorded.
 
@@ -64,7 +62,7 @@ def command(
         raise click.BadParameter("expected 1 to 128 letters, digits, `_`, `.`, `/` or `-`", param_hint="--agent")
     paths = list(recordings) or recordings_of(manifest)
     if not paths:
-        fail("there are no recordings of this directory: make one with `licet observe -- CMD`", as_json)
+        fail("there are no recordings of this directory: make one with `licet observe -- CMD`")
     try:
         found = read_recordings(paths, manifest, lambda: find_policy() or Path(POLICY_DIRECTORY, WORKSPACE_FILE))
         for path in (path for one in found for path in one.incomplete):
@@ -72,23 +70,24 @@ def command(
         drafts = [draft_policy(one, agent, generalise_hosts) for one in found]
         for draft in drafts:
             if write and draft.text != draft.before:
-                _write(draft, as_json)
+                _write(draft)
     except NotDrafted as wrong:
         if wrong.problems:
-            refuse(wrong.problems, as_json)
-        fail(str(wrong), as_json)
-    if as_json:
-        show_json({"policies": [draft.document(written=write) for draft in drafts]})
-        return
-    for draft in drafts:
-        _show(draft, written=write)
+            refuse(wrong.problems)
+        fail(str(wrong))
+
+    def text(_: object) -> None:
+        for draft in drafts:
+            _show(draft, written=write)
+
+    print_report({"policies": (draft.document(written=write) for draft in drafts)}, text)
 
 
-def _write(draft: Draft, as_json: bool) -> None:
+def _write(draft: Draft) -> None:
     target = Path(os.path.realpath(draft.target))  # the file that a link leads to, not the link
     make_folder(target.parent)
     if policy_text(target) != draft.before:
-        fail(f"{draft.target} was changed meanwhile, and is left as it is: run this again", as_json)
+        fail(f"{draft.target} was changed meanwhile, and is left as it is: run this again")
     write_file(target, draft.text, replace=True)
 
 
@@ -129,10 +128,10 @@ def _show(draft: Draft, *, written: bool) -> None:
 def _list(title: str, items: Sequence[str]) -> None:
     if items:
         show(f"{title}:")
-        for item in items[:_MOST_SHOWN]:
+        for item in items[:LEARNED_ITEMS_SHOWN]:
             show(f"  {item}")
-        if len(items) > _MOST_SHOWN:
-            show(f"  and {len(items) - _MOST_SHOWN} more: --json lists them")
+        if len(items) > LEARNED_ITEMS_SHOWN:
+            show(f"  and {len(items) - LEARNED_ITEMS_SHOWN} more: --json lists them")
 
 
 def _show_next(draft: Draft, *, written: bool) -> None:

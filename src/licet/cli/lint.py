@@ -3,21 +3,12 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
+from licet.cli.check import print_problems
 from licet.cli.options import FILE, Setting, read_sound, report_options, setting_options
-from licet.cli.output import (
-    counted,
-    first_problems,
-    place_document,
-    problem_document,
-    show,
-    show_annotations,
-    show_json,
-    show_problems,
-)
+from licet.cli.output import counted, first_problems, problem_document
 from licet.core.values import Problem
 from licet.lint.judge import Finding
 from licet.lint.linter import Lint, Report, tools_by_file
@@ -38,7 +29,6 @@ def command(
     paths: tuple[Path, ...],
     setting: Setting,
     everything: bool,
-    as_json: bool,
     sarif: bool,
     github: bool,
 ) -> None:
@@ -54,26 +44,14 @@ def command(
       1  at least one error, or a file that cannot be read
       2  bad command line
     """
-    report = _report(paths or (Path(),), setting, everything=everything, as_json=as_json)
+    report = _report(paths or (Path(),), setting, everything=everything)
     first, rest = first_problems(report.findings)
-    if as_json:
-        show_json(_document(report, first))
-    elif sarif:
-        from licet.cli.check import sarif_log
-
-        show_json(sarif_log(first, None))
-    elif github:
-        show_annotations(first)
-    else:
-        show_problems(first)
-    if rest and not as_json:
-        show(rest, err=True)
-    if not (as_json or sarif):
-        show(_summary(report), err=True)
+    found = _document(report, first)
+    print_problems(found, first, rest, [_summary(report)], sarif=sarif, github=github, first_rule=None)
     ctx.exit(1 if report.count("error") else 0)
 
 
-def _report(paths: tuple[Path, ...], setting: Setting, *, everything: bool, as_json: bool) -> Report:
+def _report(paths: tuple[Path, ...], setting: Setting, *, everything: bool) -> Report:
     for path in paths:
         if not path.exists():
             raise click.UsageError(f"there is no {path}")
@@ -81,7 +59,7 @@ def _report(paths: tuple[Path, ...], setting: Setting, *, everything: bool, as_j
     sources = [str(path) for path in paths if path not in policies]
     lint = Lint(Project(shown_path, [os.getcwd(), os.path.join(os.getcwd(), "src")]))
     for path in policies:
-        for file, tools in tools_by_file(read_sound(path, setting, as_json)).items():
+        for file, tools in tools_by_file(read_sound(path, setting)).items():
             lint.add_tools(file, tools)
     for file in python_files(sources):
         lint.add_file(file, everything=everything)
@@ -95,7 +73,7 @@ def _summary(report: Report) -> str:
     return ", ".join([what, *(counts or ["fine"]), *more])
 
 
-def _document(report: Report, first: Sequence[Problem]) -> dict[str, Any]:
+def _document(report: Report, first: Sequence[Problem]) -> dict[str, object]:
     return {
         "files": report.files,
         "tools": [tool.spec.name for tool in report.tools],
@@ -107,12 +85,9 @@ def _document(report: Report, first: Sequence[Problem]) -> dict[str, Any]:
             {
                 **problem_document(finding),
                 "code": finding.code,
-                "tools": list(finding.tools),
+                "tools": finding.tools,
                 "capability": finding.rule or None,
-                "way": [
-                    {"name": hop.name, "called": place_document(hop.called) if hop.called else None}
-                    for hop in finding.way
-                ],
+                "way": [{"name": hop.name, "called": hop.called} for hop in finding.way],
             }
             for finding in first
             if isinstance(finding, Finding)

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import click
 from msgspec import Struct
@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from licet.assemble.acceptance import PolicyMoved, accept_written_lock
 from licet.assemble.expected_lock import LockedPolicy, existing_lock, lock_place, locked_policy
 from licet.assemble.gate import secrets_file_problem
+from licet.assemble.policy_problems import missing_server_problems
 from licet.cli.discovery import Named, named_or_found, require_trust
+from licet.cli.limits import LOCK_CHANGES_SHOWN
 from licet.cli.lock_servers import (
     Options,
     lock_setup,
@@ -23,8 +25,8 @@ from licet.cli.lock_servers import (
     show_servers,
     take_each,
 )
-from licet.cli.options import FILE, json_option, missing_server_problems, refuse, secrets_option
-from licet.cli.output import counted, fail, show, show_json, show_lock_changes, write_file
+from licet.cli.options import FILE, json_option, refuse, secrets_option
+from licet.cli.output import counted, fail, print_report, show, show_lines, show_lock_changes, wants_json, write_file
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, write_lock
 from licet.core.policy.lock_changes import lock_changes
@@ -34,8 +36,6 @@ from licet.mcp.shown_names import Naming, renamed, without_clashes
 from licet.own_files import is_there
 from licet.policy_files.policy_paths import WORKSPACE_FILE, shown_path
 from licet.policy_files.trust import TrustListError, trusted_paths
-
-_MOST_CHANGES = 2_000  # lines of a difference that are shown
 
 
 class _Split(click.Command):
@@ -81,7 +81,6 @@ def command(
     accepted: tuple[str, ...],
     secrets: Path | None,
     workdir: Path | None,
-    as_json: bool,
 ) -> None:
     """Write licet.lock next to a policy: what you reviewed. Every gate and gateway refuses anything else.
 
@@ -107,10 +106,10 @@ def command(
       2  bad command line
     """
     cmd: tuple[str, ...] = ctx.meta["command"]
-    options = Options(workdir, secrets, frozenset(accepted), as_json, update or upgrade, upgrade, yes, grants)
+    options = Options(workdir, secrets, frozenset(accepted), update or upgrade, upgrade, yes, grants)
     if secrets is not None and (wrong := secrets_file_problem(secrets)):
         expected = "`NAME=value` lines that only their owner can read"
-        refuse([Problem(Origin(str(secrets), 1, 1), "a file that is not fit for secrets", expected, wrong)], as_json)
+        refuse([Problem(Origin(str(secrets), 1, 1), "a file that is not fit for secrets", expected, wrong)])
     if drafting:
         if options.update or yes:
             raise click.UsageError("--init takes no --update, --upgrade or --yes: it writes no lock", ctx)
@@ -130,10 +129,10 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     files = _with_listed(named, old, place)
     policy = locked_policy([one.path for one in files])
     if policy.problems:
-        refuse(list(policy.problems), options.as_json)
+        refuse(list(policy.problems))
     missing = [one for manifest in policy.manifests.values() for one in missing_server_problems(manifest, "error")]
     if missing:
-        refuse(missing, options.as_json)
+        refuse(missing)
     # A lock that cannot be read is not used, and what takes its place is shown as a whole.
     _require_trust(named, files, policy, options, lock=old is not None or not is_there(place))
     degraded = any(manifest.allow_degraded for manifest in policy.manifests.values())
@@ -143,7 +142,7 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     found, wrong = take_each(policy.servers, policy.origins, setup, options, before)
     hint = own_secrets_hint(named[0].path, (policy.servers[name] for name in wrong), options)
     if wrong and not found:
-        refuse_servers(policy.origins, wrong, options.as_json, hint)
+        refuse_servers(policy.origins, wrong, hint)
     kept = {name: before[name] for name in wrong if name in before}
     taken = {name: one for name in policy.servers if (one := found.get(name) or kept.get(name)) is not None}
     names = {manifest.gateway_names for manifest in policy.manifests.values()} - {""}
@@ -155,7 +154,8 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     changes = [*lock_changes(old or Lock(format=FORMAT), new)]
     changes += renamed(old.servers, new.servers, how) if old is not None else ()
     failed = Failed(policy.origins, wrong, frozenset(kept))
-    failed.show(options)
+    if not wants_json():
+        failed.show()
     if hint:
         show(hint, err=True)
     _finish(place, policy, old, new, changes, options, failed)
@@ -168,10 +168,8 @@ class Failed(Struct, frozen=True):
     wrong: Mapping[str, NotTaken]
     kept: frozenset[str]  # those with an entry from before
 
-    def show(self, options: Options) -> None:
+    def show(self) -> None:
         """Print why, and what the lock has of them."""
-        if options.as_json:
-            return
         show_servers(self.origins, self.wrong)
         for name in self.wrong:
             text = "keeps its entry from before" if name in self.kept else "has no entry: nothing of it can be called"
@@ -192,7 +190,7 @@ def _old_lock(place: Path, options: Options) -> Lock | None:
     except BadLock as wrong:
         if not options.update:
             fix = "`licet lock --update` writes it anew, and shows all of it"
-            fail(f"{place}: found {wrong}, expected a lock; {fix}", options.as_json)
+            fail(f"{place}: found {wrong}, expected a lock; {fix}")
         return None
 
 
@@ -222,7 +220,7 @@ def _require_trust(
     for one in sorted(files, key=lambda file: not file.by_hand):
         manifest = policy.manifests[os.path.basename(os.path.realpath(one.path))]
         if manifest.servers.keys() - known or (policy.servers and one in named):
-            require_trust(one, manifest, options.as_json, lock=lock)
+            require_trust(one, manifest, lock=lock)
         known |= manifest.servers.keys()
 
 
@@ -245,24 +243,24 @@ def _finish(
     shown = shown_path(place)
     if old == new:
         text = f"{shown} is as it should be: {_counts(new)}"
-        _report(shown, new, changes, options, failed, written=False, text=text)
+        _report(shown, new, changes, failed, written=False, text=text)
         ctx.exit(1 if failed.wrong else 0)
     is_broken = old is None and is_there(place)
     if old is not None or is_broken:
-        if not options.as_json:
-            show_lock_changes(changes, _MOST_CHANGES)
+        if not wants_json():
+            show_lock_changes(changes, LOCK_CHANGES_SHOWN)
         if not options.update:
             text = f"{shown} differs: nothing was written; `licet lock --update` takes what is shown"
-            _report(shown, new, changes, options, failed, written=False, text=text, err=True)
+            _report(shown, new, changes, failed, written=False, text=text, err=True)
             ctx.exit(1)
-        asks = not options.yes and not options.as_json and is_terminal()
+        asks = not options.yes and not wants_json() and is_terminal()
         if asks and not click.confirm("take it into the lock?", err=True):
             show("nothing was written", err=True)
             ctx.exit(1)
     write_file(place, write_lock(new).decode(), replace=True)
     entered = _enter(place, policy, old, new, shown_whole=is_broken)
     text = f"wrote {shown}: {_counts(new)}"
-    _report(shown, new, changes, options, failed, written=True, text=text, entered=entered)
+    _report(shown, new, changes, failed, written=True, text=text, entered=entered)
     ctx.exit(1 if failed.wrong else 0)
 
 
@@ -296,7 +294,6 @@ def _report(
     shown: str,
     lock: Lock,
     changes: list[str],
-    options: Options,
     failed: Failed,
     *,
     written: bool,
@@ -304,19 +301,15 @@ def _report(
     err: bool = False,
     entered: Sequence[str] = (),
 ) -> None:
-    if not options.as_json:
+    def show_outcome(_: object) -> None:
         show(text, err=err)
-        for file in entered:
-            show(f"accepted {file} with this lock")
-        return
-    servers: dict[str, Any] = {
-        name: {"tools": list(server.listed("tools")), "refused": dict(server.refused)}
-        for name, server in lock.servers.items()
-    }
-    manifests, tools = dict(lock.manifests), sorted(lock.tools)
-    about = {"file": shown, "written": written, "manifests": manifests, "tools": tools, "servers": servers}
+        show_lines(f"accepted {file} with this lock" for file in entered)
+
+    servers = {name: {"tools": one.listed("tools"), "refused": one.refused} for name, one in lock.servers.items()}
+    found = {"file": shown, "written": written, "manifests": lock.manifests, "tools": sorted(lock.tools)}
     problems = {"problems": server_problems(failed.origins, failed.wrong)} if failed.wrong else {}
-    show_json({**about, "accepted": list(entered), "changes": changes, **problems})
+    found = {**found, "servers": servers, "accepted": entered, "changes": changes, **problems}
+    print_report(found, show_outcome)
 
 
 def _counts(lock: Lock) -> str:

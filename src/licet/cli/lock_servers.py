@@ -4,7 +4,7 @@ import asyncio
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec import Struct
 from licet.assemble import Places
 from licet.assemble.expected_lock import lock_backends, machine_places
 from licet.assemble.review import state_directory
-from licet.cli.output import problem_document, show, show_json
+from licet.cli.output import print_report, show
 from licet.clients.entries import SECRETS_FILE, known_secrets
 from licet.clients.known import Unusable
 from licet.core.policy.lock import LockedServer
@@ -30,7 +30,6 @@ class Options(Struct, frozen=True):
     workdir: Path | None
     secrets: Path | None
     accepted: frozenset[str]
-    as_json: bool
     update: bool = False
     upgrade: bool = False
     yes: bool = False
@@ -99,26 +98,20 @@ def take_each(
     return asyncio.run(one_by_one())
 
 
-def refuse_servers(
-    origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken], as_json: bool, hint: str = ""
-) -> NoReturn:
+def refuse_servers(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken], hint: str = "") -> NoReturn:
     """Print why servers cannot be locked, and exit with 1."""
-    if as_json:
-        show_json({"problems": server_problems(origins, wrong)})
-    else:
-        show_servers(origins, wrong)
+    print_report({"problems": server_problems(origins, wrong)}, lambda _: show_servers(origins, wrong))
     if hint:
         show(hint, err=True)
     click.get_current_context().exit(1)
 
 
-def server_problems(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken]) -> list[dict[str, Any]]:
+def server_problems(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken]) -> list[Problem]:
     """Why servers cannot be locked, as data."""
-    problems = [
+    return [
         Problem(origins[name], f"the server `{name}`: {one}", "a server that can be locked", "; ".join(one.lines))
         for name, one in wrong.items()
     ]
-    return [problem_document(problem) for problem in problems]
 
 
 def show_servers(origins: Mapping[str, Origin], wrong: Mapping[str, NotTaken]) -> None:

@@ -1,26 +1,23 @@
 """`licet observe`: runs a command without walls and records what it touches, as a draft for `licet learn`."""
 
-import json
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from licet.assemble.review import state_directory
+from licet.cli.limits import LEAST_SECRET_CHARACTERS, NOTE_TARGETS_SHOWN
 from licet.cli.options import FILE, json_option
-from licet.cli.output import counted, show
+from licet.cli.output import counted, print_report, show
 from licet.clients.jsonc import looks_secret, secret_word
 from licet.learn.observed_command import NotObserved, Observed, new_recording, observe_command
 from licet.policy_files.policy_paths import NoHome
 
 NOT_RUN = 125
-_LEAST_SECRET = 6  # characters; a shorter value is part of too many other words
 _REDACTED = "[redacted]"
-_MOST_SHOWN = 5
 
 # What a note of the recorder is about, in words: `{}` are its first targets.
 _NOTES = {
@@ -58,7 +55,7 @@ class _Split(click.Command):
 )
 @json_option
 @click.pass_context
-def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_proxy: bool, as_json: bool) -> None:
+def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_proxy: bool) -> None:
     """Run a command without walls, and record what it and its child processes touch.
 
     Files that are read, written and deleted, programs that are started, and hosts that are reached: each as a rule
@@ -87,7 +84,7 @@ def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_
         raise click.UsageError("expected a command after `--`, such as `licet observe -- git fetch`", ctx)
     binary = shutil.which(words[0])
     if binary is None:
-        _not_run(ctx, f"`{words[0]}` is not a program that can be run: check its name, or give its path", as_json)
+        _not_run(ctx, f"`{words[0]}` is not a program that can be run: check its name, or give its path")
         return
     environment = {name: value for name, value in os.environ.items() if _is_secret(name, value)}
     try:
@@ -97,23 +94,20 @@ def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_
             binary, words, recording, names=not no_proxy, secrets=secrets, shown=_without_secrets(words)
         )
     except FileExistsError as wrong:
-        _not_run(ctx, f"{wrong.filename} exists already: choose another name, or remove it", as_json)
+        _not_run(ctx, f"{wrong.filename} exists already: choose another name, or remove it")
     except NoHome as wrong:
-        _not_run(ctx, f"{wrong}; or name a file with --output", as_json)
+        _not_run(ctx, f"{wrong}; or name a file with --output")
     except OSError as wrong:
-        _not_run(ctx, f"cannot write the recording: {wrong.strerror or wrong}: {wrong.filename}", as_json)
+        _not_run(ctx, f"cannot write the recording: {wrong.strerror or wrong}: {wrong.filename}")
     except NotObserved as wrong:
-        _not_run(ctx, str(wrong), as_json)
+        _not_run(ctx, str(wrong))
     else:
-        _report(observed, output, as_json)
+        _report(observed, output)
         ctx.exit(observed.ended.exit_code)
 
 
-def _not_run(ctx: click.Context, text: str, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"error": text}, indent=2), err=True)
-    else:
-        show(f"licet: {text}", err=True, colour="red")
+def _not_run(ctx: click.Context, text: str) -> None:
+    print_report({"error": text}, lambda _: show(f"licet: {text}", err=True, colour="red"), err=True)
     ctx.exit(NOT_RUN)
 
 
@@ -123,7 +117,7 @@ def _not_run(ctx: click.Context, text: str, as_json: bool) -> None:
 def _is_secret(name: str, value: str) -> bool:
     """Whether a variable probably holds a secret. A path that exists is none, and would be missed in the recording."""
     return (
-        len(value) >= _LEAST_SECRET
+        len(value) >= LEAST_SECRET_CHARACTERS
         and looks_secret(name, value)
         and not (value.startswith("/") and os.path.exists(value.partition(":")[0]))
     )
@@ -153,40 +147,37 @@ def _without_secrets(words: Sequence[str]) -> list[str]:
 # The report ----------------------------------------------------------------------------------------------------------
 
 
-def _report(observed: Observed, output: Path | None, as_json: bool) -> None:
+def _report(observed: Observed, output: Path | None) -> None:
     """Print on stderr what was recorded, and what could not be; stdout belongs to the command."""
     found = observed.summary
-    if as_json:
-        document = {
-            "recording": str(observed.recording),
-            "exit_code": observed.ended.exit_code,
-            "read": found.read,
-            "written": found.written,
-            "deleted": found.deleted,
-            "hosts": list(found.hosts),
-            "programs": list(found.programs),
-            "processes": found.processes,
-            "ended_with_it": observed.ended.left,
-            "host_names": observed.names,
-            "not_seen": list(_not_seen(observed)),
-        }
-        sys.stdout.flush()
-        click.echo(json.dumps(document, indent=2), err=True)
-        return
+    document = {
+        "recording": observed.recording,
+        "exit_code": observed.ended.exit_code,
+        "read": found.read,
+        "written": found.written,
+        "deleted": found.deleted,
+        "hosts": found.hosts,
+        "programs": found.programs,
+        "processes": found.processes,
+        "ended_with_it": observed.ended.left,
+        "host_names": observed.names,
+        "not_seen": _not_seen(observed),
+    }
+    print_report(document, lambda _: _show(observed, output), err=True)
+
+
+def _show(observed: Observed, output: Path | None) -> None:
+    found = observed.summary
     files = f"{counted(found.read, 'file')} read, {found.written} written, {found.deleted} deleted"
     others = f"{counted(len(found.hosts), 'host')}, {counted(len(found.programs), 'program')}"
-    show(f"licet: recorded {files}; {others}; {counted_processes(found.processes)}", err=True)
+    show(f"licet: recorded {files}; {others}; {counted(found.processes, 'process', 'processes')}", err=True)
     if observed.ended.left:
-        show(f"licet: ended with the command: {counted_processes(observed.ended.left)} that it left running", err=True)
+        left = counted(observed.ended.left, "process", "processes")
+        show(f"licet: ended with the command: {left} that it left running", err=True)
     for line in _not_seen(observed):
         show(f"licet: not recorded: {line}", err=True, colour="yellow")
     show(f"  recording     {observed.recording}", err=True)
     show(f"  next          licet learn{f' {shlex.quote(str(output))}' if output is not None else ''}", err=True)
-
-
-def counted_processes(number: int) -> str:
-    """A number of processes, in words."""
-    return f"{number} process" if number == 1 else f"{number} processes"
 
 
 def _not_seen(observed: Observed) -> Iterator[str]:
@@ -196,7 +187,7 @@ def _not_seen(observed: Observed) -> Iterator[str]:
         yield f"host names, only addresses{why if observed.without_names else ''}"
     for kind, text in _NOTES.items():
         if targets := found.notes.get(kind):
-            more = ", …" if len(targets) > _MOST_SHOWN else ""
-            yield text.format(", ".join(targets[:_MOST_SHOWN]) + more)
+            more = ", …" if len(targets) > NOTE_TARGETS_SHOWN else ""
+            yield text.format(", ".join(targets[:NOTE_TARGETS_SHOWN]) + more)
     if found.unreadable:
         yield f"{counted(found.unreadable, 'call')} of processes that hide their memory"

@@ -1,13 +1,6 @@
-"""The options that several commands share, and how they read a policy.
-
-A policy with errors ends the command. Problems beyond those of the files are found here too: tools that do not fit,
-are not declared, or are listed without effect.
+"""The options that several commands share, and how they read a policy. A policy with errors ends the command.
 
 The options of `licet call` and `licet run` about who calls, and where that is kept: session, purpose, state.
-
-Tools that a manifest admits as if they were a server's, where its workspace has no such server.
-
-Most often the servers are in another workspace: the file in `.licet/`, while the manifest is next to that directory.
 """
 
 import asyncio
@@ -15,94 +8,39 @@ import functools
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble import Places, review
+from licet.assemble.policy_problems import listed_names
 from licet.assemble.review import state_directory
 from licet.backends.kv import SqliteKv
-from licet.cli.output import MOST_PROBLEMS, MisfitProblem, show
+from licet.cli.output import (
+    JSON,
+    first_problems,
+    print_report,
+    show,
+    show_problems,
+    wants_json,
+)
 from licet.core.algebra.scope import Malformed, path_key
-from licet.core.decision.fixes import call_denials
-from licet.core.decision.reach import reach_of
-from licet.core.decision.validate import Misfit, validate_tools
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.manifest_fields import Organisation
-from licet.core.policy.servers import SERVER_NAME, tool_parts
 from licet.core.values import Origin, Problem
 from licet.errors import ManifestError
 from licet.guard.ports import Unavailable
 from licet.guard.session_end import is_ended
-from licet.own_files import is_there, read_regular
-from licet.policy_files.limits import MOST_BYTES
+from licet.own_files import is_there
 from licet.policy_files.load import load_manifest
 from licet.policy_files.manifest_reader import PolicyDocument, a_kind
-from licet.policy_files.nodes import Mapping, read_nodes
 from licet.policy_files.organisation import machine_organisation, read_organisation_file
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
-from licet.policy_files.shapes import did_you_mean, meant_by
-
-_TOOL = re.compile(rf"({SERVER_NAME})\.[^.].*")
-
-
-def tools_without_server(manifest: Manifest) -> dict[str, list[str]]:
-    """The admitted tools that nothing declares and that are named like those of a server, by that server."""
-    known = manifest.tools.keys() | manifest.sources.keys()
-    found: dict[str, list[str]] = {}
-    for name in manifest.admissions:
-        like = _TOOL.fullmatch(name)
-        if like and like[1] not in manifest.servers and name not in known and not call_denials(manifest, name):
-            found.setdefault(like[1], []).append(name)
-    return found
-
-
-def missing_server_problems(manifest: Manifest, severity: Literal["error", "warning"]) -> Iterator[Problem]:
-    """A problem for each server that is missing, with the workspace that probably should be in use."""
-    for server, tools in tools_without_server(manifest).items():
-        origin = manifest.admissions[tools[0]][0].origin
-        listed = ", ".join(f"`{name}`" for name in tools[:_MOST_NAMED]) + (" …" if len(tools) > _MOST_NAMED else "")
-        hint = did_you_mean(server, manifest.servers, []) or other_workspace(manifest, [server])
-        hint = hint or f"`licet lock --init {server} -- COMMAND` drafts one"
-        text = f"{listed}, but no server `{server}` and no such tool in its workspace"
-        yield Problem(origin, text, f"`{server}` under `servers:` in the {WORKSPACE_FILE} next to it", hint, severity)
-
-
-def other_workspace(manifest: Manifest, wanted: Iterable[str] = ()) -> str:
-    """Which file near a manifest has servers, and what to do; empty if there is none.
-
-    One that has a `wanted` server comes before others.
-    """
-    file = Path(manifest.origin.file)
-    around = (file.parent, file.parent / "..", Path())
-    places = [Path(os.path.normpath(one / name)) for one in around for name in (POLICY_DIRECTORY, "")]
-    used = {os.path.realpath(file), os.path.realpath(file.parent / WORKSPACE_FILE)}
-    found = {
-        place: names
-        for place in dict.fromkeys(places)
-        if os.path.realpath(place / WORKSPACE_FILE) not in used and (names := _servers(place / WORKSPACE_FILE))
-    }
-    having = [place for place, names in found.items() if not names.isdisjoint(wanted)]
-    for place in (*having, *found):
-        where = "this directory" if place == Path() else f"`{place}/`"
-        return f"`{place / WORKSPACE_FILE}` has servers: put the manifest into {where}"
-    return ""
-
-
-def _servers(path: Path) -> frozenset[str]:
-    """The names below `servers:` in a file; none if it cannot be read."""
-    try:
-        node, problems = read_nodes(read_regular(path, MOST_BYTES), str(path))
-    except (OSError, ValueError):
-        return frozenset()
-    entry = node.entries.get("servers") if isinstance(node, Mapping) and not problems else None
-    return frozenset(entry.node.entries) if entry is not None and isinstance(entry.node, Mapping) else frozenset()
-
 
 # A bad command line is reported before the library is loaded.
 
@@ -115,7 +53,7 @@ class _File(click.Path):
     In `/` every path is made absolute, as `shown_path` does: who reads a message is seldom there.
     """
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Convert an argument to a path."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         try:
@@ -190,7 +128,11 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return gathered
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _print_json(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    ctx.meta[JSON] = wanted
+
+
+json_option = click.option("--json", is_flag=True, expose_value=False, callback=_print_json, help="Print JSON.")
 secrets_option = click.option(
     "--secrets",
     metavar="FILE",
@@ -204,7 +146,7 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def checked(*words: Any, **given: Any) -> Any:
-        if given["as_json"] + given["sarif"] + given["github"] > 1:
+        if wants_json() + given["sarif"] + given["github"] > 1:
             raise click.UsageError("--json, --sarif and --github exclude each other")
         return command(*words, **given)
 
@@ -217,7 +159,7 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":
+def read_sound(path: Path, setting: Setting) -> "Manifest":
     """Read a manifest. If it has errors, print all of them and exit with 1."""
     from licet.core.values import Origin, Problem
 
@@ -228,28 +170,23 @@ def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":
     if not problems:
         hint = "name the agent's manifest; the workspace next to it is found"
         problems = [Problem(Origin(str(path), 1, 1), a_kind(policy.kind), "a manifest or a personality", hint)]
-    refuse(problems, as_json)
+    refuse(problems)
 
 
-def organisations_above(as_json: bool, second: Path | None = None) -> tuple[Organisation, ...]:
+def organisations_above(second: Path | None = None) -> tuple[Organisation, ...]:
     """The organisation of this machine, and a second file; prints what is wrong with one of them and exits with 1."""
     try:
         found = machine_organisation(), None if second is None else read_organisation_file(second)
     except ManifestError as wrong:
-        refuse(list(wrong.problems), as_json)
+        refuse(list(wrong.problems))
     return tuple(one for one in found if one is not None)
 
 
-def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
+def refuse(problems: "list[Problem]") -> NoReturn:
     """Print problems of files and exit with 1."""
-    from licet.cli.output import first_problems, problem_document, show_json, show_problems
-
     first, rest = first_problems(problems)
     first = [_at_known_place(problem) for problem in first]
-    if as_json:
-        show_json({"problems": [problem_document(problem) for problem in first]})
-    else:
-        show_problems(first, err=True)
+    print_report({"problems": first}, lambda _: show_problems(first, err=True))
     if rest:
         show(rest, err=True)
     click.get_current_context().exit(1)
@@ -308,16 +245,14 @@ def _remember(ctx: click.Context, param: click.Parameter, manifest: Path | None)
     ctx.meta[MANIFEST] = manifest
 
 
-def sound_manifest(path: Path, setting: Setting, as_json: bool) -> Manifest:
+def sound_manifest(path: Path, setting: Setting) -> Manifest:
     """Load a manifest for a call. If it has errors, print all of them and exit with 1."""
     try:
         return load_manifest(path, setting.workspace, setting.personality, organisation=setting.organisation)
     except ManifestError:
-        return read_sound(path, setting, as_json)  # prints the problems and exits
+        return read_sound(path, setting)  # prints the problems and exits
 
 
-_MOST_NAMED = 5  # tools or files that one message names
-_MOST_LISTED = 50  # arguments that one message names
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -342,88 +277,6 @@ def read(path: Path, setting: Setting) -> PolicyDocument:
     return policy
 
 
-def _misfits(manifest: Manifest) -> tuple[Misfit, ...]:
-    """The misfits of the declared tools of this agent, up to a limit."""
-    # A workspace may declare tools for other agents too, and a file may deny tools of a bundle: no gate admits these.
-    admitted = {name for name in manifest.admissions if not call_denials(manifest, name)}
-    specs = [spec for name, spec in manifest.tools.items() if name in admitted]
-    return validate_tools(specs, manifest, most=MOST_PROBLEMS + 1)
-
-
-def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A problem for each misfit, at the place of its tool."""
-    return (_problem(manifest, misfit) for misfit in _misfits(manifest))
-
-
-def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A problem for each argument rule whose tool has no such argument, where the source shows its parameters."""
-    problems: list[Problem] = []
-    for name, admissions in manifest.admissions.items():
-        taken = manifest.tools[name].parameters if name in manifest.tools else None
-        if taken is None:
-            continue
-        known = frozenset(taken)
-        for origin, argument in (
-            (admission.origin, argument) for admission in admissions for argument in admission.args
-        ):
-            if argument in known or len(problems) > MOST_PROBLEMS:
-                continue
-            message = f"`{argument}` is not an argument of `{name}`, so its rule has no effect"
-            expected = f"one of {_some(taken)}" if taken else "no rule, since it takes no arguments"
-            misfit = Misfit(name, "arguments", f"args.{argument}", f"{message} ({origin})", f"expected {expected}")
-            hint = did_you_mean(argument, taken, problems)
-            problems.append(MisfitProblem(origin, f"that {message}", expected, hint, misfit=misfit))
-    return iter(problems)
-
-
-def idle_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning for each tool that `native` lists without effect, since it runs at another level."""
-    for name in sorted(set().union(*(listed.names for listed in manifest.natives))):
-        reach = reach_of(manifest, name)
-        if reach is None or reach.level in (None, "native"):
-            continue
-        stated = f'`sandbox="{reach.level}"` on the tool' if reach.spec.sandbox else f"`sandbox: {reach.level}`"
-        found = f"`{name}` in `native`, but {stated}"
-        hint = "it runs behind walls: remove it here, or state `native` there too"
-        yield Problem(manifest.places.get("native", manifest.origin), found, "a tool of level native", hint, "warning")
-
-
-def degraded_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning if programs may run without namespaces."""
-    if manifest.allow_degraded:
-        hint = "programs may then run without namespaces; `licet doctor` shows whether this machine has them"
-        found, expected = "`allow_degraded: true`", "false, unless the machine lacks namespaces"
-        yield Problem(manifest.places.get("sandbox", manifest.origin), found, expected, hint, "warning")
-
-
-def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning if tools are admitted that no file declares, so it cannot be checked whether they fit."""
-    # A source that could not be read is a problem of its own.
-    known = manifest.tools.keys() | manifest.sources.keys()
-    unknown = [name for name in manifest.admissions if name not in known and not call_denials(manifest, name)]
-    served = [name for name in unknown if tool_parts(name, manifest.servers) is not None]
-    for why in dict.fromkeys(manifest.withheld.get(name, "") for name in served):
-        alike = [name for name in served if manifest.withheld.get(name, "") == why]
-        found = f"{'a tool' if len(alike) == 1 else f'{len(alike)} tools'} of servers that cannot be called"
-        hint = "`licet lock` takes what its server offers, and `servers.NAME.tools` says what a tool of it may do"
-        origin, expected = manifest.admissions[alike[0]][0].origin, "a lock and an entry that have it"
-        yield Problem(origin, f"{found} ({_listed(alike)}): {why}", expected, hint, "warning")
-    missing = {name for names in tools_without_server(manifest).values() for name in names}
-    yield from missing_server_problems(manifest, "warning")
-    unknown = [name for name in unknown if name not in served and name not in missing]
-    if unknown:
-        number = "a tool" if len(unknown) == 1 else f"{len(unknown)} tools"
-        found = f"{number} without a declaration ({_listed(unknown)})"
-        hint = "without one it cannot be checked whether they fit"
-        # If a name is misspelt, the tool that was meant is declared and not admitted.
-        unplaced = sorted((manifest.tools.keys() | manifest.sources.keys()) - manifest.admissions.keys())
-        near = [(name, meant_by(name, unplaced, [])) for name in unknown[:_MOST_NAMED]]
-        if meant := [f"`{close}` by `{name}`" for name, close in near if close]:
-            hint += f"; did you mean {', '.join(meant)}?"
-        origin = manifest.admissions[unknown[0]][0].origin
-        yield Problem(origin, found, "`from` or `needs` for each under `tools` in the workspace", hint, "warning")
-
-
 def _directory(path: Path) -> Problem:
     """The problem of a directory that was given as a file, with the policy files in it."""
     if not is_there(path):
@@ -435,16 +288,8 @@ def _directory(path: Path) -> Problem:
     except OSError:
         inside = []
     inside.sort(key=lambda one: (one.name != WORKSPACE_FILE, one.name, -len(one.parts)))
-    hint = f"perhaps {_listed(list(map(str, inside)))}" if inside else "there is none in it"
+    hint = f"perhaps {listed_names(list(map(str, inside)))}" if inside else "there is none in it"
     return Problem(Origin(str(path), 1, 1), "a directory", "a policy file", hint)
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:_MOST_LISTED]) + (" …" if len(names) > _MOST_LISTED else "")
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names[:_MOST_NAMED]) + (" …" if len(names) > _MOST_NAMED else "")
 
 
 def _unnameable(path: str) -> str:
@@ -454,20 +299,6 @@ def _unnameable(path: str) -> str:
     except Malformed as wrong:
         return str(wrong)
     return ""
-
-
-def _problem(manifest: Manifest, misfit: Misfit) -> Problem:
-    spec = manifest.tools[misfit.tool]
-    name, message = f"`{misfit.tool}`", misfit.message
-    needed = message.startswith("needs ")
-    ways = [misfit.fix, *(["narrow what the tool declares"] if needed or not misfit.fix else [])]
-    if name not in message:
-        message = f"{name} {message}" if needed else f"{name} does not fit: {message}"
-    origin = spec.origin or manifest.admissions[misfit.tool][0].origin
-    hint = ", or ".join(filter(None, ways))
-    return MisfitProblem(
-        origin, f"that {message}", f"a tool that fits the agent `{manifest.agent}`", hint, misfit=misfit
-    )
 
 
 KV = "kv.sqlite"  # in a state directory
@@ -516,9 +347,9 @@ async def open_default(kv: SqliteKv, agent: str) -> str:
     return name
 
 
-def show_new_session(ctx: click.Context, session: str, as_json: bool) -> None:
+def show_new_session(ctx: click.Context, session: str) -> None:
     """Name the session that `--new-session` started, so that it can be continued."""
-    if ctx.meta.get(_NEW_SESSION) and not as_json:
+    if ctx.meta.get(_NEW_SESSION) and not wants_json():
         show(f"licet: a new session; to continue it: --session {session}", err=True)
 
 

@@ -8,13 +8,15 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import click
+from msgspec import UNSET, Struct
 
 from licet.assemble import Places
+from licet.assemble.policy_problems import MOST_PROBLEMS, MisfitProblem
 from licet.core.algebra.scope import visible
 from licet.core.decision.validate import Misfit
 from licet.core.policy.manifest_fields import Organisation
@@ -24,10 +26,10 @@ from licet.own_files import create_file, replace_file
 if TYPE_CHECKING:
     from licet.guard.result import Result
 
+_Found = TypeVar("_Found")
 _COLOUR = {"error": "red", "warning": "yellow", "note": "cyan"}
 _SPENT = re.compile(r"would exceed (max_\w+)")
 _RANK = {"error": 0, "warning": 1, "note": 2}
-MOST_PROBLEMS = 1000  # shown in one run; a hostile file could have a million
 
 
 def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
@@ -51,18 +53,70 @@ def shortened(workdir: Path | None) -> Callable[[str], str]:
     return short
 
 
-def show_json(value: Any) -> None:
+JSON = "licet.json"  # in the `meta` of a click context, if `--json` was given
+
+
+def wants_json() -> bool:
+    """Whether this run prints JSON, and no text for people on the standard output."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(JSON))
+
+
+def print_report(found: _Found, text: Callable[[_Found], object], *, err: bool = False) -> None:
+    """Print what a command found: as JSON, or as `text` prints it for people.
+
+    What it found is a Struct, whose fields are the JSON, or a mapping. See `plain` for the values in it.
+    """
+    if wants_json():
+        sys.stdout.flush()  # what a program printed comes before the report about it
+        show_json(found, err=err)
+    else:
+        text(found)
+
+
+def show_json(value: object, *, err: bool = False) -> None:
     """Print JSON in ASCII, so that no text from a file can control a terminal."""
-    click.echo(json.dumps(value, indent=2))
+    click.echo(json.dumps(plain(value), indent=2), err=err)
 
 
-def fail(text: str, as_json: bool, more: Iterable[str] = ()) -> NoReturn:
+def first_and_others(found: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """The first of several reports as plain data, with the others in it. Most often there are none."""
+    first, *others = found
+    return {**first, **({"others": others} if others else {})}
+
+
+@runtime_checkable
+class _HasDocument(Protocol):
+    def document(self) -> object: ...
+
+
+def plain(value: object) -> object:
+    """A value as plain data: a Struct by its fields without those that are `UNSET`, or as its `document` says."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Mapping():
+            return {str(key): plain(one) for key, one in value.items()}
+        case Problem():
+            return problem_document(value)
+        case Origin():
+            return place_document(value)
+        case PurePath():
+            return str(value)
+        case _HasDocument():
+            return plain(value.document())
+        case Struct():
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            return {name: plain(one) for name, one in fields.items() if one is not UNSET}
+        case Iterable():
+            return list(map(plain, value))
+    raise TypeError(f"a report cannot have a {type(value).__name__}")
+
+
+def fail(text: str, more: Iterable[str] = ()) -> NoReturn:
     """Print why a command failed, with more lines below it, and exit with 1."""
     lines = [text, *more]
-    if as_json:
-        show_json({"error": "\n".join(lines)})
-    else:
-        show_lines(lines, err=True, colour="red")
+    print_report({"error": "\n".join(lines)}, lambda _: show_lines(lines, err=True, colour="red"))
     click.get_current_context().exit(1)
 
 
@@ -134,12 +188,6 @@ def coloured(*, err: bool = False) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class MisfitProblem(Problem, frozen=True):
-    """A problem that also holds the misfit of a tool as data."""
-
-    misfit: Misfit | None = None
-
-
 def problem_document(problem: Problem) -> dict[str, Any]:
     """A problem as plain data."""
     misfit = problem.misfit if isinstance(problem, MisfitProblem) else None
@@ -164,9 +212,9 @@ def place_document(origin: Origin) -> dict[str, Any]:
     return {"file": origin.file, "line": origin.line, "column": origin.column}
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and its noun: `1 file`, `3 errors`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, several: str = "") -> str:
+    """A number and its noun: `1 file`, `3 errors`; `several` is a plural that does not end in `s` alone."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or f'{noun}s'}"
 
 
 def show_refusal(result: "Result", state: str, ways_out: Iterable[str] = ()) -> None:
@@ -279,6 +327,21 @@ def write_file(path: Path, text: str, *, replace: bool) -> None:
             create_file(path, text.encode(), 0o666)
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
+
+
+def check_target(file: Path, suffix: str) -> None:
+    """Refuse to replace a file that is no picture or page."""
+    if file.suffix != suffix and os.path.lexists(file) and not (is_output(file) or is_special(file)):
+        raise click.UsageError(f"{visible(str(file))} exists and does not end in {suffix}, so it is not replaced")
+
+
+def write_out(file: Path, text: str) -> None:
+    """Write a picture or a page to a file, or to the standard output."""
+    if is_output(file):
+        click.echo(text, nl=not text.endswith("\n\n"))
+    else:
+        write_file(file, text, replace=True)
+        show(f"wrote {file}", err=True)
 
 
 def make_folder(path: Path) -> None:

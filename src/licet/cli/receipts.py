@@ -27,11 +27,11 @@ from licet.assemble.ledger import (
 )
 from licet.backends.ledger.reader import LedgerReader, verify_ledger
 from licet.cli.discovery import asked_elsewhere
+from licet.cli.limits import ENTRY_NAME_CHARACTERS_SHOWN, USES_IN_JSON, USES_SHOWN
 from licet.cli.options import FILE, Command, json_option, manifest_option, of_manifest
-from licet.cli.output import fail, is_output, show, show_json, write_file
+from licet.cli.output import fail, first_and_others, is_output, print_report, show, show_lines, wants_json, write_file
 from licet.cli.receipts_text import (
     COLOURS,
-    MOST_SHOWN,
     Entry,
     Wanted,
     check_lines,
@@ -53,8 +53,6 @@ from licet.core.ledger.entry import VERDICTS, Row, Unsound, check_row
 from licet.core.ledger.search import DENIED, Checks, Tally
 from licet.core.ledger.verify import checkpoint_line
 from licet.guard.ports import LedgerUnavailable
-
-_MOST_IN_JSON = 20  # different uses of one day
 
 
 def days(reader: LedgerReader, wanted: Wanted, read: Callable[[Row], Entry]) -> list[dict[str, Any]]:
@@ -87,7 +85,7 @@ def days(reader: LedgerReader, wanted: Wanted, read: Callable[[Row], Entry]) -> 
             "allowed_with_denied_uses": inside[day, agent][1],
             "denied_uses": tally.total,
             "most_denied": [
-                {name: one[name] for name in ("capability", "reason", "count")} for one in tally.most(_MOST_IN_JSON)
+                {name: one[name] for name in ("capability", "reason", "count")} for one in tally.most(USES_IN_JSON)
             ],
         }
         for (day, agent), calls in counted.items()
@@ -118,12 +116,11 @@ def day_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
     ]
     for line, (uses, total) in zip(cells, below, strict=True):
         yield "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
-        yield from (f"    {check_text({**use, 'kind': DENIED})}" for use in uses[:MOST_SHOWN])
-        if rest := total - sum(use["count"] for use in uses[:MOST_SHOWN]):
+        yield from (f"    {check_text({**use, 'kind': DENIED})}" for use in uses[:USES_SHOWN])
+        if rest := total - sum(use["count"] for use in uses[:USES_SHOWN]):
             yield f"    and {rest} more"
 
 
-_MOST_OF_A_NAME = 80  # characters
 _ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
 
 
@@ -173,7 +170,7 @@ def command() -> None:
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="List at most N.  [default: 50]")
 @state_option
 @json_option
-def list_command(verdict: str | None, limit: int, state: Path | None, as_json: bool, **searched: Any) -> None:
+def list_command(verdict: str | None, limit: int, state: Path | None, **searched: Any) -> None:
     """List receipts, the newest first. Times are UTC.
 
     A call that has begun and has no receipt is listed too: it still runs, or its process ended before the call did.
@@ -185,10 +182,10 @@ def list_command(verdict: str | None, limit: int, state: Path | None, as_json: b
     """
     wanted = Wanted(**searched)
     checks, unended, unsearched = wanted.checks, [], 0
-    with _reading(state, as_json) as reader:
+    with _reading(state) as reader:
 
         def read(row: Row) -> Entry:
-            return _entry(row, reader, as_json)
+            return _entry(row, reader)
 
         if checks is not None:
             every = list(found_receipts(reader, wanted, checks, verdict, limit + 1, read))
@@ -200,71 +197,70 @@ def list_command(verdict: str | None, limit: int, state: Path | None, as_json: b
             unended = list(map(read, rows))
     every = sorted((*every, *unended), key=lambda entry: (entry["time"], entry["number"]), reverse=True)
     found, more = every[:limit], len(every) > limit
-    if as_json:
-        documents = [{**listed(entry), **checks_document(entry, checks)} for entry in found]
-        show_json({"receipts": documents, "more": more, "unsearched": unsearched})
-        return
-    heading, *lines = table(found) if found else [("", "")]
-    if found:
-        show(heading[0])
-    for (line, shown), entry in zip(lines, found, strict=True):
-        show(line, colour=COLOURS.get(shown))
-        for check in check_lines(entry, checks) if checks is not None else ():
-            show(check)
-    if not found:
-        asked = verdict is not None or wanted != Wanted()
-        show("no receipt fits" if asked else "no call has left a receipt yet", err=True)
-    if more:
-        show(f"there are more; `--limit {limit * 10}` shows older ones", err=True)
-    if unsearched:
-        text = f"calls without a receipt were not looked for in the {entries(unsearched)} before that"
-        show(f"{text}; `--since` and `--until` name a shorter time", err=True)
+
+    def text(_: object) -> None:
+        heading, *lines = table(found) if found else [("", "")]
+        if found:
+            show(heading[0])
+        for (line, shown), entry in zip(lines, found, strict=True):
+            show(line, colour=COLOURS.get(shown))
+            show_lines(check_lines(entry, checks) if checks is not None else ())
+        if not found:
+            asked = verdict is not None or wanted != Wanted()
+            show("no receipt fits" if asked else "no call has left a receipt yet", err=True)
+        if more:
+            show(f"there are more; `--limit {limit * 10}` shows older ones", err=True)
+        if unsearched:
+            text = f"calls without a receipt were not looked for in the {entries(unsearched)} before that"
+            show(f"{text}; `--since` and `--until` name a shorter time", err=True)
+
+    documents = ({**listed(entry), **checks_document(entry, checks)} for entry in found)
+    print_report({"receipts": documents, "more": more, "unsearched": unsearched}, text)
 
 
 @command.command(name="summary")
 @search_options
 @state_option
 @json_option
-def summary_command(state: Path | None, as_json: bool, **searched: Any) -> None:
+def summary_command(state: Path | None, **searched: Any) -> None:
     """Count calls and denied uses per day (UTC) and agent, the newest day first.
 
     Below each line are the uses that were denied most often, including those in calls that succeeded. With
     `--denied-use` or `--capability`, only matching denied uses are counted, and only days that have one are listed.
     """
     wanted = Wanted(**searched)
-    with _reading(state, as_json) as reader:
-        found = days(reader, wanted, lambda row: _entry(row, reader, as_json))
-    if as_json:
-        show_json({"days": found})
-        return
-    for line in day_lines(found) if found else ():
-        show(line)
-    if not found:
-        show("no receipt fits", err=True)
+    with _reading(state) as reader:
+        found = days(reader, wanted, lambda row: _entry(row, reader))
+
+    def text(_: object) -> None:
+        show_lines(day_lines(found) if found else ())
+        if not found:
+            show("no receipt fits", err=True)
+
+    print_report({"days": found}, text)
 
 
 @command.command(name="show")
 @click.argument("receipt")
 @state_option
 @json_option
-def show_command(receipt: str, state: Path | None, as_json: bool) -> None:
+def show_command(receipt: str, state: Path | None) -> None:
     """Show everything that is stored about one call.
 
     The result, the rules that decided with file and line, who approved it, the budget before and after, the walls in
     force, and each check in order.
     """
-    calls = calls_of(receipt, state, as_json)
-    if as_json:
-        first, *others = ({"decision": decision, "receipt": ended} for decision, ended in calls)
-        show_json({**first, **({"others": others} if others else {})})
-        return
-    for decision, ended in calls:
-        heading, *rest = story(decision, ended)
-        show(heading, colour=COLOURS[(ended or decision or {})["verdict"]])
-        for line in rest:
-            show(line)
-    if len(calls) > 1 and not any("standing" in one for pair in calls for one in pair if one is not None):
-        show(f"{len(calls)} calls have this id: processes that were forked from one host made them", err=True)
+    calls = calls_of(receipt, state)
+
+    def text(_: object) -> None:
+        for decision, ended in calls:
+            heading, *rest = story(decision, ended)
+            show(heading, colour=COLOURS[(ended or decision or {})["verdict"]])
+            show_lines(rest)
+        if len(calls) > 1 and not any("standing" in one for pair in calls for one in pair if one is not None):
+            show(f"{len(calls)} calls have this id: processes that were forked from one host made them", err=True)
+
+    print_report(first_and_others({"decision": decision, "receipt": ended} for decision, ended in calls), text)
 
 
 @command.command(name="verify")
@@ -277,7 +273,7 @@ def show_command(receipt: str, state: Path | None, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def verify_command(
-    ctx: click.Context, file: Path | None, key: str | None, kept: tuple[Path, ...], state: Path | None, as_json: bool
+    ctx: click.Context, file: Path | None, key: str | None, kept: tuple[Path, ...], state: Path | None
 ) -> None:
     """Verify a ledger or an evidence pack, and report the first wrong entry.
 
@@ -305,8 +301,8 @@ def verify_command(
         if not database:
             if checkpoints:
                 raise click.UsageError("--head is for ledgers: a pack has its own", ctx)
-            report_pack(path, verify_pack(path, public), public, as_json)
-        with _progress(path, as_json) as progress:
+            report_pack(path, verify_pack(path, public), public)
+        with _progress(path) as progress:
             outcome = verify_ledger(path, public, checkpoints, progress)
     except NoKey as wrong:
         if key is None:  # the default file is missing, so no option is wrong
@@ -315,21 +311,21 @@ def verify_command(
     except Unsound as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--head") from None
     except LedgerUnavailable as wrong:
-        fail(f"{wrong}{_elsewhere(path, state or file)}", as_json)
-    report_ledger(path, outcome, public, key, bool(checkpoints), as_json)
+        fail(f"{wrong}{_elsewhere(path, state or file)}")
+    report_ledger(path, outcome, public, key, bool(checkpoints))
 
 
 @command.command(name="head")
 @key_option
 @state_option
 @json_option
-def head_command(key: str | None, state: Path | None, as_json: bool) -> None:
+def head_command(key: str | None, state: Path | None) -> None:
     """Print the last signed checkpoint as one line, to be stored elsewhere.
 
     With it, `licet receipts verify --head FILE` proves later that nothing before it was changed or removed. A file may
     have many checkpoints, one per line.
     """
-    with _reading(state, as_json) as reader:
+    with _reading(state) as reader:
         try:
             public = public_key(key, Path(reader.path))
         except NoKey as wrong:
@@ -359,7 +355,6 @@ def export_command(
     output: Path | None,
     force: bool,
     state: Path | None,
-    as_json: bool,
 ) -> None:
     """Write an evidence pack: receipts that can be verified without the ledger.
 
@@ -373,40 +368,38 @@ def export_command(
     if bool(receipts) == (session is not None):
         raise click.UsageError("name receipts, or a session with --session", ctx)
     if output is not None and not force and os.path.isfile(output) and not (is_output(output) or is_pack(output)):
-        fail(f"{output} is there already and is no evidence pack: --force replaces it; -o - only prints", as_json)
-    with _reading(state, as_json) as reader:
+        fail(f"{output} is there already and is no evidence pack: --force replaces it; -o - only prints")
+    with _reading(state) as reader:
         rows: list[Row] = []
         for receipt in dict.fromkeys(receipts):
-            rows += reader.show(receipt) or _unknown(receipt, ledger_in(state), as_json)
+            rows += reader.show(receipt) or _unknown(receipt, ledger_in(state))
         if session is not None:
             rows = list(reader.list(session=session, agent=agent, kind=None, limit=-1))
-            agents = sorted({_entry(row, reader, as_json)["agent"] for row in rows})
+            agents = sorted({_entry(row, reader)["agent"] for row in rows})
             if len(agents) > 1:
                 raise click.UsageError(f"several agents have a session `{session}`: add --agent {agents[0]}", ctx)
             if not rows:
-                fail(f"there is no session `{session}` in {reader.path}", as_json)
+                fail(f"there is no session `{session}` in {reader.path}")
         pack = evidence_pack(reader, rows)
     if output is None or is_output(output):
         click.echo(pack.text, nl=False)
         return
     write_file(output, pack.text, replace=True)
-    if as_json:
-        show_json({"file": str(output), **pack_document(pack.pack)})
-    else:
-        show(f"{output}: {entries(len(pack.pack.entries))}, checked with {pack.pack.key}")
+    text = f"{output}: {entries(len(pack.pack.entries))}, checked with {pack.pack.key}"
+    print_report({"file": output, **pack_document(pack.pack)}, lambda _: show(text))
 
 
 # Reading a ledger ----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _reading(state: Path | None, as_json: bool) -> Iterator[LedgerReader]:
+def _reading(state: Path | None) -> Iterator[LedgerReader]:
     path = ledger_in(state)
     try:
         with LedgerReader(path) as reader:
             yield reader
     except LedgerUnavailable as wrong:
-        fail(f"{wrong}{_elsewhere(path, state)}", as_json)
+        fail(f"{wrong}{_elsewhere(path, state)}")
 
 
 def _elsewhere(path: Path, state: Path | None) -> str:
@@ -422,14 +415,14 @@ def _elsewhere(path: Path, state: Path | None) -> str:
     return ""
 
 
-def calls_of(receipt: str, state: Path | None, as_json: bool) -> list[tuple[Entry | None, Entry | None]]:
+def calls_of(receipt: str, state: Path | None) -> list[tuple[Entry | None, Entry | None]]:
     """Return the decision and the receipt of a call; exits with 1 if there are none, or if they were changed.
 
     In an older ledger, several calls may have the same id. They differ in their session, tool or time.
     """
-    with _reading(state, as_json) as reader:
-        rows = reader.show(receipt) or _unknown(receipt, ledger_in(state), as_json)
-        found = [_entry(row, reader, as_json) for row in rows]
+    with _reading(state) as reader:
+        rows = reader.show(receipt) or _unknown(receipt, ledger_in(state))
+        found = [_entry(row, reader) for row in rows]
     calls: dict[tuple[object, ...], tuple[list[Entry], list[Entry]]] = {}
     for entry in found:
         key = tuple(entry[name] for name in ("agent", "session", "tool", "time", "arguments"))
@@ -437,25 +430,25 @@ def calls_of(receipt: str, state: Path | None, as_json: bool) -> list[tuple[Entr
     return [pair for same in calls.values() for pair in zip_longest(*same)]
 
 
-def _entry(row: Row, reader: LedgerReader, as_json: bool) -> Entry:
+def _entry(row: Row, reader: LedgerReader) -> Entry:
     """Parse an entry; exits with 1 if it was changed, so that nothing false is shown."""
     try:
         return check_row(row)
     except Unsound as wrong:
-        name = row.id if isinstance(row.id, str) else ascii(row.id)[:_MOST_OF_A_NAME]
-        fail(f"entry {row.number} ({name}) was changed: {wrong}; {run_verify(reader)}", as_json)
+        name = row.id if isinstance(row.id, str) else ascii(row.id)[:ENTRY_NAME_CHARACTERS_SHOWN]
+        fail(f"entry {row.number} ({name}) was changed: {wrong}; {run_verify(reader)}")
 
 
-def _unknown(receipt: str, ledger: Path, as_json: bool) -> NoReturn:
+def _unknown(receipt: str, ledger: Path) -> NoReturn:
     where = "`licet receipts list` has those that are; calls of another manifest are kept apart: go to its directory"
     named = "or name it with `--manifest FILE`, or its state with `--state DIR`"
-    fail(f"there is no receipt `{receipt}` in {ledger}; {where}, {named}", as_json)
+    fail(f"there is no receipt `{receipt}` in {ledger}; {where}, {named}")
 
 
 @contextmanager
-def _progress(path: Path, as_json: bool) -> Iterator[Callable[[int], None] | None]:
+def _progress(path: Path) -> Iterator[Callable[[int], None] | None]:
     """Show the progress on a terminal, for large ledgers."""
-    if as_json or sys.stderr is None or not sys.stderr.isatty():
+    if wants_json() or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     with LedgerReader(path) as reader:

@@ -5,7 +5,7 @@ The options by which receipts are searched: agent, time, and checks inside calls
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
@@ -16,8 +16,9 @@ import click
 from msgspec import Struct
 
 from licet.backends.ledger.reader import LedgerReader
+from licet.cli.limits import COMMAND_CHARACTERS_SHOWN, UNENDED_CALLS_SHOWN, USES_SHOWN
 from licet.cli.options import Command, duration
-from licet.cli.output import counted, show, show_json
+from licet.cli.output import counted, print_report, show, show_lines
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import ran_until
@@ -58,11 +59,9 @@ _HAPPENED = {
     "SessionEnded": "session ended",
 }
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which
-_MOST_UNKNOWN = 20  # calls that `verify` names
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
 _LISTED = ("time", "agent", "tool", "command", "verdict", "reason", "id")
 _EXEC = "process:exec:"
-_MOST_OF_A_COMMAND = 40  # characters
 
 Entry = dict[str, Any]
 
@@ -79,8 +78,8 @@ def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
 
 def _cell(row: Entry, name: str) -> str:
     text = visible(str(listed(row).get(name, "")))
-    if name == "command" and len(text) > _MOST_OF_A_COMMAND:
-        text = f"{text[: _MOST_OF_A_COMMAND - 1]}…"
+    if name == "command" and len(text) > COMMAND_CHARACTERS_SHOWN:
+        text = f"{text[: COMMAND_CHARACTERS_SHOWN - 1]}…"
     if name == "reason" and "observed" in row:
         text = f"{text} {_observed(row)}"
     return text[:19].replace("T", " ") + "Z" if name == "time" else text
@@ -309,51 +308,48 @@ def _may(entry: Entry, what: str, ended: bool) -> str:
     return {"allow": f"may {may}", "ask": f"may {may} once a person agrees", "deny": f"may not {may}"}[entry["verdict"]]
 
 
-def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool, as_json: bool) -> NoReturn:
+def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool) -> NoReturn:
     """Print the result of verifying a ledger, and exit."""
-    finding, signed_by = outcome.finding, counted(outcome.checkpoints, "checkpoint")
-    notes = list(_notes(outcome, given, held))
-    if as_json:
-        show_json(
-            {
-                "ok": outcome.ok,
-                "file": str(path),
-                "ledger": outcome.ledger,
-                "entries": outcome.entries,
-                "checkpoints": outcome.checkpoints,
-                "signed": outcome.signed,
-                "root": outcome.root or None,
-                "key": key,
-                "unknown": list(outcome.unknown),
-                "finding": _finding_document(finding),
-                "notes": notes,
-            }
-        )
-    else:
-        if finding is None:
-            show(f"fine: {entries(outcome.entries)} as they were written", colour="green")
-        else:
-            show(f"wrong: {finding}", colour="red")
-        for title, text in (
-            ("file", str(path)),
-            ("ledger", outcome.ledger or "none"),
-            ("size", f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {signed_by}"),
-            ("root", outcome.root or "none"),
-            ("key", key),
-        ):
-            show(f"  {title:<10}{text}")
-        for text in _unknown(outcome.unknown):
-            show(f"  {'unknown':<10}{text}")
-        for note in notes:
-            show(f"  {'note':<10}{note}")
+    notes, signed_by = list(_notes(outcome, given, held)), counted(outcome.checkpoints, "checkpoint")
+    found = {
+        "ok": outcome.ok,
+        "file": path,
+        "ledger": outcome.ledger,
+        "entries": outcome.entries,
+        "checkpoints": outcome.checkpoints,
+        "signed": outcome.signed,
+        "root": outcome.root or None,
+        "key": key,
+        "unknown": outcome.unknown,
+        "finding": _finding_document(outcome.finding),
+        "notes": notes,
+    }
+    rows = (
+        ("file", str(path)),
+        ("ledger", outcome.ledger or "none"),
+        ("size", f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {signed_by}"),
+        ("root", outcome.root or "none"),
+        ("key", key),
+        *(("unknown", text) for text in _unknown(outcome.unknown)),
+        *(("note", note) for note in notes),
+    )
+    print_report(found, lambda _: _show_verified(outcome.finding, outcome.entries, rows))
     click.get_current_context().exit(0 if outcome.ok else 1)
+
+
+def _show_verified(wrong: Finding | str | None, number: int, rows: Iterable[tuple[str, str]]) -> None:
+    if wrong is None:
+        show(f"fine: {entries(number)} as they were written", colour="green")
+    else:
+        show(f"wrong: {wrong}", colour="red")
+    show_lines(f"  {title:<10}{text}" for title, text in rows)
 
 
 def _unknown(calls: Sequence[str]) -> Iterator[str]:
     """The calls whose end the ledger does not know."""
-    yield from (f"{visible(call)} began, and has no receipt: {_WHY_UNENDED}" for call in calls[:_MOST_UNKNOWN])
-    if len(calls) > _MOST_UNKNOWN:
-        yield f"and {counted(len(calls) - _MOST_UNKNOWN, 'more call')}: see `licet receipts list`"
+    yield from (f"{visible(call)} began, and has no receipt: {_WHY_UNENDED}" for call in calls[:UNENDED_CALLS_SHOWN])
+    if len(calls) > UNENDED_CALLS_SHOWN:
+        yield f"and {counted(len(calls) - UNENDED_CALLS_SHOWN, 'more call')}: see `licet receipts list`"
 
 
 def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
@@ -376,29 +372,26 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
         yield "without `--head` from elsewhere an older copy of the whole ledger looks the same"
 
 
-def report_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoReturn:
+def report_pack(path: Path, pack: Pack | Finding, key: str) -> NoReturn:
     """Print the result of verifying a pack, and exit."""
-    wrong = pack if isinstance(pack, Finding) else None
-    if as_json:
-        document = pack_document(pack) if isinstance(pack, Pack) else {}
-        show_json({"ok": wrong is None, "file": str(path), "key": key, **document, "finding": _finding_document(wrong)})
-    elif isinstance(pack, Finding):
-        show(f"wrong: {pack if pack.number else pack.text}", colour="red")
-        show(f"  {'file':<10}{path}")
-        show(f"  {'key':<10}{key}")
-    else:
-        checkpoint = pack.checkpoint
-        show(f"fine: {entries(len(pack.entries))} as they were written", colour="green")
-        for title, text in (
-            ("file", str(path)),
-            *(("entry", f"{one['number']}: {one['kind']} {one['id']}, {one['verdict']}") for one in pack.entries),
-            ("ledger", checkpoint.ledger),
-            ("size", f"{entries(checkpoint.size)} when its checkpoint was signed, {checkpoint.time}"),
-            ("root", checkpoint.root),
-            ("key", key),
-        ):
-            show(f"  {title:<10}{text}")
-    click.get_current_context().exit(1 if wrong else 0)
+    found: dict[str, object] = {"ok": isinstance(pack, Pack), "file": path, "key": key}
+    if isinstance(pack, Finding):
+        rows, wrong = [("file", str(path)), ("key", key)], pack if pack.number else pack.text
+        found = {**found, "finding": _finding_document(pack)}
+        print_report(found, lambda _: _show_verified(wrong, 0, rows))
+        click.get_current_context().exit(1)
+    checkpoint = pack.checkpoint
+    rows = [
+        ("file", str(path)),
+        *(("entry", f"{one['number']}: {one['kind']} {one['id']}, {one['verdict']}") for one in pack.entries),
+        ("ledger", checkpoint.ledger),
+        ("size", f"{entries(checkpoint.size)} when its checkpoint was signed, {checkpoint.time}"),
+        ("root", checkpoint.root),
+        ("key", key),
+    ]
+    found = {**found, **pack_document(pack), "finding": None}
+    print_report(found, lambda _: _show_verified(None, len(pack.entries), rows))
+    click.get_current_context().exit(0)
 
 
 def pack_document(pack: Pack) -> dict[str, Any]:
@@ -424,15 +417,12 @@ def entries(number: int) -> str:
     return f"{number:,} {'entry' if number == 1 else 'entries'}"
 
 
-MOST_SHOWN = 5  # different uses below one line
-
-
 class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click alone
     """A date or time, in UTC by default, or how long ago, such as `7d`."""
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Parse a time."""
         try:
             if (ago := duration(value)) is not None:
@@ -448,7 +438,7 @@ class _Rule(click.ParamType):  # type: ignore[type-arg]
 
     name = "capability"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> CapabilitySet:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> CapabilitySet:
         """Parse a rule to the set that covers exactly this rule."""
         try:
             return CapabilitySet([value])
@@ -461,7 +451,7 @@ class _Pattern(click.ParamType):  # type: ignore[type-arg]
 
     name = "pattern"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check a pattern. An empty one is refused: it is a mistake, such as a variable that is not set."""
         text = str(value)
         if not text or not text.isprintable():
@@ -548,9 +538,9 @@ def check_lines(entry: Entry, checks: Checks) -> Iterator[str]:
     """The matching checks of a receipt, one line for each different one."""
     tally = tallied(entry, checks)
     found = tally.most()
-    for one in found[:MOST_SHOWN]:
+    for one in found[:USES_SHOWN]:
         yield f"    {check_text(one)}"
-    if more := sum(one["count"] for one in found[MOST_SHOWN:]) + tally.other:
+    if more := sum(one["count"] for one in found[USES_SHOWN:]) + tally.other:
         yield f"    and {more} more"
 
 

@@ -3,11 +3,9 @@
 The policy of `licet run`: one that was named or found, the flags alone, or one that the flags narrow.
 """
 
-import json
 import os
 import shlex
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import NoReturn
@@ -31,7 +29,8 @@ from licet.assemble.program import (
     understood,
 )
 from licet.assemble.review import Places, state_directory, state_option, straight
-from licet.cli.discovery import PLACES, Named, check_setting, find_policy, nothing_here, require_trust
+from licet.cli.discovery import Named, check_setting, find_policy, nothing_here, require_trust
+from licet.cli.limits import HINTS_SHOWN, INTERRUPT_SECONDS
 from licet.cli.options import (
     FILE,
     Setting,
@@ -42,8 +41,8 @@ from licet.cli.options import (
     show_new_session,
     sound_manifest,
 )
-from licet.cli.output import fail, result_document, show, show_problems, show_refusal
-from licet.cli.run_hints import MOST_SHOWN, hints, programs_not_found, refusal_line, show_hints, show_warnings
+from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
+from licet.cli.run_hints import hints, programs_not_found, refusal_line, show_hints, show_warnings
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
@@ -52,7 +51,7 @@ from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import Finished, limit_name
 from licet.guard.result import Result
 from licet.policy_files.organisation import under_organisation
-from licet.policy_files.policy_paths import policy_root, shown_path
+from licet.policy_files.policy_paths import PLACES, policy_root, shown_path
 from licet.sandbox.programs.early_supervisor import supervisor_ahead
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams
@@ -86,7 +85,6 @@ def chosen_policy(
     setting: Setting,
     program: str,
     wanted: RunOptions,
-    as_json: bool,
 ) -> ChosenPolicy:
     """The policy that was named or found, narrowed by the flags; without one, the flags alone.
 
@@ -103,20 +101,20 @@ def chosen_policy(
         if wanted.save is not None:
             raise click.UsageError(f"--save writes flags that stand alone; here they only narrow {found}", ctx)
         check_setting(named, setting)
-        policy = sound_manifest(named.path, setting, as_json)
-        require_trust(named, policy, as_json)
+        policy = sound_manifest(named.path, setting)
+        require_trust(named, policy)
         if made is not None:
             policy = narrowed(policy, made)
-            if not as_json:
+            if not wants_json():
                 show(f"licet: the flags narrow {named.path}", err=True)
         return ChosenPolicy(policy, policy_root(named.path), typed)
     if made is None:
-        fail(f"licet: {nothing_here()}; or say what the command may reach, such as `--allow-read .`", as_json)
+        fail(f"licet: {nothing_here()}; or say what the command may reach, such as `--allow-read .`")
     if name is not None or setting.workspace or setting.personality:
         raise click.UsageError("--tool, --workspace and --personality need a policy, and there is none here", ctx)
     if wanted.save is not None:
-        _save(wanted.save, saved_text(text, typed, program), as_json, writes=bool(typed.write))
-    _make_missing(typed, as_json)
+        _save(wanted.save, saved_text(text, typed, program), writes=bool(typed.write))
+    _make_missing(typed)
     if setting.organisation is not None:
         made = under_organisation(made, setting.organisation)
     return ChosenPolicy(made, Path.cwd(), typed, TypedApproval(made))
@@ -131,7 +129,7 @@ def _check_combination(ctx: click.Context, manifest: Path | None, flags: Flags, 
         raise click.UsageError(f"{text}, such as `--allow-read a --allow-read b`", ctx)
 
 
-def _save(file: Path, text: str, as_json: bool, *, writes: bool) -> None:
+def _save(file: Path, text: str, *, writes: bool) -> None:
     """Write the flags as a policy, and accept it: who typed the flags knows what it allows.
 
     Typing them approves deletes for one run. A file never does: for that there is `licet trust`.
@@ -141,7 +139,7 @@ def _save(file: Path, text: str, as_json: bool, *, writes: bool) -> None:
     if problems := obstacles(file, force=False):
         raise click.UsageError(f"--save: {problems[0].origin.file}: found {problems[0].found}, expected a new file")
     warnings = write_policy(file, text)
-    if not as_json:
+    if not wants_json():
         show_problems(warnings, err=True)
         named = "" if file in PLACES else f" {shlex.quote(str(file))}"
         show(f"licet: wrote {file}; `licet run{named} -- …` uses it", err=True)
@@ -150,14 +148,14 @@ def _save(file: Path, text: str, as_json: bool, *, writes: bool) -> None:
             show(f"licet: next: `licet trust{named}`, to agree to renames and deletes for 30 days: {why}", err=True)
 
 
-def _make_missing(typed: Typed, as_json: bool) -> None:
+def _make_missing(typed: Typed) -> None:
     """Make the directories of `--allow-write` that do not exist: the kernel can only allow what is there."""
     for path in typed.missing:
         try:
             path.mkdir()
         except OSError as error:
             raise BadFlag("--allow-write", f"cannot make the directory {path}: {error.strerror}") from None
-        if not as_json:
+        if not wants_json():
             show(f"licet: made the directory {shown_path(path)}, for --allow-write", err=True)
 
 
@@ -219,7 +217,6 @@ def command(
     secrets: Path | None,
     state: Path | None,
     setting: Setting,
-    as_json: bool,
 ) -> None:
     """Run a command behind walls. It reaches what flags or a manifest allow, and nothing else.
 
@@ -261,14 +258,13 @@ def command(
     with supervisor_ahead() as ready:
         flags = Flags(read, write, net, env)
         wanted = RunOptions(ask, session, purpose, secrets, state, flags, save)
-        code = run_program(ctx, manifest, name, setting, words, wanted, as_json, ready)
+        code = run_program(ctx, manifest, name, setting, words, wanted, ready)
     ctx.exit(code)
 
 
 REFUSED = 125
 UNWRITTEN = 1  # the command succeeded, but some of its output could not be written
 LATE = 124  # like `timeout`
-_IN_A_ROW = 2.0  # seconds in which three Ctrl-C end the run
 
 
 def run_program(
@@ -278,12 +274,11 @@ def run_program(
     setting: Setting,
     words: list[str],
     wanted: RunOptions,
-    as_json: bool,
     ready: Supervisor | None,
 ) -> int:
     """Run a program with all that the manifest allows, or with what one of its tools holds; returns the exit code."""
     try:
-        chosen = chosen_policy(ctx, manifest, name, setting, words[0], wanted, as_json)
+        chosen = chosen_policy(ctx, manifest, name, setting, words[0], wanted)
         policy = chosen.policy
         ended: list[Finished] = []
         held: set[str] = set()
@@ -315,15 +310,15 @@ def run_program(
     except Refused as wrong:  # the lock next to the policy differs: the run is refused, and leaves a receipt
         refusing = RefusingGate(wrong, policy, Backends.local(state), workdir=setting.workdir)
         result = run(refusing, name or PROGRAM, {"command": words}, session=wanted.session, purpose=wanted.purpose)
-        return _report(result, [], 0, state_option(state), None, as_json)
+        return _report(result, [], 0, state_option(state), None)
     except (ManifestError, RegistrationRefused, Malformed) as wrong:
         show(str(wrong), err=True, colour="red")
         return REFUSED
     tool = gate.tools[0].name
     in_time = False
-    if not as_json:
+    if not wants_json():
         show_warnings(chosen.typed, gate.policy.tools[tool].reach)
-    show_new_session(ctx, wanted.session, as_json)
+    show_new_session(ctx, wanted.session)
     before = signal.signal(signal.SIGTERM, _terminated)
     interrupted = signal.signal(signal.SIGINT, Interrupts(attached))
     try:
@@ -339,8 +334,8 @@ def run_program(
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, interrupted)
     ran = gate.policy.tools[tool]
-    code = _report(result, ended, ran.seconds, state_option(state), attached.lost, as_json, ran.reach)
-    if code and result.ok and not as_json:
+    code = _report(result, ended, ran.seconds, state_option(state), attached.lost, ran.reach)
+    if code and result.ok and not wants_json():
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())
         met = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
@@ -364,7 +359,7 @@ class Interrupts:
 
     def __call__(self, number: int, frame: object) -> None:
         now = time.monotonic()
-        self._times = [*(one for one in self._times if now - one < _IN_A_ROW), now]
+        self._times = [*(one for one in self._times if now - one < INTERRUPT_SECONDS), now]
         if len(self._times) > 2 or not self._attached.interrupt():
             raise KeyboardInterrupt
         if len(self._times) == 2:
@@ -382,7 +377,6 @@ def _report(
     seconds: float,
     state: str,
     lost: str | None,
-    as_json: bool,
     reach: Reach | None = None,
 ) -> int:
     """Report on stderr how the program ended, and return the exit code; stdout belongs to the program.
@@ -393,22 +387,23 @@ def _report(
     code = LATE if late else _code(ended[-1].exit_code) if ended and result.ok else REFUSED
     code = code or (UNWRITTEN if lost else 0)
     limit = ended[-1].reason if ended else ""
-    if as_json:
-        sys.stdout.flush()
-        ended_as = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
-        click.echo(json.dumps({**result_document(result), **ended_as}, indent=2), err=True)
-    elif late:
-        text = f"licet: the command ran for longer than {seconds:g} s (`limits.wall_seconds`), and was ended"
-        show(text, err=True, colour="red")
-    elif not result.ok:
-        show_refusal(result, state)
-    elif limit:
-        text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
-        show(text, err=True, colour="red")
-    if lost and not as_json:
-        show(f"licet: {lost}", err=True, colour="red")
-    if result.ok and not as_json:
-        _report_refusals(result, state, reach)
+
+    def show_end(_: object) -> None:
+        if late:
+            text = f"licet: the command ran for longer than {seconds:g} s (`limits.wall_seconds`), and was ended"
+            show(text, err=True, colour="red")
+        elif not result.ok:
+            show_refusal(result, state)
+        elif limit:
+            text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
+            show(text, err=True, colour="red")
+        if lost:
+            show(f"licet: {lost}", err=True, colour="red")
+        if result.ok:
+            _report_refusals(result, state, reach)
+
+    ended_as = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
+    print_report({**result_document(result), **ended_as}, show_end, err=True)
     return code
 
 
@@ -416,10 +411,10 @@ def _report_refusals(result: Result, state: str, reach: Reach | None) -> None:
     """List what the proxy refused while the program ran: many programs do not report it."""
     refused = (event for event in result.events if isinstance(event, CapabilityDenied))
     lines = list(dict.fromkeys(refusal_line(event, reach) for event in refused))
-    for line in lines[:MOST_SHOWN]:
+    for line in lines[:HINTS_SHOWN]:
         show(visible(line), err=True, colour="red")
     if lines:
-        more = f"{len(lines) - MOST_SHOWN} more, and " if len(lines) > MOST_SHOWN else ""
+        more = f"{len(lines) - HINTS_SHOWN} more, and " if len(lines) > HINTS_SHOWN else ""
         show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from licet.assemble.program import HTTPS, Typed
+from licet.cli.limits import HINTS_SHOWN, OUTPUT_LINE_CHARACTERS, OUTPUT_LINES_SEARCHED
 from licet.cli.output import show
 from licet.core.algebra.rules import InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import inside, is_address, visible
@@ -35,8 +36,6 @@ from licet.policy_files.policy_paths import shown_path
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
 
-MOST_SHOWN = 10
-_MOST_LINES, _MOST_LINE = 200, 4096
 _ACROSS = ("cross-device", "exdev", "resource busy", "ebusy")  # what a directory that is kept in place answers
 _READ_ONLY = ("read-only", "erofs", "directory nonexistent")  # the last is said by sh about a directory that is hidden
 _ABSENT = ("no such file", "enoent")  # with a private root, what may not be read is not there
@@ -59,7 +58,7 @@ def hints(said: str, reach: Reach | None, workdir: str, held: Iterable[str], *, 
         why = _wall(reach, os.path.normpath(os.path.join(workdir, path)), error, tuple(held), degraded=degraded)
         if why:
             found[why] = None
-    return list(found)[:MOST_SHOWN]
+    return list(found)[:HINTS_SHOWN]
 
 
 def show_hints(lines: Iterable[str]) -> None:
@@ -97,7 +96,7 @@ def _nothing(reach: Reach, use: Use) -> str:
 
 def last_lines(said: str) -> list[str]:
     """The last lines of what a command said, none of them long."""
-    return [line[:_MOST_LINE] for line in said.splitlines()[-_MOST_LINES:]]
+    return [line[:OUTPUT_LINE_CHARACTERS] for line in said.splitlines()[-OUTPUT_LINES_SEARCHED:]]
 
 
 def _named(said: str) -> Iterator[tuple[str, str]]:
@@ -266,7 +265,7 @@ def programs_not_found(said: str, reach: Reach | None) -> list[str]:
             places = _on_path(match[1])
             if places and not _readable(places[0], reach):
                 found |= dict.fromkeys(_walls(match[1], places[0], reach))
-    return list(found)[:MOST_SHOWN]
+    return list(found)[:HINTS_SHOWN]
 
 
 def _on_path(name: str) -> list[str]:

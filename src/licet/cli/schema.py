@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from licet.cli.limits import SCHEMA_FILE_BYTES
 from licet.cli.options import FILE, json_option, refuse
-from licet.cli.output import make_folder, show, show_json, write_file
+from licet.cli.output import make_folder, print_report, show_json, show_lines, write_file
 from licet.core.values import Origin, Problem
 from licet.own_files import read_regular
 from licet.policy_files import case_files, schema
@@ -17,14 +18,13 @@ from licet.policy_files.shapes import json_schema
 
 SHAPES = {**schema.SHAPES, "tests": case_files.CASES}
 DESCRIPTIONS = {**schema.DESCRIPTIONS, "tests": case_files.DESCRIPTION}
-MOST_BYTES = 1_000_000  # bytes, many times the longest schema
 
 
 @click.command(name="schema")
 @click.argument("kind", type=click.Choice(tuple(SHAPES)), required=False)
 @click.option("--output", "-o", metavar="DIR", type=FILE, help="Write all of them into a directory instead.")
 @json_option
-def command(kind: str | None, output: Path | None, as_json: bool) -> None:
+def command(kind: str | None, output: Path | None) -> None:
     """Print the JSON Schema of a kind of file, so that your editor completes and checks it.
 
     Without KIND the kinds are listed. Editors with a YAML language server find the schema through a first line such
@@ -34,20 +34,13 @@ def command(kind: str | None, output: Path | None, as_json: bool) -> None:
         if kind is not None:
             raise click.UsageError("--output writes all kinds; leave out KIND")
         if foreign := [problem for one in SHAPES if (problem := not_ours(one, output))]:
-            refuse(foreign, as_json)
+            refuse(foreign)
         written = [write_schema(one, output) for one in SHAPES]
-        if as_json:
-            show_json({"written": [str(path) for path in written]})
-        else:
-            for path in written:
-                show(f"wrote {path}")
+        print_report({"written": written}, lambda _: show_lines(f"wrote {path}" for path in written))
     elif kind is not None:
         show_json(schema_of(kind))
-    elif as_json:
-        show_json(DESCRIPTIONS)
     else:
-        for one, about in DESCRIPTIONS.items():
-            show(f"{one:<13}{about}")
+        print_report(DESCRIPTIONS, lambda kinds: show_lines(f"{one:<13}{about}" for one, about in kinds.items()))
 
 
 def schema_of(kind: str) -> dict[str, Any]:
@@ -96,6 +89,6 @@ def _title(kind: str) -> str:
 def _content(path: Path) -> bytes:
     """The content of a file; empty if it cannot be read or is too long for a schema."""
     try:
-        return read_regular(path, MOST_BYTES, links=False)
+        return read_regular(path, SCHEMA_FILE_BYTES, links=False)
     except OSError:
         return b""

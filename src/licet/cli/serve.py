@@ -18,7 +18,6 @@ def command(
     accepted: bool,
     secrets: Path | None,
     setting: Setting,
-    as_json: bool,
 ) -> None:
     """Offer the tools that MANIFEST admits as an MCP server, over standard input and output.
 
@@ -29,10 +28,10 @@ def command(
     \b
       licet serve research.yaml
     """
-    policy, place, setting = served_policy(manifest, state, setting, as_json, accepted=accepted)
+    policy, place, setting = served_policy(manifest, state, setting, accepted=accepted)
     from licet.assemble.importing import imported_tools
 
     tools = imported_tools(policy)
     if not tools:
-        fail(f"{policy.origin.file}: no tool here has a function: name one with `from:` under `tools`", as_json)
-    serve(policy, place, "whole", session, secrets, setting, as_json, tools)
+        fail(f"{policy.origin.file}: no tool here has a function: name one with `from:` under `tools`")
+    serve(policy, place, "whole", session, secrets, setting, tools)

@@ -3,9 +3,9 @@
 import asyncio
 import secrets
 from pathlib import Path
-from typing import Any
 
 import click
+from msgspec import Struct
 
 from licet.assemble.gate import stored_approvals
 from licet.assemble.review import state_directory
@@ -16,7 +16,7 @@ from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import SystemClock
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.options import FILE, KV, Command, json_option, manifest_option, of_manifest, open_default
-from licet.cli.output import fail, show, show_json
+from licet.cli.output import fail, print_report, show
 from licet.core.algebra.scope import visible
 from licet.core.ledger.entry import Row, Unsound, check_row, time_text
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -29,6 +29,14 @@ def state_option(command: Command) -> Command:
     """Add `--state` and `--manifest` to a command."""
     text = "The state directory of the calls.  [default: for this directory, below $XDG_STATE_HOME]"
     return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
+
+
+class _Session(Struct, frozen=True):
+    agent: str
+    session: str
+    entries: int
+    last: str
+    ended: bool
 
 
 @click.group(name="session", invoke_without_command=True)
@@ -59,17 +67,18 @@ def command(ctx: click.Context) -> None:
 @click.option("--all", "every", is_flag=True, help="Also list the sessions that have ended.")
 @state_option
 @json_option
-def list_command(every: bool = False, state: Path | None = None, as_json: bool = False) -> None:
+def list_command(every: bool = False, state: Path | None = None) -> None:
     """List the sessions that are open, the one with the newest call first."""
     place = state if state is not None else state_directory(Path.cwd())
-    found = [one for one in _sessions(place, as_json) if every or not one["ended"]]
-    if as_json:
-        show_json({"sessions": found})
-        return
-    width = max((len(visible(one["session"])) for one in found), default=0)
+    found = [one for one in _sessions(place) if every or not one.ended]
+    print_report({"sessions": found}, lambda _: _show(found))
+
+
+def _show(found: list[_Session]) -> None:
+    width = max((len(visible(one.session)) for one in found), default=0)
     for one in found:
-        line = f"{visible(one['session']):<{width}}  {'ended' if one['ended'] else 'open':<5}  {visible(one['agent'])}"
-        show(f"{line}, {one['entries']} entries, last {visible(one['last'])}")
+        line = f"{visible(one.session):<{width}}  {'ended' if one.ended else 'open':<5}  {visible(one.agent)}"
+        show(f"{line}, {one.entries} entries, last {visible(one.last)}")
     if not found:
         show("no session is open", err=True)
 
@@ -80,7 +89,7 @@ def list_command(every: bool = False, state: Path | None = None, as_json: bool =
 @click.option("--purpose", metavar="TEXT", help="Why it is ended; the ledger keeps it.")
 @state_option
 @json_option
-def end_command(session: str, agent: str | None, purpose: str | None, state: Path | None, as_json: bool) -> None:
+def end_command(session: str, agent: str | None, purpose: str | None, state: Path | None) -> None:
     """End a session: its storage is deleted, and its later calls are refused.
 
     Calls that name no session begin another one: `main-2` after `main`. The end is an entry in the ledger. It gives
@@ -90,12 +99,12 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
     """
     place = state if state is not None else state_directory(Path.cwd())
     approvals = stored_approvals(place)
-    known = _policies(place, approvals, session, agent, as_json)
+    known = _policies(place, approvals, session, agent)
     if len(known) != 1:
         names = ", ".join(sorted(map(visible, known)))
         of = f" of {visible(agent)}" if agent is not None else ""
         why = f"several agents have a session {visible(session)}: add --agent, one of {names}" if known else ""
-        fail(why or f"there is no session {visible(session)}{of} in {place}", as_json)
+        fail(why or f"there is no session {visible(session)}{of} in {place}")
     ((owner, digest),), receipt = known.items(), f"r-{secrets.token_hex(6)}-1"
     entry = session_end_entry(receipt, owner, session, time_text(SystemClock().now()), digest, purpose)
 
@@ -114,20 +123,22 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
     try:
         ended, following = asyncio.run(end())
     except Unavailable as wrong:
-        fail(str(wrong), as_json)
-    if as_json:
-        show_json({"agent": owner, "session": session, "ended": True, "receipt": receipt if ended else None})
-    elif ended:
-        show(f"ended session {visible(session)} of {visible(owner)}; receipt {receipt}", colour="green")
-    else:
-        show(f"session {visible(session)} of {visible(owner)} had ended already")
-    if not as_json:
-        show(f"calls with `--session {visible(session)}` are refused; those without `--session` are in {following}")
+        fail(str(wrong))
+    name, of = visible(session), visible(owner)
+
+    def text(_: object) -> None:
+        show(
+            f"ended session {name} of {of}; receipt {receipt}"
+            if ended
+            else f"session {name} of {of} had ended already",
+            colour="green" if ended else None,
+        )
+        show(f"calls with `--session {name}` are refused; those without `--session` are in {following}")
+
+    print_report({"agent": owner, "session": session, "ended": True, "receipt": receipt if ended else None}, text)
 
 
-def _policies(
-    place: Path, approvals: SqliteApprovals, session: str, agent: str | None, as_json: bool
-) -> dict[str, str]:
+def _policies(place: Path, approvals: SqliteApprovals, session: str, agent: str | None) -> dict[str, str]:
     """By agent: the digest of the policy of the last call in its session with this id.
 
     A session whose first call still waits for a person is in no ledger, which may not exist yet.
@@ -135,31 +146,31 @@ def _policies(
     try:
         asked = [kept.request for kept in asyncio.run(approvals.list())]
     except Unavailable as wrong:
-        fail(str(wrong), as_json)
+        fail(str(wrong))
     found = {one.agent: one.manifest for one in asked if one.session == session and agent in (None, one.agent)}
     if found and not (place / _LEDGER).exists():
         return found
-    for row in _rows(place, as_json):
+    for row in _rows(place):
         if row.session == session and agent in (None, row.agent):
             try:
                 found[row.agent] = check_row(row)["manifest"]
             except Unsound as wrong:
-                fail(f"the last entry of the session cannot be used: {wrong}; see `licet receipts verify`", as_json)
+                fail(f"the last entry of the session cannot be used: {wrong}; see `licet receipts verify`")
     return found
 
 
-def _rows(place: Path, as_json: bool) -> list[Row]:
+def _rows(place: Path) -> list[Row]:
     """The last entry of each session; exits if there is no ledger that can be read."""
     try:
         with LedgerReader(place / _LEDGER) as reader:
             return list(reader.sessions())
     except LedgerUnavailable as wrong:
         named = click.get_current_context().params.get("state") is not None
-        fail(f"{wrong}{'' if named else asked_elsewhere()}", as_json)
+        fail(f"{wrong}{'' if named else asked_elsewhere()}")
 
 
-def _sessions(place: Path, as_json: bool) -> list[dict[str, Any]]:
-    rows = _rows(place, as_json)
+def _sessions(place: Path) -> list[_Session]:
+    rows = _rows(place)
 
     async def ended() -> list[bool]:
         if not (place / KV).exists():  # a store that does not exist yet is not made by a look at it
@@ -173,8 +184,6 @@ def _sessions(place: Path, as_json: bool) -> list[dict[str, Any]]:
     try:
         over = asyncio.run(ended())
     except Unavailable as wrong:
-        fail(str(wrong), as_json)
-    return [
-        {"agent": row.agent, "session": row.session, "entries": row.sequence, "last": row.time, "ended": end}
-        for row, end in zip(rows, over, strict=True)
-    ]
+        fail(str(wrong))
+    each = zip(rows, over, strict=True)
+    return [_Session(row.agent, row.session, row.sequence, row.time, end) for row, end in each]

@@ -1,7 +1,7 @@
 """`licet test`: run the examples of manifests and the cases of test files, and list rules that none of them uses."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -9,7 +9,7 @@ from licet.assemble import Places
 from licet.assemble.policy_tests import Report, run_examples
 from licet.cli.discovery import find_policy, nothing_here
 from licet.cli.options import FILE, Setting, json_option, setting_options
-from licet.cli.output import counted, first_problems, place_document, problem_document, show, show_json, show_problems
+from licet.cli.output import counted, first_problems, place_document, print_report, show, show_lines, show_problems
 from licet.core.review.examples import Outcome
 
 _NOTHING = "there is nothing to run: write `examples:` in the manifest, or `cases:` in .licet/tests/NAME.yaml"
@@ -34,7 +34,6 @@ def command(
     setting: Setting,
     coverage: bool,
     fail_under: float | None,
-    as_json: bool,
 ) -> None:
     """Check that a policy decides its examples as they say.
 
@@ -61,20 +60,13 @@ def command(
     coverage = coverage or fail_under is not None
     ruleless = coverage and not report.rules and not nothing and not report.problems
     uncovered = fail_under is not None and report.covered < fail_under and not ruleless
-    if as_json:
-        show_json(_document(report, coverage=coverage))
-    else:
-        _show(report, coverage=coverage)
-        if nothing:
-            show(_NOTHING, err=True, colour="red")
-        if ruleless:
-            show(_RULELESS, err=True, colour="red")
-        if uncovered:
-            show(f"expected at least {fail_under:g} % of the rules to be covered", err=True, colour="red")
+    wrong = [text for text, is_so in ((_NOTHING, nothing), (_RULELESS, ruleless)) if is_so]
+    wrong += [f"expected at least {fail_under:g} % of the rules to be covered"] if uncovered else []
+    print_report(_document(report, coverage=coverage), lambda _: _show(report, wrong, coverage=coverage))
     ctx.exit(1 if report.failed or report.problems or nothing or ruleless or uncovered else 0)
 
 
-def _show(report: Report, *, coverage: bool) -> None:
+def _show(report: Report, wrong: Sequence[str], *, coverage: bool) -> None:
     first, rest = first_problems(report.problems)
     show_problems(first)
     if rest:
@@ -90,26 +82,27 @@ def _show(report: Report, *, coverage: bool) -> None:
     if coverage and report.rules:
         covered = f"{len(report.exercised)} of {counted(len(report.rules), 'rule')} covered"
         show(f"{covered}, {_percentage(report):g} %", err=True)
+    show_lines(wrong, err=True, colour="red")
 
 
 def _percentage(report: Report) -> float:
     return int(report.covered * 10) / 10  # rounded down, so that only 100 is shown as 100
 
 
-def _document(report: Report, *, coverage: bool) -> dict[str, Any]:
+def _document(report: Report, *, coverage: bool) -> dict[str, object]:
     first, _ = first_problems(report.problems)
-    missing = sorted(report.rules - report.exercised)
     return {
         "passed": len(report.outcomes) - len(report.failed),
         "failed": len(report.failed),
         "errors": len(report.problems),
         "cases": [_case(outcome) for outcome in report.outcomes],
-        "problems": [problem_document(problem) for problem in first],
-        **({"coverage": _coverage(report, missing)} if coverage else {}),
+        "problems": first,
+        **({"coverage": _coverage(report)} if coverage else {}),
     }
 
 
-def _coverage(report: Report, missing: list[Any]) -> dict[str, Any]:
+def _coverage(report: Report) -> dict[str, object]:
+    missing = sorted(report.rules - report.exercised)
     return {
         "rules": len(report.rules),
         "covered": len(report.exercised),
@@ -118,7 +111,7 @@ def _coverage(report: Report, missing: list[Any]) -> dict[str, Any]:
     }
 
 
-def _case(outcome: Outcome) -> dict[str, Any]:
+def _case(outcome: Outcome) -> dict[str, object]:
     case = outcome.case
     return {
         **place_document(case.origin),
@@ -130,9 +123,6 @@ def _case(outcome: Outcome) -> dict[str, Any]:
         "verdict": outcome.decision.verdict,
         "reason": outcome.reason or None,
         "passed": outcome.passed,
-        "rules": [
-            {"text": rule.text, "origin": place_document(rule.origin) if rule.origin else None}
-            for rule in outcome.rules
-        ],
+        "rules": [{"text": rule.text, "origin": rule.origin} for rule in outcome.rules],
         "message": str(outcome),
     }

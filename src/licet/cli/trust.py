@@ -4,21 +4,19 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from licet.assemble import Places
 from licet.assemble.acceptance import (
     PolicyMoved,
+    Review,
     accept_policy,
-    accepted_before,
     deletes_to_approve,
-    further_changes,
     give_standing,
-    lock_before,
+    review_of,
     state_of,
     with_standing,
     withdraw_all,
@@ -27,20 +25,16 @@ from licet.assemble.review import state_option
 from licet.cli.diff import show_changes
 from licet.cli.discovery import named_or_found
 from licet.cli.options import FILE, Setting, json_option, read_sound
-from licet.cli.output import counted, fail, shortened, show, show_json, show_lock_changes
+from licet.cli.output import counted, fail, print_report, shortened, show, show_lines, show_lock_changes, wants_json
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.approval import time_text
 from licet.core.limits import MOST_STANDING_DAYS
 from licet.core.policy.layer import OWN_STORAGE, meet_written_layers
-from licet.core.policy.lock import FORMAT, Lock
-from licet.core.policy.lock_changes import lock_changes
 from licet.core.policy.manifest import Manifest
-from licet.core.review.changes import Changes
-from licet.core.review.diff import diff
 from licet.core.review.surface import surface
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.policy_files.policy_paths import LOCK_FILE, NoHome
-from licet.policy_files.trust import TrustListError, accepted, forget, lock_state
+from licet.policy_files.trust import Accepted, TrustListError, acceptance, accepted, forget, lock_state
 
 
 @click.command(name="trust")
@@ -75,7 +69,6 @@ def command(
     state: Path | None,
     listing: bool,
     remove: bool,
-    as_json: bool,
 ) -> None:
     """Accept a policy and its licet.lock, so that commands use them when you name none.
 
@@ -105,20 +98,21 @@ def command(
         raise click.UsageError("--list takes no other option or FILE, and --remove takes no --yes", ctx)
     try:
         if listing:
-            _list(as_json)
+            _list()
         elif remove:
-            _remove(ctx, file, as_json)
+            _remove(ctx, file)
         else:
-            _accept(ctx, file, yes, as_json, Standing(days, workdir, state))
+            _accept(ctx, file, yes, Standing(days, workdir, state))
     except (TrustListError, PolicyMoved, NoHome, Unavailable, LedgerUnavailable) as wrong:
-        fail(str(wrong), as_json)
+        fail(str(wrong))
 
 
-def _list(as_json: bool) -> None:
+def _list() -> None:
     entries = sorted(accepted().values(), key=lambda entry: entry.path)
-    if as_json:
-        show_json({"accepted": [asdict(entry) for entry in entries]})
-        return
+    print_report({"accepted": entries}, lambda _: _show_list(entries))
+
+
+def _show_list(entries: list[Accepted]) -> None:
     for entry in entries:
         lock = {None: "not with its lock", "": "without a lock"}.get(entry.lock, f"lock {entry.lock}")
         show(f"{entry.path}  {entry.digest}  {lock}  {entry.when}")
@@ -126,16 +120,16 @@ def _list(as_json: bool) -> None:
         show("no policy has been accepted", err=True)
 
 
-def _remove(ctx: click.Context, file: Path | None, as_json: bool) -> None:
+def _remove(ctx: click.Context, file: Path | None) -> None:
     path = named_or_found(file, "FILE").path
     found, withdrawn = forget(path), withdraw_all(path)
-    if as_json:
-        more = {"withdrawn": withdrawn} if withdrawn else {}
-        show_json({"file": os.path.realpath(path), "removed": found, **more})
-    else:
+
+    def text(_: object) -> None:
         show(f"{path} {'is no longer accepted' if found else 'was not accepted'}", err=not found)
-        for name in withdrawn:
-            show(f"the standing approval {name} of its deletes is withdrawn")
+        show_lines(f"the standing approval {name} of its deletes is withdrawn" for name in withdrawn)
+
+    more = {"withdrawn": withdrawn} if withdrawn else {}
+    print_report({"file": os.path.realpath(path), "removed": found, **more}, text)
     ctx.exit(0 if found else 1)
 
 
@@ -147,30 +141,29 @@ class Standing(Struct, frozen=True):
     state: Path | None
 
 
-def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool, wanted: Standing) -> None:
-    asks = not yes and not as_json and sys.stdin.isatty()
+def _accept(ctx: click.Context, file: Path | None, yes: bool, wanted: Standing) -> None:
+    asks = not yes and not wants_json() and sys.stdin.isatty()
     if not yes and not asks:  # a script that only wants to read must not accept anything
         text = "there is no terminal to ask at: add `--yes`, which gives no standing approval of deletes, or use"
         raise click.UsageError(f"{text} `licet surface` to only look", ctx)
     path = named_or_found(file, "FILE").path
-    manifest = read_sound(path, Setting(workdir=wanted.workdir, alone=True), as_json)
-    entry = accepted().get(os.path.realpath(path))
-    if entry is not None and (entry.digest, entry.lock) == (manifest.digest, lock_state(manifest)):
-        _report(path, manifest, as_json, f"{path} is already accepted")
-        _stand(path, manifest, wanted, asks=asks, as_json=as_json)
+    manifest = read_sound(path, Setting(workdir=wanted.workdir, alone=True))
+    if acceptance(path, manifest.digest, lock_state(manifest)).answer == "accepted":
+        _report(path, manifest, f"{path} is already accepted")
+        _stand(path, manifest, wanted, asks=asks)
         return
     found = review_of(path, manifest)
-    if not as_json:
+    if not wants_json():
         show_review(path, manifest, found)
     if asks and not click.confirm("accept it?", err=True):
         show("nothing was accepted", err=True)
         ctx.exit(1)
     accept_policy(path, manifest)
-    _report(path, manifest, as_json, f"accepted {path}", found.document())
-    _stand(path, manifest, wanted, asks=asks, as_json=as_json)
+    _report(path, manifest, f"accepted {path}", found)
+    _stand(path, manifest, wanted, asks=asks)
 
 
-def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool, as_json: bool) -> None:
+def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> None:
     """Ask for the standing approval that a policy says it has; at a terminal only, and about nothing else."""
     deletes = deletes_to_approve(manifest)
     if not deletes or manifest.lock_problem is not None:
@@ -178,7 +171,7 @@ def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool, as_j
     state = wanted.state or state_of(path)
     standing = with_standing(replace(manifest, standing=None, standing_problem=""), path, state).standing
     if standing is not None:
-        if not as_json:
+        if not wants_json():
             until = time_text(standing.expires)
             show(f"its deletes are covered until {until} by the standing approval {standing.id}")
         return
@@ -205,32 +198,6 @@ def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool, as_j
         show(f"standing approval {kept.request.id}, until {time_text(kept.request.expires)}")
 
 
-class Review(Struct, frozen=True):
-    """What a user is shown before a policy is accepted: what changed since the last time, or all of it."""
-
-    changes: Changes | None  # None: it was not accepted before, so all of it is shown
-    further: tuple[str, ...]
-    prefix: str  # of file names in the accepted policy
-    is_same: bool  # whether the policy itself is as it was accepted
-    lock: tuple[str, ...]  # what the lock says now and did not when it was accepted
-
-    def document(self) -> dict[str, Any]:
-        """The same as JSON data."""
-        changes = None if self.changes is None else {**self.changes.document(), "further": list(self.further)}
-        return {"changes": changes, "lock_changes": list(self.lock)}
-
-
-def review_of(path: Path, manifest: Manifest) -> Review:
-    """What is new about a policy and its lock since they were accepted."""
-    before = accepted_before(path, manifest, Places.here())
-    lock = tuple(lock_changes(lock_before(path), manifest.lock or Lock(format=FORMAT)))
-    if before is None:
-        return Review(None, (), "", False, lock)
-    is_same = before.manifest.digest == manifest.digest
-    further = () if is_same else tuple(further_changes(before.manifest, manifest))
-    return Review(diff(before.manifest, manifest), further, before.prefix, is_same, lock)
-
-
 def show_review(path: Path, manifest: Manifest, found: Review) -> None:
     """Print what is to be accepted."""
     short = shortened(None)
@@ -253,7 +220,7 @@ def show_review(path: Path, manifest: Manifest, found: Review) -> None:
 
 def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
     """Print what a policy allows to its tools today, and the most that it allows to any tool."""
-    from licet.cli.surface_table import print_surface
+    from licet.cli.surface import print_surface
 
     # As it will be once it is accepted: then the file itself may approve writes.
     print_surface(surface(replace(manifest, pinned="licet trust")), short)
@@ -268,9 +235,6 @@ def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
         show(f"  except {short(str(rule))}")
 
 
-def _report(path: Path, manifest: Manifest, as_json: bool, text: str, more: dict[str, Any] | None = None) -> None:
-    if as_json:
-        about = {"file": os.path.realpath(path), "digest": manifest.digest, "lock": lock_state(manifest)}
-        show_json({**about, "accepted": True, **(more or {})})
-    else:
-        show(text)
+def _report(path: Path, manifest: Manifest, text: str, found: Review | None = None) -> None:
+    about = {"file": os.path.realpath(path), "digest": manifest.digest, "lock": lock_state(manifest), "accepted": True}
+    print_report({**about, **(found.document() if found else {})}, lambda _: show(text))

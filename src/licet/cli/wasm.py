@@ -13,28 +13,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from licet.cli.limits import BUILD_LINE_SECONDS, WASM_DECLARATION_LINES_SHOWN, WASM_LINES_SHOWN
 from licet.cli.options import FILE, json_option
-from licet.cli.output import coloured, counted, fail, show, show_json, show_lines
-from licet.cli.wasm_declaration import Declaration, command_of, declaration, python_declaration
+from licet.cli.output import coloured, counted, fail, print_report, show, show_lines, wants_json
 from licet.core.algebra.scope import Malformed, visible
 from licet.declare.wasm import WasmModule, read_module
 from licet.guard.execution import SandboxUnavailable
 from licet.sandbox.probe import look
 from licet.wasm.cache import OWN, InvalidModule, compiled
 from licet.wasm.compiled import Compiled, Described, wasm_layers
+from licet.wasm.declaration import Declaration, command_of, declaration, python_declaration
 from licet.wasm.python.build import BuildFailed, Report, Runner, kept_runner, runner
 from licet.wasm.ready_modules import Asked, asked_for, shown_name
 
 COMPILING = "compiling for this machine"
 _FIRST = 0.45  # the part of all the time that goes into putting the component together
 _KNOWN_FROM = 0.1  # of the first part: before that a guess would be wild
-_EVERY = 15.0  # seconds between two lines where there is no terminal
 
 
 class Stand(Struct, frozen=True):
@@ -116,7 +115,9 @@ def _as_lines(pace: Pace, clock: Callable[[], float]) -> Callable[[], None]:
         nonlocal last, since
         with turn:
             stand, now = pace.stand(clock()), clock()
-            if stand.phase in ("storing", "done", "starting") or (stand.phase == last and now - since < _EVERY):
+            if stand.phase in ("storing", "done", "starting") or (
+                stand.phase == last and now - since < BUILD_LINE_SECONDS
+            ):
                 return
             last, since = stand.phase, now
             show(stand.text, err=True)
@@ -159,8 +160,6 @@ def _ticking(tell: Callable[[], None], seconds: float) -> Iterator[None]:
         ticker.join()
 
 
-_MOST_LINES = 40  # of one list; a hostile module can have a million names
-_MOST_DECLARED = 200  # lines of a declaration
 _KINDS = {"module": "core module", "component": "component"}
 
 
@@ -194,7 +193,7 @@ def command() -> None:
 )
 @json_option
 @click.pass_context
-def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool, as_json: bool) -> None:
+def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool) -> None:
     """Show what a WASM module imports and exports, and what it would need as a tool.
 
     Nothing of the module runs. It is compiled in a process of its own behind walls, and kept for its first call. The
@@ -205,22 +204,20 @@ def inspect_command(ctx: click.Context, file: Path, allow_degraded: bool, as_jso
       licet wasm inspect count.wasm --json
     """
     if not os.path.exists(file):
-        fail(f"there is no file {file}", as_json)
+        fail(f"there is no file {file}")
     try:
         module = read_module(os.path.abspath(file), "")
         made = _compiled(module, allow_degraded)
     except Malformed as wrong:
-        fail(str(wrong), as_json)
+        fail(str(wrong))
     except (InvalidModule, SandboxUnavailable) as wrong:
-        fail(visible(str(wrong)), as_json)
+        fail(visible(str(wrong)))
     own = _is_runner(module)
     asked = asked_for(made.module.kind, made.module.imports)
     declared = python_declaration(asked) if own else declaration(str(file), file.stem, made.module, asked)
     size = os.path.getsize(module.file)
-    if as_json:
-        show_json(_document(str(file), size, module, made.module, asked, declared))
-    else:
-        _show(str(file), size, module, made.module, asked, declared)
+    found = str(file), size, module, made.module, asked, declared
+    print_report(_document(*found), lambda _: _show(*found))
     ctx.exit(1 if declared is None or asked.impossible else 0)
 
 
@@ -241,7 +238,7 @@ def _compiled(module: WasmModule, allow_degraded: bool) -> Compiled:
 
 def _document(
     file: str, size: int, module: WasmModule, found: Described, asked: Asked, declared: Declaration | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "file": file,
         "kind": found.kind,
@@ -249,15 +246,15 @@ def _document(
         "sha256": module.sha256,
         "memory": {"at_start_bytes": found.memory_bytes, "most_bytes": found.memory_most_bytes or None},
         "imports": {
-            "wasi": {part: list(names) for part, names in asked.wasi.items()},
-            "host": list(asked.host),
-            "impossible": [asdict(one) for one in asked.impossible],
+            "wasi": asked.wasi,
+            "host": asked.host,
+            "impossible": asked.impossible,
         },
         "exports": [{"name": one["name"], "type": one["type"]} for one in found.exports if one["type"] != "type"],
         "usable": declared is not None and not asked.impossible,
         "command": command_of(found),
-        "functions": list(declared.functions) if declared else [],
-        "needs": list(declared.needs) if declared else [],
+        "functions": declared.functions if declared else [],
+        "needs": declared.needs if declared else [],
         "declaration": "\n".join(declared.python) if declared else None,
         "manifest": "\n".join(declared.manifest) if declared else None,
     }
@@ -285,7 +282,7 @@ def _show(
         show("it cannot be a tool: it exports no function that can be called", colour="red")
         return
     _list("needs", declared.needs)
-    _list("declaration, in Python", declared.python, _MOST_DECLARED)
+    _list("declaration, in Python", declared.python, WASM_DECLARATION_LINES_SHOWN)
     _list("manifest", declared.manifest)
 
 
@@ -293,13 +290,13 @@ def _row(name: str, text: str) -> None:
     show(f"{name:<9} {text}")
 
 
-def _list(title: str, lines: Sequence[str], most: int = _MOST_LINES) -> None:
+def _list(title: str, lines: Sequence[str], most: int = WASM_LINES_SHOWN) -> None:
     show("")
     show(title if lines else f"{title}: none", colour="cyan")
     _lines(lines, most)
 
 
-def _lines(lines: Sequence[str], most: int = _MOST_LINES) -> None:
+def _lines(lines: Sequence[str], most: int = WASM_LINES_SHOWN) -> None:
     show_lines(f"  {line}" if line else "" for line in lines[:most])
     if len(lines) > most:
         show(f"  … and {len(lines) - most} more: --json lists all")
@@ -333,7 +330,7 @@ def _runs_as(found: Described, declared: Declaration | None) -> str:
         return f"a command: `{shown_name(named)}`, with JSON on standard input, and its output as the result"
     if declared is None:
         return "nothing"
-    shown = ", ".join(shown_name(one) for one in declared.functions[:_MOST_LINES])
+    shown = ", ".join(shown_name(one) for one in declared.functions[:WASM_LINES_SHOWN])
     return f"a function, which `function=` names: {_cut(shown, 400)}"
 
 
@@ -342,7 +339,7 @@ def _runs_as(found: Described, declared: Declaration | None) -> str:
 
 @command.command(name="build")
 @json_option
-def build_command(as_json: bool) -> None:
+def build_command() -> None:
     """Build the Python of `licet.tools.python`, once, ahead of its first call.
 
     It needs `pip install 'licet[wasm-build]'`, and takes one minute on a fast machine, and several on a slow or busy
@@ -352,24 +349,25 @@ def build_command(as_json: bool) -> None:
     started = time.monotonic()
     try:
         was_there = kept_runner() is not None
-        with progress(quiet=as_json) as report:
+        with progress(quiet=wants_json()) as report:
             built = runner(report)
             if not was_there:
                 report(COMPILING, 1.0)
             code = _compile_runner(built)
     except (BuildFailed, SandboxUnavailable, InvalidModule) as wrong:
-        fail(visible(str(wrong)), as_json)
-    if as_json:
-        show_json({"built": not was_there, **asdict(built), "compiled": code})
-        return
-    if was_there:
-        show("it is built already: nothing to do")
-    else:
-        show(f"built in {time.monotonic() - started:.0f} seconds", colour="green")
-    _row("kept in", built.file)
-    _row("size", f"{built.size:,} bytes, and {os.path.getsize(code):,} of compiled code")
-    _row("sha256", built.sha256)
-    _row("inputs", built.inputs)
+        fail(visible(str(wrong)))
+
+    def text(_: object) -> None:
+        if was_there:
+            show("it is built already: nothing to do")
+        else:
+            show(f"built in {time.monotonic() - started:.0f} seconds", colour="green")
+        _row("kept in", built.file)
+        _row("size", f"{built.size:,} bytes, and {os.path.getsize(code):,} of compiled code")
+        _row("sha256", built.sha256)
+        _row("inputs", built.inputs)
+
+    print_report({"built": not was_there, **asdict(built), "compiled": code}, text)
 
 
 def _compile_runner(built: Runner) -> str:
@@ -379,11 +377,11 @@ def _compile_runner(built: Runner) -> str:
     return compiled(built.module, support.walls_in_spec(layers.missing), OWN).file
 
 
-def build_if_missing(*, quiet: bool) -> None:
+def build_if_missing() -> None:
     """Build the Python of `licet.tools.python` with progress, before a call that would build it without."""
     with contextlib.suppress(BuildFailed, SandboxUnavailable, InvalidModule):  # the call says what is wrong
         if kept_runner() is None:
-            with progress(quiet=quiet) as report:
+            with progress(quiet=wants_json()) as report:
                 built = runner(report)
                 report(COMPILING, 1.0)
                 _compile_runner(built)

@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 
@@ -96,7 +96,7 @@ class _Unfit(Exception):
     """The reason why an entry stays."""
 
 
-def read_entry(name: str, data: Any, client: Client, workdir: str, program: str) -> Entry | Stays:
+def read_entry(name: str, data: object, client: Client, workdir: str, program: str) -> Entry | Stays:
     """What an entry says, or why it stays. `workdir` is the project if that is where the gateway works, else empty.
 
     `program` is the path of this licet.
@@ -110,7 +110,7 @@ def read_entry(name: str, data: Any, client: Client, workdir: str, program: str)
         return Stays(name, str(why))
 
 
-def starts_gateway(data: Any, program: str) -> bool:
+def starts_gateway(data: object, program: str) -> TypeGuard[dict[str, Any]]:
     """Whether an entry starts the gateway of this licet, whose program is at a path, and nothing else.
 
     A program of this name elsewhere, such as `./licet`, is a server like any other. So is this licet with a variable
@@ -158,7 +158,7 @@ def passed_by_name(data: Mapping[str, Any]) -> list[str]:
     return [name for name in known if not _OF_LOADERS.fullmatch(name)]
 
 
-def _read(name: str, data: Any, client: Client, workdir: str) -> Entry:
+def _read(name: str, data: object, client: Client, workdir: str) -> Entry:
     if not isinstance(data, dict):
         raise _Unfit("it is no table")
     if data.get("disabled") is True or data.get("enabled") is False:
@@ -246,13 +246,13 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
     return found
 
 
-def _is_workdir(directory: Any, workdir: str) -> bool:
+def _is_workdir(directory: object, workdir: str) -> bool:
     if not isinstance(directory, str) or not workdir:
         return False
     return directory in (".", "${workspaceFolder}") or os.path.normpath(directory) == workdir
 
 
-def _word(word: Any, workdir: str) -> str:
+def _word(word: object, workdir: str) -> str:
     """A word of a command, with the variables that policy has names for replaced."""
     if not isinstance(word, str):
         raise _Unfit("its command has something other than text in it")
@@ -270,7 +270,7 @@ class _Given(Struct, frozen=True):
     empty: tuple[str, ...]
 
 
-def _given(found: Any, key: str, client: Client) -> _Given:
+def _given(found: object, key: str, client: Client) -> _Given:
     """Sort values into literal ones, and those that are one variable of the client's environment."""
     if not isinstance(found, dict):
         raise _Unfit(f"its `{key}` is no table")

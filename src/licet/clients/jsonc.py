@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from licet.clients.limits import CONFIG_DEPTH
 from licet.errors import LicetError
 
 KeyPath = tuple[str, ...]
@@ -122,7 +123,6 @@ def _without(data: dict[str, Any], table: KeyPath) -> Any:
     return {**data, table[0]: _without(inner if isinstance(inner, dict) else {}, table[1:])}
 
 
-_DEEPEST = 100
 _TOKEN = re.compile(
     r"""(?P<skipped>[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)
       | (?P<string>"(?:[^"\\]|\\.)*")
@@ -191,8 +191,8 @@ class _Parser:
         return token
 
     def _value(self, depth: int) -> _Node:
-        if depth > _DEEPEST:
-            raise BadConfig(f"line {self._line(self._token.start)}: nested more than {_DEEPEST} deep")
+        if depth > CONFIG_DEPTH:
+            raise BadConfig(f"line {self._line(self._token.start)}: nested more than {CONFIG_DEPTH} deep")
         if self._token.text == "{":
             return self._object(depth)
         if self._token.text == "[":

@@ -15,6 +15,7 @@ from typing import Literal
 from msgspec import Struct
 
 from licet.clients.jsonc import ConfigFormat, Jsonc, KeyPath
+from licet.clients.limits import CONFIG_BYTES
 from licet.clients.toml_tables import Toml
 from licet.errors import LicetError
 from licet.own_files import NotRegular, open_regular, read_most, replace_file
@@ -126,9 +127,6 @@ def _user_files(here: Surroundings) -> Iterator[tuple[Client, PurePath]]:
     yield ZED, zed / "settings.json"
 
 
-MOST_BYTES = 32 << 20
-
-
 class Unusable(LicetError):
     """A file that is not read or not written. The text has the reason and the fix."""
 
@@ -167,15 +165,15 @@ def read_own(path: Path, base: Path) -> Seen | None:
         with open_regular(path, links=False) as number:
             about = os.fstat(number)
             _check_owner(path, about)
-            data = read_most(number, MOST_BYTES + 1)
+            data = read_most(number, CONFIG_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except NotRegular as wrong:
         raise Unusable(f"{path} is {wrong.strerror}") from None
     except OSError as wrong:
         raise Unusable(f"{path} cannot be read: {wrong.strerror}") from None
-    if len(data) > MOST_BYTES:
-        raise Unusable(f"{path} is larger than {MOST_BYTES >> 20} MiB")
+    if len(data) > CONFIG_BYTES:
+        raise Unusable(f"{path} is larger than {CONFIG_BYTES >> 20} MiB")
     return Seen(path, data, stat.S_IMODE(about.st_mode))
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from licet.clients.jsonc import BadConfig, KeyPath, Original, Span, newline_of, table_of
+from licet.clients.limits import TOML_CHARACTERS
 
 if TYPE_CHECKING:
     from tomlkit.items import Item, Key
 
-_MOST = 256 << 10  # characters of a file that is edited: what `tomlkit` needs grows faster than the file
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)  # or a line inside of a value
 _MARKED = re.compile("\0[^\1]*\1\r?\n?")  # no TOML has these two characters
 _BLANK = re.compile(r"(?:[ \t]*\r?\n)+")
@@ -44,8 +44,8 @@ class _Run(Struct, frozen=True):
 def _statements(text: str) -> Iterator[_Statement]:
     from tomlkit.exceptions import TOMLKitError  # not needed before an edit
 
-    if len(text) > _MOST:
-        raise BadConfig(f"it is larger than {_MOST >> 10} KiB: edit it by hand")
+    if len(text) > TOML_CHARACTERS:
+        raise BadConfig(f"it is larger than {TOML_CHARACTERS >> 10} KiB: edit it by hand")
     at = int(text.startswith("\ufeff"))
     ends = [*(one.start() for one in _HEADER.finditer(text, at + 1)), len(text)]
     done, count = 0, 1

@@ -43,8 +43,9 @@ from licet.learn.limits import (
     MOST_SENSITIVE,
 )
 from licet.own_files import is_there, open_regular, read_regular, size_text
+from licet.policy_files.additions import Entry, NotKept, class_is_learned, commented_out, with_entries
 from licet.policy_files.checks import is_shared_domain
-from licet.policy_files.draft import Entry, NotKept, class_is_learned, commented_out, new_policy, with_entries
+from licet.policy_files.draft import empty_text
 from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 from licet.sandbox.kernel.namespaces import DEVICES
@@ -271,7 +272,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
     """Draft the policy that some recordings are about; exits with 1 if that cannot be done."""
     where = _whereabouts(found)
     before = policy_text(found.target)
-    base = before or new_policy(agent or _agent(found), _ABOUT)
+    base = before or empty_text(agent or _agent(found), _ABOUT)
     policy = _read(found.target, base, where)
     repositories = Repositories()
     around = Surroundings(

@@ -1,21 +1,16 @@
-"""The manifest that `licet init` writes: every scope that the tools declare, and nothing else.
+"""The policies that licet writes: for tools, for a coding agent, for the servers of clients, and from recordings.
 
-`exact_fit` collects the scopes by key, and `manifest_text` writes them as YAML with comments. No file is read or
-written here.
-
-Puts learned lines into the text of a policy file. What a person wrote there stays: comments, order, quotes, lines.
-
-Lines are inserted into the text as it is. Only a list or mapping that is written on one line, `[…]` or `{…}`, is
-written anew, by ruamel.yaml, before something is added to it. A line that is only a proposal becomes a comment.
+`exact_fit` collects the scopes that tools declare by key, and `manifest_text` writes them as YAML with comments: every
+scope that they declare, and nothing else. How words are quoted and lists are written is here for all of these policies,
+and for the lines that `additions.py` puts into a policy that is there. No file is read or written here.
 """
 
-import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
 from msgspec import Struct, field
 
 from licet.core.algebra import domains
@@ -27,8 +22,9 @@ from licet.core.decision.foreseen import LOOPBACK, on_this_machine
 from licet.core.policy.layer import CLASSES, ELEVATED, OWN_STORAGE, WRITES, EffectClass, permits
 from licet.core.policy.tool import KEY_OF, ToolSpec
 from licet.core.review.surface_entries import target_of
+from licet.core.review.trusted import TRUSTED
 from licet.core.values import money_text
-from licet.policy_files.nodes import plain_value
+from licet.policy_files.nodes import UnsafeNumber, plain_value
 from licet.policy_files.schema import FORMAT
 
 _FS = DOMAINS["fs"].actions
@@ -163,11 +159,63 @@ def _put_named(fit: Fit, key: str, rule: Capability, tool: str) -> None:
         fit.put(key, rule.scope, tool)
 
 
+# Words, lists and the first lines -------------------------------------------------------------------------------------
+
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+-]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")  # of an agent, a tool or a connector
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[a-z][a-z0-9-]*")  # a server, a variable or a header
+# What other YAML parsers read as a number, a truth value or nothing.
+_NOT_TEXT = re.compile(r"[0-9.+_-]*|true|false|null|y|n|yes|no|on|off|inf|nan", re.IGNORECASE)
+
+
+def word(text: str, plain: re.Pattern[str] = _PLAIN_WORD) -> str:
+    """A text as a value or key; quoted unless it is `plain`, and every YAML parser reads it as this text."""
+    if not plain.fullmatch(text) or _NOT_TEXT.fullmatch(text):
+        return double_quoted(text)
+    try:
+        return text if isinstance(plain_value(text), str) else double_quoted(text)
+    except UnsafeNumber:
+        return double_quoted(text)
+
+
+def double_quoted(text: str | Sequence[str]) -> str:
+    """A text, or a list of texts, in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def on_one_line(value: object) -> str:
+    """A text, or a list or mapping of such values, on one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {on_one_line(one)}' for key, one in value.items())}}}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(on_one_line, value))}]"
+    return word(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _opening(schema: str, comments: Iterable[str], agent: str) -> list[str]:
+    """The first lines: the schema for editors, comments, the format, and the agent."""
+    format_line = f"licet: {FORMAT}  # the format of this file"
+    return [SCHEMA_LINE.format(schema), "#", *(f"# {line}" for line in comments), "", format_line, f"agent: {agent}"]
+
+
+def _items(items: Iterable[str]) -> Iterator[str]:
+    yield from (f"- {item}" for item in items)
+
+
+def _indented(lines: Iterable[str], by: int = 2) -> Iterator[str]:
+    for line in lines:
+        yield f"{' ' * by}{line}" if line else ""
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+# A policy for tools ---------------------------------------------------------------------------------------------------
+
 SCHEMA_LINE = "# yaml-language-server: $schema={}"
 
-_PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_OPTIONAL = ("# Entries marked `(optional)` may be taken out: the tool does without them.",)
-_OLD_BOOLEANS = {"y", "n", "yes", "no", "on", "off"}  # YAML 1.1 parsers read these as true and false
+_OPTIONAL = ("Entries marked `(optional)` may be taken out: the tool does without them.",)
 
 
 class Sourced(Struct, frozen=True):
@@ -212,23 +260,21 @@ def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str], sc
     """Write a manifest that declares these tools and allows exactly what they need; `schema` is a path for editors."""
     specs = [tool.spec for tool in tools]
     fit = exact_fit(specs)
-    lines = [
-        SCHEMA_LINE.format(schema),
-        "#",
-        f"# Written by `licet init` from {', '.join(map(visible, files))}: what these tools declare, and no more.",
+    about = (
+        f"Written by `licet init` from {', '.join(map(visible, files))}: what these tools declare, and no more.",
         *(_OPTIONAL if any(spec.optional for spec in specs) else ()),
-        "# From here on it is yours. It never widens by itself: a tool that starts to need more no longer fits.",
-        "#   licet check             is it sound, and does every tool fit?",
-        "#   licet surface           what can the agent reach?",
-        "#   licet explain TOOL USE  why is something allowed or refused?",
-        "#   licet lock              before others use it: pins what you reviewed, and refuses anything else",
-        "",
-        f"licet: {FORMAT}  # the format of this file",
-        f"agent: {_word(agent)}",
+        "From here on it is yours. It never widens by itself: a tool that starts to need more no longer fits.",
+        "  licet check             is it sound, and does every tool fit?",
+        "  licet surface           what can the agent reach?",
+        "  licet explain TOOL USE  why is something allowed or refused?",
+        "  licet lock              before others use it: pins what you reviewed, and refuses anything else",
+    )
+    lines = [
+        *_opening(schema, about, word(agent, _NAME)),
         "",
         "# Where each tool is declared. Reviews read the source; they never import it.",
         "tools:",
-        *(f"  {_word(tool.spec.name)}: {{from: {json.dumps(tool.source)}}}" for tool in tools),
+        *(f"  {word(tool.spec.name, _NAME)}: {{from: {json.dumps(tool.source)}}}" for tool in tools),
         *_connectors(fit),
         "",
         "# What the agent may touch. What is not here is denied.",
@@ -257,7 +303,7 @@ def _examples(specs: Sequence[ToolSpec]) -> Iterator[str]:
     yield "examples:"
     for key, uses in (("match", allowed), ("no_match", denied)):
         yield f"  {key}:"
-        yield from (f"    - {{tool: {_word(tool)}, use: {json.dumps(use)}}}" for tool, use in uses)
+        yield from (f"    - {{tool: {word(tool, _NAME)}, use: {json.dumps(use)}}}" for tool, use in uses)
 
 
 def _some_use(spec: ToolSpec) -> Iterator[str]:
@@ -289,7 +335,7 @@ def _connectors(fit: Fit) -> Iterator[str]:
         for name, versions in sorted(fit.versions.items()):
             for version in [""] if "" in versions else sorted(versions):
                 wanted = f', version: "=={version}"' if version else ""
-                yield f"    - {{connector: {_word(name)}{wanted}}}"
+                yield f"    - {{connector: {word(name, _NAME)}{wanted}}}"
 
 
 def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
@@ -307,7 +353,7 @@ def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
         if spec.sandbox is None:
             stated.append("sandbox: restricted")
         # If there is nothing to state about any tool, a plain list is enough.
-        yield f"  {_word(spec.name)}: {{{', '.join(stated)}}}" if silent else f"  - {_word(spec.name)}"
+        yield f"  {word(spec.name, _NAME)}: {{{', '.join(stated)}}}" if silent else f"  - {word(spec.name, _NAME)}"
     yield ""
     yield "# The strongest class that any of them has: read_only < write_limited < full < destructive."
     yield f"max_side_effect_class: {strongest_class(specs)}"
@@ -316,7 +362,7 @@ def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
         yield ""
         yield "# WARNING: a native tool runs inside your process. No wall keeps it to what it declares."
         yield '# Leave only code here that you trust like your own; `sandbox="isolated"` is the better choice.'
-        yield f"native: [{', '.join(map(_word, native))}]"
+        yield f"native: [{', '.join(word(name, _NAME) for name in native)}]"
 
 
 def _lists(fit: Fit) -> Iterator[str]:
@@ -345,7 +391,7 @@ def _list(fit: Fit, section: _Section) -> Iterator[str]:
         return
     yield f"{name}:"
     for item, tools in sorted(items.items()):
-        yield f"  - {_double_quoted(item)}  # {', '.join(tools)}"
+        yield f"  - {double_quoted(item)}  # {', '.join(tools)}"
 
 
 def _consent(specs: Sequence[ToolSpec]) -> Iterator[str]:
@@ -378,248 +424,163 @@ def _budget(specs: Sequence[ToolSpec], *, elevated: bool) -> Iterator[str]:
         yield f"budget: {{{', '.join(limits)}}}"
 
 
-def _indented(lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        yield f"  {line}" if line else ""
+# A policy for a coding agent ------------------------------------------------------------------------------------------
+
+_MADE_FROM_IT = (
+    "Written by `licet init --preset coding`: for a coding agent that works in this directory.",
+    "  licet trust             (once, at a terminal: so that it may rename and delete files in the project)",
+    "  licet run -- AGENT",
+    "The agent and all that it starts are behind walls. They see this project, an empty home directory, and",
+    "what programs need to run; of your other files, your variables and the network they see nothing.",
+    "What it writes into the project is yours to review before you run it: docs/how-to/coding-agent.md.",
+)
+_CHANGES = ("write", "delete")
+_CLOSED = ((".env", ("*",), "it often holds passwords"), *((one.path, _CHANGES, one.why) for one in TRUSTED))
 
 
-def _named(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+class CodingNeeds(Struct, frozen=True):
+    """What the coding agents of a project need, each thing as it is written in a rule."""
+
+    programs: Sequence[str]
+    hosts: Sequence[str]
+    variables: Sequence[str]
+    settings: Sequence[str]  # where they keep their login and settings
+    interpreters: Sequence[str]  # directories that nobody could read otherwise
+    closed: Sequence[str]  # names in the project, of those that programs of the user trust
 
 
-def _word(text: str) -> str:
-    """Quote a name unless every YAML parser reads it as text."""
-    plain = _PLAIN_WORD.fullmatch(text) and text.lower() not in _OLD_BOOLEANS and isinstance(plain_value(text), str)
-    return text if plain else _double_quoted(text)
+def coding_text(agent: str, schema: str, needs: CodingNeeds) -> str:
+    """Write a policy under which `licet run -- AGENT` works on one project."""
+    lines = [
+        *_opening(schema, _MADE_FROM_IT, word(agent)),
+        "",
+        "capabilities:",
+        "  tools: []  # programs are run with `licet run`; this agent has no tools of its own",
+        "  max_side_effect_class: full",
+        "",
+        "  fs_reach:",
+        "    read:",
+        '      - "${workdir}"',
+        *(f'      - "{one}"  # an interpreter that programs here start' for one in needs.interpreters),
+        "    write:",
+        '      - "${workdir}"',
+        *_settings(needs.settings),
+        "",
+        *_denied(needs.closed),
+        "",
+        "  process:",
+        "    # Programs that you may start with `licet run`. What these start in turn is behind the same walls:",
+        "    # `licet run -- sh -c …` starts anything that can be read.",
+        "    allowed_binaries:",
+        *_indented(_items(needs.programs), 6),
+        "",
+        "  destinations:",
+        "    # Hosts that may be connected to. Package registries and the host of your repository are not among them.",
+        *(() if needs.hosts else ("    # Add the host of the model, such as `- api.anthropic.com`.",)),
+        f"    allow:{'' if needs.hosts else ' []'}",
+        *_indented(_items(needs.hosts), 6),
+        "",
+        "  # Variables of yours that the agent sees, such as the key of its model. All others are hidden. `licet run`",
+        "  # adds those that lead to its proxy, the only way to the network. Node uses it from version 22.21 on.",
+        f"  env: [{', '.join(['TERM', 'LANG', 'PATH', *needs.variables])}]",
+        "",
+        "  # Nobody is asked about writes, since you have accepted this file. Agents and builds rename and delete",
+        "  # files all the time: you agree to that in `licet trust`, for 30 days; without it you are asked once.",
+        "  approvals: {write: manifest, delete: manifest, expires_seconds: 3600}",
+        "  budget: {max_calls_per_day: 10000}  # starts of `licet run`; class full needs a limit",
+        "",
+        "  # A build and an agent fit into these. Time is not limited. Memory is that of each process.",
+        "  limits: {memory_mb: 8192, processes: 4096, open_files: 65536, file_mb: 65536, scratch_mb: 4096}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def _double_quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def closable() -> tuple[str, ...]:
+    """The names in a project that a policy for a coding agent can close."""
+    return tuple(path for path, _, _ in _CLOSED)
 
 
-MARK = "learned:"  # how the comments of `licet learn` begin
-_CLASS = "max_side_effect_class"
-_WIDE = 1 << 16  # so that no line is broken
-_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+-]*")
-_NOT_TEXT = re.compile(r"[0-9.+_-]*|true|false|null|yes|no|on|off|inf|nan", re.IGNORECASE)
-_COMMENTED = re.compile(r"^\s*#\s+(?:- )?(?:\"([^\"]*)\"|(\S+?))(?:: \{\})?(?=\s+#|\s*$)", re.MULTILINE)
-_COMMENT = re.compile(r"(?:^|\s)#(.*)$", re.MULTILINE)
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+def _denied(closed: Iterable[str]) -> Iterator[str]:
+    """What the agent may not read, or not change."""
+    yield "  # What the agent may not read, or not change. Add what is here and not for a model."
+    left = [path for path in closable() if path not in closed]
+    text = f"Not here, and left open; to be denied once they are there and you rely on them: {_named(left)}."
+    yield from textwrap.wrap(text, 116, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False)
+    yield "  deny:"
+    for path, actions, why in _CLOSED:
+        if path in closed:
+            yield from (f'    - "fs:{action}:${{workdir}}/{path}"  # {why}' for action in actions)
 
 
-class Entry(Struct, frozen=True):
-    """One item for a list of a policy file."""
-
-    key: tuple[str, ...]  # below `capabilities`
-    text: str
-    comment: str
-    off: bool = False  # written as a comment
+def _settings(paths: Sequence[str]) -> Iterator[str]:
+    if paths:
+        yield "    # To let it use your login and settings, add HOME to `env` below and its directory to both lists:"
+        yield f"    # {_named(paths)}."
+        yield "    # Whatever it writes there can make your next session outside of these walls start programs."
 
 
-class NotKept(ValueError):
-    """The file cannot be changed without losing something that a person wrote. `advice` says what would help."""
-
-    def __init__(self, why: str, advice: str = "write the lists as blocks, one item a line") -> None:
-        super().__init__(why)
-        self.advice = advice
+# A policy for servers of clients --------------------------------------------------------------------------------------
 
 
-def commented_out(text: str) -> frozenset[str]:
-    """The items of lists that are comments in a text."""
-    return frozenset(quoted or plain for quoted, plain in _COMMENTED.findall(text))
+class ServerNeeds(Struct, frozen=True):
+    """What servers need of the agent's policy, besides their own entries."""
+
+    secrets: Sequence[str]
+    variables: Sequence[str]
+    hosts: Sequence[str]
 
 
-def with_entries(text: str, entries: Sequence[Entry], effect: str = "", why: str = "") -> str:
-    """The text of a policy file with more entries in its lists, and with a class if it states none.
-
-    A class that `licet learn` wrote may be raised; one that a person wrote never is. Raises `NotKept`.
-    """
-    if not entries and not effect:
-        return text
-    _check_aliases(text)
-    new = text if text.endswith("\n") or not text else f"{text}\n"
-    try:
-        if effect and class_is_learned(new):
-            new = _with_class(new, effect, why)
-        for key in dict.fromkeys(entry.key for entry in entries):
-            new = _extended(new, ("capabilities", *key), [entry for entry in entries if entry.key == key])
-        _check_kept(text, new)
-    except yaml.YAMLError as wrong:  # a way to write YAML that is not foreseen here
-        raise NotKept(f"lines cannot be added to it: {wrong}") from None
-    return new
-
-
-def _check_aliases(text: str) -> None:
-    """Raise `NotKept` if a YAML file has anchors or aliases: a line added to one place would appear in both."""
-    for event in yaml.parse(text, Loader=_LOADER):
-        if getattr(event, "anchor", None) is not None:
-            place = f"line {event.start_mark.line + 1} has the anchor or alias `{event.anchor}`"
-            raise NotKept(place, "write out what the alias stands for")
-
-
-def class_is_learned(text: str) -> bool:
-    """Whether a file states no class, or one that `licet learn` wrote."""
-    found = _find(text, ("capabilities", _CLASS))
-    return found is None or MARK in text.splitlines()[found.start_mark.line]
+def servers_text(agent: str, servers: Mapping[str, Mapping[str, Any]], needs: ServerNeeds, schema: str) -> str:
+    """Write a manifest and workspace in one, for servers whose tools are not known yet: it admits none."""
+    is_local = any(on_this_machine(host) or host == "[::1]" or host.startswith("127.") for host in needs.hosts)
+    with_secrets = ("                      (with --secrets FILE; without it, the command names the file)",)
+    about = (
+        "Written by `licet init --mcp` from the configurations of MCP clients. Nothing is allowed yet:",
+        "  licet lock --init   starts each server behind walls, and drafts its `grants` and `tools`",
+        *(with_secrets if needs.secrets else ()),
+        "  licet lock          pins what the servers offer; review licet.lock and commit it",
+        "  licet surface       what can the agent reach?",
+    )
+    lines = [
+        *_opening(schema, about, double_quoted(agent)),
+        "",
+        "# What the agent may touch. What is not here is denied.",
+        "capabilities:",
+        "  # The tools it may call, by full name, such as files.read_file; `licet lock --init` prints them.",
+        "  tools: []",
+        *_given("secrets", "Secrets that the servers below are given. Only their names are listed.", needs.secrets),
+        *_given("env", "Variables that are passed on to them.", needs.variables),
+    ]
+    if needs.hosts:
+        lines += ["  # Hosts of servers on other machines.", "  destinations:", "    allow:"]
+        lines += _indented(_items(map(double_quoted, needs.hosts)), 6)
+    lines += _given("private", "Addresses of this machine, where one of them is.", LOOPBACK if is_local else ())
+    # Last, since `licet lock --init` adds lines at the end of each server: a comment after it would be cut off its key.
+    lines += ["", "servers:", *_indented(server_lines(servers))]
+    return "\n".join(lines) + "\n"
 
 
-def _with_class(text: str, effect: str, why: str) -> str:
-    found = _find(text, ("capabilities", _CLASS))
-    if found is None:
-        return _extended(text, ("capabilities", _CLASS), [Entry((), effect, why)], scalar=True)
-    lines = text.splitlines(keepends=True)
-    line = found.start_mark.line
-    lines[line] = f"{lines[line][: found.start_mark.column]}{effect}  # {MARK} {why}\n"
-    return "".join(lines)
+def _given(key: str, about: str, items: Sequence[str]) -> Iterator[str]:
+    if items:
+        yield from _indented([f"# {about}", f"{key}:", *_indented(_items(map(double_quoted, items)))])
 
 
-# Inserting lines ------------------------------------------------------------------------------------------------------
+def server_lines(servers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """The lines of some servers, as they stand below `servers:`, without indentation."""
+    for name, data in servers.items():
+        yield f"{word(name, _KEY)}:"
+        for key, value in data.items():
+            if not isinstance(value, Mapping):
+                yield f"  {key}: {double_quoted(value)}"
+                continue
+            yield f"  {key}:"
+            yield from (f"    {word(inner, _KEY)}: {double_quoted(one)}" for inner, one in value.items())
 
 
-def _extended(text: str, key: tuple[str, ...], entries: Sequence[Entry], *, scalar: bool = False) -> str:
-    """The text with entries at the end of one list, which is made if it is missing."""
-    known = next(depth for depth in range(len(key), -1, -1) if _find(text, key[:depth]) is not None)
-    text = _without_flow(text, key[:known])
-    holder = _find(text, key[:known])
-    off = all(entry.off for entry in entries)
-    lines = text.splitlines(keepends=True)
-    is_other_text = isinstance(holder, yaml.ScalarNode) and holder.value not in ("", "~", "null")
-    if is_other_text or (isinstance(holder, yaml.SequenceNode) and holder.value and key[known:]):
-        raise NotKept(f"`{'.'.join(key[:known])}` is no list or mapping")
-    if not holder.value or isinstance(holder, yaml.ScalarNode):  # nothing yet: `{}`, `[]` or null
-        line, indent = holder.start_mark.line, _indent_of(lines[holder.start_mark.line]) + 2
-        start, end = holder.start_mark.column, holder.end_mark.column
-        lines[line] = f"{lines[line][:start].rstrip()}{lines[line][end:]}"
-        if not key[:known]:
-            indent = 0
-    else:
-        line, indent = _last_line(holder), _column(holder)
-    missing, added = key[known:], []
-    for depth, name in enumerate(missing[:-1] if scalar else missing):
-        added.append(_line(indent + 2 * depth, f"{name}:", off))
-    indent += 2 * (len(missing) - scalar)
-    for entry in entries:
-        item = f"- {_quoted(entry.text)}"
-        if scalar:
-            item = f"{key[-1]}: {entry.text}"
-        elif isinstance(holder, yaml.MappingNode) and holder.value and not missing:  # `tools` may be a mapping
-            item = f"{entry.text}: {{}}"
-        added.append(_line(indent, f"{item}  # {MARK} {entry.comment}", entry.off))
-    return "".join([*lines[: line + 1], *added, *lines[line + 1 :]])
+# A policy from recordings ---------------------------------------------------------------------------------------------
 
 
-def _line(indent: int, text: str, off: bool) -> str:
-    return f"{' ' * indent}{'# ' if off else ''}{text}\n"
-
-
-def _quoted(text: str) -> str:
-    if _PLAIN.fullmatch(text) and not _NOT_TEXT.fullmatch(text):
-        return text
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _find(text: str, key: tuple[str, ...]) -> Any:
-    """The node at a key; None if it is missing."""
-    node = yaml.compose(text, Loader=_LOADER)
-    for name in key:
-        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-        node = next((value for found, value in pairs if found.value == name), None)
-        if node is None:
-            return None
-    return node
-
-
-def _last_line(node: Any) -> int:
-    """The last line of a node, without the comments and empty lines after it."""
-    while isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
-        last = node.value[-1]
-        node = last[1] if isinstance(last, tuple) else last
-    line: int = node.end_mark.line
-    return line
-
-
-def _column(node: Any) -> int:
-    first = node.value[0]
-    column: int = first[0].start_mark.column if isinstance(first, tuple) else node.start_mark.column
-    return column
-
-
-def _indent_of(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
-
-
-# Lists on one line ----------------------------------------------------------------------------------------------------
-
-
-def _without_flow(text: str, key: tuple[str, ...]) -> str:
-    """The text with the collections on the way to a key, and there, written as blocks."""
-    ways = [key[:depth] for depth in range(len(key) + 1)]
-    if not any(getattr(node := _find(text, way), "flow_style", False) and node.value for way in ways):
-        return text
-    writer = _writer(text)
-    data = part = writer.load(text)
-    for name in ("", *key):
-        part = part[name] if name else part
-        if getattr(part, "fa", None) is not None and part:
-            part.fa.set_block_style()
-    out = io.StringIO()
-    writer.dump(data, out)
-    return out.getvalue()
-
-
-def _writer(text: str) -> Any:
-    """A reader and writer that keeps quotes, lines and the indentation that a file has."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.util import load_yaml_guess_indent
-
-    writer = YAML()
-    writer.preserve_quotes = True
-    writer.width = _WIDE
-    _, indent, offset = load_yaml_guess_indent(text)
-    mapping = re.search(r"(?m)^\S[^#\n]*:[ \t]*(?:#.*)?\n( +)\S", text)
-    known = re.search(r"(?m)^\s*- ", text)
-    lists = (indent or 2, offset or 0) if known else (4, 2)
-    writer.indent(mapping=len(mapping[1]) if mapping else 2, sequence=lists[0], offset=lists[1])
-    return writer
-
-
-# Checks ---------------------------------------------------------------------------------------------------------------
-
-
-def _check_kept(before: str, after: str) -> None:
-    """Raise `NotKept` if a comment or a value of a text is not in the other one."""
-    left = _comments(after)
-    for comment in _comments(before):
-        if comment in left:
-            left.remove(comment)
-        elif MARK not in comment:  # else of a class that was raised
-            raise NotKept(f"the comment `#{comment}` would be lost")
-    if not _contains(_plain(after), _plain(before)):
-        raise NotKept("a value would be lost")
-
-
-def _plain(text: str) -> Any:
-    return yaml.load(text, Loader=_BaseLoader)  # noqa: S506  # it makes texts, lists and mappings only
-
-
-_BaseLoader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-
-
-def _comments(text: str) -> list[str]:
-    return [found.rstrip() for found in _COMMENT.findall(text)]
-
-
-def _contains(after: Any, before: Any) -> bool:
-    if isinstance(before, dict):
-        return isinstance(after, dict) and all(
-            name == _CLASS or (name in after and _contains(after[name], before[name])) for name in before
-        )
-    if isinstance(before, list):
-        return not before or (isinstance(after, list) and after[: len(before)] == before)
-    return before in ("", "~", "null", None) or bool(after == before)
-
-
-def new_policy(agent: str, about: Iterable[str]) -> str:
+def empty_text(agent: str, about: Iterable[str]) -> str:
     """The text of a policy that allows nothing yet."""
     comments = "".join(f"# {line}\n" for line in about)
-    return f"{comments}agent: {_quoted(agent)}\ncapabilities: {{}}\n"
+    return f"{comments}agent: {word(agent)}\ncapabilities: {{}}\n"

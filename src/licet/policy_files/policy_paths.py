@@ -118,6 +118,7 @@ WORKSPACE_FILE = "licet.yaml"
 LOCK_FILE = "licet.lock"
 POLICY_DIRECTORY = ".licet"
 SUFFIXES = (".yaml", ".yml", ".json")
+PLACES = (Path(POLICY_DIRECTORY, WORKSPACE_FILE), Path(WORKSPACE_FILE))  # where commands look for one that is not named
 
 _NOT_SEARCHED = frozenset({".git", "node_modules", "site-packages", "__pycache__"})
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,10 +49,48 @@ class Accepted(Struct, frozen=True):
     lock: str | None = ""  # empty: there was no lock; None: it was accepted by an older licet, which did not look
 
 
-def is_trusted(path: str | Path, digest: str, lock: str = "") -> bool:
-    """Whether this user has accepted a policy at this path with these digests; `TrustListError` if it is unknown."""
-    found = accepted().get(os.path.realpath(path))
-    return found is not None and (found.digest, found.lock) == (digest, lock)
+class Acceptance(Struct, frozen=True):
+    """The answer whether a policy is accepted. For any other than `accepted`: why, and what there is to review."""
+
+    answer: Literal["accepted", "unknown", "changed"]
+    why: str = ""
+    to_review: str = ""
+    entry: Accepted | None = None
+
+
+def acceptance(path: str | Path, digest: str, lock: str | None = "") -> Acceptance:
+    """Whether this user has accepted a policy at this path with these digests; `TrustListError` if nobody can tell.
+
+    `lock` is the digest of its lock, empty if there is none; with None only the policy counts.
+    """
+    entry = accepted().get(os.path.realpath(path))
+    if entry is None:
+        return Acceptance("unknown", f"{path} has not been accepted", "it")
+    if entry.digest != digest:
+        return Acceptance("changed", f"{path} has changed since it was accepted", "the change", entry)
+    if lock in (None, entry.lock):
+        return Acceptance("accepted", entry=entry)
+    name, file = os.path.basename(path), os.path.join(os.path.dirname(path), LOCK_FILE)
+    if entry.lock is None:
+        why = f"{path} was accepted by an older licet, which did not look at {LOCK_FILE}"
+    elif not lock:
+        why = f"{file} was accepted together with {name}, and is not there any more"
+    elif not entry.lock:
+        why = f"{file} was not there when {name} was accepted"
+    else:
+        why = f"{file} has changed since it was accepted"
+    return Acceptance("changed", why, "what it says now", entry)
+
+
+def is_accepted(path: str | Path, manifest: Manifest) -> bool:
+    """Whether a loaded policy and its lock are accepted as they are; False if the list cannot be used."""
+    try:
+        # Most policies are not on the list, and a digest takes time.
+        if os.path.realpath(path) not in accepted():
+            return False
+        return acceptance(path, manifest.digest, lock_state(manifest)).answer == "accepted"
+    except TrustListError:  # then nothing is trusted
+        return False
 
 
 def accepted() -> dict[str, Accepted]:
@@ -251,15 +289,7 @@ def with_pin(manifest: Manifest, path: str | Path) -> Manifest:
             return replace(manifest, lock_problem=problem, lock=lock)
     if lock is not None:
         return replace(manifest, pinned="licet.lock", lock=lock)
-    return replace(manifest, pinned="licet trust") if _is_trusted(path, manifest) else manifest
-
-
-def _is_trusted(path: str | Path, manifest: Manifest) -> bool:
-    try:
-        # Most policies are not on the list, and a digest takes time.
-        return os.path.realpath(path) in accepted() and is_trusted(path, manifest.digest, "")
-    except TrustListError:  # then nothing is trusted, and writes need approval
-        return False
+    return replace(manifest, pinned="licet trust") if is_accepted(path, manifest) else manifest
 
 
 def lock_state(manifest: Manifest) -> str:

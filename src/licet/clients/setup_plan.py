@@ -2,12 +2,9 @@
 
 Nothing is written here.
 
-The `servers:` entries that `licet init --mcp` writes: as YAML in a new policy, or added to an existing one.
-
-Values of variables and headers are never part of them, only references to secrets.
+Values of variables and headers are never part of the policy, only references to secrets.
 """
 
-import json
 import os
 import platform
 import re
@@ -19,11 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
 from msgspec import Struct, field
 
 from licet.assemble import draft
-from licet.cli.discovery import PLACES
 from licet.clients.entries import (
     APPROVALS,
     OF_THE_CLIENT,
@@ -38,20 +33,10 @@ from licet.clients.entries import (
 from licet.clients.jsonc import BadConfig, KeyPath, checked, looks_secret, swapped, table_of
 from licet.clients.known import Client, Place, Seen, Surroundings, System, Unusable, places, read_own
 from licet.clients.undo import EditedTable
-from licet.core.decision.foreseen import LOOPBACK, on_this_machine
 from licet.core.policy.servers import Server
-from licet.errors import LicetError
 from licet.packages import LaunchError, launch_of
-from licet.policy_files.draft import SCHEMA_LINE
-from licet.policy_files.policy_paths import NoHome, home_directory
-from licet.policy_files.schema import FORMAT
-
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NOT_PLAIN = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-
-
-class NotWritten(LicetError):
-    """A policy file to which servers cannot be added, because its own lines would change."""
+from licet.policy_files.draft import ServerNeeds, server_lines, servers_text
+from licet.policy_files.policy_paths import PLACES, NoHome, home_directory
 
 
 class DraftedServer(Struct, frozen=True):
@@ -96,101 +81,19 @@ def drafted(name: str, entry: Entry) -> DraftedServer:
     return DraftedServer(name, data, values)
 
 
-def server_lines(servers: Iterable[DraftedServer]) -> Iterator[str]:
-    """The lines of some servers, as they stand below `servers:`, without indentation."""
-    for server in servers:
-        yield f"{_word(server.name)}:"
-        for key, value in server.data.items():
-            if not isinstance(value, Mapping):
-                yield f"  {key}: {json.dumps(value, ensure_ascii=False)}"
-                continue
-            yield f"  {key}:"
-            yield from (f"    {_word(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in value.items())
+def entries(servers: Iterable[DraftedServer]) -> dict[str, Mapping[str, Any]]:
+    """The entries of some servers, as they stand below `servers:`."""
+    return {server.name: server.data for server in servers}
 
 
 def new_policy(agent: str, servers: Sequence[DraftedServer], schema: str) -> str:
     """A manifest and workspace in one, for servers whose tools are not known yet: it admits none."""
-    secrets = list(dict.fromkeys(one for server in servers for one in server.secrets))
-    variables = list(dict.fromkeys(one for server in servers for one in server.data.get("env", ())))
-    hosts = list(dict.fromkeys(server.host for server in servers if server.host))
-    is_local = any(on_this_machine(host) or host == "[::1]" or host.startswith("127.") for host in hosts)
-    lines = [
-        SCHEMA_LINE.format(schema),
-        "#",
-        "# Written by `licet init --mcp` from the configurations of MCP clients. Nothing is allowed yet:",
-        "#   licet lock --init   starts each server behind walls, and drafts its `grants` and `tools`",
-        *(["#                       (with --secrets FILE; without it, the command names the file)"] if secrets else []),
-        "#   licet lock          pins what the servers offer; review licet.lock and commit it",
-        "#   licet surface       what can the agent reach?",
-        "",
-        f"licet: {FORMAT}  # the format of this file",
-        f"agent: {json.dumps(agent)}",
-        "",
-        "# What the agent may touch. What is not here is denied.",
-        "capabilities:",
-        "  # The tools it may call, by full name, such as files.read_file; `licet lock --init` prints them.",
-        "  tools: []",
-        *_listed("secrets", "Secrets that the servers below are given. Only their names are listed.", secrets),
-        *_listed("env", "Variables that are passed on to them.", variables),
-    ]
-    if hosts:
-        lines += ["  # Hosts of servers on other machines.", "  destinations:", "    allow:"]
-        lines += [f"      - {json.dumps(host)}" for host in hosts]
-    if is_local:
-        lines += _listed("private", "Addresses of this machine, where one of them is.", LOOPBACK)
-    # Last, since `licet lock --init` adds lines at the end of each server: a comment after it would be cut off its key.
-    lines += ["", "servers:", *(f"  {line}" for line in server_lines(servers))]
-    return "\n".join(lines) + "\n"
-
-
-def _listed(key: str, about: str, items: Sequence[str]) -> list[str]:
-    return [f"  # {about}", f"  {key}:", *(f"    - {json.dumps(item)}" for item in items)] if items else []
-
-
-def with_servers(text: str, servers: Sequence[DraftedServer]) -> str:
-    """An existing policy with more servers. Everything that was there stays, comments too."""
-    if not servers:
-        return text
-    newline = "\r\n" if "\r\n" in text else "\n"
-    rows = text.split("\n")
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    if not isinstance(root, yaml.MappingNode) or root.flow_style:
-        raise NotWritten("it is not written in lines of `key: value`")
-    found = next(((key, value) for key, value in root.value if key.value == "servers"), None)
-    if found is None:
-        lead = "" if text.endswith("\n") else newline
-        added = [*("", "servers:"), *(f"  {line}" for line in server_lines(servers))]
-        return _checked(text, text + lead + "".join(line + newline for line in added), servers)
-    key, value = found
-    if isinstance(value, yaml.MappingNode) and not value.flow_style and value.value:
-        indent = " " * value.value[0][0].start_mark.column
-    elif isinstance(value, yaml.MappingNode) and not value.value and value.end_mark.line == key.start_mark.line:
-        indent = " " * (key.start_mark.column + 2)  # `{}`, which goes
-        row, start, end_column = rows[key.start_mark.line], value.start_mark.column, value.end_mark.column
-        rows[key.start_mark.line] = row[:start].rstrip() + row[end_column:]
-    else:
-        raise NotWritten("its `servers` are written on one line")
-    end = "\r" if newline == "\r\n" else ""
-    line = key.start_mark.line + 1
-    rows[line:line] = [f"{indent}{one}{end}" for one in server_lines(servers)]
-    return _checked(text, "\n".join(rows), servers)
-
-
-def _checked(before: str, after: str, servers: Sequence[DraftedServer]) -> str:
-    """The new text, once it is sure that it says the same and the new servers."""
-    try:
-        old, new = yaml.safe_load(before), yaml.safe_load(after)
-    except yaml.YAMLError:
-        raise NotWritten("the new entries would break it") from None
-    expected = {**old, "servers": {**(old.get("servers") or {}), **{one.name: dict(one.data) for one in servers}}}
-    if new != expected:
-        raise NotWritten("the new entries would change what is there")
-    return after
-
-
-def _word(text: str) -> str:
-    is_plain = (_PLAIN.fullmatch(text) or re.fullmatch(r"[a-z][a-z0-9-]*", text)) and text.lower() not in _NOT_PLAIN
-    return text if is_plain else json.dumps(text, ensure_ascii=False)
+    needs = ServerNeeds(
+        secrets=list(dict.fromkeys(one for server in servers for one in server.secrets)),
+        variables=list(dict.fromkeys(one for server in servers for one in server.data.get("env", ()))),
+        hosts=list(dict.fromkeys(server.host for server in servers if server.host)),
+    )
+    return servers_text(agent, entries(servers), needs, schema)
 
 
 GATEWAY = "licet"
@@ -219,7 +122,7 @@ class Move(Struct, frozen=True):
 
     name: str
     entry: Entry
-    original: Any
+    original: object
     server: DraftedServer
 
 
@@ -331,7 +234,7 @@ def _file_plan(place: Place, seen: Seen, policy: Policy, names: "_Names") -> Fil
     return FilePlan(place, seen, tuple(tables), text.encode("utf-8"), tuple(edited)) if tables else None
 
 
-def _is_own(entry: Any, policy: Policy, client: Client) -> bool:
+def _is_own(entry: object, policy: Policy, client: Client) -> bool:
     """Whether an entry starts a gateway with this policy.
 
     Only the meaning of its words counts, since the entry is written anew if anything of it differs: an older one has
@@ -402,7 +305,7 @@ class _Names:
         self._policy = policy
         self._drafts: dict[str, DraftedServer] = {}
 
-    def decide(self, name: str, data: Any, place: Place) -> Move | Stays:
+    def decide(self, name: str, data: object, place: Place) -> Move | Stays:
         """An entry as a server of the policy, or why it stays."""
         policy = self._policy
         is_here = place.scope == "project" and Path(place.base) == policy.root
@@ -443,7 +346,7 @@ def _is_same(there: Server, server: DraftedServer) -> bool:
 
 def _problem(server: DraftedServer) -> str:
     """Why policy cannot have this server; empty if it can."""
-    lines = "".join(f"  {line}\n" for line in server_lines([server]))
+    lines = "".join(f"  {line}\n" for line in server_lines(entries([server])))
     found = draft(f"agent: any\ncapabilities: {{}}\nservers:\n{lines}", "", ())
     wrong = next((one for one in found.problems if one.severity == "error"), None)
     # What was found may be a token in an address, so it is not repeated.
