@@ -30,6 +30,7 @@ from licet.gateway.limits import ENVELOPE_BYTES, GRACE_SECONDS, LONGEST_CLAIM, S
 from licet.gateway.observation import OBSERVED, Observing, closing_lines
 from licet.gateway.questions import ServerMessages
 from licet.gateway.running_server import NotRunning, RunningServer, ServerCall, ServerTool
+from licet.guard.bind import parts_of
 from licet.guard.execution import (
     FailedText,
     JsonText,
@@ -469,7 +470,7 @@ class AsksServers:
         if not isinstance(call.tool, ServerTool):
             return self._inner.run(level, call, context)
         assert self.servers is not None  # noqa: S101 - it was made with the gate that calls this
-        return self.servers.ask(call, call.tool, context.parts.grant if context is not None else None)
+        return self.servers.ask(call, call.tool, parts_of(context).grant if context is not None else None)
 
     def forget(self) -> None:
         """End idle workers."""

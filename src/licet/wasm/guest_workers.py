@@ -12,7 +12,7 @@ from licet.core.policy.layer import Level
 from licet.declare import Tool
 from licet.declare.decorator import WasmTool
 from licet.declare.wasm import PYTHON, parameters_of
-from licet.guard.bind import BoundContext
+from licet.guard.bind import BoundContext, parts_of
 from licet.guard.execution import Layers, Stopped, ToolCall
 from licet.guard.grant import Grant
 from licet.sandbox.grant_paths import kernel_paths
@@ -42,7 +42,7 @@ class WasmWorkers(Workers):
         tool, support = call.tool, self.support()
         if not isinstance(tool, WasmTool):
             return None
-        degraded = context.parts.grant.reach.manifest.allow_degraded
+        degraded = parts_of(context).grant.reach.manifest.allow_degraded
         missing = wasm_layers(support, level, allow_degraded=degraded).missing
         try:
             made = await modules.compiled(tool.module, support.walls_in_spec(missing), call.seconds, call.deadline)

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from licet.errors import Refused
-from licet.guard.bind import BoundContext
+from licet.guard.bind import BoundContext, parts_of
 from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.bridge.operations import NOW, Act, CallPrograms, Mirrors, OperationReply, Operations, at
 from licet.sandbox.bridge.wire import (
@@ -223,7 +223,7 @@ class Broker:
             self._meter.take_memory(size)
         except Exceeded as over:  # the tool gets a refusal, and may ask for less
             _close(answered.files)
-            self._context.parts.grant.exceeded(over)
+            parts_of(self._context).grant.exceeded(over)
         try:
             await self._outbox.room()
         except BaseException:

@@ -26,7 +26,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from licet.declare.context import OPERATIONS, Operation, method_of
-from licet.guard.bind import BoundContext
+from licet.guard.bind import BoundContext, parts_of
 from licet.guard.execution import JsonText, Running, Streams
 from licet.guard.handles.secrets_and_kv import ScopedKv
 from licet.guard.meter import Exceeded, Meter
@@ -117,7 +117,7 @@ class CallPrograms:
     def _redacted(self, running: Running, streams: Streams) -> tuple[int, ...]:
         """Our ends of the streams. Output may hold secrets that were placed for the program, so it is redacted."""
         files = running.handed()
-        if not any(rule.domain == "secret" for rule in self._context.parts.grant.capabilities.allow):
+        if not any(rule.domain == "secret" for rule in parts_of(self._context).grant.capabilities.allow):
             return files
         given = []
         for index, file in enumerate(files):
@@ -336,16 +336,16 @@ class Operations:
     async def connect(self, _: int, head: Head, blob: bytes) -> OperationReply:
         """Connect to a host, and pass the socket to the worker; only at a level with direct access."""
         self._needs_direct()
-        parts = self.context.parts
+        parts = parts_of(self.context)
         made = await connect(parts.grant, parts.ports.http, _of(head, "host"), _of(head, "port", int))
         return OperationReply({}, files=(made.detach(),))
 
     def _options(self, head: Head, blob: bytes) -> dict[str, Any]:
         if type(headers := head.get("headers")) is int:  # there were too many: the worker sent their number
             try:
-                self.context.parts.grant.meter.check_headers(headers)
+                parts_of(self.context).grant.meter.check_headers(headers)
             except Exceeded as over:
-                self.context.parts.grant.exceeded(over)
+                parts_of(self.context).grant.exceeded(over)
         return _options(head, blob)
 
     def _needs_direct(self) -> None:
@@ -369,7 +369,7 @@ class Operations:
 
     async def _list(self, number: int, names: Callable[[Any], Awaitable[list[str]]], of: object) -> None:
         """Answer with a list. A call has one list in memory at a time."""
-        grant = self.context.parts.grant
+        grant = parts_of(self.context).grant
         async with self._listing:
             try:
                 data = await packed_names(await names(of), grant.meter)

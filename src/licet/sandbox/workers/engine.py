@@ -18,7 +18,7 @@ from typing import Any
 from licet.core.policy.layer import Level
 from licet.core.values import Origin
 from licet.declare import Tool
-from licet.guard.bind import BoundContext
+from licet.guard.bind import BoundContext, parts_of
 from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
 from licet.guard.ports import free_after_fork
 from licet.sandbox import probe
@@ -157,7 +157,7 @@ class Workers:
         return self._walled(level, call, context)
 
     async def _walled(self, level: Level, call: ToolCall, context: BoundContext) -> Any:
-        parts = context.parts
+        parts = parts_of(context)
         prepared = await self._ready(level, call, context)
         zygote, worker = pool.take(prepared)
         grant = parts.grant
@@ -202,7 +202,7 @@ class Workers:
 
     async def _ready(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         """What calls like this one have in common, from an earlier one if there was one."""
-        parts = context.parts
+        parts = parts_of(context)
         key: _Key = (id(parts.registered), frozenset(call.limits.items()), level)
         found = self._prepared.get(key)
         if found is None:
