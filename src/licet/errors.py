@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import Malformed, visible
-from licet.core.decision.decision import Ask, Deny, explain, missing_at_host
+from licet.core.decision.decision import Ask, Deny, explain, missing_at_host, reach_behind
 from licet.core.decision.request import REASON_OF_DOMAIN, Reason, RequestAsSent
 from licet.core.decision.validate import Misfit
 from licet.core.values import Problem
@@ -116,7 +116,7 @@ def _sentence(code: Reason, decision: Deny | Ask) -> str:
         return f"{tool} would exceed the budget" if code == "BUDGET_EXCEEDED" else f"{tool} may not be called"
     match code:
         case "HOST_NOT_ALLOWED":
-            reach = decision.reach if isinstance(decision, Deny) else None
+            reach = reach_behind(decision) if isinstance(decision, Deny) else None
             if reach is not None and (missing := missing_at_host(reach, use)):
                 return f"{target} is allowed, but not with {missing}"
             return f"{target} is not in the declared allowedHosts"

@@ -66,16 +66,11 @@ class Deny(Struct, frozen=True):
         """The decision in one word."""
         return "deny"
 
-    @property
-    def reach(self) -> Reach | None:
-        """What the tool may do, if a use was refused by it."""
-        return self._source if isinstance(self._source, Reach) else self._under
-
     def with_reasons(self) -> "Deny":
         """The same with its reasons computed, once, before it is raised, recorded and told."""
         if isinstance(self._source, tuple):
             return self
-        return Deny(self.request, self.rules, self.use, self.reach)
+        return Deny(self.request, self.rules, self.use, reach_behind(self))
 
     @property
     def rules(self) -> tuple[Ground, ...]:
@@ -103,6 +98,11 @@ class Deny(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Deny({self.request.tool!r}, {self.reason}, {'; '.join(map(str, self.rules))})"
+
+
+def reach_behind(denied: Deny) -> Reach | None:
+    """What the tool may do, if that refused a use. A function, so that no public name of a refusal leads to policy."""
+    return denied._source if isinstance(denied._source, Reach) else denied._under
 
 
 class Ask(Struct, frozen=True):
@@ -353,7 +353,7 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
             lines = [f"denied: `{tool}` may not {_what(decision.use)}"]
             rules = decision.rules
             lines += [_line("because", ground) for ground in rules]
-            reach = decision.reach or reach
+            reach = reach_behind(decision) or reach
             if reach is not None and decision.use is not None:
                 lines += _allowed_instead(reach, decision.use)
             lines += [_line("to allow it", fix) for fix in dict.fromkeys(ground.fix for ground in rules) if fix]
