@@ -57,6 +57,8 @@ def _file_obstacles(target: Path, force: bool) -> list[Problem]:
         return [Problem(origin, "something that is not a file", "a new file", "-o - only prints")]
     try:
         make_way(target)
+    except NotADirectoryError:  # what is in place of the policy directory is named as such
+        return _schema_obstacles(target.parent)
     except OSError as wrong:
         return [Problem(origin, "a placeholder for a closed name", "a new file", wrong.strerror or "")]
     if target.exists() and not force:
