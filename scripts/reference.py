@@ -9,6 +9,7 @@ the code.
 """
 
 import ast
+import importlib
 import inspect
 import json
 import re
@@ -43,6 +44,7 @@ from licet.policy_files.schema import SHAPES
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PEERS = ROOT / "tests" / "peers" / "mcp_peers" / "peers.yaml"
+LIMIT = re.compile(r"^([A-Z]\w*) = .*?  # (.+)$", re.MULTILINE)
 PART = re.compile(r"(?<=^<!-- generated: )([^\n]+)( -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 
 
@@ -344,6 +346,29 @@ def mcp_methods() -> str:
     return table(("from", "method", "versions", "what governs it"), rows)
 
 
+def limits() -> str:
+    """The numbers that no policy changes: each `limits.py`, whose comments say the unit and what is bounded."""
+    made = []
+    for path in sorted((ROOT / "src" / "licet").rglob("limits.py")):
+        module = importlib.import_module(".".join(path.relative_to(ROOT / "src").with_suffix("").parts))
+        rows = [
+            (f"`{name}`", amount(getattr(module, name), in_bytes="bytes" in words[:20]), words)
+            for name, words in LIMIT.findall(path.read_text("utf-8"))
+        ]
+        made.append(f"### {path.parent.name}\n\n" + table(("limit", "value", "of what"), rows))
+    return "\n".join(made)
+
+
+def amount(value: object, *, in_bytes: bool) -> str:
+    """The value of a limit in words, such as `4 MiB`."""
+    if not isinstance(value, int):
+        return ", ".join(amount(one, in_bytes=in_bytes) for one in value) if isinstance(value, tuple) else str(value)
+    for power, prefix in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if in_bytes and value and value % 1024**power == 0:
+            return f"{value // 1024**power:,} {prefix}"
+    return f"{value:,}"
+
+
 def mcp_servers() -> str:
     """The MCP servers that the gateway was tried with, and how its answers differ from theirs."""
     peers = yaml.safe_load(PEERS.read_text("utf-8"))
@@ -375,7 +400,7 @@ def parts() -> dict[str, dict[str, str]]:
         "lint.md": {"codes": findings()},
         "manifest.md": schemas(),
         "reference/api.md": {"names": names()},
-        "reference/codes.md": {"codes": codes()},
+        "reference/codes.md": {"codes": codes(), "limits": limits()},
     }
 
 

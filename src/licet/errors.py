@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import Malformed, visible
-from licet.core.decision.decision import Ask, Deny, explain, missing_at_host, reach_behind
+from licet.core.decision.decision import Ask, Deny, explain, missing_at_host, reach_behind, with_reasons
 from licet.core.decision.request import REASON_OF_DOMAIN, Reason, RequestAsSent
 from licet.core.decision.validate import Misfit
 from licet.core.values import Problem
@@ -61,7 +61,7 @@ class Refused(LicetError):
     _explained = ""  # the text of `explain` if the refusal was pickled in another process
 
     def __init__(self, decision: Deny | Ask) -> None:
-        self.decision = decision = decision.with_reasons() if isinstance(decision, Deny) else decision
+        self.decision = decision = with_reasons(decision) if isinstance(decision, Deny) else decision
         self.code: Reason = decision.reason if isinstance(decision, Deny) else "APPROVAL_REQUIRED"
         self.use = decision.use
         text = _sentence(self.code, decision)

@@ -66,12 +66,6 @@ class Deny(Struct, frozen=True):
         """The decision in one word."""
         return "deny"
 
-    def with_reasons(self) -> "Deny":
-        """The same with its reasons computed, once, before it is raised, recorded and told."""
-        if isinstance(self._source, tuple):
-            return self
-        return Deny(self.request, self.rules, self.use, reach_behind(self))
-
     @property
     def rules(self) -> tuple[Ground, ...]:
         """Every reason for the refusal, each with the change that would remove it."""
@@ -103,6 +97,13 @@ class Deny(Struct, frozen=True):
 def reach_behind(denied: Deny) -> Reach | None:
     """What the tool may do, if that refused a use. A function, so that no public name of a refusal leads to policy."""
     return denied._source if isinstance(denied._source, Reach) else denied._under
+
+
+def with_reasons(denied: Deny) -> Deny:
+    """The same with its reasons computed, once, before it is raised, recorded and told."""
+    if isinstance(denied._source, tuple):
+        return denied
+    return Deny(denied.request, denied.rules, denied.use, reach_behind(denied))
 
 
 class Ask(Struct, frozen=True):
