@@ -16,18 +16,12 @@ from msgspec.structs import replace
 from licet.core.values import Origin
 from licet.source import callables
 from licet.source.callables import Use, argument_of, rules_of, shown_name
-from licet.source.files import Class, Code, SourceFile
+from licet.source.files import Class, Code, Held, Instance, Meaning, Named, Package, SourceFile, Value
 from licet.source.limits import MOST_REACHED_FUNCTIONS
 from licet.source.names import (
     LOOKUPS,
     NAMESPACES,
     REFLECTING,
-    Held,
-    Instance,
-    Meaning,
-    Named,
-    Package,
-    Value,
     held_by,
     meaning,
     type_of,
