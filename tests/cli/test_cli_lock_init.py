@@ -21,8 +21,8 @@ from licet.core.policy.servers import Server
 from licet.core.policy.tool import ToolSpec
 from licet.gateway.gateway import gateway_servers
 from licet.lock.tool_guesses import Guess, argument_grants, guesses
+from licet.mcp.listing import naming
 from licet.mcp.server_definitions import NotTaken
-from licet.mcp.shown_names import naming
 from licet.policy_files.load import read_policy
 from pins import trust
 

@@ -29,7 +29,7 @@ from licet.cli.output import (
 )
 from licet.cli.schema import not_ours, write_schema
 from licet.core.algebra.scope import inside
-from licet.core.review.trusted import TRUSTED
+from licet.core.review.sensitive import TRUSTED
 from licet.core.values import Origin, Problem
 from licet.errors import LicetError
 from licet.own_files import is_there, make_way, read_regular

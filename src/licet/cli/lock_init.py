@@ -28,8 +28,8 @@ from licet.core.policy.servers import SERVER_NAME, Server, server_of
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
 from licet.lock.tool_guesses import Guess, argument_grants, guesses
+from licet.mcp.listing import without_clashes
 from licet.mcp.server_definitions import Setup
-from licet.mcp.shown_names import without_clashes
 from licet.own_files import is_there, read_regular
 from licet.policy_files.draft import exact_fit, strongest_class
 from licet.policy_files.limits import MOST_BYTES

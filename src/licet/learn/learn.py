@@ -22,15 +22,16 @@ from licet.core.review.recording_lines import Calls, Touch, use_of_text
 from licet.core.review.sensitive import (
     GIT,
     GIT_DATA,
+    GIT_LEADS,
     Whereabouts,
     above_each,
     is_wide_directory,
     no_repository,
     why_path,
     why_sensitive,
+    why_trusted,
     why_written,
 )
-from licet.core.review.trusted import GIT_LEADS, why_trusted
 from licet.learn.generalise import steady, widened_hosts, widened_paths
 
 _NOTHING = CapabilitySet()
