@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.lint.linter import Lint
-from licet.lint.proposal import Category, Guess, guess_tools, propose
+from licet.lint.linter import Category, Guess, Lint, guess_tools, propose
 from licet.source.files import Project, SourceFile
 
 HEAD = """

@@ -28,7 +28,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from licet.backends.limits import MOST_WRITES, WRITE_SECONDS
-from licet.backends.sqlite.file import FORKS, Format, Patience, SqliteFile, busy
+from licet.backends.sqlite import FORKS, Format, Patience, SqliteFile, busy
 from licet.core.decision.request import NOTHING, Spent, Usage, overspent, plus, settlement
 from licet.core.values import money_text
 from licet.guard.deadlines import store_deadline

@@ -29,7 +29,7 @@ from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.scope import name as checked_name
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
-from licet.lint.proposal import Proposal, propose
+from licet.lint.linter import Proposal, propose
 from licet.own_files import FileTooLarge, read_regular
 from licet.policy_files.draft import Sourced, manifest_text
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, NoHome, policy_root, shown_path

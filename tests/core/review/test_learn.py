@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.rules import Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.review.recording_lines import BadRecording, Touch, use_of_text
+from licet.core.review.recording_lines import BadRecording, Recorded, Touch, use_of_text
 from licet.core.review.sensitive import (
     GIT,
     GIT_LEADS,
@@ -20,7 +20,7 @@ from licet.core.review.sensitive import (
     why_path,
     why_sensitive,
 )
-from licet.learn.learn import Learned, Recorded, Surroundings, learn
+from licet.learn.learn import Learned, Surroundings, learn
 
 WORKDIR, HOME = "/home/me/w", "/home/me"
 WHERE = Whereabouts(WORKDIR, HOME)
