@@ -395,7 +395,7 @@ def test_importing_licet_does_not_load_the_ready_made_tools() -> None:
 
 
 def test_there_are_ready_made_tools_to_check() -> None:
-    assert {path.name for path in MODULES if path.is_relative_to(SOURCE / "tools")} >= {"basic.py", "search.py"}
+    assert {path.name for path in MODULES if path.is_relative_to(SOURCE / "tools")} >= {"basic.py", "file_search.py"}
 
 
 @pytest.mark.parametrize(

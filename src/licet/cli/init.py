@@ -34,7 +34,7 @@ from licet.own_files import FileTooLarge, read_regular
 from licet.policy_files.draft import Sourced, manifest_text
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, NoHome, policy_root, shown_path
 from licet.source.declarations import find_tool, read_tools
-from licet.source.files import python_files
+from licet.source.source_files import python_files
 
 MOST_FILES = 5_000  # Python files that are looked at
 _LARGEST = 2 << 20  # bytes of one file

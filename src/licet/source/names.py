@@ -11,18 +11,6 @@ import sys
 from itertools import islice
 
 from licet.source import callables as table
-from licet.source.files import (
-    Class,
-    Code,
-    Held,
-    Instance,
-    Meaning,
-    Named,
-    Package,
-    SourceFile,
-    Value,
-    is_package,
-)
 from licet.source.limits import MOST_BINDINGS, MOST_STEPS_TO_MEANING, MOST_TABLE_PARTS
 from licet.source.literals import ExpressionValues
 from licet.source.scopes import (
@@ -37,6 +25,18 @@ from licet.source.scopes import (
     Function,
     Imported,
     Scope,
+)
+from licet.source.source_files import (
+    Class,
+    Code,
+    Held,
+    Instance,
+    Meaning,
+    Named,
+    Package,
+    SourceFile,
+    Value,
+    is_package,
 )
 
 _BUILTINS = frozenset(dir(builtins))
