@@ -364,9 +364,23 @@ def test_a_circle_through_a_function_or_through_types_is_noticed() -> None:
     assert import_circle({"p.a": "from p import b", "p.b": "import p.c", "p.c": "import sys"}) == []
 
 
-def test_file_names_of_the_core_are_unique() -> None:
-    names = [path.stem for path in within("core") if path.stem != "__init__"]
-    assert sorted(set(names)) == sorted(names)
+# Limits of each package; ports, and what users import of them; twins in memory; the gate, and the one with backends.
+SHARED_NAMES = {"limits", "ports", "memory", "gate"}
+
+
+def repeated_names(paths: Iterable[Path]) -> set[str]:
+    """The file names that several modules have. A command may have the name of what it is about."""
+    names = [path.stem for path in paths if path.parent.name != "cli" and path.stem != "__init__"]
+    return {name for name in names if names.count(name) > 1}
+
+
+def test_a_file_name_exists_once() -> None:
+    assert repeated_names(MODULES) <= SHARED_NAMES
+    assert repeated_names(within("core")) == set()
+
+
+def test_a_file_name_that_exists_twice_is_noticed() -> None:
+    assert repeated_names(map(Path, ("a/one.py", "b/one.py", "a/two.py", "cli/two.py"))) == {"one"}
 
 
 def test_what_users_import_is_described() -> None:
