@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.harness import Effort, Row, VerdictError, at_most, duration
 from licet.lint.linter import Lint, Report
-from licet.source.files import Project, python_files
+from licet.source.source_files import Project, python_files
 
 __all__ = ["measure"]
 

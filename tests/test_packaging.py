@@ -112,7 +112,7 @@ def test_every_module_of_the_wheel_imports(installed: Installed) -> None:
     assert "licet.core.algebra.scope" in names
     frameworks = {f"licet.adapters.{file.removesuffix('.py')}" for file in FRAMEWORKS}
     assert frameworks < set(names)
-    guest = "licet.wasm.python.guest.runner"  # runs in a component alone, and changes `open` where it runs
+    guest = "licet.wasm.python.guest.component"  # runs in a component alone, and changes `open` where it runs
     names = [name for name in names if name not in {*frameworks, guest}]  # those import packages that are not installed
     installed.run("python", "-c", "import importlib, sys; [importlib.import_module(n) for n in sys.argv[1:]]", *names)
 

@@ -145,7 +145,7 @@ def _load() -> None:
 
     for module in pkgutil.walk_packages(licet.__path__, "licet."):
         # An adapter imports an agent framework, which is not installed here; the guest runs in a component alone.
-        if not module.name.endswith(("__main__", "guest.runner")) and "adapters" not in module.name:
+        if not module.name.endswith(("__main__", "guest.component")) and "adapters" not in module.name:
             importlib.import_module(module.name)
     for name in ("cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.hazmat.primitives.serialization"):
         importlib.import_module(name)

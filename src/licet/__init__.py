@@ -75,7 +75,7 @@ __all__ = [
 _HOMES = {
     "licet.assemble.one_tool": ("check_and_run",),
     "licet.assemble.gate": ("Backends", "Gate", "run"),
-    "licet.policy_files.data": ("Manifest",),  # importing it makes `Manifest.from_data` work
+    "licet.core.policy.manifest": ("Manifest",),
     "licet.policy_files.load": ("load_manifest",),
     "licet.core.decision.decide": ("decide",),
     "licet.core.decision.decision": ("Allow", "Ask", "Decision", "Deny"),
@@ -97,7 +97,10 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module `licet` has no attribute `{name}`")
-    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    value = getattr(import_module(_HOME_OF[name]), name)
+    if name == "Manifest":
+        value = value.read_data_with(import_module("licet.policy_files.data").manifest_from_data)
+    globals()[name] = value
     return value
 
 

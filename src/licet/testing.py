@@ -43,7 +43,7 @@ from licet.policy_files.data import manifest_from_data
 from licet.policy_files.load import load_own_manifest
 from licet.policy_files.organisation import read_organisation_file
 from licet.sandbox.native import InProcess
-from licet.sandbox.programs.memory import MemoryProcesses, NoWalls, ProgramFunction, memory_programs
+from licet.sandbox.programs.function_programs import MemoryProcesses, NoWalls, ProgramFunction, memory_programs
 from licet.wasm.guest_workers import WasmWorkers
 
 __all__ = [

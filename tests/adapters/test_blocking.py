@@ -14,7 +14,7 @@ FORKED = """
 import asyncio, os, sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from licet.adapters.blocking import wait_for
+from licet.adapters.framework_calls import wait_for
 from sandbox.growth_tools import again
 from sandbox.levels import gate
 
@@ -63,7 +63,7 @@ def test_a_host_may_fork_and_ends_quietly(tmp_path: Path) -> None:
 
 FULL = """
 import os, resource
-from licet.adapters.blocking import wait_for
+from licet.adapters.framework_calls import wait_for
 
 async def answer():
     return "answered"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from attacks.walled_programs import Programs, needs_namespaces, place
-from licet.core.review.trusted import GIT_LEADS
+from licet.core.review.sensitive import GIT_LEADS
 
 pytestmark = [
     needs_namespaces,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from backends.test_budgets_contract import claim, reserved, used
+from licet.backends import sqlite as file
 from licet.backends.budgets import SqliteBudgets
 from licet.backends.ledger.writer import SqliteLedger
-from licet.backends.sqlite import file
 from licet.core.ledger.entry import Entry
 from licet.guard.ports import LedgerUnavailable, Unavailable
 

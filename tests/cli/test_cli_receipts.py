@@ -22,7 +22,7 @@ from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.state import FORMAT, write_last
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.secrets import ledger_key
-from licet.backends.sqlite.file import SqliteFile
+from licet.backends.sqlite import SqliteFile
 from licet.core.ledger.entry import Checkpoint, Entry, EventFact, checkpoint_body
 from licet.core.ledger.merkle import Frontier
 from licet.guard.ports import Answered, LedgerUnavailable, Question

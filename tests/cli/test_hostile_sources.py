@@ -14,9 +14,9 @@ from effort import LONG
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Problem
 from licet.source.declarations import Modules, find_tool, read_tools
-from licet.source.files import token_count
 from licet.source.limits import MOST_BYTES_IN_REVIEW, MOST_TOKENS, MOST_TOKENS_IN_REVIEW
 from licet.source.project import project_modules
+from licet.source.source_files import token_count
 
 MOST_MEMORY = 200_000  # kB
 TOOL = 'from licet import tool\n@tool(needs=[], effect="read_only")\ndef %s() -> str: ...\n'

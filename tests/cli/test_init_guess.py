@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from licet.lint.linter import Lint
-from licet.lint.proposal import Category, Guess, guess_tools, propose
-from licet.source.files import Project, SourceFile
+from licet.lint.linter import Category, Guess, Lint, guess_tools, propose
+from licet.source.source_files import Project, SourceFile
 
 HEAD = """
 import asyncio, glob, httpx, io, os, pathlib, requests, shutil, sqlite3, subprocess, urllib.request

@@ -13,7 +13,7 @@ from licet import handles
 from licet.declare.context import OPERATIONS, Operation, method_of
 from licet.sandbox.bridge import operations as host
 from licet.sandbox.bridge.worker_context import HostReply, RemoteContext
-from licet.wasm.python.guest import handles as guest
+from licet.wasm.python.guest import host_context as guest
 
 # Arguments that are sent as bytes beside the others, or as another argument.
 AS_BYTES = {"data": {"text"}, "json": {"json"}, "body": {"body", "text"}, "stdin": {"stdin"}, "value": {"value"}}

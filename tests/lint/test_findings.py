@@ -10,7 +10,7 @@ import yaml
 from licet.lint.judge import RULES
 from licet.lint.linter import Lint, Report
 from licet.policy_files.policy_paths import shown_path
-from licet.source.files import Project, python_files
+from licet.source.source_files import Project, python_files
 
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text("utf-8"))
 IMPORTS = "from licet import Context, tool\n"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from licet.source import callables
-from licet.source.files import Project, SourceFile
+from licet.source.source_files import Project, SourceFile
 from licet.source.touches import Follower
 
 CASES = yaml.safe_load((Path(__file__).parent / "uses.yaml").read_text("utf-8"))

@@ -7,7 +7,7 @@ import yaml
 
 from licet.lint.linter import Lint, Report
 from licet.policy_files.policy_paths import shown_path
-from licet.source.files import Project
+from licet.source.source_files import Project
 
 HERE = Path(__file__).parent
 CASES: dict[str, dict[str, str]] = yaml.safe_load((HERE / "values.yaml").read_text("utf-8"))

@@ -8,7 +8,7 @@ import pytest
 
 from licet.core.review.examples import Case
 from licet.core.values import Problem
-from licet.policy_files.case_files import CASES, case_files, is_case_file, read_case_file
+from licet.policy_files.load import CASES, case_files, is_case_file, read_case_file
 from licet.policy_files.shapes import json_schema
 
 GOOD = """\

@@ -10,7 +10,7 @@ from licet.core.policy.manifest import document
 from licet.core.policy.tool import LISTS
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
-from licet.map.surface_words import heading
+from licet.map.cards import heading
 from licet.policy_files.schema import CAPABILITY_FIELDS, HOST, ORGANISATION_FIELDS, WORKSPACE_FIELDS
 from licet.policy_files.shapes import Field, ListOf
 

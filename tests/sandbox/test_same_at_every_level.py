@@ -15,7 +15,7 @@ from licet.backends.secrets import MemorySecrets
 from licet.guard.execution import Command, Finished, Layers
 from licet.guard.ports import Exchange
 from licet.sandbox.native import InProcess
-from licet.sandbox.programs.memory import MemoryProcesses
+from licet.sandbox.programs.function_programs import MemoryProcesses
 from licet.sandbox.workers.engine import Workers
 from sandbox import argument_tools as given
 from sandbox import same_tools as tools

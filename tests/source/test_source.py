@@ -18,8 +18,8 @@ from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
 from licet.source import literals
 from licet.source.declarations import SourceTools, find_tool, read_tools
-from licet.source.files import parse
 from licet.source.limits import LARGEST_SOURCE
+from licet.source.source_files import parse
 from policy_files.messages import message
 
 HEAD = "from licet import tool, ToolCapabilities\n"

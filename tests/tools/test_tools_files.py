@@ -14,8 +14,8 @@ from guard.gates import call, gate
 from licet import Backends, Gate, Manifest, Result, Tool, tools
 from licet.testing import InThisProcess
 from licet.tools import edit_file, list_dir, read_file, search_files, write_file
+from licet.tools.file_search import Glob, StepMeter, TooManySteps, ignore_rules, is_ignored
 from licet.tools.limits import MOST_ENTRIES, MOST_TEXT
-from licet.tools.search import Glob, StepMeter, TooManySteps, ignore_rules, is_ignored
 
 FILES = (read_file, write_file, edit_file, list_dir, search_files)
 
@@ -354,7 +354,7 @@ def test_ignore_files_that_take_too_long_end_the_search_which_says_so(folder: Pa
 def test_a_glob_that_takes_too_long_ends_the_search_which_says_so(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("licet.tools.search.MOST_STEPS", 100_000)
+    monkeypatch.setattr("licet.tools.file_search.MOST_STEPS", 100_000)
     write(folder, **{"a" * 245 + str(number): "needle" for number in range(20)})
     cut = ask(folder, search_files, path=".", pattern="needle", glob=f"?*{'a' * 200}b*").unwrap()
     assert cut["more"].startswith("`glob` or the ignore files take too long")

@@ -364,5 +364,5 @@ def test_isolated_needs_the_walls_of_the_kernel(tmp_path: Path) -> None:
 def test_on_a_system_that_has_no_such_walls_wasmtime_keeps_restricted_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("licet.wasm.compiled.on_linux", lambda: False)
+    monkeypatch.setattr("licet.wasm.cache.on_linux", lambda: False)
     assert degraded(tmp_path, allowed=False).value == 3

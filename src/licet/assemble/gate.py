@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from licet.backends.approvals.terminal import TerminalApprover
     from licet.backends.memory import Answer, Site
     from licet.backends.secrets import FileSecrets
-    from licet.sandbox.programs.memory import ProgramFunction
+    from licet.sandbox.programs.function_programs import ProgramFunction
 
 SecretSource = Secrets | SecretsFunction | Mapping[str, str] | os.PathLike[str]
 
@@ -292,7 +292,7 @@ class Backends(Ports, frozen=True, kw_only=True):
         from licet.backends.kv import MemoryKv
         from licet.backends.memory import MemoryHttp, everywhere
         from licet.backends.secrets import MemorySecrets
-        from licet.sandbox.programs.memory import MemoryProcesses, NoWalls, memory_programs
+        from licet.sandbox.programs.function_programs import MemoryProcesses, NoWalls, memory_programs
 
         given: dict[str, Any] = dict(parts)
         own: dict[str, Any] = {

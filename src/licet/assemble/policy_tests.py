@@ -29,9 +29,8 @@ from licet.core.review.examples import (
 )
 from licet.core.values import Origin, Problem
 from licet.errors import ManifestError
-from licet.policy_files.case_files import case_files, is_case_file, policy_of, read_case_file
 from licet.policy_files.checks import argument_check
-from licet.policy_files.load import manifests_in
+from licet.policy_files.load import case_files, is_case_file, manifests_in, policy_of, read_case_file
 from licet.policy_files.manifest_reader import a_kind
 from licet.policy_files.policy_paths import SUFFIXES
 

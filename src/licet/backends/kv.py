@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from licet.backends.limits import LARGEST_KEY, LARGEST_SCOPE, PER_ENTRY
-from licet.backends.sqlite.file import Format, SqliteFile
+from licet.backends.sqlite import Format, SqliteFile
 from licet.core.policy.layer import whole_seconds
 from licet.declare.plain_json import is_heavy
 from licet.guard.handles.secrets_and_kv import TOO_HEAVY, too_long, too_many

@@ -19,7 +19,7 @@ from licet.errors import ManifestError
 from licet.guard.execution import SandboxUnavailable
 from licet.policy_files.organisation import machine_file, machine_organisation
 from licet.sandbox.probe import SOCKETS, WALLS, WORKER_WALLS, Support, look
-from licet.wasm.compiled import on_linux, wasmtime_version
+from licet.wasm.cache import on_linux, wasmtime_version
 from licet.wasm.python.build import BuildFailed, kept_runner
 
 _WALLED: tuple[Level, ...] = tuple(level for level in LEVELS if level != "native")

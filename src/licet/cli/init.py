@@ -30,12 +30,12 @@ from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.scope import name as checked_name
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
-from licet.lint.proposal import Proposal, propose
+from licet.lint.linter import Proposal, propose
 from licet.own_files import FileTooLarge, read_regular
 from licet.policy_files.draft import Sourced, manifest_text
 from licet.policy_files.policy_paths import PLACES, POLICY_DIRECTORY, WORKSPACE_FILE, NoHome, policy_root, shown_path
 from licet.source.declarations import find_tool, read_tools
-from licet.source.files import python_files
+from licet.source.source_files import python_files
 
 # A file with tools imports `tool` from licet, in one of these two ways.
 _MAY_HAVE_TOOLS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+licet\b", re.MULTILINE)

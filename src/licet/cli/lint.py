@@ -13,7 +13,7 @@ from licet.core.values import Problem
 from licet.lint.judge import Finding
 from licet.lint.linter import Lint, Report, tools_by_file
 from licet.policy_files.policy_paths import shown_path
-from licet.source.files import Project, python_files
+from licet.source.source_files import Project, python_files
 
 _POLICIES = (".yaml", ".yml", ".json")
 

@@ -13,11 +13,11 @@ from licet.cli.options import FILE, json_option, refuse
 from licet.cli.output import make_folder, print_report, show_json, show_lines, write_file
 from licet.core.values import Origin, Problem
 from licet.own_files import read_regular
-from licet.policy_files import case_files, schema
+from licet.policy_files import load, schema
 from licet.policy_files.shapes import json_schema
 
-SHAPES = {**schema.SHAPES, "tests": case_files.CASES}
-DESCRIPTIONS = {**schema.DESCRIPTIONS, "tests": case_files.DESCRIPTION}
+SHAPES = {**schema.SHAPES, "tests": load.CASES}
+DESCRIPTIONS = {**schema.DESCRIPTIONS, "tests": load.DESCRIPTION}
 
 
 @click.command(name="schema")

@@ -28,8 +28,7 @@ from licet.core.review.diff import Reached, reached_by, reached_in
 from licet.core.review.risk import NOTHING, Risk
 from licet.core.review.surface import Surface, ToolSurface, surface
 from licet.core.review.surface_entries import ReachEntry
-from licet.map.cards import ANY_COMMAND
-from licet.map.surface_words import Short, heading, how_it_runs, notes
+from licet.map.cards import ANY_COMMAND, Short, heading, how_it_runs, notes
 from licet.packages.locked_tools import pinned_here
 
 

@@ -25,8 +25,7 @@ from licet.core.algebra.scope import Malformed, visible
 from licet.declare.wasm import WasmModule, read_module
 from licet.guard.execution import SandboxUnavailable
 from licet.sandbox.probe import look
-from licet.wasm.cache import OWN, InvalidModule, compiled
-from licet.wasm.compiled import Compiled, Described, wasm_layers
+from licet.wasm.cache import OWN, Compiled, Described, InvalidModule, compiled, wasm_layers
 from licet.wasm.declaration import Declaration, command_of, declaration, python_declaration
 from licet.wasm.python.build import BuildFailed, Report, Runner, kept_runner, runner
 from licet.wasm.ready_modules import Asked, asked_for, shown_name

@@ -194,5 +194,5 @@ async def is_available(session: SessionFacts, registered: Registered, grant: Gra
 
 def parts_of(context: BoundContext) -> CallParts:
     """What a context is made of. A function, so that no public name of the `ctx` leads a native tool to the policy."""
-    made = context._session, context._registered, context._ports, context._grant
+    made = context._session, context._registered, context._ports, context._grant  # noqa: SLF001 - of the class above
     return CallParts(*made)

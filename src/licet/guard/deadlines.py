@@ -273,7 +273,8 @@ def finish(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> Generator
                 except asyncio.CancelledError as error:
                     cancelled = error
             else:
-                waiting._asyncio_future_blocking = False  # as a task does with a future that it has been given
+                # As a task does with a future that it has been given.
+                waiting._asyncio_future_blocking = False  # noqa: SLF001, it is the protocol of tasks and futures
                 deadline.waiting = waiting
                 while not waiting.done():
                     woken = task.get_loop().create_future()

@@ -450,7 +450,7 @@ def free_after_fork(lock: _Lock) -> _Lock:
 
 def _in_child() -> None:
     for lock in list(_LOCKS):
-        lock._at_fork_reinit()  # as the standard library does with its own locks
+        lock._at_fork_reinit()  # noqa: SLF001, as the standard library does with its own locks; it has no public form
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows

@@ -26,12 +26,11 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import reach_of
 from licet.core.policy.layer import class_fits, permits
 from licet.core.policy.manifest import COMMANDS, Manifest, with_commands
-from licet.core.review.recording_lines import BadRecording, RecordingStart, recording_start, touch
-from licet.core.review.sensitive import Whereabouts, why_path
+from licet.core.review.recording_lines import BadRecording, Recorded, RecordingStart, recording_start, touch
+from licet.core.review.sensitive import TRUSTED, Whereabouts, why_path
 from licet.core.review.surface import surface
-from licet.core.review.trusted import TRUSTED
 from licet.core.values import Problem
-from licet.learn.learn import Learned, Line, Recorded, Surroundings, learn
+from licet.learn.learn import Learned, Line, Surroundings, learn
 from licet.learn.learned_policy import SEEN, Unused, denied_by, lacking, unused_rules, with_tools
 from licet.learn.limits import (
     DEEPEST_LOOKED_AT,

@@ -12,9 +12,9 @@ from licet.core.decision.fixes import call_denials
 from licet.core.policy.layer import CLASSES, Rule, class_fits
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
-from licet.core.review.recording_lines import use_of_text
+from licet.core.review.recording_lines import Recorded, use_of_text
 from licet.core.review.sensitive import Whereabouts, why_sensitive
-from licet.learn.learn import Learned, LeftOut, Line, Recorded
+from licet.learn.learn import Learned, LeftOut, Line
 
 _CEILINGS = ("manifest", "personality")
 # What a recording shows, by its source. None shows which variables a program reads, or what licet stores for a tool;

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from licet import __version__
 from licet.lint.linter import Lint
 from licet.policy_files.policy_paths import shown_path
-from licet.source.files import Project
+from licet.source.source_files import Project
 
 
 class Checker:

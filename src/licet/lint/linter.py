@@ -1,24 +1,44 @@
 """Runs `licet lint` over files: finds the tools in them, follows and judges each, and gathers what was found.
 
 The tools that a manifest names with `from:` are judged each at the level that it runs at under the manifest.
+
+Guesses the declarations of functions that are not tools yet, by what `licet lint` finds in them.
+
+Each guess is one that `lint` accepts: the weakest class, and a level at which what was found works. Nothing is imported
+or run. What `lint` does not see is not guessed either, so a person must review each guess.
+
+Declarations that `licet init` proposes for functions without `@tool`: the source with them written in, and a diff.
+
+They are guesses from the calls in the source, and are marked as guesses. Nothing is imported or written here.
 """
 
-from collections.abc import Iterable, Iterator
+import ast
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from licet.core.algebra.domains import split_text
+from licet.core.algebra.scope import Malformed, visible
+from licet.core.algebra.scope import name as checked_name
 from licet.core.decision.reach import reach_of
-from licet.core.policy.layer import Level
+from licet.core.policy.layer import CLASSES, EffectClass, Level
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.tool import ToolSpec
+from licet.core.policy.tool import FROM_PERSONALITY, ToolSpec, spec_of
 from licet.core.values import Origin, Problem
 from licet.lint.judge import CODE, DOES, Finding, Severity, Suppressing, judge, merged, place, unused
-from licet.lint.limits import MOST_TOKENS_IN_CHECK
+from licet.lint.limits import MOST_GUESSED_FUNCTIONS, MOST_TOKENS_IN_CHECK
 from licet.policy_files.policy_paths import shown_path
+from licet.source.callables import Use
 from licet.source.declarations import module_in
-from licet.source.files import Project, SourceFile
+from licet.source.literals import ANY, is_secret
 from licet.source.scopes import Function
+from licet.source.source_files import Project, SourceFile, SourceText, read_bytes
 from licet.source.touches import Follower, Reached
 
 
@@ -193,3 +213,248 @@ def source_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def _as_warning(finding: Finding) -> Finding:
     return replace(finding, severity="warning", hint=f"{finding.hint}; an error of `licet lint`, not of the policy")
+
+
+Category = Literal["network", "secrets", "fs_reach.read", "fs_reach.write", "process", "env", "storage"]
+_CATEGORIES: Mapping[str, Category] = {
+    "fs:read": "fs_reach.read",
+    "fs:write": "fs_reach.write",
+    "fs:delete": "fs_reach.write",
+    "network": "network",
+    "process": "process",
+    "env": "env",
+    "secret": "secrets",
+    "storage": "storage",
+}
+# Behind walls the method of a request is not seen; the class says it anyway.
+_METHOD_NEEDS: Mapping[str, EffectClass] = {
+    **dict.fromkeys(("post", "put", "patch"), "write_limited"),
+    "delete": "full",
+}
+_FAILS_BEHIND_WALLS = frozenset({"LIC201", "LIC202", "LIC203", "LIC204"})  # declared, and without a handle
+
+
+class Touch(Struct, frozen=True):
+    """One outside thing that a function uses: the category and scope to declare, and the call it was found in."""
+
+    category: Category
+    scope: str
+    what: str
+    line: int
+
+
+class Guess(Struct, frozen=True):
+    """A function that could be a tool, and the declaration that its source suggests."""
+
+    function: str
+    line: int  # where a decorator would be inserted
+    touches: tuple[Touch, ...]
+    effect: EffectClass
+    sandbox: Level | None  # None if what was found works at no level with walls
+
+    def scopes(self, category: Category) -> list[str]:
+        """The scopes under a key of the declaration; only `*` if the source does not show them."""
+        found = sorted({touch.scope for touch in self.touches if touch.category == category})
+        return [ANY] if ANY in found else found
+
+    def seen(self, *categories: str) -> str:
+        """The calls that a key was guessed from."""
+        return ", ".join(dict.fromkeys(touch.what for touch in self.touches if touch.category in categories))
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """The keys to declare, with their values."""
+        found: dict[str, Any] = {}
+        if hosts := self.scopes("network"):
+            found["network"] = {"allowed_hosts": hosts}
+        if secrets := self.scopes("secrets"):
+            found["secrets"] = secrets
+        for name in ("read", "write"):
+            if paths := self.scopes("fs_reach.read" if name == "read" else "fs_reach.write"):
+                found.setdefault("fs_reach", {})[name] = FROM_PERSONALITY if paths == [ANY] else paths
+        if programs := self.scopes("process"):
+            found["process"] = {"allowed_binaries": programs}
+        if variables := self.scopes("env"):
+            found["env"] = variables
+        if kinds := self.scopes("storage"):
+            found["storage"] = {"scope": kinds[0] if kinds != [ANY] else "session"}
+        return found
+
+
+def guess_tools(file: SourceFile) -> tuple[Guess, ...]:
+    """Guess declarations for the public functions of a module without decorators, at most a hundred of them.
+
+    Functions that `@tool` would refuse are left out, since the module could not be imported with such a declaration.
+    """
+    functions = [node for node in file.text.tree.body if isinstance(node, Function)]
+    plain = (node for node in functions if not node.name.startswith("_") and not node.decorator_list)
+    public = [node for node in plain if _can_be_tool(node)]
+    follower = Follower()
+    return tuple(_accepted(node, follower.of_tool(file, node)) for node in public[:MOST_GUESSED_FUNCTIONS])
+
+
+def _accepted(function: Function, reached: Reached) -> Guess:
+    """The guess with the weakest class that `lint` accepts, and with a level if everything works behind walls."""
+    uses = list(reached.uses())
+    touches = tuple(dict.fromkeys(touch for use in uses if (touch := _touch(use)) is not None))
+    walled: Level = "isolated" if uses else "restricted"
+    guess = Guess(function.name, function.lineno, touches, "full", None)
+    weakest = max((CLASSES.index(_METHOD_NEEDS.get(_method(use), CLASSES[0])) for use in uses), default=0)
+    for effect in CLASSES[weakest:]:
+        spec = spec_of(name=function.name, capabilities=guess.capabilities, effect=effect, sandbox=walled)
+        errors = {finding.code for finding in judge(spec, walled, reached) if finding.severity == "error"}
+        if errors <= _FAILS_BEHIND_WALLS:
+            return replace(guess, effect=effect, sandbox=None if errors else walled)
+    return guess
+
+
+def _method(use: Use) -> str:
+    return split_text(use.rule)[2].partition("@")[0] if use.kind == "network" and "@" in use.rule else ""
+
+
+def _touch(use: Use) -> Touch | None:
+    category = _CATEGORIES.get(use.kind)
+    if category is None or not use.rule:
+        return None
+    scope = split_text(use.rule)[2]
+    if category == "network":
+        scope = scope.rpartition("@")[2]
+    # In a secret reference a `/` has a meaning of its own.
+    if category == "env" and scope != ANY and is_secret(scope) and "/" not in scope:
+        category = "secrets"
+    return Touch(category, scope, use.what, use.line)
+
+
+def _can_be_tool(function: Function) -> bool:
+    """Whether `@tool` accepts a function: its name, only named arguments, no untyped context, and not a generator."""
+    try:
+        checked_name(function.name)
+    except Malformed:
+        return False
+    given = function.args
+    if given.posonlyargs or given.vararg or given.kwarg:
+        return False
+    if any(one.arg in ("ctx", "context") and one.annotation is None for one in (*given.args, *given.kwonlyargs)):
+        return False
+    return not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function))
+
+
+def _own_nodes(function: Function) -> Iterator[ast.AST]:
+    """The nodes of a function's body, without those of functions inside it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, Function | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+
+
+_HEADER = "guessed by `licet init` from what the source does: review every line, then delete this comment"
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
+class Proposal(Struct, frozen=True):
+    """A file without tools, and the same file with a guessed declaration above each public function."""
+
+    file: Path
+    guesses: tuple[Guess, ...]
+    before: str
+    after: str
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff; invisible characters are escaped."""
+        name = str(self.file)
+        before, after = ([line.rstrip("\r\n") for line in _lines(text)] for text in (self.before, self.after))
+        return "\n".join(map(visible, difflib.unified_diff(before, after, name, name, lineterm=""))) + "\n"
+
+    def as_data(self) -> dict[str, Any]:
+        """The guesses as plain data, with the lines that they come from."""
+        return {"file": str(self.file), "functions": [_as_data(guess) for guess in self.guesses], "diff": self.diff}
+
+
+def propose(file: Path) -> Proposal | None:
+    """The declarations that a file suggests; None if it has no public function to declare, or cannot be read."""
+    data = read_bytes(file, str(file))
+    if isinstance(data, Problem):
+        return None
+    source = Project(shown_path, texts={str(file): data}).read(str(file))
+    try:
+        guesses = () if isinstance(source, Problem) else guess_tools(source)
+    except RecursionError:
+        return None
+    if isinstance(source, Problem) or not guesses:
+        return None
+    before = data.decode("utf-8-sig")
+    return Proposal(file, guesses, before, _declared(before, source.text, guesses))
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as Python counts them: a form feed ends none."""
+    return _LINE.findall(text)
+
+
+def _declared(before: str, text: SourceText, guesses: tuple[Guess, ...]) -> str:
+    end = "\r\n" if "\r\n" in before else "\n"
+    lines = _lines(before)
+    taken = {node.id for node in text.nodes if isinstance(node, ast.Name)}
+    taken |= {node.asname or node.name for node in text.nodes if isinstance(node, ast.alias)}
+    word, imported = ("licet.tool", "import licet") if "tool" in taken else ("tool", "from licet import tool")
+    for guess in sorted(guesses, key=lambda guess: -guess.line):
+        lines[guess.line - 1 : guess.line - 1] = [line + end for line in decorator(guess, word)]
+    place = _after_opening(text)
+    lines[place:place] = [imported + end] if place else [imported + end, end]
+    return "".join(lines)
+
+
+def _after_opening(text: SourceText) -> int:
+    """The line after the docstring and the imports from `__future__`, which must stay first."""
+    place = 0
+    for number, node in enumerate(text.tree.body):
+        opening = number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if opening or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            place = node.end_lineno or place
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            return node.lineno - 1
+        else:
+            break
+    return place
+
+
+def decorator(guess: Guess, word: str = "tool") -> Iterator[str]:
+    """The lines of a declaration, each with what it was guessed from."""
+    yield f"@{word}(  # {_HEADER}"
+    keys = list(_keys(guess))
+    if keys:
+        yield "    capabilities={"
+        yield from (f"        {json.dumps(key)}: {_literal(value)},  # {visible(seen)}" for key, value, seen in keys)
+        yield "    },"
+    else:
+        yield "    capabilities={},  # nothing outside was seen in this file"
+    yield f"    effect={json.dumps(guess.effect)},"
+    if guess.sandbox is not None:
+        yield f"    sandbox={json.dumps(guess.sandbox)},"
+    else:
+        yield "    # no `sandbox=`: some of this fails behind walls until it goes through `ctx`, see `licet lint`"
+    yield ")"
+
+
+def _keys(guess: Guess) -> Iterator[tuple[str, Any, str]]:
+    for key, value in guess.capabilities.items():
+        seen = guess.seen("fs_reach.read", "fs_reach.write") if key == "fs_reach" else guess.seen(key)
+        yield key, value, f"{seen}: better read with `ctx.secrets.get`" if key == "secrets" else seen
+
+
+def _literal(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True)
+
+
+def _as_data(guess: Guess) -> dict[str, Any]:
+    return {
+        "function": guess.function,
+        "line": guess.line,
+        "capabilities": {key: value for key, value, _ in _keys(guess)},
+        "effect": guess.effect,
+        "sandbox": guess.sandbox,
+        "seen": [{"line": touch.line, "call": touch.what, "scope": touch.scope} for touch in guess.touches],
+    }

@@ -16,9 +16,8 @@ from licet.core.review.changes import Change, Changes, Side
 from licet.core.review.diff import Reached, reached_in
 from licet.core.review.risk import NOTHING, RISK_LEVELS, Risk, riskiest
 from licet.core.review.surface import Surface, ToolSurface
-from licet.map.cards import ANY_COMMAND
+from licet.map.cards import ANY_COMMAND, heading, how_it_runs, notes
 from licet.map.draw import element, safe, svg_map
-from licet.map.surface_words import heading, how_it_runs, notes
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _COLOURS = {"critical": "#b42318", "high": "#c2410c", "medium": "#a16207", "low": "#2f7d4f", "none": "#5c6672"}

@@ -2,7 +2,7 @@
 
 1. `npm install --package-lock-only` chooses the versions, from metadata and from packages that bundle others.
 2. Packages with install scripts are refused, or left out if they are optional.
-3. What is left is fetched with its sha512 and unpacked here (`archives.py`): npm installs nothing. A
+3. What is left is fetched with its sha512 and unpacked here (`package_store.py`): npm installs nothing. A
    lock that came from elsewhere goes through this step alone.
 
 In a lock, `a > b@1.0.0` is the package `b` inside of `a`, and `x=b@1.0.0` is `b` under the name `x`.
@@ -25,11 +25,11 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import inside, visible
 from licet.own_files import find_on_path
-from licet.packages.archives import Bounds, unpack_tarball
 from licet.packages.clients import PackageError, advice, client_environment, native_program, run_client
 from licet.packages.launchers import Launch, LaunchError, npm_package
 from licet.packages.limits import MOST_NPM_BYTES
 from licet.packages.package_store import (
+    Bounds,
     Files,
     Installed,
     Progress,
@@ -42,6 +42,7 @@ from licet.packages.package_store import (
     place,
     put,
     unchanged,
+    unpack_tarball,
 )
 from licet.packages.pypi import check_default_program
 

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any
 
 from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
-from licet.core.policy import manifest as core
 from licet.core.policy.layer import POLICY
 from licet.core.policy.manifest import Manifest
 from licet.core.values import DATA, Origin, Problem
@@ -44,8 +43,6 @@ from licet.policy_files.nodes import (
 from licet.policy_files.policy_paths import WORKSPACE_FILE, policy_paths
 from licet.policy_files.trust import trusted_paths
 from licet.source.finder import tool_files
-
-__all__ = ["Manifest", "manifest_from_data"]
 
 _WORKSPACE, _PERSONALITY = "the workspace data", "the personality data"
 _NO_ROOT = "declare it with `needs`, or give the directory of its code: `Manifest.from_data(…, root=…)`"
@@ -251,6 +248,3 @@ class _Reader:
             return Scalar(text, plain_value(text), False, origin)
         except UnsafeNumber as wrong:
             return self.refuse(origin, shown(text), str(wrong))
-
-
-core.data_reader = manifest_from_data

@@ -21,8 +21,8 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.foreseen import LOOPBACK, on_this_machine
 from licet.core.policy.layer import CLASSES, ELEVATED, OWN_STORAGE, WRITES, EffectClass, permits
 from licet.core.policy.tool import KEY_OF, ToolSpec
+from licet.core.review.sensitive import TRUSTED
 from licet.core.review.surface_entries import target_of
-from licet.core.review.trusted import TRUSTED
 from licet.core.values import money_text
 from licet.policy_files.nodes import UnsafeNumber, plain_value
 from licet.policy_files.schema import FORMAT

@@ -22,10 +22,10 @@ from licet.core.policy.tool import TOUCHES_NOTHING, ToolCapabilities, ToolSpec, 
 from licet.core.values import Origin, Problem, near_hint
 from licet.declare import Tool
 from licet.declare.wasm import path_of, wasm_spec
-from licet.source.files import SourceText
 from licet.source.limits import LONGEST_SHOWN, MOST_ARGUMENTS
 from licet.source.literals import Names, NotLiteral
 from licet.source.scopes import Function
+from licet.source.source_files import SourceText
 
 RENAME_HINT = "rename one, or declare `needs:` in licet.yaml"
 LITERAL_HINT = "write it as a literal, or declare `needs:` in licet.yaml"

@@ -36,7 +36,6 @@ from licet.source.declaration_forms import (
     rebinding_problems,
     spec_of_part,
 )
-from licet.source.files import Lines, SourceText, parse, read_bytes, token_count
 from licet.source.imports import (
     INSTALLED,
     InstalledModule,
@@ -57,6 +56,7 @@ from licet.source.limits import (
 )
 from licet.source.literals import GOVERNED, TOOL, WASM, Names, TooManyValues
 from licet.source.scopes import Binding, Function, Imported, absolute
+from licet.source.source_files import Lines, SourceText, parse, read_bytes, token_count
 
 UNREAD = "what follows was not read"
 # Every node of a file is compared with these; a tuple is faster than a union.

@@ -23,10 +23,10 @@ from msgspec import Struct
 
 from licet.core.values import Origin, Problem
 from licet.own_files import read_regular
-from licet.source.files import module_files, too_expensive_to_parse
 from licet.source.finder import OURS, ModulePlace, code_directories
 from licet.source.limits import LARGEST_HOOK, LARGEST_SOURCE, LONGEST_MODULE_NAME, LONGEST_REFERENCE, MOST_MODULES
 from licet.source.scopes import absolute, with_parents
+from licet.source.source_files import module_files, too_expensive_to_parse
 
 _LIBRARY_NAMES = ("site-packages", "dist-packages", "lib-dynload")
 

@@ -17,7 +17,6 @@ from licet.core.algebra.rules import Capability, destination_rule
 from licet.core.algebra.scope import Malformed, binary, path_key, variable, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.tool import ToolCapabilities
-from licet.source.files import SourceText
 from licet.source.limits import (
     CHARACTERS_PER_VALUE,
     LONGEST_CHAIN,
@@ -28,6 +27,7 @@ from licet.source.limits import (
     MOST_VALUES_IN_FILE,
 )
 from licet.source.scopes import IMPORT, Binding, Function, Imported, bound_by, module_level, with_parents
+from licet.source.source_files import SourceText
 
 TOOL = "licet.tool"
 WASM = "licet.Tool.wasm"

@@ -10,10 +10,7 @@ import builtins
 import sys
 from itertools import islice
 
-from msgspec import Struct
-
 from licet.source import callables as table
-from licet.source.files import Class, Code, SourceFile, is_package
 from licet.source.limits import MOST_BINDINGS, MOST_STEPS_TO_MEANING, MOST_TABLE_PARTS
 from licet.source.literals import ExpressionValues
 from licet.source.scopes import (
@@ -29,41 +26,18 @@ from licet.source.scopes import (
     Imported,
     Scope,
 )
-
-
-class Named(Struct, frozen=True):
-    """Something outside of the project, by its full name."""
-
-    name: str
-
-
-class Value(Struct, frozen=True):
-    """A value of a type in the table."""
-
-    kind: str
-
-
-class Instance(Struct, frozen=True, eq=False):
-    """A value of a class of the project."""
-
-    of: Class
-
-
-class Package(Struct, frozen=True, eq=False):
-    """A module of the project."""
-
-    file: SourceFile
-
-
-class Held(Struct, frozen=True, eq=False):
-    """A table at module level, or something that was taken out of it: any of the functions that it holds."""
-
-    file: SourceFile
-    scope: Scope
-    table: ast.expr
-
-
-Meaning = Named | Value | Code | Class | Instance | Package | Held | None
+from licet.source.source_files import (
+    Class,
+    Code,
+    Held,
+    Instance,
+    Meaning,
+    Named,
+    Package,
+    SourceFile,
+    Value,
+    is_package,
+)
 
 _BUILTINS = frozenset(dir(builtins))
 _HOLDING = (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.IfExp, ast.BoolOp)

@@ -16,24 +16,18 @@ from msgspec.structs import replace
 from licet.core.values import Origin
 from licet.source import callables
 from licet.source.callables import Use, argument_of, rules_of, shown_name
-from licet.source.files import Class, Code, SourceFile
 from licet.source.limits import MOST_REACHED_FUNCTIONS
 from licet.source.names import (
     LOOKUPS,
     NAMESPACES,
     REFLECTING,
-    Held,
-    Instance,
-    Meaning,
-    Named,
-    Package,
-    Value,
     held_by,
     meaning,
     type_of,
     values_in,
 )
 from licet.source.scopes import VALUE, Function, Scope, absolute, with_parents
+from licet.source.source_files import Class, Code, Held, Instance, Meaning, Named, Package, SourceFile, Value
 
 _WHOLE = frozenset({"os.environ", "os.environb", "ctypes.cdll", "ctypes.windll", "ctypes.pythonapi"})
 _ASKS_FOR_TYPES = {"builtins.isinstance": 1, "builtins.issubclass": 1, "typing.cast": 0, "builtins.hasattr": 0}

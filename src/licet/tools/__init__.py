@@ -4,7 +4,7 @@ They are written as your own tools would be, with public names only, and can ser
 """
 
 from licet.tools.basic import edit_file, http_get, http_post, list_dir, python, read_file, run_command, write_file
-from licet.tools.search import search_files
+from licet.tools.file_search import search_files
 
 __all__ = [
     "edit_file",

@@ -14,7 +14,7 @@ from licet.core.algebra.scope import Malformed
 from licet.core.algebra.scope import name as checked_name
 from licet.declare.wasm import PYTHON
 from licet.sandbox.workers.pool import DEFAULTS
-from licet.wasm.compiled import Described
+from licet.wasm.cache import Described
 from licet.wasm.ready_modules import Asked
 
 START = "_start"

@@ -19,8 +19,7 @@ from licet.sandbox.grant_paths import kernel_paths
 from licet.sandbox.limits import RESULT_BYTES
 from licet.sandbox.workers.engine import Workers
 from licet.sandbox.workers.pool import DEFAULTS, GuestParts
-from licet.wasm.cache import InvalidModule
-from licet.wasm.compiled import Compiled, wasm_layers
+from licet.wasm.cache import Compiled, InvalidModule, wasm_layers
 from licet.wasm.limits import FUEL, OWN_MEMORY, REPORTED
 from licet.wasm.ready_modules import modules
 

@@ -26,8 +26,7 @@ from licet.core.algebra.scope import visible
 from licet.declare.wasm import PYTHON, WasmModule
 from licet.guard.execution import Pausable, SandboxUnavailable, Stopped
 from licet.guard.limits import GIVE_UP_EARLY
-from licet.wasm.cache import OWN, STRANGERS, InvalidModule, Turn, compiled
-from licet.wasm.compiled import Compiled
+from licet.wasm.cache import OWN, STRANGERS, Compiled, InvalidModule, Turn, compiled
 from licet.wasm.limits import COMPILED_AT_ONCE, LONGEST_NAME, LOOK_SECONDS, MOST_INVALID, MOST_NAMED
 from licet.wasm.python.build import BuildFailed, runner
 

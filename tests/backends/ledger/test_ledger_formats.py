@@ -9,11 +9,11 @@ import pytest
 from guard.gates import call, gate
 from kept_calls import run
 from licet import Backends, Gate, tool
+from licet.backends import sqlite as file
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.state import FORMAT
 from licet.backends.ledger.writer import SqliteLedger
-from licet.backends.sqlite import file
-from licet.backends.sqlite.file import SqliteFile
+from licet.backends.sqlite import SqliteFile
 from licet.guard.ports import LedgerUnavailable
 
 

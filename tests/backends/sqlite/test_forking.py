@@ -32,7 +32,7 @@ def test_any_number_of_threads_may_fork_while_calls_write(store_path: Path, way:
 
 FORKS_DURING_A_WRITE = """
 import asyncio, os, sys, threading, time
-from licet.backends.sqlite.file import Format, SqliteFile
+from licet.backends.sqlite import Format, SqliteFile
 
 file = SqliteFile(sys.argv[1], Format(1, 1, "CREATE TABLE notes (text TEXT)"))
 write = "INSERT INTO notes VALUES ('a')"
@@ -79,7 +79,7 @@ def test_threads_that_fork_during_a_write_leave_its_lock_free(store_path: Path) 
 
 FORK_IN_A_SIGNAL_HANDLER = """
 import asyncio, os, signal, sys
-from licet.backends.sqlite.file import Format, SqliteFile
+from licet.backends.sqlite import Format, SqliteFile
 
 file = SqliteFile(sys.argv[1], Format(1, 1, "CREATE TABLE notes (text TEXT)"))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from licet.backends.sqlite.file import Format, SqliteFile
+from licet.backends.sqlite import Format, SqliteFile
 from licet.guard.ports import Unavailable
 
 OURS = 0x6C696354

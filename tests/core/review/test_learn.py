@@ -10,10 +10,17 @@ from msgspec.structs import replace
 
 from licet.core.algebra.rules import Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.review.recording_lines import BadRecording, Touch, use_of_text
-from licet.core.review.sensitive import GIT, Whereabouts, above_each, is_wide_directory, why_path, why_sensitive
-from licet.core.review.trusted import GIT_LEADS
-from licet.learn.learn import Learned, Recorded, Surroundings, learn
+from licet.core.review.recording_lines import BadRecording, Recorded, Touch, use_of_text
+from licet.core.review.sensitive import (
+    GIT,
+    GIT_LEADS,
+    Whereabouts,
+    above_each,
+    is_wide_directory,
+    why_path,
+    why_sensitive,
+)
+from licet.learn.learn import Learned, Surroundings, learn
 
 WORKDIR, HOME = "/home/me/w", "/home/me"
 WHERE = Whereabouts(WORKDIR, HOME)

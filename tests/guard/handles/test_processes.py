@@ -17,7 +17,7 @@ from licet.guard.handles.processes import ScopedProcesses
 from licet.guard.handles.secrets_and_kv import ScopedSecrets
 from licet.guard.ports import Unavailable
 from licet.guard.redaction.redact import Redactor
-from licet.sandbox.programs.memory import MemoryProcesses
+from licet.sandbox.programs.function_programs import MemoryProcesses
 
 REAL = {"git": "/usr/bin/git", "awk": "/usr/bin/mawk", "gone": "/nowhere/gone"}
 ENVIRON = {"LANG": "C", "PATH": "/usr/bin", "AWS_SECRET": "no"}

@@ -15,7 +15,7 @@ from attacks.programs import alive
 from descriptors import left_open, open_files
 from licet.guard.execution import Command, Ending, Finished, Layers, Processes, Streams
 from licet.guard.ports import Unavailable
-from licet.sandbox.programs.memory import MemoryProcesses
+from licet.sandbox.programs.function_programs import MemoryProcesses
 from licet.sandbox.programs.runner import LocalProcesses
 
 SHELL = "/bin/sh"

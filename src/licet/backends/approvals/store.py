@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from licet.backends.limits import FINISHED_MS, LOOK_SECONDS, MOST_EXPIRED, MOST_SHOWN_BYTES, MOST_UNANSWERED
 from licet.backends.secrets import SigningKey, load_code, verifies
-from licet.backends.sqlite.file import Format, SqliteFile
+from licet.backends.sqlite import Format, SqliteFile
 from licet.core.decision.approval import (
     UNSIGNED,
     ApprovalRequest,

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from licet.backends.secrets import SigningKey, check_signature
-from licet.backends.sqlite.file import Format, foreign_part
+from licet.backends.sqlite import Format, foreign_part
 from licet.core.ledger.entry import Checkpoint, CheckpointFacts, Unsound, read_checkpoint
 from licet.core.ledger.merkle import Frontier
 from licet.core.ledger.verify import checkpoint_line, read_checkpoint_lines

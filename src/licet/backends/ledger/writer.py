@@ -46,7 +46,7 @@ from licet.backends.ledger.state import (
 )
 from licet.backends.memory import SystemClock
 from licet.backends.secrets import SigningKey, generated_key, ledger_key, load_code
-from licet.backends.sqlite.file import Patience, SqliteFile, busy
+from licet.backends.sqlite import Patience, SqliteFile, busy
 from licet.core.ledger.entry import START, Checkpoint, Entry, Row, Tail, checkpoint_body, link, recorded_at, time_text
 from licet.core.ledger.merkle import Frontier
 from licet.guard.deadlines import store_deadline

@@ -96,12 +96,13 @@ class Deny(Struct, frozen=True):
 
 def reach_behind(denied: Deny) -> Reach | None:
     """What the tool may do, if that refused a use. A function, so that no public name of a refusal leads to policy."""
-    return denied._source if isinstance(denied._source, Reach) else denied._under
+    source = denied._source  # noqa: SLF001 - a private field of the class above
+    return source if isinstance(source, Reach) else denied._under  # noqa: SLF001 - the same
 
 
 def with_reasons(denied: Deny) -> Deny:
     """The same with its reasons computed, once, before it is raised, recorded and told."""
-    if isinstance(denied._source, tuple):
+    if isinstance(denied._source, tuple):  # noqa: SLF001 - a private field of the class above
         return denied
     return Deny(denied.request, denied.rules, denied.use, reach_behind(denied))
 

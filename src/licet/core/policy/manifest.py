@@ -14,10 +14,10 @@ The grant of `licet run -- CMD`: no tool declares it, so it needs everything tha
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from msgspec.structs import replace
 
@@ -268,6 +268,7 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
 
     loaded: "Manifest | None" = None  # the manifest as it was loaded, before tools and directories were filled in
     project: "Manifest | None" = None  # the manifest before an organisation narrowed it
+    _data_reader: ClassVar["DataReader | None"] = None
 
     @classmethod
     def from_data(
@@ -283,9 +284,15 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
         The checks and the digest are those of a file; places are JSON pointers. `root` is the directory of the code
         that `from:` names; without one, `from:` is refused.
         """
-        if data_reader is None:
+        if cls._data_reader is None:
             raise RuntimeError("the reader of policy data is not loaded: take `Manifest` from `licet`")
-        return data_reader(data, workspace, personality, root=root)
+        return cls._data_reader(data, workspace, personality, root=root)
+
+    @classmethod
+    def read_data_with(cls, reader: "DataReader") -> "type[Manifest]":
+        """Return the class with a reader for `from_data`. The front door calls this, since core reads no policy."""
+        cls._data_reader = staticmethod(reader)
+        return cls
 
     @cached_property
     def digest(self) -> str:
@@ -344,8 +351,17 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
         return self.project or self
 
 
-# Called by `Manifest.from_data`. `policy_files` sets it, because core does not import the reader of policy files.
-data_reader: Callable[..., Manifest] | None = None
+class DataReader(Protocol):
+    """Reads a manifest from the keys of policy files as plain data."""
+
+    def __call__(
+        self,
+        data: Mapping[str, Any],
+        workspace: Mapping[str, Any] | None,
+        personality: Mapping[str, Any] | None,
+        *,
+        root: str | PathText | None,
+    ) -> Manifest: ...
 
 
 COMMANDS = "licet run"  # no tool can have this name, since names have no spaces

@@ -123,3 +123,26 @@ def use_of_text(text: str) -> Use:
         return use_of_path(action, path) if domain == "fs" else Use(text)
     except InvalidUse as wrong:
         raise BadRecording(f"`{visible(text)}` is no use: {wrong}") from None
+
+
+class Recorded:
+    """All lines of recordings, added up by use."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.used: dict[str, tuple[Use, Calls]] = {}  # by the text of the use, which is parsed once
+        self.refused: dict[str, tuple[Use, Calls]] = {}
+        self.made: set[str] = set()  # paths that were written and not there before
+
+    def add(self, touch: Touch) -> None:
+        """Add one line. One that was taken back has the count 0."""
+        if not touch.count:
+            return
+        self.events += touch.count
+        table = self.used if touch.outcome == "used" else self.refused
+        known = table.get(touch.use)
+        if known is None:
+            known = table[touch.use] = use_of_text(touch.use), Calls()
+        known[1].add(touch)
+        if touch.made is True and touch.outcome == "used":
+            self.made.add(known[0].target)

@@ -134,7 +134,7 @@ def _zone(name: str) -> bytes | None:
 
 def _run(program: str, work: Path, report: Report) -> None:
     """Run componentize-py on the copied sources."""
-    arguments = ["-d", f"source/{_WIT}", "-w", "runner", "componentize", f"{_GUEST}.runner", "-p", "source"]
+    arguments = ["-d", f"source/{_WIT}", "-w", "runner", "componentize", f"{_GUEST}.component", "-p", "source"]
     environment = {"VIRTUAL_ENV": str(work / "environment"), "TMPDIR": str(work), "PATH": ""}
     environment |= {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
     log, started = work / "log", time.monotonic()

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, NoReturn
 
-from .handles import Context
+from .host_context import Context
 
 # The component has no files: these are loaded when it is built.
 MODULES = (

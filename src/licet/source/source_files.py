@@ -12,7 +12,6 @@ import tokenize
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -29,10 +28,6 @@ from licet.source.limits import (
     MOST_TOKENS_OF_PROJECT,
 )
 from licet.source.scopes import Function, Imported, Scope, absolute, function_scope, module_scope
-
-if TYPE_CHECKING:
-    from licet.source.names import Meaning
-
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _NOT_OURS = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist"})
@@ -214,6 +209,41 @@ class Class(Struct, frozen=True, eq=False):
     node: ast.ClassDef
     body: Scope
     around: Scope
+
+
+class Named(Struct, frozen=True):
+    """Something outside of the project, by its full name."""
+
+    name: str
+
+
+class Value(Struct, frozen=True):
+    """A value of a type in the table."""
+
+    kind: str
+
+
+class Instance(Struct, frozen=True, eq=False):
+    """A value of a class of the project."""
+
+    of: Class
+
+
+class Package(Struct, frozen=True, eq=False):
+    """A module of the project."""
+
+    file: "SourceFile"
+
+
+class Held(Struct, frozen=True, eq=False):
+    """A table at module level, or something that was taken out of it: any of the functions that it holds."""
+
+    file: "SourceFile"
+    scope: Scope
+    table: ast.expr
+
+
+Meaning = Named | Value | Code | Class | Instance | Package | Held | None
 
 
 class SourceFile:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-from .handles import Context
+from .host_context import Context
 
 _LIBRARY = os.path.dirname(os.__file__)
 _LOOKS_UP = ("os", "collections.abc", __name__)  # modules through which a variable is looked up

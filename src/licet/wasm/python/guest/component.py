@@ -30,9 +30,9 @@ from zoneinfo import _common as zone_data
 import wit_world  # type: ignore[import-not-found] # componentize-py makes both
 from componentize_py_types import Err  # type: ignore[import-not-found]
 
-from . import absent, files
+from . import absent, file_system
 from .absent import MODULES
-from .handles import Context
+from .host_context import Context
 from .outcome import FILE, Output, answer_text, error_text, stream
 
 _ZONES = os.path.join(os.path.dirname(__file__), "zones")  # before `__file__` is replaced below
@@ -200,13 +200,13 @@ for _name in ("copyright", "credits", "license"):
     vars(builtins).pop(_name, None)  # they read files to show themselves
 RESERVE = bytearray(1 << 20)  # freed when memory is short, so that there is enough to say so
 CTX = Context(_ask)
-FILES = files.HostFiles(CTX)
+FILES = file_system.HostFiles(CTX)
 mimetypes.init(files=[])
 tempfile.tempdir = "."  # otherwise it looks for one, and the host would be asked
 _install_zones()
 vars(uuid)["_GETTERS"] = [vars(uuid)["_random_getnode"]]
 absent.install(CTX)
-files.install(FILES)
+file_system.install(FILES)
 linecache.updatecache = lambda filename, module_globals=None: []  # the library has no source files here
 WitWorld.run(None, '{"code": "import json\\nprint(json.dumps([1, \'a\']))\\n{}[1]"}')  # type: ignore[arg-type]
 sys.modules.pop("__main__", None)

@@ -1,1 +1,0 @@
-"""One SQLite file that several processes share: opening, locking, batches, checks of the schema."""
