@@ -224,7 +224,7 @@ def test_each_difference_between_a_tool_and_its_declaration_is_a_misfit(tmp_path
 @pytest.mark.sampled(6)
 def test_a_reload_that_takes_something_away_denies_calls_from_then_on(tmp_path: Path, case: str, mode: Any) -> None:
     t, given, (_, capability, reason, _) = MISFITS[case]
-    wide = {"grants": [str(rule) for rule in t.needs]}
+    wide: dict[str, Any] = {"grants": [str(rule) for rule in t.needs]}
     at = Gate(policy(tmp_path, t, **wide), [t], Backends.memory(), workdir=tmp_path, on_misfit=mode)
     assert call(at, "t").ok
     narrower = policy(tmp_path, t, **given)
@@ -329,7 +329,7 @@ HELD: dict[str, tuple[list[str], list[str], str]] = {
     "its own storage": (["storage:*:session"], [], "ALLOWED"),
     "the storage of the personality": (["storage:*:personality"], [], "STORAGE_NOT_DECLARED"),
 }
-WHOLE = {
+WHOLE: dict[str, Any] = {
     "env": ["A", "B"],
     "secrets": ["K"],
     "fs_reach": {"read": ["/srv"], "write": ["/srv"]},
