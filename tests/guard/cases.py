@@ -23,6 +23,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 import licet
@@ -55,16 +56,21 @@ def amount(cost: Decimal) -> str:
     return f"{cost.normalize():f}"
 
 
+def told_misfits(misfits: Any) -> list[str]:
+    return [f"{one.tool} {one.capability}" for one in misfits]
+
+
 class Desk:
     """What the steps of one case share: a gate, its parts, and the sessions that are open."""
 
     def __init__(self, here: Path, known: dict[str, Any], opened: AsyncExitStack) -> None:
         self.here, self.opened, self.seen = here, opened, list[Any]()
-        self.known = {"here": str(here)}
+        self.known = {"here": str(here), "x129": "x" * 129}
         self.filled = Words.filled.__get__(self)
         self.filled_part = Words.filled_part.__get__(self)
         self.known |= {name: self.filled(value) for name, value in known.items()}
-        self.backends, self.last = Backends.memory(), dict[str, Any]()
+        self.backends: Backends | None = None
+        self.last = dict[str, Any]()
         self.tools: list[Tool] = []
 
     async def step(self, step: Step) -> None:
@@ -108,10 +114,9 @@ class Desk:
         parts = {"approver": self.approver, "ledger": MemoryLedger(), **parts}
         self.parts = parts
         if rest != "again":
-            self.backends = Backends.memory(**parts)
+            self.backends = None if "backends" in given else Backends.memory(**parts)
         options = {name: given[name] for name in OPTIONS & given.keys()}
-        manifest = self.manifest({name: value for name, value in given.items() if name != "answer"})
-        self.backends = options.pop("backends", self.backends)
+        manifest = self.manifest({name: value for name, value in given.items() if name not in ("answer", "backends")})
         RAN.clear()
         self.at = Gate(manifest, self.tools, self.backends, workdir=self.here, observers=[self.seen.append], **options)
         self.sessions: dict[str, Any] = {}
@@ -129,8 +134,8 @@ class Desk:
         except kind as error:
             for said in [given["says"]] if isinstance(given.get("says"), str) else given.get("says", []):
                 compare("error", "has", str(error), said)
-            if "misfits" in given:
-                compare("misfits", "", [one.capability for one in error.misfits], given["misfits"])
+            for key in given.keys() & {"misfits", "misfits has"}:
+                compare("misfits", key[8:], told_misfits(error.misfits), given[key])
             return
         raise Differs("it raises", given["error"], "nothing")
 
@@ -165,7 +170,19 @@ class Desk:
         await (await self.session(rest or "s")).end()
 
     async def do_close(self, rest: str, nothing: None) -> None:
-        await self.sessions.pop(rest or "s").__aexit__(None, None, None)
+        await self.sessions[rest or "s"].__aexit__(None, None, None)
+
+    async def do_reopen(self, rest: str, name: Any) -> None:
+        """A new session of the same name, whether the last was closed or not."""
+        name = rest or name
+        self.sessions[name] = await self.opened.enter_async_context(self.at.session(name))
+
+    def do_policy(self, rest: str, given: dict[str, Any]) -> None:
+        """Write a manifest that nobody loads."""
+        self.manifest(given)
+
+    def do_ran(self, rest: str, times: int) -> None:
+        compare("ran", "", len(RAN), times)
 
     # Calls
 
@@ -191,6 +208,8 @@ class Desk:
         events = [shown(event) for event in result.events]
         found = {
             **{name: getattr(result, name) for name in ("ok", "value", "code", "reason", "error", "truncated")},
+            "duration": result.duration_ms,
+            "uses": [" ".join(line.split()[:2]) for line in told.splitlines()[1:-1]],
             "cost": amount(result.cost_usd),
             "explain": told,
             "fix": [line[16:] for line in told.splitlines() if line.startswith("  to allow it   ")],
@@ -198,8 +217,17 @@ class Desk:
             "events": events,
             "checks": [one for one in events if one["kind"].startswith("Capability")],
         }
+        rows = getattr(self.parts["ledger"], "rows", ())
+        if result.reason != "LEDGER_UNAVAILABLE":
+            compare("receipt", "", bool(result.receipt), True)
+        if rows and result.reason != "LEDGER_UNAVAILABLE":
+            compare("the last entry", "", (rows[-1].kind, rows[-1].id), ("receipt", result.receipt))
+        if result.ok:
+            compare("unwrap", "", result.unwrap(), result.value)
+        else:
+            with pytest.raises(licet.Refused, match=result.reason):
+                result.unwrap()
         compare("ok", "", result.ok, expected.pop("ok", found["reason"] == "ALLOWED"))
-        compare("receipt", "", bool(result.receipt), expected.pop("receipt", True))
         compare_paths(f"{what}: {result.reason}: {told}\n ", found, expected)
 
     # What was kept
@@ -241,7 +269,7 @@ class Desk:
         compare("agreed", "", len(self.at.agreed), expected)
 
     def do_misfits(self, rest: str, expected: list[str]) -> None:
-        compare("misfits", "", [one.capability for one in self.at.misfits], expected)
+        compare("misfits", "", told_misfits(self.at.misfits), expected)
 
     def do_left(self, rest: str, expected: list[str]) -> None:
         """The tools that are not admitted."""
