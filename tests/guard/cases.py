@@ -31,7 +31,7 @@ from cli.cases import Case, Differs, Step, compare, compare_paths, read
 from cli.cases import World as Words
 from guard.gates import policy
 from guard.tools import RAN, TOOLS
-from licet import Backends, CapabilitySet, Gate, Manifest, Result, Tool, tool
+from licet import Backends, CapabilitySet, Gate, Manifest, Result, Tool, tool, validate_registration
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.memory import MemoryClock, MemoryLedger
 from licet.core.decision.request import bundle_account
@@ -57,7 +57,13 @@ def amount(cost: Decimal) -> str:
 
 
 def told_misfits(misfits: Any) -> list[str]:
-    return [f"{one.tool} {one.capability}" for one in misfits]
+    assert all(one.message for one in misfits)
+    return [f"{one.tool} {one.category} {one.capability}" for one in misfits]
+
+
+def merged(given: dict[str, Any]) -> dict[str, Any]:
+    """A mapping with what is under its `with`."""
+    return {**given, **given.get("with", {})} if "with" in given else given
 
 
 class Desk:
@@ -91,13 +97,16 @@ class Desk:
             return TOOLS[given]
         like, spec = TOOLS[given["like"]], TOOLS[given["like"]].spec
         declared = {"name": spec.name, "needs": [str(need) for need in spec.needs], "effect": spec.effect}
-        stated = {**declared, "sandbox": spec.sandbox, **given}
-        stated.pop("like")
+        optional = {"optional": [str(need) for need in spec.optional]} if spec.optional else {}
+        stated = {**declared, **optional, "sandbox": spec.sandbox, **merged(given)}
+        stated = {name: value for name, value in stated.items() if name not in ("like", "with")}
         return tool(**stated)(like.fn)
 
     def manifest(self, given: dict[str, Any]) -> Manifest:
         """What a step says of a manifest."""
-        self.last = {name: value for name, value in given.items() if name not in PARTS | OPTIONS}
+        own = merged(given).get("capabilities", {})  # where a part has the same name
+        self.last = {name: value for name, value in merged(given).items() if name not in PARTS | OPTIONS}
+        self.last = {name: value for name, value in self.last.items() if name not in ("with", "capabilities")} | own
         rest = {"tools" if name == "rules" else name: value for name, value in self.last.items()}
         named = rest.pop("admit", None)
         admitted = self.tools if named is None else [self.named(one) for one in named]
@@ -134,10 +143,23 @@ class Desk:
         except kind as error:
             for said in [given["says"]] if isinstance(given.get("says"), str) else given.get("says", []):
                 compare("error", "has", str(error), said)
+            if "fix" in given:
+                compare("fix", "has", "; ".join(one.fix for one in error.misfits), given["fix"])
             for key in given.keys() & {"misfits", "misfits has"}:
                 compare("misfits", key[8:], told_misfits(error.misfits), given[key])
             return
         raise Differs("it raises", given["error"], "nothing")
+
+    async def do_modes(self, rest: str, steps: list[Any]) -> None:
+        """Steps for each of some modes: <mode> in them is what `on_misfit` is."""
+        for self.known["mode"] in rest.split():
+            for step in steps:
+                [(text, value)] = ({step: None} if isinstance(step, str) else step).items()
+                await self.do(self.filled(text), self.filled(value))
+
+    def do_in(self, rest: str, nothing: None) -> None:
+        """`in force`: the manifest that was written last is in force, whatever was raised."""
+        compare("in force", "", self.at.manifest.digest, licet.load_manifest(self.here / "agent.yaml").digest)
 
     def do_freeze(self, rest: str, why: str | None) -> None:
         self.at.freeze(why or "")
@@ -270,6 +292,14 @@ class Desk:
 
     def do_misfits(self, rest: str, expected: list[str]) -> None:
         compare("misfits", "", told_misfits(self.at.misfits), expected)
+
+    def do_validated(self, rest: str, expected: list[str] | None) -> None:
+        """What `validate_registration` says: this, or what the gate does, but for arguments, which functions tell."""
+        found = [one for each in self.tools for one in validate_registration(each, self.at.manifest)]
+        if expected is None:
+            compare("validated", "", found, [one for one in self.at.misfits if one.category != "arguments"])
+        else:
+            compare("validated", "", told_misfits(found), expected)
 
     def do_left(self, rest: str, expected: list[str]) -> None:
         """The tools that are not admitted."""
