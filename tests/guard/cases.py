@@ -16,6 +16,7 @@ The form of the files, the matchers and the paths are those of tests/cli/cases.p
 and others that say what they do. <here> is the working directory.
 """
 
+import builtins
 import json
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ import pytest
 import yaml
 
 import licet
-from cli.cases import Case, Differs, Step, compare, compare_paths, read
+from cli.cases import Differs, Step, compare, compare_paths, read
 from cli.cases import World as Words
 from guard.gates import policy
 from guard.tools import RAN, TOOLS
@@ -135,8 +136,6 @@ class Desk:
         self.at.reload(self.manifest(given))
 
     async def do_refused(self, rest: str, given: dict[str, Any]) -> None:
-        import builtins
-
         kind = getattr(licet, given["error"], None) or getattr(builtins, given["error"])
         try:
             await self.do(rest, given.get("with"))
@@ -307,6 +306,3 @@ class Desk:
 
     async def do_available(self, rest: str, expected: list[str]) -> None:
         compare("available", "", await (await self.session(rest or "s")).available(), expected)
-
-
-__all__ = ["Case", "Desk", "all_cases"]
