@@ -65,7 +65,8 @@ class Case:
         """The case for `parametrize`, with its marks."""
         marks = [pytest.mark.who] if self.who else []
         marks += [{"walls": needs_walls, "namespaces": needs_namespaces}[self.needs]] if self.needs else []
-        file, most = f"cli/{self.file.name}", MOST_OF_FILE.get(f"cli/{self.file.name}")
+        file = str(self.file.relative_to(HERE.parent))
+        most = MOST_OF_FILE.get(file)
         if self.sampled:
             marks.append(pytest.mark.sampled(self.sampled, of=f"{file}: {self.name.partition(' [')[0]}"))
         elif most:
@@ -168,6 +169,7 @@ MATCHERS: dict[str, Callable[[Any, Any], bool]] = {
     "count": lambda found, expected: {one: found.count(one) for one in expected} == expected,
     "keys": lambda found, expected: sorted(found) == sorted(expected),
     "any order": lambda found, expected: sorted(map(str, found)) == sorted(map(str, expected)),
+    "distinct": lambda found, expected: len(set(found)) == expected,
     "length": lambda found, expected: len(found) == expected,
     "not": lambda found, expected: bool(found != expected),
     "contains": lambda found, expected: found | expected == found,

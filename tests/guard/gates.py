@@ -11,8 +11,8 @@ from licet.core.decision.decision import CapabilityDenied, CapabilityGranted
 from pins import pinned
 
 
-def policy(folder: Path, *tools: Tool, **capabilities: Any) -> Manifest:
-    """Write and load a manifest that admits the tools at `native`, with these capabilities."""
+def policy(folder: Path, *tools: Tool, top: Mapping[str, Any] | None = None, **capabilities: Any) -> Manifest:
+    """Write and load a manifest that admits the tools at `native`, with these capabilities, and `top` beside them."""
     names = [tool.name for tool in tools]
     content = {
         "agent": "tester",
@@ -24,6 +24,7 @@ def policy(folder: Path, *tools: Tool, **capabilities: Any) -> Manifest:
             "approvals": {"write": "manifest"},
             **capabilities,
         },
+        **(top or {}),
     }
     path = folder / "agent.yaml"
     path.write_text(json.dumps(content), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The path of a call: what each step refuses, with which text, and which receipts it leaves."""
+"""The path of a call where time, cancels, links or secrets matter. The rest is in cases/calls.yaml."""
 
 import asyncio
 import contextlib
@@ -12,77 +12,20 @@ from typing import Any
 
 import pytest
 
-from guard.gates import call, checks, gate, policy
-from licet import Backends, Context, Gate, Refused, RegistrationRefused, SyncContext, Tool, load_manifest, tool
+from guard.gates import call, gate, policy
+from guard.tools import add, fail, pure, read, read_env, rewrite
+from licet import Backends, Context, Gate, Refused, SyncContext, load_manifest, tool
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.memory import MemoryLedger
 
-
-@tool(needs=[], effect="read_only", sandbox="native")
-async def add(a: int, b: int = 1) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-@tool(needs=[], effect="read_only", sandbox="native")
-def blocking_add(a: int, b: int = 1) -> int:
-    """Add two numbers, in a function that is not async."""
-    return a + b
-
-
-@tool(needs=["env:read:*"], effect="read_only", sandbox="native")
-async def read_env(ctx: Context, name: str) -> str | None:
-    """Read a variable."""
-    return ctx.env.get(name)
-
-
-@tool(needs=["env:read:*"], effect="read_only", sandbox="native")
-def blocking_read_env(ctx: Context, name: str) -> str | None:
-    """Read a variable, in a function that is not async."""
-    return ctx.env.get(name)
-
-
-@tool(needs=[], effect="read_only", sandbox="native")
-async def fail(kind: str) -> None:
-    """Fail in some way."""
-    match kind:
-        case "error":
-            raise ValueError("no such city\nand a second line")
-        case "exit":
-            raise SystemExit(3)
-        case "cancel":
-            raise asyncio.CancelledError
-        case "generator":
-            return (n for n in range(3))  # type: ignore[return-value]
-        case "object":
-            return object()  # type: ignore[return-value]
-        case "slow":
-            await asyncio.sleep(60)
-
-
-@pytest.mark.parametrize("which", [add, blocking_add])
-def test_a_call_gives_the_value_and_a_receipt(tmp_path: Path, which: Tool) -> None:
-    result = call(gate(tmp_path, which), which.name, {"a": 2, "b": 3})
-    assert result.ok
-    assert (result.value, result.code, result.reason, result.error) == (5, "ok", "ALLOWED", "")
-    assert result.unwrap() == 5
-    assert result.receipt
-    assert result.duration_ms > 0
-    assert [event.capability for event in checks(result.events)] == [f"tool:call:{which.name}"]
-
-
 REFUSED_INPUT = {
-    "missing": ({}, "`a` is required"),
-    "unknown": ({"a": 1, "c": 2}, "`c` is not an argument of this tool"),
-    "text for a number": ({"a": "1"}, "`a` input should be a valid integer"),
-    "not by name": ([1], "expected arguments by name"),
     "no data": ({"a": object()}, "expected arguments that JSON can carry"),
     "huge": ({"a": 1, "b": "x" * (2 << 20)}, "expected at most"),
 }
 
 
 @pytest.mark.parametrize(("given", "said"), REFUSED_INPUT.values(), ids=REFUSED_INPUT)
-def test_arguments_that_do_not_fit_are_refused_before_anything_runs(tmp_path: Path, given: Any, said: str) -> None:
+def test_arguments_that_are_no_data_or_huge_are_refused(tmp_path: Path, given: Any, said: str) -> None:
     result = call(gate(tmp_path, add), "add", given)
     assert (result.ok, result.code, result.reason) == (False, "input_invalid", "INPUT_INVALID")
     assert said in result.error
@@ -92,176 +35,12 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_runs(tmp_path: Pa
 def test_the_tool_gets_what_was_validated_and_not_what_the_caller_changes(tmp_path: Path) -> None:
     given: dict[str, Any] = {"items": [1]}
 
-    @tool(needs=[], effect="read_only", sandbox="native")
+    @pure
     async def total(items: list[int]) -> int:
         given["items"].append(100)
         return sum(items)
 
     assert call(gate(tmp_path, total), "total", given).value == 1
-
-
-def test_an_unknown_tool_and_one_that_is_not_admitted_have_different_reasons(tmp_path: Path) -> None:
-    at = Gate(policy(tmp_path, add), [add], Backends.memory(), workdir=tmp_path)
-    assert call(at, "nobody").reason == "UNKNOWN_TOOL"
-    assert call(at, "nobody").code == "not_available"
-    narrow = Gate(policy(tmp_path, add), [add, fail], Backends.memory(), workdir=tmp_path, on_misfit="narrow")
-    assert call(narrow, "fail", {"kind": "error"}).reason == "TOOL_NOT_IN_BUNDLE"
-    assert call(at, 5).ok is False  # type: ignore[arg-type]
-
-
-FAILURES = {
-    "error": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: ValueError: no such city"),
-    "exit": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: SystemExit: 3"),
-    "cancel": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: CancelledError"),
-    "generator": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: TypeError: it returned a generator: return a list"),
-    "object": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: TypeError: it returned what JSON cannot carry: object"),
-    "slow": ("timed_out", "LIMIT_TIME", "LIMIT_TIME: fail ran for longer than 1 seconds"),
-}
-
-
-@pytest.mark.parametrize("kind", FAILURES)
-def test_whatever_a_tool_does_ends_in_a_result(tmp_path: Path, kind: str) -> None:
-    code, reason, error = FAILURES[kind]
-    result = call(gate(tmp_path, fail, limits={"wall_seconds": 1}), "fail", {"kind": kind})
-    assert (result.ok, result.code, result.reason) == (False, code, reason)
-    assert result.error.startswith(error)
-    assert result.receipt
-    with pytest.raises(Refused, match=reason):
-        result.unwrap()
-    assert "receipt" in result.explain()
-
-
-def test_a_refusal_of_a_handle_has_the_specified_text(tmp_path: Path) -> None:
-    at = gate(tmp_path, read_env, env=["PATH"])
-    result = call(at, "read_env", {"name": "HOME"})
-    assert (result.code, result.reason) == ("execution_failed", "ENV_NOT_ALLOWED")
-    assert result.error == "ENV_NOT_ALLOWED: HOME is not in the tool's declared env"
-    assert "agent.yaml" in result.explain()
-    assert [type(event).__name__ for event in checks(result.events)] == ["CapabilityGranted", "CapabilityDenied"]
-
-
-@pytest.mark.parametrize("which", [read_env, blocking_read_env])
-def test_handles_work_in_async_tools_and_in_functions(tmp_path: Path, which: Tool) -> None:
-    backends = Backends.memory(environ={"PATH": "/bin"})
-    result = call(gate(tmp_path, which, backends=backends, env=["PATH"]), which.name, {"name": "PATH"})
-    assert result.value == "/bin"
-    granted = result.events[-1]
-    assert granted.capability == "env:read:PATH"
-    assert "agent.yaml" in granted.rule
-
-
-def test_without_backends_a_tool_that_needs_any_is_refused(tmp_path: Path) -> None:
-    at = Gate(policy(tmp_path, read_env, add, env=["PATH"]), [read_env, add], workdir=tmp_path)
-    result = call(at, "read_env", {"name": "PATH"})
-    assert (result.code, result.reason) == ("not_available", "BACKEND_MISSING")
-    assert (
-        result.error == "BACKEND_MISSING: Tool read_env declares capabilities but no capability backends are configured"
-    )
-    assert call(at, "add", {"a": 1}).value == 2
-
-
-def test_a_missing_backend_is_named(tmp_path: Path) -> None:
-    result = call(
-        gate(tmp_path, read_env, backends=Backends.memory(environ=None), env=["PATH"]), "read_env", {"name": "PATH"}
-    )
-    assert result.reason == "BACKEND_MISSING"
-    assert "environment" in result.error
-
-
-def test_all_misfits_are_reported_together(tmp_path: Path) -> None:
-    @tool(needs=["network:*:a.example", "fs:read:/srv"], effect="full", sandbox="native")
-    async def greedy() -> None: ...
-
-    with pytest.raises(RegistrationRefused) as refusal:
-        Gate(policy(tmp_path, greedy, add), [greedy, add, add], workdir=tmp_path)
-    told = {(misfit.tool, misfit.capability) for misfit in refusal.value.misfits}
-    assert {("greedy", "network:*:a.example"), ("greedy", "fs:read:/srv"), ("add", "tool:call:add")} <= told
-
-
-def test_a_tool_of_the_same_name_is_refused_even_where_misfits_narrow(tmp_path: Path) -> None:
-    with pytest.raises(RegistrationRefused, match="declared twice"):
-        Gate(policy(tmp_path, add), [add, add], workdir=tmp_path, on_misfit="narrow")
-
-
-def test_a_full_ledger_refuses_before_the_tool_runs(tmp_path: Path) -> None:
-    ran = []
-
-    @tool(needs=[], effect="read_only", sandbox="native")
-    async def note() -> None:
-        ran.append(1)
-
-    result = call(gate(tmp_path, note, backends=Backends.memory(ledger=MemoryLedger(quota=0))), "note")
-    assert (result.code, result.reason, ran) == ("not_available", "LEDGER_UNAVAILABLE", [])
-    result = call(gate(tmp_path, note, backends=Backends.memory(ledger=None)), "note")
-    assert (result.reason, ran) == ("LEDGER_UNAVAILABLE", [])
-    # Room for the decision alone: the tool ran, and what it said is not handed out without a receipt.
-    result = call(gate(tmp_path, note, backends=Backends.memory(ledger=MemoryLedger(quota=1))), "note")
-    assert (result.code, result.reason, result.value, ran) == ("execution_failed", "LEDGER_UNAVAILABLE", None, [1])
-    # Whoever believes that it was not called would have it done twice.
-    assert "note ran, and the ledger could not keep the receipt: what it did is done" in result.error
-    assert result.explain().startswith("not recorded: `note` ran, and its receipt could not be kept")
-
-
-def test_every_exit_leaves_a_receipt(tmp_path: Path) -> None:
-    ledger = MemoryLedger()
-    at = gate(tmp_path, add, fail, backends=Backends.memory(ledger=ledger))
-    results = [call(at, "add", {"a": 1}), call(at, "add", {}), call(at, "nobody"), call(at, "fail", {"kind": "error"})]
-    receipts = [entry.id for entry in ledger.entries if entry.kind == "receipt"]
-    assert receipts == [result.receipt for result in results]
-    assert [entry.id for entry in ledger.entries if entry.kind == "decision"] == [receipts[0], receipts[3]]
-
-
-def test_a_session_that_is_closed_or_ended_takes_no_calls(tmp_path: Path) -> None:
-    at = gate(tmp_path, add)
-
-    async def scenario() -> list[str]:
-        async with at.session("one") as session:
-            assert (await session.call("add", {"a": 1})).ok
-        closed = await session.call("add", {"a": 1})
-        async with at.session("one") as again:
-            assert (await again.call("add", {"a": 1})).ok
-            await again.end()
-            ended = await again.call("add", {"a": 1})
-        async with at.session("one") as retired:
-            late = await retired.call("add", {"a": 1})
-        return [closed.reason, ended.reason, late.reason]
-
-    assert asyncio.run(scenario()) == ["SESSION_ENDED"] * 3
-
-
-def test_an_ended_session_stays_ended_for_another_gate_on_the_same_backends(tmp_path: Path) -> None:
-    backends = Backends.memory()
-
-    async def scenario() -> str:
-        async with gate(tmp_path, add, backends=backends).session("one") as session:
-            await session.end()
-        async with gate(tmp_path, add, backends=backends).session("one") as session:
-            return (await session.call("add", {"a": 1})).reason
-
-    assert asyncio.run(scenario()) == "SESSION_ENDED"
-
-
-@pytest.mark.parametrize("name", ["", "a b", "x" * 129, "a\n", "s:1", 5])
-def test_a_session_needs_a_name(tmp_path: Path, name: Any) -> None:
-    with pytest.raises(ValueError, match="session id"):
-        gate(tmp_path, add).session(name)
-
-
-def test_a_frozen_gate_refuses_everything_until_it_thaws(tmp_path: Path) -> None:
-    at = gate(tmp_path, add)
-    at.freeze("incident 12")
-    result = call(at, "add", {"a": 1})
-    assert (result.reason, result.error) == ("FROZEN", "FROZEN: incident 12")
-    at.thaw()
-    assert call(at, "add", {"a": 1}).ok
-
-
-def test_a_manifest_on_disk_changes_nothing_until_it_is_reloaded(tmp_path: Path) -> None:
-    at = gate(tmp_path, read_env, backends=Backends.memory(environ={"A": "1"}), env=["A"])
-    narrower = policy(tmp_path, read_env, env=["B"])
-    assert call(at, "read_env", {"name": "A"}).value == "1"
-    at.reload(narrower)
-    assert call(at, "read_env", {"name": "A"}).reason == "ENV_NOT_ALLOWED"
 
 
 def test_a_pinned_gate_takes_no_other_manifest(tmp_path: Path) -> None:
@@ -294,7 +73,7 @@ def test_results_come_in_order_and_one_failure_is_one_failure(tmp_path: Path) ->
 def test_only_so_many_calls_run_at_once(tmp_path: Path) -> None:
     running, most = 0, 0
 
-    @tool(needs=[], effect="read_only", sandbox="native")
+    @pure
     async def count() -> None:
         nonlocal running, most
         running += 1
@@ -328,7 +107,7 @@ def test_cancelling_the_caller_cancels_the_call_and_what_it_waits_for(tmp_path: 
     ended: list[str] = []
     ledger, begun = MemoryLedger(), asyncio.Event()
 
-    @tool(needs=[], effect="read_only", sandbox="native")
+    @pure
     async def wait() -> None:
         begun.set()
         try:
@@ -367,7 +146,7 @@ def test_a_receipt_says_of_a_call_that_its_caller_ended_that_it_was_interrupted(
 def test_a_tool_that_swallows_its_cancellation_is_cancelled_again(tmp_path: Path) -> None:
     swallowed = []
 
-    @tool(needs=[], effect="read_only", sandbox="native")
+    @pure
     async def stubborn() -> str:
         for number in range(3):
             try:
@@ -388,7 +167,7 @@ def test_a_gate_without_a_clock_is_refused_before_any_call(tmp_path: Path) -> No
 def test_a_function_that_blocks_for_ever_ends_only_its_own_call(tmp_path: Path) -> None:
     go_on, over = threading.Event(), threading.Event()
 
-    @tool(needs=[], effect="read_only", sandbox="native")
+    @pure
     def stuck() -> None:
         go_on.wait(60)
         over.set()
@@ -424,7 +203,7 @@ def test_a_long_result_is_cut_and_keeps_its_metadata(tmp_path: Path) -> None:
 def test_a_result_is_a_copy_of_the_data_that_the_tool_returned(tmp_path: Path) -> None:
     shared = {"n": [1]}
 
-    @tool(needs=[], effect="read_only", sandbox="native")
+    @pure
     async def give() -> Any:
         return shared
 
@@ -445,31 +224,6 @@ def test_a_handle_that_outlives_its_call_refuses(tmp_path: Path) -> None:
     assert call(gate(tmp_path, leak, backends=Backends.memory(environ={"A": "1"}), env=["A"]), "leak").ok
     with pytest.raises(Refused, match="SESSION_ENDED"):
         kept[0].env.get("A")
-
-
-def test_observers_see_every_check_and_one_that_fails_denies(tmp_path: Path) -> None:
-    seen: list[Any] = []
-    backends = Backends.memory(environ={"A": "1"})
-    allowed = policy(tmp_path, read_env, env=["A"])
-    at = Gate(allowed, [read_env], backends, workdir=tmp_path, observers=[seen.append])
-    call(at, "read_env", {"name": "A"})
-    call(at, "read_env", {"name": "B"})
-    call(at, "nobody")
-    told = [(type(event).__name__, event.capability) for event in checks(seen)]
-    assert told == [
-        ("CapabilityGranted", "tool:call:read_env"),
-        ("CapabilityGranted", "env:read:A"),
-        ("CapabilityGranted", "tool:call:read_env"),
-        ("CapabilityDenied", "env:read:B"),
-        ("CapabilityDenied", "tool:call:nobody"),
-    ]
-
-    def broken(event: Any) -> None:
-        raise RuntimeError("watching failed")
-
-    failing = Gate(allowed, [read_env], backends, workdir=tmp_path, observers=[broken])
-    result = call(failing, "read_env", {"name": "A"})
-    assert (result.ok, result.reason) == (False, "DECISION_FAILED")
 
 
 class Broken:
@@ -583,37 +337,27 @@ def test_a_secret_that_a_call_has_seen_does_not_leave_it(tmp_path: Path, how: st
 
 
 def test_a_granted_directory_that_becomes_a_link_after_the_gate_was_built_is_not_followed(tmp_path: Path) -> None:
-    @tool(needs=["fs:read:*"], effect="read_only", sandbox="native")
-    async def read(ctx: Context) -> str:
-        return await ctx.fs.read(f"{tmp_path}/out/secret.txt")
-
     for name in ("out", "elsewhere"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "secret.txt").write_text(name)
     backends = Backends.local(tmp_path / "state")
     at = gate(tmp_path, read, backends=backends, fs_reach={"read": [f"{tmp_path}/out"]})
-    assert call(at, "read").value == "out"
+    given = {"path": f"{tmp_path}/out/secret.txt"}
+    assert call(at, "read", given).value == "out"
     (tmp_path / "out").rename(tmp_path / "moved")
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
-    assert call(at, "read").reason == "PATH_NOT_REACHABLE"
+    assert call(at, "read", given).reason == "PATH_NOT_REACHABLE"
 
 
 def test_no_grant_reaches_the_state_of_the_backends(tmp_path: Path) -> None:
-    @tool(needs=["fs:read:*", "fs:write:*"], effect="write_limited", sandbox="native")
-    async def touch(ctx: Context, path: str, write: bool) -> str:
-        if write:
-            await ctx.fs.write(path, "x")
-        return await ctx.fs.read(path)
-
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "other").write_text("entries")
     reach = {"read": [str(tmp_path)], "write": [str(tmp_path)]}
-    at = gate(tmp_path, touch, backends=Backends.local(tmp_path / "state"), fs_reach=reach)
-    for write in (False, True):
-        result = call(at, "touch", {"path": f"{tmp_path}/state/other", "write": write})
-        assert result.reason == "PATH_NOT_REACHABLE"
+    at = gate(tmp_path, read, rewrite, backends=Backends.local(tmp_path / "state"), fs_reach=reach)
+    for name in ("read", "rewrite"):
+        assert call(at, name, {"path": f"{tmp_path}/state/other"}).reason == "PATH_NOT_REACHABLE"
     assert (tmp_path / "state" / "other").read_text() == "entries"
-    assert call(at, "touch", {"path": f"{tmp_path}/other", "write": True}).ok
+    assert call(at, "rewrite", {"path": f"{tmp_path}/other"}).ok
 
 
 def test_a_session_whose_store_cannot_be_read_takes_no_calls(tmp_path: Path) -> None:
@@ -624,45 +368,6 @@ def test_a_session_whose_store_cannot_be_read_takes_no_calls(tmp_path: Path) -> 
     assert (result.code, result.reason) == ("not_available", "BACKEND_MISSING")
     assert "kv.sqlite" not in result.error
     assert "kv.sqlite" in result.explain()
-
-
-def test_a_malformed_use_is_reported_as_the_caller_wrote_it(tmp_path: Path) -> None:
-    @tool(needs=["network:*:*"], effect="read_only", sandbox="native")
-    async def get(ctx: Context, url: str) -> int:
-        return (await ctx.fetch(url)).status
-
-    at = gate(tmp_path, get, add, destinations={"allow": ["a.example"]})
-    told = call(at, "get", {"url": "ftp://a.example/"})
-    assert told.error == "HOST_NOT_ALLOWED: found `ftp:`, expected the scheme http or https"
-    # What stands in the manifest about a tool that is not admitted is for the operator alone.
-    narrow = Gate(policy(tmp_path, add), [add, get], Backends.memory(), workdir=tmp_path, on_misfit="narrow")
-    assert call(narrow, "get", {"url": "https://a.example/"}).error == "TOOL_NOT_IN_BUNDLE: get may not be called"
-
-
-def test_explain_of_a_success_lists_granted_and_refused_uses(tmp_path: Path) -> None:
-    @tool(needs=["env:read:*"], effect="read_only", sandbox="native")
-    async def curious(ctx: Context) -> str:
-        with contextlib.suppress(Refused):
-            ctx.env.get("B")
-        return str(ctx.env.get("A"))
-
-    result = call(gate(tmp_path, curious, backends=Backends.memory(environ={"A": "1"}), env=["A"]), "curious")
-    words = [line.split()[:2] for line in result.explain().splitlines()[1:-1]]
-    assert words == [["held", "tool:call:curious"], ["refused", "env:read:B"], ["held", "env:read:A"]]
-
-
-HEADINGS = {
-    "error": "failed: `fail` raised an error",
-    "slow": "timed out: `fail` was stopped",
-    "nothing": "invalid arguments: `fail` was not called",
-}
-
-
-@pytest.mark.parametrize("kind", HEADINGS)
-def test_the_heading_of_explain_says_denied_only_for_denied_calls(tmp_path: Path, kind: str) -> None:
-    at = gate(tmp_path, fail, limits={"wall_seconds": 1})
-    result = call(at, "fail", {} if kind == "nothing" else {"kind": kind})
-    assert result.explain().splitlines()[0] == HEADINGS[kind]
 
 
 LIMITED = """\
@@ -723,41 +428,13 @@ def test_a_limit_of_a_personality_is_named_with_its_key_in_that_file(
     assert "  raise `limits.wall_seconds` (mind.yaml:4)" in call(at, "fail", {"kind": "slow"}).explain()
 
 
-@tool(needs=["fs:read:${workdir}"], effect="read_only", sandbox="native")
-async def peek(ctx: Context, path: str) -> str:
-    return await ctx.fs.read(path)
-
-
 def test_explain_of_a_tool_that_ran_does_not_say_that_it_was_not_called(tmp_path: Path) -> None:
-    at = gate(tmp_path, peek, backends=Backends.local(tmp_path / "state"), fs_reach={"read": ["${workdir}"]})
+    at = gate(tmp_path, read, backends=Backends.local(tmp_path / "state"), fs_reach={"read": ["${workdir}"]})
     (tmp_path / "large").write_bytes(b"")
     os.truncate(tmp_path / "large", 1 << 30)
-    heads = {path: call(at, "peek", {"path": path}).explain().splitlines()[0] for path in ("a\0b", "large")}
-    assert heads["a\0b"] == "failed: `peek` was refused something while it ran"
-    assert heads["large"] == f"ended: `peek` ran into a limit with fs:read:{tmp_path}/large"
-
-
-def test_a_budget_is_named_to_the_model(tmp_path: Path) -> None:
-    at = gate(tmp_path, add, budget={"max_calls_per_session": 0})
-    assert call(at, "add", {"a": 1}).error == "BUDGET_EXCEEDED: add would exceed the budget"
-
-
-def test_explain_names_the_line_that_raised_and_the_text_for_the_model_does_not(tmp_path: Path) -> None:
-    result = call(gate(tmp_path, fail), "fail", {"kind": "error"})
-    assert f"{Path(__file__).name}:" in result.explain()
-    assert Path(__file__).name not in result.error
-
-
-def test_an_admitted_tool_without_its_function_has_its_own_reason(tmp_path: Path) -> None:
-    at = Gate(policy(tmp_path, add, fail), [add], Backends.memory(), workdir=tmp_path)
-    result = call(at, "fail", {"kind": "error"})
-    assert (result.code, result.reason) == ("not_available", "TOOL_NOT_AVAILABLE")
-    assert "tools=[fail]" in result.explain()
-
-
-def test_a_missing_backend_is_named_by_its_argument(tmp_path: Path) -> None:
-    at = gate(tmp_path, read_env, backends=Backends.memory(environ=None), env=["PATH"])
-    assert "Backends(environ=…)" in call(at, "read_env", {"name": "PATH"}).explain()
+    heads = {path: call(at, "read", {"path": path}).explain().splitlines()[0] for path in ("a\0b", "large")}
+    assert heads["a\0b"] == "failed: `read` was refused something while it ran"
+    assert heads["large"] == f"ended: `read` ran into a limit with fs:read:{tmp_path}/large"
 
 
 def test_invalid_arguments_of_a_gate_are_refused_when_it_is_built(tmp_path: Path) -> None:
@@ -843,10 +520,6 @@ def test_an_ended_session_is_ended_without_being_entered(tmp_path: Path) -> None
 
 
 def test_a_narrower_grant_does_not_make_a_planted_link_reachable(tmp_path: Path) -> None:
-    @tool(needs=["fs:read:*"], effect="read_only", sandbox="native")
-    async def read(ctx: Context, path: str) -> str:
-        return await ctx.fs.read(path)
-
     (tmp_path / "repos" / "evil").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "key").write_text("PRIVATE")
@@ -862,18 +535,6 @@ def test_a_narrower_grant_does_not_make_a_planted_link_reachable(tmp_path: Path)
             return [*told, (await session.call("read", given)).reason]
 
     assert asyncio.run(run()) == ["PATH_NOT_REACHABLE"] * 3
-
-
-def test_the_declaration_in_the_policy_files_limits_the_tool(tmp_path: Path) -> None:
-    declared = {"needs": ["env:read:A"], "effect": "read_only", "sandbox": "native"}
-    (tmp_path / "licet.yaml").write_text(json.dumps({"tools": {"read_env": declared}}))
-    manifest = policy(tmp_path, read_env, env=["A", "B"])
-    backends = Backends.memory(environ={"A": "1", "B": "2"})
-    with pytest.raises(RegistrationRefused, match="its declaration does not say"):
-        Gate(manifest, [read_env], backends, workdir=tmp_path)
-    narrow = Gate(manifest, [read_env], backends, workdir=tmp_path, on_misfit="narrow")
-    assert call(narrow, "read_env", {"name": "A"}).value == "1"
-    assert call(narrow, "read_env", {"name": "B"}).reason == "ENV_NOT_ALLOWED"
 
 
 @tool(needs=["secret:read:*", "network:*:*", "fs:read:*", "env:read:*"], effect="read_only", sandbox="native")

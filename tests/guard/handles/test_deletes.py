@@ -78,14 +78,19 @@ ANSWERS: dict[str, tuple[Any, str]] = {
 }
 
 
+def answering(word: Any) -> Any:
+    """An approver that always says the same."""
+
+    async def approver(question: Question) -> Any:
+        return word
+
+    return approver
+
+
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_delete_is_recorded_as_it_was_answered(tmp_path: Path, answer: str) -> None:
     word, reason = ANSWERS[answer]
-
-    async def approver(question: Any) -> Any:
-        return word
-
-    result = call(desk(tmp_path, approver), "tidy")
+    result = call(desk(tmp_path, answering(word)), "tidy")
     assert result.value == ("kept" if reason else "gone")
     told = [(type(event).__name__, event.capability, event.reason) for event in checks(result.events)]
     kind = "CapabilityDenied" if reason else "CapabilityGranted"
@@ -112,22 +117,14 @@ async def sweep(ctx: Context) -> None:
     await ctx.fs.delete("old.txt")
 
 
-STOPPED: dict[str, tuple[Any, str]] = {
-    "no": ("denied", "APPROVAL_DENIED"),
-    "too late": ("expired", "APPROVAL_EXPIRED"),
-    "nobody": ("absent", "APPROVAL_REQUIRED"),
-}
+STOPPED = ("no", "too late", "nobody")
 IT_RAN = "  it ran        until there and cost 0.25 USD; called again, it runs from the start and costs again"
 
 
 @pytest.mark.parametrize("answer", STOPPED)
 def test_explain_of_a_call_refused_at_a_delete_says_that_it_ran_and_its_cost(tmp_path: Path, answer: str) -> None:
-    word, reason = STOPPED[answer]
-
-    async def approver(question: Any) -> Any:
-        return word
-
-    result = call(desk(tmp_path, approver, sweep), "sweep")
+    word, reason = ANSWERS[answer]
+    result = call(desk(tmp_path, answering(word), sweep), "sweep")
     assert result.reason == reason
     told = result.explain().splitlines()
     assert told[-2] == IT_RAN
@@ -136,10 +133,7 @@ def test_explain_of_a_call_refused_at_a_delete_says_that_it_ran_and_its_cost(tmp
 
 
 def test_explain_of_a_call_that_never_started_does_not_say_that_it_ran(tmp_path: Path) -> None:
-    async def approver(question: Any) -> Any:
-        return "denied"
-
-    result = call(desk(tmp_path, approver, sweep, approvals={"write": "call"}), "sweep")
+    result = call(desk(tmp_path, answering("denied"), sweep, approvals={"write": "call"}), "sweep")
     assert result.reason == "APPROVAL_DENIED"
     assert "it ran" not in result.explain()
 
@@ -207,12 +201,8 @@ def test_deletes_ask_as_approvals_delete_says(tmp_path: Path, mode: str, where: 
 
 @pytest.mark.parametrize("answer", STOPPED)
 def test_a_call_whose_deletes_nobody_approves_does_not_start(tmp_path: Path, answer: str) -> None:
-    word, reason = STOPPED[answer]
-
-    async def approver(question: Any) -> Any:
-        return word
-
-    result = call(desk(tmp_path, approver, sweep, approvals={"delete": "session"}), "sweep")
+    word, reason = ANSWERS[answer]
+    result = call(desk(tmp_path, answering(word), sweep, approvals={"delete": "session"}), "sweep")
     assert result.reason == reason
     assert "it ran" not in result.explain()
     asked = [event.rule for event in result.events if isinstance(event, ApprovalAsked)]
@@ -222,8 +212,7 @@ def test_a_call_whose_deletes_nobody_approves_does_not_start(tmp_path: Path, ans
 def test_a_receipt_says_how_deletes_were_approved(tmp_path: Path) -> None:
     at = desk(tmp_path, Asked(), tidy, approvals={"delete": "session"})
     result = call(at, "tidy")
-    ledger: Any = at.ports.ledger
-    entry = [one for one in ledger.entries if one.kind == "receipt"][-1]
+    entry = receipts(at)[-1]
     assert [one.deletes for one in entry.approvals] == [True]
     assert any("its deletes of files are approved once a session" in rule for rule in entry.rules)
     (granted,) = [event for event in checks(result.events) if event.capability.endswith("old.txt")]
@@ -353,35 +342,34 @@ def test_a_delegate_deletes_under_the_approval_of_its_parent(tmp_path: Path) -> 
 # One question ---------------------------------------------------------------------------------------------------------
 
 
-@tool(needs=["fs:delete:${workdir}"], effect="full", sandbox="restricted")
+def deleting(fn: Any, effect: Any = "full") -> Any:
+    """A tool that deletes what its arguments name."""
+    return tool(needs=["fs:delete:${workdir}"], effect=effect, sandbox="restricted")(fn)
+
+
+@deleting
 async def remove(ctx: Context, path: str) -> None:
     """Delete a file."""
     await ctx.fs.delete(path)
 
 
-@tool(needs=["fs:delete:${workdir}"], effect="full", sandbox="restricted")
+@deleting
 async def remove_typed(ctx: Context, which: Path) -> None:
     """Delete a file."""
     await ctx.fs.delete(which)
 
 
-@tool(needs=["fs:delete:${workdir}"], effect="full", sandbox="restricted")
+@deleting
 async def remove_all(ctx: Context, paths: list[str]) -> None:
     """Delete files."""
     for path in paths:
         await ctx.fs.delete(path)
 
 
-@tool(needs=["fs:delete:${workdir}"], effect="full", sandbox="restricted")
+@deleting
 async def remove_what(ctx: Context, what: str) -> None:
     """Delete a file."""
     await ctx.fs.delete(what)
-
-
-@tool(needs=["fs:delete:${workdir}"], effect="destructive", sandbox="restricted")
-async def wreck(ctx: Context, path: str) -> None:
-    """Delete a file."""
-    await ctx.fs.delete(path)
 
 
 # The tool, its arguments -> the deletes that the one question names.
@@ -389,7 +377,7 @@ FORESEEN: dict[str, tuple[Any, dict[str, Any]]] = {
     "by the name of the argument": (remove, {"path": "old.txt"}),
     "by its type": (remove_typed, {"which": "old.txt"}),
     "of a list": (remove_all, {"paths": ["old.txt"]}),
-    "of a destructive call": (wreck, {"path": "./old.txt"}),
+    "of a destructive call": (deleting(remove.fn, "destructive"), {"path": "./old.txt"}),
 }
 
 
