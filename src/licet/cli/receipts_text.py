@@ -259,8 +259,8 @@ def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
     denied = [event for event in checks if event["kind"] != "CapabilityGranted"]
     began = checks[:1] != denied[:1]  # the first check is about the call itself
     # An allowed call may have denied uses, because its tool continued without them. A call that did not begin was
-    # refused for itself, or for what its arguments name: then the tool alone would not show why.
-    named = bool(denied) and denied[-1]["capability"] != call
+    # refused for itself, or for a use that an argument names: then the tool alone would not show why.
+    named = entry["reason"] == "ARGUMENT_NOT_ALLOWED" and bool(denied) and denied[-1]["capability"] != call
     about_a_use = denied and (verdict == "ask" or (verdict == "deny" and (began or named)))
     what = denied[-1]["capability"] if about_a_use else call
     ended = verdict == "deny" and began and what == call
