@@ -10,8 +10,9 @@ from core.naive import ACTIONS, KINDS
 from core.strategies import odd_texts, outcome, read
 from core.tables import grouped
 from licet.core.algebra.domains import DOMAINS
-from licet.core.algebra.rules import Capability
+from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.scope import Malformed
+from licet.core.algebra.set import CapabilitySet
 
 # As written, and the canonical text if it differs.
 ACCEPTED = grouped({
@@ -225,6 +226,24 @@ COVERS = [
 @pytest.mark.parametrize(("one", "other", "expected"), COVERS)
 def test_what_a_rule_covers(one: str, other: str, expected: bool) -> None:
     assert Capability(one).covers(Capability(other)) is expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "use", "expected"),
+    [
+        ("fs:read:/a", "fs:read:/a/b", True),
+        ("fs:read:/a", "fs:write:/a/b", False),
+        ("fs:read:/a/b", "fs:read:/a", False),
+        ("env:read:a", "secret:read:a", False),
+        ("network:https:get@*.a.test:443", "network:https:get@b.a.test:443", True),
+        ("network:https:get@*.a.test:443", "network:https:get@b.a.test:444", False),
+        ("network:https:get@*.a.test", "network:https:post@b.a.test:443", False),
+        ("network:tcp:a.test", "network:https:get@a.test:443", False),
+    ],
+)
+def test_a_rule_covers_a_use_exactly_if_a_set_of_it_has_the_use(rule: str, use: str, expected: bool) -> None:
+    assert Capability(rule).covers_use(Use(use)) is expected
+    assert CapabilitySet([rule]).has(use) is expected
 
 
 MEETS = [
