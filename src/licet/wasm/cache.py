@@ -29,7 +29,7 @@ from licet.declare.wasm import WasmModule
 from licet.guard.execution import SandboxUnavailable
 from licet.own_files import open_regular, read_most, read_regular, replace_file
 from licet.policy_files.policy_paths import data_root
-from licet.sandbox.workers.errand import ErrandFailed, run_errand
+from licet.sandbox.workers.engine import ErrandFailed, run_errand
 from licet.wasm.compiled import Changed, Compiled, Described, sealed, wasmtime_version
 from licet.wasm.limits import (
     COMPILE_MEMORY,
