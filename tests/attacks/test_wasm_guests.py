@@ -17,7 +17,7 @@ from licet.core.policy.layer import EffectClass
 from licet.declare.wasm import WasmModule
 from licet.policy_files.policy_paths import data_root
 from licet.sandbox import probe
-from licet.sandbox.workers.errand import run_errand
+from licet.sandbox.workers.engine import run_errand
 from licet.sandbox.workers.pool import close_workers
 from licet.wasm.cache import compiled, locked, note_of
 from sandbox.levels import call, gate, local_backends, needs_walls

@@ -203,6 +203,7 @@ def _number(db: sqlite3.Connection, query: str, *values: object) -> int:
 
 
 _Entry = tuple[str, float | None]  # JSON, and when it expires
+_NO_ENTRY: _Entry = ("null", None)
 
 
 class MemoryKv:
@@ -216,8 +217,12 @@ class MemoryKv:
 
     async def get(self, scope: str, key: str) -> Any:
         """Return the value under a key, or None."""
-        entry = self._living(scope).get(key_bytes(key))
-        return None if entry is None else json.loads(entry[0])
+        kept, entries = key_bytes(key), self._scopes.get(scope, {})
+        text, expires = entries.get(kept, _NO_ENTRY)
+        if expires is not None and expires <= self._clock():
+            self._forget(scope, entries, kept)
+            return None
+        return json.loads(text)
 
     async def set(self, scope: str, key: str, value: object, ttl_seconds: int | None = None) -> None:
         """Store a JSON value, for some seconds or for ever."""

@@ -8,13 +8,14 @@ import asyncio
 from decimal import Decimal
 from typing import Literal
 
-from msgspec import UNSET, UnsetType, convert
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import Ask, BudgetSettled, Deny, Event, Happened, SandboxEntered, all_events
 from licet.core.decision.request import Spent, plus, spent_of
 from licet.core.ledger.entry import (
+    AccessCounts,
     AccessFact,
     ApprovalFact,
     BodiesFact,
@@ -35,6 +36,7 @@ from licet.core.values import data_digest, data_json, milliseconds, money_text
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers
 from licet.guard.facts import Call
+from licet.guard.grant import Access
 from licet.guard.limits import SHOWN_TOOL_NAME
 from licet.guard.ports import Ledger
 from licet.guard.result import INTERRUPTED, REPORTED, ResultParts
@@ -176,14 +178,28 @@ def _sandbox(call: Call, parts: ResultParts | None = None) -> SandboxFact:
     missing = (shown.missing_layers or UNSET) if shown is not None else UNSET
     if parts is None:
         return SandboxFact(level=level, layers=layers, missing=missing)
-    access = convert(parts.access.document(), AccessFact) if parts.access is not None else None
+    access = _access(parts.access) if parts.access is not None else None
     programs = _programs(call, parts, parts.programs) if parts.programs is not None else None
     return SandboxFact(level=level, layers=layers, missing=missing, access=access, programs=programs)
 
 
+def _access(found: Access) -> AccessFact:
+    granted, closed, rules, runtime = found.counts
+    return AccessFact(
+        granted=found.granted,
+        closed=found.closed,
+        rules=found.rules,
+        runtime=found.runtime,
+        counts=AccessCounts(granted=granted, closed=closed, rules=rules, runtime=runtime),
+        digest=found.digest,
+        direct=found.direct,
+    )
+
+
 def _programs(call: Call, parts: ResultParts, layers: Layers) -> ProgramsFact:
+    found = parts.program_access
     return ProgramsFact(
-        access=convert(parts.program_access.document(), ProgramAccessFact),
+        access=ProgramAccessFact(sets=tuple(map(_access, found.sets)), more=found.more, digest=found.digest or None),
         ended=call.grant.ended if call.grant is not None else (),
         layers=tuple(layers.in_force),
         missing=tuple(layers.missing),

@@ -49,7 +49,7 @@ from licet.own_files import open_regular, read_most, read_regular, replace_file
 from licet.policy_files.policy_paths import data_root
 from licet.sandbox.probe import WORKER_WALLS, Support
 from licet.sandbox.streams import write_all
-from licet.sandbox.workers.errand import ErrandFailed, run_errand
+from licet.sandbox.workers.engine import ErrandFailed, run_errand
 from licet.wasm.limits import (
     COMPILE_MEMORY,
     COMPILE_SECONDS,

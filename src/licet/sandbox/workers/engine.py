@@ -3,6 +3,10 @@
 `Workers.run` takes a worker from the pool, serves its questions with a `Broker`, and turns the outcome into the value
 or error of the call. A worker serves one call, or many if the tool has `reuse=True`. A failing worker ends its own call
 and nothing else.
+
+`run_errand` runs a function of licet itself once, in such a worker: for untrusted input. It blocks, so it is for
+threads. The worker may read the interpreter, libraries and licet, and the files that are named; it writes to its
+scratch directory alone.
 """
 
 import asyncio
@@ -11,24 +15,31 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from licet.core.policy.layer import Level
 from licet.core.values import Origin
 from licet.declare import Tool
+from licet.declare.plain_json import plain_data, plain_json
 from licet.guard.bind import BoundContext, parts_of
 from licet.guard.execution import JsonText, Layers, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
 from licet.guard.ports import free_after_fork
 from licet.sandbox import probe
 from licet.sandbox.bridge.broker import Broker, WorkerOutcome
-from licet.sandbox.bridge.wire import BrokenWire, Closed, FrameTooLarge, Overrun
-from licet.sandbox.limits import EXIT_SECONDS, LARGEST_LINE_NUMBER, MOST_PREPARED
+from licet.sandbox.bridge.wire import FROM_WORKER, BrokenWire, Closed, FrameTooLarge, Overrun, Wire, packed
+from licet.sandbox.grant_paths import base_rules
+from licet.sandbox.kernel import landlock
+from licet.sandbox.limits import ERRAND_EXIT_SECONDS, EXIT_SECONDS, LARGEST_LINE_NUMBER, MOST_PREPARED
 from licet.sandbox.programs.walls import ProgramWalls
 from licet.sandbox.workers.pool import GuestParts, Prepared, close_workers, pool, prepare, start_of
+from licet.sandbox.workers.tool_source import ToolSource, import_path
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
-from licet.sandbox.workers.zygote_client import WorkerProcess, Zygote
+from licet.sandbox.workers.zygote_client import Watched, WorkerExit, WorkerProcess, Zygote
+
+T = TypeVar("T")
 
 
 def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
@@ -229,3 +240,87 @@ def _reusable(worker: WorkerProcess, prepared: Prepared) -> bool:
         return not os.listdir(worker.scratch)  # the next call must not find files of this one
     except OSError:  # the worker died, and its scratch was removed
         return False
+
+
+# Errands -------------------------------------------------------------------------------------------------------------
+
+
+class ErrandFailed(Exception):
+    """The function raised, or its worker ended without an answer; `kind` is the name of the exception's type."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind = kind
+        super().__init__(text)
+
+
+def run_errand(
+    module: str,
+    function: str,
+    arguments: Mapping[str, Any],
+    finish: Callable[[str, Any], T],
+    *,
+    walls: Mapping[str, Any],
+    read: Sequence[str],
+    seconds: float,
+    limits: Mapping[str, int],
+    scratch_bytes: int,
+) -> T:
+    """Run a function of licet with JSON arguments, and call `finish` with the scratch directory and the result.
+
+    `walls` is the part of a worker's specification that says which walls it builds. Raises `ErrandFailed`, or
+    `SandboxUnavailable` if no worker can be started.
+    """
+    rules = [*base_rules(ToolSource(module, function, {})), *((path, landlock.READ_FILE, None) for path in read)]
+    fixed = {
+        **walls,
+        "module": module,
+        "qualname": function,
+        "modules": {},
+        "path": import_path(),
+        "cell": None,
+        "guest": None,
+        "files": 0,
+        "bytecode": True,
+        "async": False,
+        "context": None,
+        "reuse": True,  # it waits after its answer, so that its scratch directory is there for `finish`
+        "late": False,
+        "connects": False,
+        "programs": None,
+        "directory": "",
+        "result_bytes": FROM_WORKER.blob,
+        "limits": dict(limits),
+        "rules": rules,
+    }
+    watched = Watched(scratch_bytes, threads=256)
+    zygote, worker = pool.spawn(lambda scratch: packed({**fixed, "scratch": scratch}), watched)
+    began = time.monotonic()
+    try:
+        zygote.watch(worker)
+        end = worker.end
+        end.settimeout(seconds)
+        wire = Wire(end, FROM_WORKER)
+        wire.send({"call": 1, "plain": True}, plain_json(dict(arguments)))
+        frame = wire.receive()
+        if "error" in frame.head:
+            raise ErrandFailed(str(frame.head["error"]), str(frame.head.get("text", "")))
+        return finish(worker.scratch, plain_data(frame.blob))
+    except (Closed, BrokenWire) as gone:
+        if time.monotonic() - began >= seconds:
+            raise ErrandFailed("TimedOut", f"it took longer than {seconds:.0f} seconds") from None
+        exit_ = _exit_of(worker)
+        if exit_ is not None and exit_.start_error:
+            raise SandboxUnavailable(exit_.start_error) from None
+        if exit_ is not None and exit_.why == NO_WALLS:
+            raise SandboxUnavailable("a wall could not be built in the process that does it") from None
+        raise ErrandFailed("Ended", f"its process ended without an answer ({gone})") from None
+    finally:
+        zygote.end(worker)
+
+
+def _exit_of(worker: WorkerProcess) -> WorkerExit | None:
+    """How a worker ended; the thread that listens to the zygote may learn it a moment later. None if it does not."""
+    until = time.monotonic() + ERRAND_EXIT_SECONDS
+    while worker.exit is None and time.monotonic() < until:
+        time.sleep(0.01)
+    return worker.exit
