@@ -10,7 +10,7 @@ import pytest
 from gates import DONE, WAITS, Behind, add, gate_of, note, policy, receipts, remove, signed
 from licet import Gate, Tool, tool
 from licet.adapters.framework_calls import GateTools, Outcome
-from licet.mcp.listing import shown_names
+from licet.mcp.shown_names import shown_names
 from licet.testing import InThisProcess, MemoryClock, MemoryKv
 
 NOTE = {"name": "a", "text": "Sun."}

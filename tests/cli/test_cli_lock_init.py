@@ -20,8 +20,8 @@ from licet.core.policy.servers import Server
 from licet.core.policy.tool import ToolSpec
 from licet.gateway.gateway import gateway_servers
 from licet.lock.drafts import Draft, Guess, argument_grants, guesses, needed_capabilities, with_drafts
-from licet.mcp.listing import naming
 from licet.mcp.server_definitions import NotTaken
+from licet.mcp.shown_names import naming
 from licet.policy_files.additions import keeps_lines
 from licet.policy_files.load import read_policy
 from pins import trust

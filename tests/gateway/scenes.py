@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from licet.mcp.listing import Naming
+from licet.mcp.shown_names import Naming
 
 from .scripted_backend import Scene, ScriptedBackend
 

@@ -11,8 +11,8 @@ from licet.gateway.client import CannotAsk, Client, ClientCall, Refusal, Unforwa
 from licet.gateway.connection import Connection
 from licet.gateway.governed_servers import GovernedServers
 from licet.mcp.jsonrpc import Id, Message, Notification, ProtocolError, Request, write_message
-from licet.mcp.listing import Naming
 from licet.mcp.protocol import Claims
+from licet.mcp.shown_names import Naming
 
 FORM = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {"ok": {"type": "boolean"}}}}
 SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 10}

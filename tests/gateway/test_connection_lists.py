@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from licet.gateway import catalog
-from licet.mcp.listing import Clash, Naming
+from licet.mcp.shown_names import Clash, Naming
 
 from .scenes import both_eras, played, scene_of
 from .scripted_backend import Scene, ScriptedBackend, prompt, resource, template, tool

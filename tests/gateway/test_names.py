@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from licet.mcp.listing import Clash, Naming, fitting, naming, shown_name, shown_names
+from licet.mcp.shown_names import Clash, Naming, fitting, naming, shown_name, shown_names
 
 LONG = "a" * 70
 HOW = st.sampled_from(["plain", "prefixed"])

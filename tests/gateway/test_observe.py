@@ -14,7 +14,7 @@ from licet.cli.app import licet
 from licet.core.review.recording_lines import recording_start, touch
 from licet.gateway.gateway import gateway_servers
 from licet.gateway.observation import closing_lines, observation
-from licet.mcp.listing import naming
+from licet.mcp.shown_names import naming
 from sandbox.levels import needs_walls
 
 from .clients import Client, text_of

@@ -20,7 +20,7 @@ from licet.core.decision.foreseen import process_misfits, process_reach, remote_
 from licet.core.policy.lock import Lock, LockedServer, write_lock
 from licet.core.policy.servers import Server
 from licet.gateway.gateway import gateway_servers
-from licet.mcp.listing import naming
+from licet.mcp.shown_names import naming
 
 from .clients import Client, text_of
 from .workspaces import connected

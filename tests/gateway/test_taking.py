@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.lock import LockedServer, Resolved
 from licet.core.policy.servers import ClientTerms, Server
-from licet.mcp.listing import Definitions, renamed, without_clashes
+from licet.mcp.listing import Definitions
 from licet.mcp.server_definitions import NotTaken, Taken, agreed, likely_causes, server_wrote
+from licet.mcp.shown_names import renamed, without_clashes
 from licet.mcp.upstream import Opened
 
 SERVER = Server(name="files", command=("x",), client=ClientTerms(roots=("/srv",)))

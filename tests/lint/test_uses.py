@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from licet.source import callables
+from licet.source import raw_io
 from licet.source.source_files import Project, SourceFile
 from licet.source.touches import Follower
 
@@ -41,7 +41,7 @@ def test_the_cases_have_both_kinds() -> None:
     assert len(CASES) - len(silent) > 30
 
 
-NAMES = sorted({*callables.uses(), *callables.values(), *callables.FORWARDING, *callables.items()})
+NAMES = sorted({*raw_io.uses(), *raw_io.values(), *raw_io.FORWARDING, *raw_io.items()})
 # Of other systems or versions of Python.
 ELSEWHERE = {
     "os.startfile", "os.listxattr", "os.getxattr", "os.setxattr", "os.removexattr", "ctypes.WinDLL", "ctypes.OleDLL",
@@ -74,4 +74,4 @@ def test_the_methods_of_paths_that_only_compute_are_not_in_the_table() -> None:
     import pathlib
 
     pure = {name for name, _ in inspect.getmembers(pathlib.PurePath) if not name.startswith("_")}
-    assert not {f"pathlib.Path.{name}" for name in pure} & callables.uses().keys()
+    assert not {f"pathlib.Path.{name}" for name in pure} & raw_io.uses().keys()

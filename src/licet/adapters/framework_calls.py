@@ -37,7 +37,7 @@ from licet.guard.gate import BareGate
 from licet.guard.result import Result
 from licet.guard.session import Session
 from licet.mcp.limits import LONGEST_SHOWN_NAME
-from licet.mcp.listing import Clash, shown_names
+from licet.mcp.shown_names import Clash, shown_names
 
 T = TypeVar("T")
 

@@ -2,14 +2,12 @@
 
 Everything runs in the caller's thread: a read takes some microseconds, and a switch to another thread costs several
 times that. An event loop never waits for a lock: a busy file is tried again a little later, until the deadline of the
-call. `forks` keeps forks and files apart, `schema` checks the tables of a file.
+call.
 
-Checks that the tables of a SQLite file are those that licet makes, before any row is read or written.
+The tables of a file are those that licet makes, which is checked in its schema before any row is read or written: a
+trigger acts on what is written, a view can show rows that do not exist or never end, an incomplete index hides rows.
 
-A trigger acts on what is written, a view can show rows that do not exist or never end, an incomplete index hides rows.
-This module reads only the schema of a file.
-
-Keeps SQLite and forks apart: either any number of threads use SQLite, or one thread forks.
+SQLite and forks are kept apart: either any number of threads use SQLite, or one thread forks.
 
 SQLite has locks by process and records them in memory. A child that inherits those records believes that it has locks
 which it does not have, and a mutex that another thread held stays locked in it. So a fork waits until no thread uses

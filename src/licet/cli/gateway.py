@@ -24,7 +24,7 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import servers_of
 from licet.declare import Tool
 from licet.errors import LicetError
-from licet.mcp.listing import Naming, naming
+from licet.mcp.shown_names import Naming, naming
 from licet.policy_files.policy_paths import policy_root
 from licet.sandbox.programs.early_supervisor import supervisor_ahead
 from licet.sandbox.programs.supervisor_client import Supervisor

@@ -31,8 +31,8 @@ from licet.core.policy.addresses import common_ranges
 from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, write_lock
 from licet.core.policy.lock_changes import lock_changes
 from licet.core.values import Origin, Problem
-from licet.mcp.listing import Naming, renamed, without_clashes
 from licet.mcp.server_definitions import NotTaken
+from licet.mcp.shown_names import Naming, renamed, without_clashes
 from licet.own_files import is_there
 from licet.policy_files.policy_paths import WORKSPACE_FILE, shown_path
 from licet.policy_files.trust import TrustListError, trusted_paths

@@ -22,8 +22,8 @@ from licet.gateway.running_server import RunningServer
 from licet.guard.registration import RegisteredTools
 from licet.guard.result import Result
 from licet.mcp.jsonrpc import INVALID_PARAMS, ProtocolError
-from licet.mcp.listing import Naming, shown_name, shown_names
 from licet.mcp.protocol import definition_for
+from licet.mcp.shown_names import Naming, shown_name, shown_names
 from licet.policy_files.server_tools import shape_problem
 
 

@@ -32,7 +32,6 @@ from licet.mcp.jsonrpc import (
     write_message,
 )
 from licet.mcp.link import Flood, Gone, StdioLink
-from licet.mcp.listing import Naming
 from licet.mcp.protocol import (
     ASKABLE,
     HANDSHAKE_VERSIONS,
@@ -43,6 +42,7 @@ from licet.mcp.protocol import (
     find,
     kept,
 )
+from licet.mcp.shown_names import Naming
 
 Handler = Callable[[ClientCall, dict[str, Any]], Awaitable[dict[str, Any]]]
 

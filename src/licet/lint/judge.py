@@ -34,7 +34,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.layer import Level, permits
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
-from licet.source.callables import Use
+from licet.source.raw_io import Use
 from licet.source.source_files import SourceText
 from licet.source.touches import Hop, Piece, Reached
 

@@ -34,9 +34,9 @@ from licet.core.values import Origin, Problem
 from licet.lint.judge import CODE, DOES, Finding, Severity, Suppressing, judge, merged, place, unused
 from licet.lint.limits import MOST_GUESSED_FUNCTIONS, MOST_TOKENS_IN_CHECK
 from licet.policy_files.policy_paths import shown_path
-from licet.source.callables import Use
 from licet.source.declarations import module_in
 from licet.source.literals import ANY, is_secret
+from licet.source.raw_io import Use
 from licet.source.scopes import Function
 from licet.source.source_files import Project, SourceFile, SourceText, read_bytes
 from licet.source.touches import Follower, Reached

@@ -21,7 +21,7 @@ from licet.core.policy.lock import Definition, LockedServer
 from licet.core.policy.servers import Server
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.sensitive import Whereabouts
-from licet.mcp.listing import without_clashes
+from licet.mcp.shown_names import without_clashes
 from licet.policy_files.additions import Noted, with_server_keys
 from licet.policy_files.draft import exact_fit, strongest_class
 

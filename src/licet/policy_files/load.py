@@ -1,13 +1,10 @@
 """Loads policy files: a workspace, a manifest and a personality, in YAML or JSON.
 
 Everything is checked before anything is used, and all problems are reported at once. `schema` has the allowed keys and
-values, `reader` gives them their meaning.
+values, `manifest_reader` gives them their meaning.
 
-Finds the manifests of agents in a directory, for commands that are given one.
-
-Reads test files: the cases that a policy must decide as they say.
-
-They are the YAML and JSON files in `.licet/tests`. A file elsewhere must name its policy.
+Also finds the manifests of agents in a directory, and reads test files: the cases that a policy must decide as they
+say. These are the YAML and JSON files in `.licet/tests`; a file elsewhere must name its policy.
 """
 
 import os

@@ -6,14 +6,12 @@
 - Size, depth, aliases and the number of problems are bounded.
 - All problems of a file are reported in one run, unless its syntax is broken.
 
-The syntax of policy files: decodes bytes to text, and parses YAML or JSON into one kind of events.
+First the bytes are decoded to text, and YAML or JSON is parsed into one kind of events, from which nodes are made:
 
 - Text must be UTF-8 of at most 1 MiB, without invisible characters and unusual line breaks. Each such character is
   replaced by another one, so that the rest of the file can be read and its problems reported in the same run.
 - JSON has its own parser. YAML 1.1 parsers refuse some JSON (surrogate pairs, keys over 1024 characters) and accept
   more than JSON (comments, words without quotes).
-
-`nodes` turns the events into nodes.
 """
 
 import bisect

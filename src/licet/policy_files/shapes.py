@@ -1,9 +1,6 @@
-"""Shapes of single values (text, words, numbers, flags, any JSON), and what all shapes share.
+"""Shapes of values in policy files: text, words, numbers, flags and any JSON; lists, mappings, records, alternatives.
 
 Shared are values with their origin (`Located`), messages about a node of the wrong kind, and hints for misspelt words.
-See `containers` for shapes that contain other shapes.
-
-Shapes that contain other shapes: lists, mappings, records and alternatives.
 
 A shape describes what a policy file may contain at one place. It checks a node and also writes its own JSON Schema, so
 that editors and the loader accept the same files. The loader refuses more than the schema in three cases only: what

@@ -24,7 +24,7 @@ from licet.core.values import Compared, Origin, Problem, near_hint
 from licet.declare import tool
 from licet.declare.wasm import PYTHON, read_module
 from licet.own_files import size_text
-from licet.source.declaration_forms import (
+from licet.source.declaration_arguments import (
     BoundCall,
     DeclarationForm,
     WasmFile,

@@ -10,7 +10,7 @@ import builtins
 import sys
 from itertools import islice
 
-from licet.source import callables as table
+from licet.source import raw_io as table
 from licet.source.limits import MOST_BINDINGS, MOST_STEPS_TO_MEANING, MOST_TABLE_PARTS
 from licet.source.literals import ExpressionValues
 from licet.source.scopes import (

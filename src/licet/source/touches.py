@@ -14,8 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.core.values import Origin
-from licet.source import callables
-from licet.source.callables import Use, argument_of, rules_of, shown_name
+from licet.source import raw_io
 from licet.source.limits import MOST_REACHED_FUNCTIONS
 from licet.source.names import (
     LOOKUPS,
@@ -26,6 +25,7 @@ from licet.source.names import (
     type_of,
     values_in,
 )
+from licet.source.raw_io import Use, argument_of, rules_of, shown_name
 from licet.source.scopes import VALUE, Function, Scope, absolute, with_parents
 from licet.source.source_files import Class, Code, Held, Instance, Meaning, Named, Package, SourceFile, Value
 
@@ -125,7 +125,7 @@ class _Reader:
         found = meaning(node.value, scope, file)
         match found:
             case Named(name) if name in _WHOLE:
-                effects = tuple(replace(effect, argument=0) for effect in callables.uses()[name])
+                effects = tuple(replace(effect, argument=0) for effect in raw_io.uses()[name])
                 return self._use(name, effects, node, scope, [node.slice])
             case Value(kind) if kind.startswith("licet."):
                 self.escaped.add(kind.removeprefix("licet."))
@@ -133,7 +133,7 @@ class _Reader:
             case Held() if not at_module:
                 return self._held(found, node.lineno)
             case Named(name):
-                if not (name == "builtins" or callables.hides(name)):
+                if not (name == "builtins" or raw_io.hides(name)):
                     return None
             case _:
                 called = node.value.func if isinstance(node.value, ast.Call) else None
@@ -169,12 +169,12 @@ class _Reader:
         """A full name that stands as a value: whoever gets it may call it with anything."""
         whole = name if name in _WHOLE else name.rpartition(".")[0]
         if whole in _WHOLE:
-            self._use(whole, callables.uses()[whole], node, scope, [])
-        elif name in callables.handles():
-            self._use(name, callables.handles()[name], node, scope, [])
-        elif function := callables.function_in(name):
-            self._use(function, callables.uses()[function], node, scope, [], called=False)
-        elif callables.hides(name):
+            self._use(whole, raw_io.uses()[whole], node, scope, [])
+        elif name in raw_io.handles():
+            self._use(name, raw_io.handles()[name], node, scope, [])
+        elif function := raw_io.function_in(name):
+            self._use(function, raw_io.uses()[function], node, scope, [], called=False)
+        elif raw_io.hides(name):
             self._hidden(name, node)
 
     def _hidden(self, name: str, node: ast.expr) -> None:
@@ -195,8 +195,8 @@ class _Reader:
                 self._held(found, call.lineno)
             case None if isinstance(call.func, ast.Attribute) and call.func.attr in LOOKUPS:
                 self._looks_up(call, scope, at_module, accounted)
-            case Value(kind) if kind in callables.handles():
-                self._use(kind, callables.handles()[kind], call, scope, call.args)
+            case Value(kind) if kind in raw_io.handles():
+                self._use(kind, raw_io.handles()[kind], call, scope, call.args)
             case Code() | Class():
                 self.steps.append(Step(found, call.lineno))
                 if isinstance(found, Code):
@@ -216,7 +216,7 @@ class _Reader:
             self._mention(call, result, scope, at_module)
 
     def _named_call(self, name: str, call: ast.Call, scope: Scope, accounted: set[ast.AST]) -> None:
-        effects = callables.uses().get(name) or callables.handles().get(name)
+        effects = raw_io.uses().get(name) or raw_io.handles().get(name)
         if effects:
             if name.startswith("pathlib.Path.") and _is_bare_class(call, scope, self._file):
                 return self._use(name, effects, call, scope, call.args[1:], call.args[:1])
@@ -229,15 +229,15 @@ class _Reader:
             accounted.update(part for one in call.args[_ASKS_FOR_TYPES[name] :][:1] for part in _types_in(one))
             return None
         parent, _, last = name.rpartition(".")
-        if callables.hides(name):
+        if raw_io.hides(name):
             accounted.add(call.func)
             if not (last in LOOKUPS and meaning(call, scope, self._file) is not None):
                 self._hidden(name, call)
             return None
         if parent in _WHOLE and not (parent.startswith("os.") and last.startswith("__")):
-            return self._use(name, callables.uses()[parent], call, scope, [])
+            return self._use(name, raw_io.uses()[parent], call, scope, [])
         given = call.args[1:] if last == "run_in_executor" else call.args
-        if given and (name in callables.FORWARDING or last in ("run_in_executor", "submit")):
+        if given and (name in raw_io.FORWARDING or last in ("run_in_executor", "submit")):
             self._forwarded(given[0], call, given[1:], scope, accounted)
         elif name in ("threading.Thread", "threading.Timer", "multiprocessing.Process"):
             target = next((one.value for one in call.keywords if one.arg == "target"), None)
@@ -250,12 +250,12 @@ class _Reader:
     ) -> None:
         """A function that is passed to another, which calls it."""
         match meaning(func, scope, self._file):
-            case Named(name) if effects := callables.uses().get(name) or callables.handles().get(name):
+            case Named(name) if effects := raw_io.uses().get(name) or raw_io.handles().get(name):
                 accounted.add(func)
                 self._use(name, effects, call, scope, given)
-            case Value(kind) if kind in callables.handles():
+            case Value(kind) if kind in raw_io.handles():
                 accounted.add(func)
-                self._use(kind, callables.handles()[kind], call, scope, given)
+                self._use(kind, raw_io.handles()[kind], call, scope, given)
             case Code() as code:
                 self.steps.append(Step(code, call.lineno))
                 self._arguments(given, [], code, scope, accounted)
@@ -294,10 +294,10 @@ class _Reader:
 
     def _module(self, module: str, node: ast.stmt | ast.expr) -> None:
         """Note the import of a module that does nothing but input and output."""
-        kind = callables.only_touches(module)
+        kind = raw_io.only_touches(module)
         if kind and not self._file.project.has(module.partition(".")[0]):
             end = node.end_lineno or node.lineno
-            rule = callables.EVERYTHING[kind]
+            rule = raw_io.EVERYTHING[kind]
             self.modules.append(Use(kind, rule, False, module, node.lineno, node.col_offset, end, True, False))
 
     def enter(self, module: str, line: int) -> bool:
@@ -313,7 +313,7 @@ class _Reader:
     def _use(
         self,
         what: str,
-        effects: tuple[callables.Effect, ...],
+        effects: tuple[raw_io.Effect, ...],
         node: ast.expr,
         scope: Scope,
         given: list[ast.expr],
@@ -352,7 +352,7 @@ def _aliased(scope: Scope) -> set[ast.AST]:
 def _is_followed(found: Meaning) -> bool:
     """Whether another name for something is enough to find its uses: it is a module or a table, and not a function."""
     if isinstance(found, Named):
-        return found.name in _WHOLE or not callables.function_in(found.name)
+        return found.name in _WHOLE or not raw_io.function_in(found.name)
     return isinstance(found, Package | Class | Code)
 
 

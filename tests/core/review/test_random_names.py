@@ -2,7 +2,7 @@
 
 import pytest
 
-from licet.learn.learn import is_random
+from licet.learn.generalise import is_random
 
 FIXED = (
     *("npm-shrinkwrap.json", "npm-debug.log", "jest_config.js", "jest_results1", "cc_config1.c", "ccTests1.o"),

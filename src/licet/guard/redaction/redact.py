@@ -1,11 +1,11 @@
 """Redaction: replaces the secrets that a call has seen by labels such as `[redacted NAME]`.
 
-`forms` has the encodings of a secret that are searched for, `views` the decoded forms of a text in which they are
-searched. The time is linear in the length of the text. A long text is searched in blocks, so that other tasks can run
-in between. Limit: code that wants to leak a value can always encode it in another way (reversed, split, encrypted);
-only walls and grants stop that.
+`encodings` has the forms of a secret that are searched for, and the decoded forms of a text in which they are searched.
+The time is linear in the length of the text. A long text is searched in blocks, so that other tasks can run in between.
+Limit: code that wants to leak a value can always encode it in another way (reversed, split, encrypted); only walls and
+grants stop that.
 
-Spans of secrets in a text, and their replacement by labels: in plain text, and in JSON that must stay JSON.
+A secret is replaced by a label in plain text, and in JSON that must stay JSON.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The questions that a worker can ask, by name, and the handle of the call that answers each.
 
-`OPERATIONS` lists most of them. Those that need more than a method with its arguments are written out here, as are
-those of programs and connections. Another name is refused. Fields are passed on one by one, so a worker cannot name
-another argument of a handle.
+`OPERATIONS` of `declare/context.py` lists most of them. Those that need more than a method with its arguments are
+written out here, as are those of programs and connections. Another name is refused. Fields are passed on one by one, so
+a worker cannot name another argument of a handle.
 
 Programs that a library in a walled tool starts with `subprocess`: the host starts them, behind walls of their own.
 

@@ -1,8 +1,8 @@
 """Namespaces: a process gets its own users, processes, network, mounts and host names, and a private root directory.
 
 Many containers and distributions refuse namespaces to ordinary users, so they are used where the machine has them. A
-path that is not in the private root does not exist for the process. For single-threaded processes, before `hardening`,
-which drops the capabilities that are needed here.
+path that is not in the private root does not exist for the process. For single-threaded processes, before `harden` of
+`landlock`, which drops the capabilities that are needed here.
 """
 
 import ctypes

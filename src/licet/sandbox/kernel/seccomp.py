@@ -1,7 +1,7 @@
 """Seccomp: which system calls a walled process may make, with which arguments, and the filter that enforces it.
 
 The rules are data, an allowlist. A known call that is not listed fails with EPERM; a call that is not in
-`calls.NUMBERS` fails with ENOSYS, as in a kernel without it. The filter is a balanced tree over call numbers.
+`system_calls.NUMBERS` fails with ENOSYS, as in a kernel without it. The filter is a balanced tree over call numbers.
 """
 
 import ctypes
