@@ -26,6 +26,7 @@ from licet.core.ledger.entry import (
     Entry,
     LinkedEntry,
     Row,
+    Tail,
     checkpoint_body,
     link,
     read_entry,
@@ -84,7 +85,7 @@ class MemoryLedger:
         self.ledger = secrets.token_hex(16) if ledger is None else ledger
         self.rows: deque[Row] = deque(maxlen=most)
         self._quota, self._now = quota, now
-        self._tails: dict[tuple[str, str], Row] = {}  # the last rows of the chains, by agent and session
+        self._tails: dict[tuple[str, str], Tail] = {}  # the ends of the chains, by agent and session
         self._frontier = Frontier()
         self._leaves: list[bytes] = []  # of the rows since the tree grew: it grows by many at once
         self._recorded = ""
@@ -100,7 +101,7 @@ class MemoryLedger:
                 raise LedgerUnavailable("the ledger is full")
             recorded = recorded_at(self._now(), self._recorded)
             row = link(entry, self.ledger, number, self._tails.get(session, START), recorded)
-            self._recorded, self._tails[session] = recorded, row
+            self._recorded, self._tails[session] = recorded, Tail(row.sequence, row.hash, number)
             self._leaves.append(row.hash)
             if len(self._leaves) == _AT_ONCE:
                 self._grow()

@@ -260,6 +260,7 @@ async def record(call: Call) -> None:
         call.refuse("LEDGER_UNAVAILABLE", "no ledger is configured")
     try:
         call.decision = decision_of(call)
+        call.listed_all = call.grant is not None and call.grant.lists_all
         await in_time(call.stores, ledger.record(call.decision), "the ledger")
     except Exception as error:
         fix = str(error) if isinstance(error, LedgerUnavailable | Unavailable) else ""

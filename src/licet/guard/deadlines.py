@@ -194,7 +194,8 @@ def in_time(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> Generato
 
     Of a store that answers without waiting, nothing is timed.
     """
-    steps = answer.__await__()
+    # What `types.coroutine` makes can be awaited, and has no such method.
+    steps = (answer if hasattr(answer, "__await__") else _awaited(answer)).__await__()
     try:
         waiting = next(steps)
     except StopIteration as end:
@@ -208,6 +209,10 @@ def in_time(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> Generato
         if not deadline.expired:  # raised by the store itself
             raise
         raise _no_answer(what, began) from None
+
+
+async def _awaited(answer: Awaitable[_T]) -> _T:
+    return await answer
 
 
 def _no_answer(what: str, began: float) -> Unavailable:

@@ -162,12 +162,16 @@ class Call(Struct, eq=False):
     reservation: Reservation | None = None
     bundle_reservations: dict[str, Reservation] = {}  # in the budgets of its tool's bundles
     decision: Entry | None = None  # as the ledger got it; the receipt repeats its facts
+    listed_all: bool = False  # whether it lists all events until then, so that those of the receipt begin with them
     charged: Callable[[], Decimal | None] | None = None  # what its tool has charged
     deadline: Deadline | None = None
     running: bool = False
     long_result: bool = False
     was_cut: bool = False  # whether the end of its session has cancelled it
     cuts: int = 0  # how often
+
+    def __repr__(self) -> str:  # arguments may be secret
+        return f"<call {self.receipt} of {self.tool!r}>"
 
     @property
     def identity(self) -> CallIdentity:

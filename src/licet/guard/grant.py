@@ -508,6 +508,12 @@ class Grant:
         return tuple(identity.stamped(event, moment) for event, moment in zip(self.events, moments, strict=False))
 
     @property
+    def lists_all(self) -> bool:
+        """Whether all events so far are listed: then `events` only grows at its end."""
+        quotas = self._quotas
+        return not (quotas.more_granted or quotas.more_refused or quotas.more_asked or any(quotas.more_happened()))
+
+    @property
     def events(self) -> tuple[Event, ...]:
         """The events so far, in order; a check has the rules that decided it. The last count what exceeded a quota."""
         checks: Any = iter(self._checks)

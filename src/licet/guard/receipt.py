@@ -210,7 +210,7 @@ def _events(call: Call, refusal: Deny | Ask | None) -> tuple[EventFact, ...]:
     """The events of a call that has ended. Those of its decision stay, unless they hold what is known as secret now."""
     if call.grant is None:
         return tuple(map(_event, all_events(refusal))) if refusal is not None else ()
-    before = call.decision.events if call.decision is not None and not call.grant.redactor else ()
+    before = call.decision.events if call.decision is not None and call.listed_all and not call.grant.redactor else ()
     return (*before, *map(_event, call.grant.events[len(before) :]))
 
 

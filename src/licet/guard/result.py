@@ -67,6 +67,9 @@ class ResultParts(Struct, eq=False):
     program_access: ProgramAccess = NO_PROGRAMS
     refusal: Deny | Ask | None = None
 
+    def __repr__(self) -> str:  # the value may be secret
+        return f"<result of {self.tool!r}: {self.code}>"
+
     def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
         """Turn it into the result of a refusal."""
         self.ok, self.value = False, None

@@ -65,7 +65,7 @@ class Listing:
     def __init__(self, meter: Meter, names: list[str]) -> None:
         self.meter, self.names = meter, names
         self.asked = self.now = self.most = 0
-        self.fs = self.kv = self.parts = self.grant = self
+        self.fs = self.kv = self._session = self._registered = self._ports = self._grant = self
 
     async def list(self, _: object) -> list[str]:
         self.asked += 1

@@ -11,6 +11,7 @@ from attacks.walled_programs import Programs, both_kinds
 from descriptors import left_open, open_files
 from licet.errors import Refused
 from licet.guard.execution import Streams
+from licet.guard.handles.processes import started
 
 SAID = Streams(stdout=True)
 
@@ -32,7 +33,7 @@ def started_and_sent(kind: str, script: str, *numbers: int) -> tuple[int, bytes]
 
     async def scene() -> tuple[int, bytes]:
         programs = Programs(kind, seconds=100)
-        async with programs.handle.started("sh", ["-c", script], SAID, None, None) as running:
+        async with started(programs.handle, "sh", ["-c", script], SAID, None, None) as running:
             (said,) = running.handed()
             for number in numbers:
                 await asyncio.to_thread(first_line, said)
@@ -66,7 +67,7 @@ def test_a_program_that_is_no_program_never_starts(kind: str, tmp_path: Path) ->
     broken.chmod(0o755)
 
     async def scene() -> None:
-        async with Programs(kind, (f"fs:read:{broken}",)).handle.started(str(broken), [], SAID, None, None):
+        async with started(Programs(kind, (f"fs:read:{broken}",)).handle, str(broken), [], SAID, None, None):
             raise AssertionError("it runs")
 
     before = open_files()
@@ -80,7 +81,7 @@ def test_whoever_leaves_ends_all_of_it(kind: str) -> None:
     script = "trap '' TERM HUP INT; (trap '' TERM HUP; sleep 600) & echo ready; sleep 600; sleep 600"
 
     async def scene() -> bytes:
-        async with Programs(kind, seconds=100).handle.started("sh", ["-c", script], SAID, None, None) as running:
+        async with started(Programs(kind, seconds=100).handle, "sh", ["-c", script], SAID, None, None) as running:
             (said,) = running.handed()
             await asyncio.to_thread(first_line, said)
         return await asyncio.to_thread(whole, said)  # which ends only when nobody is left who could write

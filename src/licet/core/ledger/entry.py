@@ -309,10 +309,9 @@ def check_row(row: Row) -> dict[str, Any]:
 
 def time_text(moment: datetime) -> str:
     """A time in UTC with microseconds, such as `2026-01-01T00:00:00.000000Z`; a naive datetime counts as UTC."""
-    if moment.tzinfo is not UTC:
-        moment = moment.replace(tzinfo=UTC) - (moment.utcoffset() or timedelta())
-    text: str = msgspec.to_builtins(moment)
-    return text if moment.microsecond else f"{text[:-1]}.000000Z"
+    if moment.tzinfo is not UTC and (offset := moment.utcoffset()) is not None:
+        moment = moment.replace(tzinfo=None) - offset
+    return moment.isoformat("T", "microseconds")[:26] + "Z"  # without an offset
 
 
 def recorded_at(now: datetime, last: str) -> str:

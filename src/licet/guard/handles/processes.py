@@ -6,7 +6,7 @@ no boundary, because many programs can start others.
 
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
@@ -111,7 +111,7 @@ class ScopedProcesses:
             self._grant.refuse("INPUT_INVALID", str(wrong), use)
 
     @asynccontextmanager
-    async def started(
+    async def _started(
         self, name: str, args: Iterable[str], streams: Streams, env: Mapping[str, str] | None, cwd: str | None
     ) -> AsyncIterator[Running]:
         """As `spawn`, but with pipes to the running program. The `subprocess` module of a worker uses it."""
@@ -316,3 +316,15 @@ def _texts(values: Iterable[Any]) -> list[str]:
             raise ValueError("expected text without NUL")
         found.append(text)
     return found
+
+
+def started(
+    processes: ScopedProcesses,
+    name: str,
+    args: Iterable[str],
+    streams: Streams,
+    env: Mapping[str, str] | None,
+    cwd: str | None,
+) -> AbstractAsyncContextManager[Running]:
+    """A running program with raw pipes, for the broker, which redacts them. A function, so that no tool finds it."""
+    return processes._started(name, args, streams, env, cwd)  # noqa: SLF001 - of the class above

@@ -28,6 +28,7 @@ from msgspec.structs import astuple
 from licet.declare.context import OPERATIONS, Operation, method_of
 from licet.guard.bind import BoundContext, parts_of
 from licet.guard.execution import JsonText, Running, Streams
+from licet.guard.handles.processes import started as started_program
 from licet.guard.handles.secrets_and_kv import ScopedKv
 from licet.guard.meter import Exceeded, Meter
 from licet.guard.redaction.redact import Redactor, in_turn
@@ -93,7 +94,7 @@ class CallPrograms:
         """The task of one program; the program ends with it."""
         writing, code, text = -1, 0, ""
         try:
-            async with self._context.process.started(*asked) as running:
+            async with started_program(self._context.process, *asked) as running:
                 if started.cancelled():
                     return
                 reading, writing = os.pipe()
