@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from guard.gates import call, gate
-from licet import Backends, tool
+from licet import Backends, Gate, load_manifest, tool
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.budgets import MemoryBudgets
+from licet.testing import MemoryLedger
 
 
 async def forever(here: Any) -> bool:
@@ -140,3 +141,28 @@ def test_an_availability_check_asks_whether_a_secret_exists(tmp_path: Path, case
     result = call(at, which.name)
     assert result.reason == reason
     assert "value" not in str(result.events)
+
+
+async def often(here: Any) -> bool:
+    for _ in range(4200):
+        here.env("OFTEN")
+    return True
+
+
+@tool(needs=["env:read:OFTEN"], effect="read_only", sandbox="native", available=often)
+def after_many() -> int:
+    """Run after more checks than a receipt lists."""
+    return 1
+
+
+def test_a_receipt_has_each_event_once_though_the_check_made_more_than_it_lists(tmp_path: Path) -> None:
+    (tmp_path / "agent.yaml").write_text(
+        "agent: a\nversion: '1'\ncapabilities: {tools: [after_many], native: [after_many], env: [OFTEN]}\n"
+    )
+    ledger = MemoryLedger()
+    backends = Backends.memory(environ={"OFTEN": "x"}, ledger=ledger)
+    gate = Gate(load_manifest(tmp_path / "agent.yaml"), [after_many], backends)
+    assert call(gate, "after_many").value == 1
+    events = ledger.receipts[-1].events
+    assert [one.kind for one in events].count("SandboxEntered") == 1
+    assert sum("more checks were granted" in str(one.rule) for one in events) == 1
