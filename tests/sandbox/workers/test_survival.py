@@ -131,6 +131,7 @@ def test_what_is_merely_rude_ends_with_its_value(tmp_path: Path, how: str) -> No
 
 
 def test_a_worker_serves_one_call_unless_the_tool_says_otherwise(tmp_path: Path) -> None:
+    pool.close_workers()  # as the test below: parked workers of other tests are none of its own
     at = gate(tmp_path, "restricted", wild.count, wild.count_on)
     assert [call(at, "count").value for _ in range(3)] == [1, 1, 1]
     assert [call(at, "count_on").value for _ in range(3)] == [1, 2, 3]
