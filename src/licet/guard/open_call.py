@@ -120,13 +120,15 @@ def _failed(call: Call, text: str, claimed: ResultParts | None) -> ResultParts:
     return parts
 
 
-async def never_ran(call: Call, why: str, reason: Reason = "INTERRUPTED") -> Result:
+async def never_ran(call: Call, why: str | Refused, reason: Reason = "INTERRUPTED") -> Result:
     """Close an open call that will not run, such as one that somebody else refused. Its budget is refunded."""
     _taken(call, UNSET)
     return await _closing(call, _refused(call, reason, why))
 
 
-async def _refused(call: Call, reason: Reason, why: str) -> ResultParts:
+async def _refused(call: Call, reason: Reason, why: str | Refused) -> ResultParts:
+    if isinstance(why, Refused):  # by its grant, which has recorded it
+        raise why
     call.refuse(reason, why)
 
 

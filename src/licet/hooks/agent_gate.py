@@ -6,28 +6,30 @@ an agent can write files, so one that merely lies in the project counts for noth
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from licet.assemble.gate import Backends, CommandGate, LocalParts, stored_approvals
+from licet.assemble.gate import Backends, CommandGate, stored_approvals
+from licet.assemble.program import RunsPrograms
 from licet.assemble.review import state_directory
 from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.http import HttpClient
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import LicetError
 from licet.guard.gate import BareGate
 from licet.guard.registration import Protect, ProtectedPath
-from licet.hooks.agent_tools import admit_built_in, agent_tools
-from licet.hooks.agents import Dialect
-from licet.hooks.limits import MOST_GATES
+from licet.hooks.agent_tools import RunsInAgent, admit_built_in, agent_tools
+from licet.hooks.agents.dialect import Dialect
 from licet.hooks.policy_choice import Choice, NoPolicy
 from licet.hooks.switches import closed_to_agents
 from licet.policy_files.load import load_manifest
 from licet.policy_files.organisation import machine_file
 from licet.policy_files.policy_paths import LOCK_FILE, WORKSPACE_FILE, policy_root
 from licet.policy_files.trust import acceptance, list_file, lock_state
+from licet.sandbox.programs.walls import OF_A_RUN, ProgramWalls
 
 Stamp = tuple[tuple[int, ...] | None, ...]
 
@@ -53,11 +55,13 @@ class AgentGate(Struct, frozen=True):
     stamp: Stamp
 
 
+MOST_GATES = 50  # of one process
+
+
 class AgentGates:
     """The gates of sessions, by policy, working directory and agent. For one event loop."""
 
-    def __init__(self, parts: Callable[[Manifest], LocalParts]) -> None:
-        self._parts = parts  # how programs are run
+    def __init__(self) -> None:
         self._gates: dict[tuple[str, str, str], AgentGate] = {}
 
     def find(self, choice: Choice, dialect: Dialect) -> AgentGate:
@@ -76,10 +80,10 @@ class AgentGates:
         path = Path(choice.policy)
         manifest = accepted_manifest(path)
         state = state_directory(Path(choice.workdir) if choice.is_default else policy_root(path))
-        tools = agent_tools(manifest, dialect.name, dialect.tools)
-        parts = self._parts(manifest)
-        approvals = stored_approvals(state)
-        backends = Backends.local(state, approver=approvals, **parts)
+        tools = agent_tools(manifest, dialect.name, dialect.tools.values())
+        approvals, http = stored_approvals(state), HttpClient()
+        sandbox = RunsInAgent(RunsPrograms(ProgramWalls(http, defaults=OF_A_RUN, names_hosts=True)))
+        backends = Backends.local(state, approver=approvals, http=http, sandbox=sandbox)
         gate = _HooksGate(admit_built_in(manifest, tools), tools, backends, workdir=choice.workdir, on_misfit="deny")
         return AgentGate(gate, state, approvals, stamp)
 

@@ -15,9 +15,9 @@ from msgspec import Struct
 from licet.clients.entries import starts_gateway
 from licet.clients.jsonc import BadConfig, Jsonc, table_of
 from licet.clients.known import CLAUDE_CODE, CODEX, CURSOR, GEMINI, Client, Surroundings, Unusable, places, read_own
-from licet.hooks.agent_event import AgentEvent
+from licet.hooks.agent_event import AgentEvent, AgentTool
 from licet.hooks.agent_sessions import AgentSession
-from licet.hooks.agents import Dialect
+from licet.hooks.agents.dialect import Dialect, McpTool, meanings
 from licet.policy_files.policy_paths import home_directory
 
 _CLIENTS: Mapping[str, Client] = {"claude": CLAUDE_CODE, "codex": CODEX, "gemini": GEMINI, "cursor": CURSOR}
@@ -38,24 +38,28 @@ class Behind(Struct, frozen=True):
     why: str = ""
 
 
-def server_behind(dialect: Dialect, session: AgentSession, event: AgentEvent) -> Behind:
-    """Find the server of a tool in the agent's own configuration."""
+def server_behind(dialect: Dialect, session: AgentSession, event: AgentEvent, row: AgentTool | None) -> Behind | None:
+    """Find the server of a tool in the agent's own configuration; None for a built-in tool that no server has."""
     try:
         entries = _entries(event.agent, session.start)
     except (Unusable, BadConfig) as wrong:
         return Behind(event.tool, why=f"the servers of this agent are not known: {wrong}")
-    found = dialect.server_splits(event.tool, tuple(entries))
+    found = meanings(dialect, event.tool, tuple(entries), event.server_name)
+    if found == [row]:
+        return None
     if not found:
         return Behind(event.tool, why=f"no configuration of this agent names the server of `{event.tool}`; {_BEHIND}")
     if len(found) > 1:
-        named = " or ".join(f"`{tool}` of `{server}`" for server, tool in found[:4])
+        named = " or ".join(f"`{one.tool}` of `{one.server}`" for one in found[:4] if isinstance(one, McpTool))
         return Behind(event.tool, why=f"`{event.tool}` may be {named}: give one of these servers another name")
-    server, tool = found[0]
-    name = f"{server}.{tool}"
-    if event.server is not None and not _is_ours(event.server, session):
-        return Behind(name, why=f"the server `{server}` that was started is not licet's gateway; {_BEHIND}")
-    if not all(_is_ours(entry, session) for entry in entries[server]):
-        text = f"the server `{server}` does not start licet's gateway with the policy of this session"
+    (one,) = found
+    if not isinstance(one, McpTool):
+        return None
+    name = f"{one.server}.{one.tool}"
+    if event.server is not None and not _is_ours(_as_usual(event.server), session):
+        return Behind(name, why=f"the server `{one.server}` that was started is not licet's gateway; {_BEHIND}")
+    if not all(_is_ours(entry, session) for entry in entries[one.server]):
+        text = f"the server `{one.server}` does not start licet's gateway with the policy of this session"
         return Behind(name, why=f"{text}; {_BEHIND}")
     return Behind(name, is_gateway=True)
 
@@ -75,8 +79,8 @@ def _entries(agent: str, start: str) -> dict[str, list[Any]]:
         return found
     for path, base in _other_files(agent, here):
         if (seen := read_own(path, base)) is not None:
-            table = "mcp" if agent == "opencode" else "mcpServers"
-            for name, entry in table_of(Jsonc().read(seen.text), (table,)).items():
+            key = "mcp" if agent == "opencode" else "mcpServers"
+            for name, entry in table_of(Jsonc().read(seen.text), (key,)).items():
                 found.setdefault(name, []).append(_as_usual(entry))
     return found
 

@@ -24,7 +24,8 @@ from licet.declare import Tool
 from licet.declare.arguments import InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers, LayersOfTools, Sandbox, SandboxUnavailable, ToolCall, Walls
-from licet.hooks.agent_event import AgentTool
+from licet.hooks.agent_event import AgentEvent, AgentTool, Unreadable
+from licet.hooks.agents.dialect import Dialect
 from licet.hooks.limits import MOST_PAYLOAD
 
 IN_AGENT = "none: the coding agent runs it"  # in place of walls, in receipts
@@ -36,10 +37,12 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "write": ("fs:read:*", "fs:write:*"),
     "patch": ("fs:read:*", "fs:write:*"),
     "fetch": ("network:http:get@*", "network:https:get@*"),
+    "service": ("fs:read:*",),
 }
 _OPTIONAL: Mapping[str, tuple[str, ...]] = {"patch": ("fs:delete:*",)}
 _EFFECTS: Mapping[str, EffectClass] = {"write": "write_limited", "patch": "full"}
 _WILD = frozenset("*?[{")
+NAMED_ONLY = ("service", "code")  # kinds of tools that a policy must name
 
 
 class AgentBuiltin(Tool):
@@ -111,9 +114,12 @@ def agent_tools(manifest: Manifest, agent: str, rows: Iterable[AgentTool]) -> li
 
 
 def admit_built_in(manifest: Manifest, tools: Iterable[AgentBuiltin]) -> Manifest:
-    """The manifest with an admission for each built-in tool, unless it has one. A deny of the tool still counts."""
-    missing = (tool.name for tool in tools if tool.row is not None and tool.name not in manifest.admissions)
-    added = {name: (Admission(manifest.origin),) for name in missing}
+    """The manifest with an admission for each built-in tool, unless it has one. A deny of the tool still counts.
+
+    What hands data to a service, or runs code that nothing here looks into, is admitted by name alone.
+    """
+    own = (tool.name for tool in tools if tool.row is not None and tool.row.kind not in NAMED_ONLY)
+    added = {name: (Admission(manifest.origin),) for name in own if name not in manifest.admissions}
     return replace(manifest, admissions={**manifest.admissions, **added}, loaded=manifest.loaded or manifest)
 
 
@@ -130,6 +136,35 @@ class Touch(Struct, frozen=True):
     tree: str = ""  # a directory whose files are all read
 
 
+def touches(dialect: Dialect, row: AgentTool, event: AgentEvent, home: str) -> Iterator[Touch]:
+    """Everything that a call touches, besides what a shell line does behind its walls.
+
+    Raises `Unreadable`, `InvalidUse` or `Malformed` for arguments that do not say it.
+    """
+    base = home if dialect.expands_home else ""
+    match row.kind:
+        case "read" | "search" | "write" | "service":
+            yield from path_touches(row, event.arguments, event.directory, base)
+        case "patch":
+            if dialect.patched_files is None:
+                raise Unreadable(f"`{row.name}` is a patch of a kind that licet cannot read")
+            for file in dialect.patched_files(_text_of(event.arguments, row.text)):
+                action = "delete" if file.action == "delete" else "write"
+                yield file_touch(action, file.path, event.directory, base)
+        case "fetch":
+            for url in dialect.urls(row, event.arguments):
+                yield Touch((use_of_url("GET", url),))
+        case _:
+            pass
+
+
+def _text_of(arguments: Mapping[str, Any], name: str) -> str:
+    found = arguments.get(name)
+    if not isinstance(found, str):
+        raise Unreadable(f"expected `{name}` to be a text")
+    return found
+
+
 def path_touches(row: AgentTool, arguments: Mapping[str, Any], directory: str, home: str) -> Iterator[Touch]:
     """What the paths in the arguments of a call touch. Raises `InvalidUse` or `Malformed` for what is no path."""
     action = "write" if row.kind == "write" else "read"
@@ -138,7 +173,7 @@ def path_touches(row: AgentTool, arguments: Mapping[str, Any], directory: str, h
         if given is None and argument in row.optional:
             given = "."
         if not isinstance(given, str) or not given:
-            raise Malformed(f"the argument `{argument}`", "a path")
+            raise Unreadable(f"expected `{argument}` to be a path")
         yield _touch(row, action, argument, given, directory, home)
     for argument in row.patterns:
         given = arguments.get(argument)
@@ -182,11 +217,6 @@ def file_touch(action: str, given: str, directory: str, home: str) -> Touch:
     """What one file of a patch is."""
     named, real = resolved(given, directory, home)
     return Touch(tuple(dict.fromkeys(use for path in (named, real) for use in _uses(action, path))))
-
-
-def url_touch(url: str) -> Touch:
-    """What fetching a URL is. Raises `InvalidUse`."""
-    return Touch((use_of_url("GET", url),))
 
 
 def closed_below(reach: Reach, tree: str) -> str:

@@ -14,21 +14,25 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from licet.core.algebra.scope import visible
+from licet.backends.approvals.agent_prompt import AgentPrompt
+from licet.core.algebra.rules import InvalidUse
+from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.request import Ground
 from licet.core.ledger.entry import AgentFact, Caller
 from licet.errors import Refused
 from licet.guard.call import CallAdmission
 from licet.guard.facts import Call
 from licet.guard.open_call import close_reported, kept, never_ran, open_call, restored
+from licet.guard.ports import ASKED_IN_AGENT
 from licet.guard.result import Result, refusal_line
-from licet.guard.session import Session
-from licet.hooks.agent_event import AgentEvent, Answer, AskPerson, Printed, Refuse, Rewrite, Silent, Tell
+from licet.guard.session import Session, refuse_call
+from licet.hooks.agent_event import AgentEvent, Answer, AskPerson, Printed, Refuse, Rewrite, Silent, Tell, Unreadable
 from licet.hooks.agent_gate import AgentGate, AgentGates
 from licet.hooks.agent_servers import server_behind
 from licet.hooks.agent_sessions import AgentSession, AgentSessions, OpenCall, arguments_key, call_key, session_name
 from licet.hooks.agent_tools import Touch, closed_below, tool_name, touches
-from licet.hooks.agents import Dialect, agent_named
+from licet.hooks.agents import agent_named
+from licet.hooks.agents.dialect import DECIDING, Dialect
 from licet.hooks.limits import HOOK_SECONDS, MOST_OF_A_REASON, UNKNOWN_AFTER_SECONDS
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
 from licet.hooks.shell_line import ShellLines
@@ -55,7 +59,7 @@ class Answering:
     async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
         """The answer to one event, in the dialect of the agent. Raises only for an agent that is not known."""
         dialect = agent_named(agent)
-        decides = dialect.decides(event)
+        decides = _decides(dialect, event)
         try:
             async with asyncio.timeout(HOOK_SECONDS):
                 found = dialect.read(event, payload)
@@ -114,7 +118,7 @@ class Answering:
             raise NoPolicy(session.why or "no policy holds for this session")
         made = self._gates.find(session.choice, dialect)
         opened = Session(made.gate, session.name)
-        said = " ".join((dialect.name, session.version)).strip()
+        said = f"{dialect.name} {session.version}".strip()
         opened.caller = Caller(client=f"{said[:200]} (claimed)")
         if subagent:
             opened = opened.delegate(agent=_agent_name(subagent), allow=_EVERYTHING)
@@ -158,12 +162,12 @@ class Answering:
     async def _before_call(self, dialect: Dialect, session: AgentSession, event: AgentEvent) -> Answer:
         made, opened = self._opened(session, dialect, event.subagent)
         await self._close_old(dialect, session)
-        row = dialect.tool(event.tool)
-        if row is None and (servers := dialect.server_tools(event.tool)):
-            behind = server_behind(dialect, session, event, servers)
+        row = dialect.tools.get(event.tool)
+        if dialect.may_be_mcp(event.tool) and (behind := server_behind(dialect, session, event, row)) is not None:
             if behind.is_gateway:  # it decides about the call, and records it
                 return Silent()
-            return await self._refused_server(opened, session, event, behind.name, behind.why)
+            ground = Ground("TOOL_NOT_AVAILABLE", behind.why)
+            return Refuse(_reason(await refuse_call(opened, behind.name, event.arguments, ground)))
         fact = AgentFact(
             name=event.agent,
             version=event.version or session.version,
@@ -172,7 +176,7 @@ class Answering:
             event=event.event,
         )
         name = tool_name(event.agent, event.tool)
-        asker = AgentPrompt(made.approvals) if dialect.can_ask(event) else made.approvals
+        asker = AgentPrompt(made.approvals) if dialect.asks else made.approvals
         call = await open_call(opened, CallAdmission(), name, event.arguments, agent=fact, approver=asker)
         if isinstance(call, Result):
             return Refuse(_reason(call))
@@ -191,24 +195,18 @@ class Answering:
                 session, OpenCall(key, event.tool, digests, event.call, event.subagent, time.time(), line, kept(call))
             )
         except BaseException as error:
-            result = await never_ran(call, error)
+            unreadable = isinstance(error, InvalidUse | Malformed | Unreadable)
+            why = error if isinstance(error, Refused) else str(error) or type(error).__name__
+            result = await never_ran(call, why, "INPUT_INVALID" if unreadable else "DECISION_FAILED")
             if not isinstance(error, Exception):
                 raise
             return Refuse(_reason(result))
         if asked:
-            reason = f"licet asks you about this call: {visible(_why_asked(call))[:MOST_OF_A_REASON]}"
-            return AskPerson(reason, arguments if arguments != event.arguments else None)
+            text = f"licet asks you about this call of {visible(name)}: {made.gate.manifest.origin.file} wants a person to agree"
+            return AskPerson(text, arguments if arguments != event.arguments else None)
         if arguments == event.arguments:
             return Silent()
         return Rewrite(arguments, allow=line and not event.reads_only)
-
-    async def _refused_server(
-        self, opened: Session, session: AgentSession, event: AgentEvent, name: str, why: str
-    ) -> Answer:
-        from licet.guard.session import refuse_call
-
-        result = await refuse_call(opened, name, event.arguments, Ground("TOOL_NOT_AVAILABLE", why))
-        return Refuse(f"{_reason(result)}: {why}" if why not in _reason(result) else _reason(result))
 
     # After a call -----------------------------------------------------------------------------------------------------
 
@@ -273,6 +271,12 @@ def _place(result: Result) -> str:
     except Refused as refused:
         return next((str(rule.origin) for rule in refused.decision.rules if rule.origin and rule.origin.line), "")
     return ""
+
+
+def _decides(dialect: Dialect, event: str) -> bool:
+    """Whether an answer to an event may stop a call; for an event that is not known, too."""
+    known = dialect.events.get(event)
+    return known is None or known.moment in DECIDING
 
 
 def _agent_name(subagent: str) -> str:
