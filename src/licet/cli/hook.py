@@ -36,14 +36,14 @@ def command(agent: str, event: str) -> None:
 def answer(agent: str, event: str) -> int:
     """Read the payload, print the answer, and return the exit code."""
     from licet.hooks.agents import UnknownAgent, agent_named
-    from licet.hooks.limits import MOST_PAYLOAD
+    from licet.hooks.limits import PAYLOAD_BYTES
     from licet.hooks.local import local_answering
 
     try:
         name = agent_named(agent).name
     except UnknownAgent as wrong:
         raise click.UsageError(str(wrong)) from None
-    payload = sys.stdin.buffer.read(MOST_PAYLOAD + 1)
+    payload = sys.stdin.buffer.read(PAYLOAD_BYTES + 1)
 
     async def run() -> int:
         printed = await local_answering().hook(name, event, payload, os.getcwd())

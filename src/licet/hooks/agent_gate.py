@@ -23,6 +23,7 @@ from licet.guard.gate import BareGate
 from licet.guard.registration import Protect, ProtectedPath
 from licet.hooks.agent_tools import RunsInAgent, admit_built_in, agent_tools
 from licet.hooks.agents.dialect import Dialect
+from licet.hooks.limits import MOST_GATES
 from licet.hooks.policy_choice import Choice, NoPolicy
 from licet.hooks.switches import closed_to_agents
 from licet.policy_files.load import load_manifest
@@ -53,9 +54,6 @@ class AgentGate(Struct, frozen=True):
     state: Path
     approvals: SqliteApprovals
     stamp: Stamp
-
-
-MOST_GATES = 50  # of one process
 
 
 class AgentGates:

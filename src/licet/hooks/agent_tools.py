@@ -26,7 +26,7 @@ from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers, LayersOfTools, Sandbox, SandboxUnavailable, ToolCall, Walls
 from licet.hooks.agent_event import AgentEvent, AgentTool, Unreadable
 from licet.hooks.agents.dialect import Dialect
-from licet.hooks.limits import MOST_PAYLOAD
+from licet.hooks.limits import PAYLOAD_BYTES
 
 IN_AGENT = "none: the coding agent runs it"  # in place of walls, in receipts
 
@@ -76,8 +76,8 @@ def _as_given(given: object) -> dict[str, Any]:
         text = plain_json(dict(given))
     except ValueError as error:
         raise InvalidArguments("expected arguments that JSON can carry") from error
-    if len(text) > MOST_PAYLOAD:
-        raise InvalidArguments(f"expected at most {MOST_PAYLOAD} bytes of arguments, found {len(text)}")
+    if len(text) > PAYLOAD_BYTES:
+        raise InvalidArguments(f"expected at most {PAYLOAD_BYTES} bytes of arguments, found {len(text)}")
     arguments: dict[str, Any] = data_again(text)
     return arguments
 

@@ -33,7 +33,7 @@ from licet.hooks.agent_sessions import AgentSession, AgentSessions, OpenCall, ar
 from licet.hooks.agent_tools import Touch, closed_below, tool_name, touches
 from licet.hooks.agents import agent_named
 from licet.hooks.agents.dialect import DECIDING, Dialect
-from licet.hooks.limits import HOOK_SECONDS, MOST_OF_A_REASON, UNKNOWN_AFTER_SECONDS
+from licet.hooks.limits import HOOK_SECONDS, REASON_CHARACTERS, UNKNOWN_AFTER_SECONDS
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
 from licet.hooks.shell_line import ShellLines
 from licet.policy_files.policy_paths import home_directory
@@ -71,7 +71,7 @@ class Answering:
             why = str(refused)
         except Exception as error:
             why = str(error) or type(error).__name__
-        reason = f"licet refuses this call: {visible(why.splitlines()[0] if why else 'error')[:MOST_OF_A_REASON]}"
+        reason = f"licet refuses this call: {visible(why.splitlines()[0] if why else 'error')[:REASON_CHARACTERS]}"
         return dialect.failure(event, reason) if decides else Printed()
 
     async def _answer(self, dialect: Dialect, event: AgentEvent, directory: str) -> Answer:
@@ -261,7 +261,7 @@ def _reason(result: Result) -> str:
     line = refusal_line(result)
     where = _place(result)
     receipt = f"receipt {result.receipt}" if result.receipt else "no receipt"
-    return f"licet refuses this call: {line[:MOST_OF_A_REASON]}{f' ({where})' if where else ''}; {receipt}"
+    return f"licet refuses this call: {line[:REASON_CHARACTERS]}{f' ({where})' if where else ''}; {receipt}"
 
 
 def _place(result: Result) -> str:

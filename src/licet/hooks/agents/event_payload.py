@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from licet.hooks.agent_event import AgentTool, Unreadable
-from licet.hooks.limits import MOST_PAYLOAD
+from licet.hooks.limits import PAYLOAD_BYTES
 
 DEEPEST = 64  # levels of objects and lists in a payload
 _LONGEST_NUMBER = 400  # digits; Python itself refuses to read more than 4300
@@ -18,8 +18,8 @@ _LONGEST_NUMBER = 400  # digits; Python itself refuses to read more than 4300
 
 def payload_object(payload: bytes) -> dict[str, Any]:
     """The JSON object that a payload is. Raises `Unreadable`."""
-    if len(payload) > MOST_PAYLOAD:
-        raise Unreadable(f"the payload has {len(payload)} bytes, and at most {MOST_PAYLOAD} are read")
+    if len(payload) > PAYLOAD_BYTES:
+        raise Unreadable(f"the payload has {len(payload)} bytes, and at most {PAYLOAD_BYTES} are read")
     try:
         text = payload.decode("utf-8")
         value = json.loads(
