@@ -190,6 +190,7 @@ class AgentFact(Fact, frozen=True, kw_only=True):
     event: str = ""  # of the hook, as the agent calls it
     rewritten: bool = False  # whether the hook gave the agent other arguments than it had
     asked: bool = False  # whether the agent asked its own person: its prompt, so no answer that licet saw
+    in_order: bool = False  # whether the end is that of one of several equal calls, which were under way together
     # How the end is known: licet saw it, the agent reported it, or nobody said anything. Absent if nothing ran.
     end: Literal["seen", "reported", "unknown"] | UnsetType = UNSET
 
