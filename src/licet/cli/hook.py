@@ -37,7 +37,6 @@ def answer(agent: str, event: str) -> int:
     """Read the payload, print the answer, and return the exit code."""
     from licet.hooks.agents import UnknownAgent, agent_named
     from licet.hooks.limits import PAYLOAD_BYTES
-    from licet.hooks.local import local_answering
 
     try:
         name = agent_named(agent).name
@@ -46,7 +45,9 @@ def answer(agent: str, event: str) -> int:
     payload = sys.stdin.buffer.read(PAYLOAD_BYTES + 1)
 
     async def run() -> int:
-        printed = await local_answering().hook(name, event, payload, os.getcwd())
+        from licet.hooks.answering import service
+
+        printed = await service().hook(name, event, payload, os.getcwd())
         sys.stdout.buffer.write(printed.output)
         sys.stdout.buffer.flush()
         sys.stderr.buffer.write(printed.errors)

@@ -15,12 +15,10 @@ from licet.core.algebra.scope import visible
 from licet.core.policy.lock import LockedServer, NamedPlaces, local
 from licet.core.policy.servers import PROMPTS, RESOURCES
 from licet.declare import Tool
-from licet.errors import Refused
 from licet.gateway.client import Changed
 from licet.gateway.limits import MOST_PAGE_BYTES, MOST_PAGE_ITEMS
 from licet.gateway.running_server import RunningServer
 from licet.guard.registration import RegisteredTools
-from licet.guard.result import Result
 from licet.mcp.jsonrpc import INVALID_PARAMS, ProtocolError
 from licet.mcp.protocol import definition_for
 from licet.mcp.shown_names import Naming, shown_name, shown_names

@@ -51,7 +51,7 @@ class AgentGate(Struct, frozen=True):
     """A gate with what it was made from."""
 
     gate: BareGate
-    state: Path
+    backends: Backends
     approvals: SqliteApprovals
     stamp: Stamp
 
@@ -74,6 +74,12 @@ class AgentGates:
             self._gates.pop(next(iter(self._gates)))
         return found
 
+    def close(self) -> None:
+        """Close the stores of all gates."""
+        for made in self._gates.values():
+            made.backends.close()
+        self._gates.clear()
+
     def _made(self, choice: Choice, dialect: Dialect, stamp: Stamp) -> AgentGate:
         path = Path(choice.policy)
         manifest = accepted_manifest(path)
@@ -83,7 +89,7 @@ class AgentGates:
         sandbox = RunsInAgent(RunsPrograms(ProgramWalls(http, defaults=OF_A_RUN, names_hosts=True)))
         backends = Backends.local(state, approver=approvals, http=http, sandbox=sandbox)
         gate = _HooksGate(admit_built_in(manifest, tools), tools, backends, workdir=choice.workdir, on_misfit="deny")
-        return AgentGate(gate, state, approvals, stamp)
+        return AgentGate(gate, backends, approvals, stamp)
 
 
 def accepted_manifest(path: Path) -> Manifest:

@@ -148,7 +148,7 @@ def touches(dialect: Dialect, row: AgentTool, event: AgentEvent, home: str) -> I
         case "patch":
             if dialect.patched_files is None:
                 raise Unreadable(f"`{row.name}` is a patch of a kind that licet cannot read")
-            for file in dialect.patched_files(_text_of(event.arguments, row.text)):
+            for file in dialect.patched_files(text_argument(event.arguments, row.text)):
                 action = "delete" if file.action == "delete" else "write"
                 yield file_touch(action, file.path, event.directory, base)
         case "fetch":
@@ -158,7 +158,8 @@ def touches(dialect: Dialect, row: AgentTool, event: AgentEvent, home: str) -> I
             pass
 
 
-def _text_of(arguments: Mapping[str, Any], name: str) -> str:
+def text_argument(arguments: Mapping[str, Any], name: str) -> str:
+    """An argument that must be a text. Raises `Unreadable`."""
     found = arguments.get(name)
     if not isinstance(found, str):
         raise Unreadable(f"expected `{name}` to be a text")

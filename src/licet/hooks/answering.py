@@ -7,11 +7,15 @@ a call is a refusal. An error after one, or at any other event, stops nobody.
 
 import asyncio
 import os
+import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.backends.approvals.agent_prompt import AgentPrompt
@@ -19,7 +23,8 @@ from licet.core.algebra.rules import InvalidUse
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.request import Ground
 from licet.core.ledger.entry import AgentFact, Caller
-from licet.errors import Refused
+from licet.core.algebra.set import CapabilitySet
+from licet.errors import LicetError, Refused
 from licet.guard.call import CallAdmission
 from licet.guard.facts import Call
 from licet.guard.open_call import close_reported, kept, never_ran, open_call, restored
@@ -35,8 +40,12 @@ from licet.hooks.agents import agent_named
 from licet.hooks.agents.dialect import DECIDING, Dialect
 from licet.hooks.limits import HOOK_SECONDS, REASON_CHARACTERS, UNKNOWN_AFTER_SECONDS
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
-from licet.hooks.shell_line import ShellLines
+from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, rewritten, run_line
+from licet.hooks.tickets import AgentShell, BadTicket, Ticket, Tickets, digest_of, expiry
+from licet.hooks.resident import Variables
 from licet.policy_files.policy_paths import home_directory
+from licet.sandbox.scratch import end_session
+from licet.sandbox.streams import write_all
 
 _EVERYTHING = (
     "fs:*:*",
@@ -53,8 +62,9 @@ _EVERYTHING = (
 class Answering:
     """Answers events, and runs shell lines. One object serves all agents of a user, in one event loop."""
 
-    def __init__(self, sessions: AgentSessions, gates: AgentGates, lines: ShellLines) -> None:
-        self._sessions, self._gates, self._lines = sessions, gates, lines
+    def __init__(self, sessions: AgentSessions, gates: AgentGates, tickets: Tickets) -> None:
+        self._sessions, self._gates, self._tickets = sessions, gates, tickets
+        self._seen: dict[str, float] = {}  # when each session had its last event here
 
     async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
         """The answer to one event, in the dialect of the agent. Raises only for an agent that is not known."""
@@ -95,6 +105,7 @@ class Answering:
         """The session of an event. Its first event settles which policy holds."""
         found = self._sessions.find(event.agent, event.session)
         if found is not None:
+            self._seen[found.place] = time.monotonic()
             return found
         start = event.directory if os.path.isabs(event.directory) else directory
         new = AgentSession(
@@ -136,7 +147,8 @@ class Answering:
         """Close the calls whose end nobody has reported."""
         for key in list(self._sessions.open_calls(session)):
             await self._close_unknown(dialect, session, key)
-        await self._lines.end(session)
+        self._seen.pop(session.place, None)
+        await asyncio.to_thread(end_session, scratch_name(session.agent, session.name))
 
     async def _close_unknown(self, dialect: Dialect, session: AgentSession, key: str) -> None:
         taken = self._sessions.take(session, key)
@@ -187,7 +199,7 @@ class Answering:
             arguments = _handed_back(event.arguments, found)
             key, line = call_key(event.call, time.time()), row is not None and row.kind == "shell"
             if row is not None and line:
-                arguments = self._lines.rewritten(made, session, dialect, event, row, key)
+                arguments = self._rewritten(made, session, dialect, event, row, key)
             if arguments != event.arguments or asked:
                 call.coding_agent = replace(fact, rewritten=arguments != event.arguments, asked=asked)
             digests = tuple(dict.fromkeys(arguments_key(event.tool, one) for one in (event.arguments, arguments)))
@@ -202,11 +214,94 @@ class Answering:
                 raise
             return Refuse(_reason(result))
         if asked:
-            text = f"licet asks you about this call of {visible(name)}: {made.gate.manifest.origin.file} wants a person to agree"
+            policy = made.gate.manifest.origin.file
+            text = f"licet asks you about this call of {visible(name)}: {policy} wants a person to agree"
             return AskPerson(text, arguments if arguments != event.arguments else None)
         if arguments == event.arguments:
             return Silent()
         return Rewrite(arguments, allow=line and not event.reads_only)
+
+    def _rewritten(
+        self, made: AgentGate, session: AgentSession, dialect: Dialect, event: AgentEvent, row: AgentTool, key: str
+    ) -> dict[str, Any]:
+        """The arguments with a line that runs the same text behind walls. Raises `NoTicket` or `NotAsLine`."""
+        text = text_argument(event.arguments, row.text)
+        given = event.arguments.get(row.directory) if row.directory else None
+        base = home_directory() if dialect.expands_home else ""
+        directory = resolved(given if isinstance(given, str) and given else ".", event.directory, base)[1]
+        choice = session.choice
+        assert choice is not None  # noqa: S101 - the call was opened under its policy
+        shell = AgentShell(dialect.line_program[0], dialect.keeps)
+        ticket = Ticket(
+            agent=event.agent,
+            session=session.name,
+            text_digest=digest_of(text),
+            shell=shell,
+            directory=directory,
+            policy=choice.policy,
+            policy_digest=made.gate.policy.digest,
+            workdir=choice.workdir,
+            reads_only=event.reads_only,
+            call=msgspec.json.encode(_LineOf(session.id, key)),
+            expires=expiry(),
+        )
+        name = self._tickets.issue(ticket)
+        line = rewritten(text, name, client_words(), shell, self._tickets.directory_link(name))
+        return {**event.arguments, row.text: line}
+
+    # Shell lines ------------------------------------------------------------------------------------------------------
+
+    async def line(
+        self,
+        ticket: str,
+        text: str,
+        directory: str,
+        streams: tuple[int, int, int],
+        variables: Variables,
+        signals: AsyncIterator[int],
+    ) -> int:
+        """Run the line of a ticket; returns its exit code. Cancelling this ends everything that the line started."""
+        try:
+            found = self._tickets.redeem(ticket, text)
+        except BadTicket as wrong:
+            if wrong.ticket is not None:  # it cannot be used again
+                with suppress(Exception):
+                    call = self._call_of(wrong.ticket)
+                    await never_ran(call, UNUSED)
+            return await _not_run(streams, str(wrong))
+        try:
+            call = self._call_of(found)
+        except (LicetError, LookupError) as wrong:
+            return await _not_run(streams, f"the line was not run: {wrong}")
+        passed = LineSignals()
+        pump = asyncio.create_task(_pass_on(signals, passed))
+        try:
+            values = await variables(_named_variables(call))
+            return await run_line(
+                call, ticket, found, text, LineStreams(*streams), values, tickets=self._tickets, signals=passed
+            )
+        finally:
+            pump.cancel()
+
+    def _call_of(self, ticket: Ticket) -> Call:
+        """The open call of a ticket, which no other process can run any more."""
+        about = msgspec.json.decode(ticket.call, type=_LineOf)
+        session = self._sessions.find(ticket.agent, about.session)
+        taken = self._sessions.take(session, about.key) if session is not None else None
+        if session is None or taken is None:
+            raise LookupError("its call is not open any more")
+        _, opened = self._opened(session, agent_named(ticket.agent), taken.subagent)
+        return restored(opened, taken.kept)
+
+    def is_needed(self) -> bool:
+        """Whether a session is open whose next event will come to this process."""
+        oldest = time.monotonic() - SESSION_IDLE_SECONDS
+        self._seen = {place: seen for place, seen in self._seen.items() if seen > oldest}
+        return bool(self._seen)
+
+    async def close(self) -> None:
+        """Close the stores of all gates."""
+        self._gates.close()
 
     # After a call -----------------------------------------------------------------------------------------------------
 
@@ -235,6 +330,50 @@ class Answering:
             elif kept_call.subagent == event.subagent and wanted in kept_call.arguments:
                 return key
         return ""
+
+
+def service() -> Answering:
+    """What answers the events of this user's agents."""
+    return Answering(AgentSessions(), AgentGates(), Tickets())
+
+
+def client_words() -> tuple[str, ...]:
+    """The words that start licet's client in a line. They name this interpreter and this licet, and no directory."""
+    return sys.executable, "-I", "-S", str(Path(__file__).with_name("resident_client.py"))
+
+
+def scratch_name(agent: str, session: str) -> str:
+    """What the scratch of an agent's session is called."""
+    return f"{agent}/{session}"
+
+
+class _LineOf(Struct, frozen=True):
+    """Which open call a ticket is for."""
+
+    session: str  # as the agent names it
+    key: str
+
+
+async def _pass_on(signals: AsyncIterator[int], line: LineSignals) -> None:
+    async for number in signals:
+        line.send(number)
+
+
+def _named_variables(call: Call) -> list[str]:
+    """The variables whose values a line gets: those that its policy names."""
+    held = call.grant.reach.grant if call.grant is not None else CapabilitySet()
+    return ["TERM", *(rule.key for rule in held.allow if rule.domain == "env" and rule.key)]
+
+
+async def _not_run(streams: tuple[int, int, int], why: str) -> int:
+    text = f"licet: {visible(why)}\n".encode()
+    await asyncio.to_thread(_say, streams[2], text)
+    return REFUSED
+
+
+def _say(stream: int, text: bytes) -> None:
+    with suppress(OSError):
+        write_all(stream, text)
 
 
 async def _check(call: Call, found: Iterable[Touch]) -> None:

@@ -37,6 +37,7 @@ INSTALLED_SECONDS = 30  # seconds; the time-out that `licet hooks install` sets 
 LIST_BYTES = 4 << 20  # bytes; the list of projects and policies
 MOST_SESSIONS = 2000  # sessions; those that are kept: the oldest are removed first
 SESSION_DAYS = 30  # days; without an event, after which a session is forgotten
+SESSION_IDLE_SECONDS = 3600.0  # seconds; without an event, after which a session keeps no resident in memory
 MOST_OPEN_CALLS = 1000  # calls; those of one session that are under way
 UNKNOWN_AFTER_SECONDS = 3600.0  # seconds; a call whose end nobody has reported by then is closed as unknown
 REASON_CHARACTERS = 2000  # characters; a refusal that a model is shown

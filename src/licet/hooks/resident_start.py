@@ -167,5 +167,5 @@ def alone(agent: str, event: str, payload: bytes) -> int:
 
 
 def line_alone(ticket: str, text: str) -> None:
-    """Become `licet hook-line`, which runs the line without a resident."""
-    os.execve(sys.executable, [sys.executable, "-I", "-m", "licet", "hook-line", ticket, text], os.environ)  # noqa: S606
+    """Become the program that runs the line without a resident."""
+    os.execve(sys.executable, [sys.executable, "-I", "-m", "licet.hooks.line_alone", ticket, text], os.environ)  # noqa: S606
