@@ -28,7 +28,8 @@ Moment = Literal[
 Kind = Literal[
     "shell",  # runs a text as a shell line
     "typed",  # sends text to a shell line that is running, reads its output, or ends it
-    "read",  # reads the files or directories that `paths` names
+    "read",  # reads the files that `paths` names, or lists directories
+    "search",  # reads every file below the directories that `paths` names
     "write",  # writes, and may delete, the files that `paths` names
     "patch",  # writes every file that a patch names
     "fetch",  # fetches the URLs that `urls` names
@@ -46,6 +47,7 @@ class AgentTool(Struct, frozen=True):
     about: str  # what it does, for a page of the documentation
     paths: tuple[str, ...] = ()  # the arguments that name files or directories; a missing one is the agent's directory
     optional: tuple[str, ...] = ()  # those of `paths` that may be left out
+    patterns: tuple[str, ...] = ()  # the arguments with wildcards that name files, below the first of `paths`
     urls: tuple[str, ...] = ()  # the arguments that name URLs, or hold texts that contain URLs
     text: str = ""  # the argument with the shell line, the patch, or the typed text
     directory: str = ""  # the argument that names the directory of a shell line
