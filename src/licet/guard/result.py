@@ -35,6 +35,8 @@ _ASKED: frozenset[Reason] = frozenset({"APPROVAL_REQUIRED", "APPROVAL_DENIED", "
 NOTHING = Decimal(0)
 INTERRUPTED = "the call was interrupted before it ended"
 REPORTED = "the tool says in its result that it failed"
+REPORTED_BY_AGENT = "the agent reports that it failed"
+UNREPORTED = "nobody has reported how it ended"
 
 
 def code_of(reason: Reason) -> Code:
