@@ -105,7 +105,7 @@ class ScopedProcesses:
         return await _redacted(finished, placed, self._output_bytes) if placed else finished
 
     async def _run_chosen(self, binary: str, args: Iterable[str], cwd: str) -> Finished:
-        """As `spawn`, for a program that licet has chosen for a tool: only a deny of it counts, no rule must allow it."""
+        """As `spawn`, for a program that licet has chosen for a tool: no rule has to allow it, and a deny counts."""
         use = self._chosen(binary)
         directory = self._directory(cwd)
         self._grant.check_standing()

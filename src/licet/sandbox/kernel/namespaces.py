@@ -159,8 +159,8 @@ def private_root(
     - `over`: paths of `found` that can be opened although they lie in a hidden directory, which cannot be listed
     - `hold`: directories in these that are mounted onto themselves, so that they cannot be renamed or removed
     - `scratch`: directories in memory, and their size in bytes together, of which `SHARED_MEMORY` is a part
-    - `lasting`: directories of the host for places in the new root, which may be written and outlive the process. Before
-      `scratch`, which may lie in them. Nothing that is mounted inside one may be named by an earlier process there
+    - `lasting`: directories of the host for places in the new root, which may be written and outlive the process. They
+      come before `scratch`, which may lie in them. No earlier process may have named what is mounted inside one
     - `made`: files with their contents, for paths that are not in these
     - `proc`: whether /proc shows the processes of this namespace, read-only and without `PROC_COVERED`. If the kernel
       refuses that, as in a container that hides parts of its own /proc, it stays empty. Terminals that programs make

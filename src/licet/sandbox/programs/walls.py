@@ -204,11 +204,12 @@ class _CallWalls:
                     "processes": limits["processes"],
                     "file_bytes": limits["file_mb"] * _MB,
                 },
+                # Where nothing of the host is shown, there is nothing to hide, but what a program has put there.
                 "mounts": {
                     "read": (*SYSTEM, *paths.read, *named),
                     "found": tuple(own.items()),
                     "write": paths.write,
-                    "hide": paths.hide,
+                    "hide": tuple(path for path in paths.hide if kept.shows(path)),
                     "over": tuple(path for path in command.runtime if path in own and inside(path, paths.hide)),
                     "hold": paths.hold,
                     "made": made_files(environment["HOME"]),
@@ -237,16 +238,15 @@ class _CallWalls:
     def _kept(self, places: Iterable[str], own: Sequence[str], paths: KernelPaths) -> "_Kept":
         """The directories of the host for the places of lasting scratch, and what is mounted over names in them.
 
-        Names that the policy mentions count too, so that they are the same for each line of a session.
+        Paths that the policy allows count too, whether they are there or not: so the names are the same for each line.
         """
         assert self._lasting is not None  # noqa: S101
         held = held_paths(self._grant.capabilities)
-        written = (*chain.from_iterable((*held.allowed(one), *held.denied(one)) for one in ("read", "write", "delete")),)
         shown = (*own, *paths.read, *paths.write)
         mounted = {*shown, *map(os.path.realpath, shown)}
-        closed = (*paths.hide, *paths.hold, *written)
-        every = {*mounted, *closed, *map(os.path.realpath, closed)}
-        found, covered = {STATE: self._lasting.state}, []
+        allowed = (*paths.hold, *chain.from_iterable(map(held.allowed, ("read", "write", "delete"))))
+        every = {*mounted, *allowed, *map(os.path.realpath, allowed)}
+        found, covered, over = {STATE: self._lasting.state}, list[str](), set[str]()
         try:
             for place in places:
                 names = {path[len(place) + 1 :].partition("/")[0] for path in every if path.startswith(f"{place}/")}
@@ -255,9 +255,10 @@ class _CallWalls:
                 files = {name for name in names if (path := os.path.join(place, name)) in mounted and _is_file(path)}
                 found[place] = self._lasting.place(place, {name: name not in files for name in names})
                 covered += [os.path.join(place, name) for name in names - files]
+                over |= {os.path.join(place, name) for name in names}
         except OSError as wrong:
             raise SandboxUnavailable(_NO_SCRATCH.format(wrong)) from wrong
-        return _Kept(found, tuple(sorted(covered)))
+        return _Kept(found, tuple(sorted(covered)), frozenset(over))
 
     def _egress(self) -> "_LateEgress | None":
         return _LateEgress(self._grant, self._http) if self._http is not None else None
@@ -299,6 +300,11 @@ class _Kept(NamedTuple):
 
     places: Mapping[str, str] = MappingProxyType({})
     covered: tuple[str, ...] = ()
+    names: frozenset[str] = frozenset()  # the paths in the places that something else is mounted over
+
+    def shows(self, path: str) -> bool:
+        """Whether a path is not in lasting scratch itself."""
+        return not inside(path, tuple(self.places)) or inside(path, tuple(self.names))
 
 
 def _new_scratch() -> str:
