@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from licet.backends.approvals.agent_prompt import AgentPrompt
 from licet.core.algebra.rules import InvalidUse
 from licet.core.algebra.scope import Malformed, visible
+from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.request import Ground
 from licet.core.ledger.entry import AgentFact, Caller
-from licet.core.algebra.set import CapabilitySet
 from licet.errors import LicetError, Refused
 from licet.guard.call import CallAdmission
 from licet.guard.facts import Call
@@ -40,9 +40,9 @@ from licet.hooks.agents import agent_named
 from licet.hooks.agents.dialect import DECIDING, Dialect
 from licet.hooks.limits import HOOK_SECONDS, REASON_CHARACTERS, UNKNOWN_AFTER_SECONDS
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
+from licet.hooks.resident import Variables
 from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, rewritten, run_line
 from licet.hooks.tickets import AgentShell, BadTicket, Ticket, Tickets, digest_of, expiry
-from licet.hooks.resident import Variables
 from licet.policy_files.policy_paths import home_directory
 from licet.sandbox.scratch import end_session
 from licet.sandbox.streams import write_all

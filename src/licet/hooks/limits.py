@@ -1,4 +1,4 @@
-"""What bounds hooks of coding agents, and the resident with its clients. A client reads it first: it imports nothing."""
+"""What bounds hooks of coding agents, and the resident with its clients. A client reads it first, and nothing else."""
 
 # A hook
 PAYLOAD_BYTES = 8 << 20  # bytes; the payload of an event: one that is longer is refused
@@ -42,3 +42,12 @@ MOST_OPEN_CALLS = 1000  # calls; those of one session that are under way
 UNKNOWN_AFTER_SECONDS = 3600.0  # seconds; a call whose end nobody has reported by then is closed as unknown
 REASON_CHARACTERS = 2000  # characters; a refusal that a model is shown
 MOST_GATES = 50  # gates; those that a process keeps between events
+
+# Shell lines
+TICKET_SECONDS = 300.0  # seconds; from the decision about a line to its start: a person may be asked in between
+MOST_TICKETS = 1000  # tickets; those of one user that are kept, used ones too: the oldest are removed first
+MOST_TICKET_BYTES = 1 << 20  # bytes; one ticket
+LONGEST_LINE = 100_000  # bytes; a rewritten line: the kernel takes no argument of more than 128 KiB
+MOST_STATE_BYTES = 16 << 20  # bytes; what a shell keeps for the next line
+SCRATCH_LOOK_SECONDS = 0.5  # seconds; between two looks at a session's scratch, and at least 20 times one look
+REFUSALS_SHOWN = 5  # refusals; those of the proxy that are told at the end of a line
