@@ -31,14 +31,25 @@ from licet.guard.open_call import close_reported, kept, never_ran, open_call, re
 from licet.guard.ports import ASKED_IN_AGENT
 from licet.guard.result import Result, refusal_line
 from licet.guard.session import Session, refuse_call
-from licet.hooks.agent_event import AgentEvent, Answer, AskPerson, Printed, Refuse, Rewrite, Silent, Tell, Unreadable
+from licet.hooks.agent_event import (
+    AgentEvent,
+    AgentTool,
+    Answer,
+    AskPerson,
+    Printed,
+    Refuse,
+    Rewrite,
+    Silent,
+    Tell,
+    Unreadable,
+)
 from licet.hooks.agent_gate import AgentGate, AgentGates
 from licet.hooks.agent_servers import server_behind
 from licet.hooks.agent_sessions import AgentSession, AgentSessions, OpenCall, arguments_key, call_key, session_name
-from licet.hooks.agent_tools import Touch, closed_below, tool_name, touches
+from licet.hooks.agent_tools import Touch, closed_below, resolved, text_argument, tool_name, touches
 from licet.hooks.agents import agent_named
 from licet.hooks.agents.dialect import DECIDING, Dialect
-from licet.hooks.limits import HOOK_SECONDS, REASON_CHARACTERS, UNKNOWN_AFTER_SECONDS
+from licet.hooks.limits import HOOK_SECONDS, REASON_CHARACTERS, SESSION_IDLE_SECONDS, UNKNOWN_AFTER_SECONDS
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
 from licet.hooks.resident import Variables
 from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, rewritten, run_line
