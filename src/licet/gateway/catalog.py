@@ -79,19 +79,6 @@ def too_long(limit: int) -> str:
     )
 
 
-def refusal_line(result: Result) -> str:
-    """One line for the model. If an approval is missing, it has the command with which a person can give it."""
-    line = result.error or result.reason
-    if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
-        return line
-    try:
-        result.unwrap()
-    except Refused as refused:
-        last = refused.decision.rules[-1]
-        return f"{line}: {last.text}; a person can {last.fix}; then call again" if last.fix else line
-    return line
-
-
 _T = TypeVar("_T")
 # A client is told of changed templates as of changed resources.
 _TOLD: Mapping[str, Changed] = {

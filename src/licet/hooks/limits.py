@@ -31,3 +31,13 @@ LOOK_SECONDS = 15.0  # seconds; between two looks at whether it is idle, and whe
 FILES_SECONDS = 1.0  # seconds; between two looks at the files of licet while requests come
 MOST_OPEN_FILES = 8192  # files; those that the resident may have open, if its user may have so many
 LOG_BYTES = 256 << 10  # bytes; the log of one resident; the next one begins anew
+
+# Sessions of agents, and what is decided
+INSTALLED_SECONDS = 30  # seconds; the time-out that `licet hooks install` sets in the agent's settings
+LIST_BYTES = 4 << 20  # bytes; the list of projects and policies
+MOST_SESSIONS = 2000  # sessions; those that are kept: the oldest are removed first
+SESSION_DAYS = 30  # days; without an event, after which a session is forgotten
+MOST_OPEN_CALLS = 1000  # calls; those of one session that are under way
+UNKNOWN_AFTER_SECONDS = 3600.0  # seconds; a call whose end nobody has reported by then is closed as unknown
+REASON_CHARACTERS = 2000  # characters; a refusal that a model is shown
+MOST_GATES = 50  # gates; those that a process keeps between events
