@@ -180,3 +180,11 @@ def where() -> list[str]:
 def meet(ctx: SyncContext) -> int:
     """Ask the host for something, and wait for it."""
     return len(ctx.secrets.get("place"))
+
+
+@tool(needs=["secret:read:place"], effect="read_only", reuse=True)
+def meet_again(ctx: SyncContext) -> int:
+    """Ask the host for something, and tell how many calls this process has seen."""
+    ctx.secrets.get("place")
+    seen.append(1)
+    return len(seen)

@@ -131,10 +131,28 @@ def test_what_is_merely_rude_ends_with_its_value(tmp_path: Path, how: str) -> No
 
 
 def test_a_worker_serves_one_call_unless_the_tool_says_otherwise(tmp_path: Path) -> None:
-    pool.close_workers()  # as the test below: parked workers of other tests are none of its own
     at = gate(tmp_path, "restricted", wild.count, wild.count_on)
     assert [call(at, "count").value for _ in range(3)] == [1, 1, 1]
     assert [call(at, "count_on").value for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_worker_whose_pid_is_not_known_yet_is_not_charged_with_the_cpu_time_of_the_host(tmp_path: Path) -> None:
+    """The zygote reports the pid of a worker while that one already works, so its result may be there first."""
+
+    async def hide_pid(_: str) -> str:
+        zygote = pool.pool._zygote
+        assert zygote is not None
+        (worker,) = zygote._running
+        while worker.calls == 1 and not worker.pid:
+            await asyncio.sleep(0.01)
+        worker.pid = 0  # as if the report were still on its way
+        return "secret"
+
+    while time.process_time() <= LIMITS["cpu_seconds"]:
+        pass  # the host has used more than a call may
+    backends = Backends.memory(secrets=hide_pid)
+    at = gate(tmp_path, "restricted", wild.meet_again, backends=backends, limits=LIMITS, secrets=["place"])
+    assert [call(at, "meet_again").value for _ in range(3)] == [1, 2, 3]
 
 
 def test_a_worker_that_is_started_ahead_does_not_come_before_the_one_that_has_served(tmp_path: Path) -> None:
