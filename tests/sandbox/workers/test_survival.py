@@ -15,7 +15,12 @@ import pytest
 
 from attacks.programs import alive
 from licet import Backends, Gate, tool
+from licet.sandbox import probe
+from licet.sandbox.limits import MOST_PARKED
+from licet.sandbox.native import InProcess
 from licet.sandbox.workers import pool
+from licet.sandbox.workers.engine import Workers
+from licet.sandbox.workers.pool import _spawned
 from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -167,6 +172,57 @@ def test_a_worker_that_is_started_ahead_does_not_come_before_the_one_that_has_se
             zygote.end(waiting.popleft())
     pool.pool.park(prepared, zygote)
     assert call(at, "count_on").value == 2
+
+
+def test_when_too_many_are_parked_the_one_that_served_last_stays(tmp_path: Path) -> None:
+    pool.close_workers()
+    at = gate(tmp_path, "restricted", wild.count_on)
+    assert call(at, "count_on").value == 1
+    ((prepared, waiting),) = pool.pool._parked.items()
+    zygote, served = pool.pool.take(prepared)
+    others = [_spawned(zygote, prepared) for _ in range(MOST_PARKED)]
+    for worker in (*others, served):
+        pool.pool.give_back(prepared, zygote, worker)
+    assert list(waiting) == [*others[1:], served]
+    assert call(at, "count_on").value == 2
+
+
+def test_workers_of_the_tool_that_was_used_longest_ago_make_room(tmp_path: Path) -> None:
+    pool.close_workers()
+    at = gate(tmp_path, "restricted", wild.count_on, wild.leave_behind)
+    assert call(at, "count_on").value == 1
+    ((prepared, waiting),) = pool.pool._parked.items()
+    taken = [pool.pool.take(prepared)[1]]
+    assert call(at, "leave_behind", {"name": "file"}).ok  # used later, and two are parked for it
+    other = next(found for found in pool.pool._parked if found is not prepared)
+    zygote = pool.pool._zygote
+    assert zygote is not None
+    taken += [_spawned(zygote, prepared) for _ in range(MOST_PARKED - 1)]
+    for worker in taken:
+        pool.pool.give_back(prepared, zygote, worker)
+    assert list(waiting) == taken
+    assert other not in pool.pool._parked
+
+
+def test_first_calls_from_two_threads_share_what_is_prepared(tmp_path: Path) -> None:
+    both, sandbox = threading.Barrier(2, timeout=60), Workers(InProcess())
+
+    def support() -> probe.Support:
+        """What the machine has: both ask for it before one of them goes on."""
+        both.wait()
+        return probe.support()
+
+    pool.close_workers()
+    at = gate(tmp_path, "restricted", wild.count_on, backends=Backends.memory(sandbox=sandbox))
+    sandbox.support = support
+    values: list[object] = []
+    threads = [threading.Thread(target=lambda: values.append(call(at, "count_on").value)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(values) == 2
+    assert len(pool.pool._parked) == 1
 
 
 def test_answers_that_a_call_did_not_wait_for_are_not_for_the_next(tmp_path: Path) -> None:
