@@ -5,6 +5,7 @@ import linecache
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from licet.sandbox.native import InProcess
 from licet.sandbox.workers import pool
 from licet.sandbox.workers.engine import Workers
 from licet.sandbox.workers.pool import _spawned
+from licet.sandbox.workers.zygote_client import WorkerProcess
 from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -240,11 +242,15 @@ def test_an_answer_that_was_given_up_half_way_is_not_for_the_next_call(tmp_path:
 
 @pytest.mark.parametrize("data", ["x", '\x0f\x00\x00\x00\x00\x00\x00\x00{"op":"nothing"}'])
 def test_what_a_worker_says_after_its_call_is_not_for_the_next(tmp_path: Path, data: str) -> None:
+    pool.close_workers()
     at = gate(tmp_path, "restricted", wild.say_more)
     for _ in range(2):
         assert call(at, "say_more", {"data": data}).unwrap() == "said"
-        ends = [worker.end for waiting in pool.pool._parked.values() for worker in waiting]
-        assert select.select(ends, [], [], 60)[0]  # it was said after the call
+        ((worker,),) = pool.pool._parked.values()
+        assert worker.calls == 1  # the one before it was not taken again
+        assert soon(lambda worker=worker: worker.pid)
+        os.kill(worker.pid, signal.SIGUSR1)
+        assert select.select([worker.end], [], [], 60)[0]
     assert call(at, "say_more", {"data": data}).unwrap() == "said"
 
 
@@ -254,6 +260,9 @@ def test_who_waits_for_a_call_is_held_to_its_limits_too(tmp_path: Path) -> None:
     assert call(at, "busy").ok
     waiting = [child for each in pool.pool._parked.values() for child in each]
     assert waiting
+    for child in waiting:
+        assert soon(lambda child=child: child.pid and filling.LOADED in os.listdir(child.scratch))
+        os.kill(child.pid, signal.SIGUSR1)
     assert soon(lambda: all(child.exit is not None for child in waiting))
     assert {child.ended and child.ended[0] for child in waiting} == {"LIMIT_DISK"}
     assert call(at, "busy").ok  # by a new one
@@ -391,15 +400,34 @@ def test_a_cancelled_call_ends_its_worker(tmp_path: Path) -> None:
     async def cancelled() -> None:
         async with at.session("s") as session:
             task = asyncio.create_task(session.call("misbehave", {"how": "sleep, deaf"}))
-            await asyncio.sleep(0.3)
+            while not (deaf := [worker for worker in working() if ignores(worker.pid, signal.SIGTERM)]):
+                assert not task.done()
+                await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
+            ended.extend(deaf)
 
+    ended: list[WorkerProcess] = []
     asyncio.run(cancelled())
+    (worker,) = ended
+    assert soon(lambda: worker.exit is not None)
+    assert not working()
+
+
+def working() -> list[WorkerProcess]:
+    """The workers that run a call."""
     zygote = pool.pool._zygote
-    assert zygote is not None
-    assert soon(lambda: len(zygote.workers) <= 32 and not zygote._running)
+    return [] if zygote is None else list(zygote._running)
+
+
+def ignores(process: int, number: signal.Signals) -> bool:
+    """Whether a process ignores a signal."""
+    if not process:
+        return False
+    lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+    [mask] = [line.split()[1] for line in lines if line.startswith("SigIgn:")]
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 FORKED = """
