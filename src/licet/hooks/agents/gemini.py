@@ -192,7 +192,7 @@ def urls(tool: AgentTool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
             continue
         if not isinstance(given, str):
             raise Unreadable(f"`{tool.name}` has something else than text in `{name}`")
-        found.extend(word for word in re.split(r"[\s\ufeff]+", given) if "://" in word)
+        found.extend(word for word in _BLANKS.split(given) if "://" in word)
     if not found:
         raise Unreadable(f"`{tool.name}` names no URL")
     if strange := next((word for word in found if not _PLAIN_URL.fullmatch(word)), None):
@@ -201,6 +201,9 @@ def urls(tool: AgentTool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     return (*found, *(f"https://raw.githubusercontent.com/{page[1]}" for page in raw if page))
 
 
+_BLANKS = re.compile(
+    "[\\t\\n\\v\\f\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff]+"
+)  # of JavaScript
 _PLAIN_URL = re.compile(r"(?i:https?)://[A-Za-z0-9\[][!-\[\]-~]*")  # visible ASCII without a backslash
 _GITHUB_PAGE = re.compile(r"(?i:https?://github\.com)(?::\d+)?/([^?#]*)/blob/.*")
 
