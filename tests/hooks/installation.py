@@ -1,7 +1,7 @@
 """An installation of licet with the small service of `service.py`, so that residents and clients run as they will.
 
-Its interpreter, its home and its state are its own. Only `licet.hooks` and the entry points are copied: they are changed
-by some tests.
+Its interpreter, its home and its state are its own. Only `licet.hooks` and the entry points are copied: some tests
+change them.
 """
 
 import os

@@ -2,26 +2,21 @@
 
 import asyncio
 import os
-import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from licet import Backends, Gate, Manifest, tool
-from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.manifest import COMMAND_NEEDS, admit_commands
 from licet.guard.facts import Call
 from licet.guard.open_call import kept, open_call, restored
-from licet.guard.session import Session
-from licet.hooks.shell_line import LineSignals, LineStreams, run_line
+from licet.hooks.shell_line import LineStreams, run_line
 from licet.hooks.tickets import AgentShell, Ticket, Tickets, digest_of, expiry
 
 TOOL = "claude.Bash"
-SESSION = "claude/s-1"
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -63,6 +58,7 @@ class Desk:
         self.project.mkdir(exist_ok=True)
         self.tickets = Tickets(self.state / "tickets")
         self._data = data or policy()
+        self.session = f"claude/{place.name}-{os.getpid()}"
         self.shell = AgentShell("/bin/bash")
         self.variables = {"PATH": PATH, "TERM": "dumb", "GIVEN": "given", "SECRET": "secret"}
 
@@ -71,17 +67,23 @@ class Desk:
         manifest = Manifest.from_data(self._data)
         manifest = admit_commands(manifest, TOOL)
         spec = tool(needs=COMMAND_NEEDS, name=TOOL, effect=manifest.max_effect, sandbox="isolated")(_shell)
-        return Gate(manifest, [spec], Backends.local(self.state, approver=lambda _: "approved"), workdir=self.project, unchecked_imports=True)
+        return Gate(
+            manifest,
+            [spec],
+            Backends.local(self.state, approver=lambda _: "approved"),
+            workdir=self.project,
+            unchecked_imports=True,
+        )
 
     async def opened(self, text: str, directory: Path | None = None, **ticket: Any) -> tuple[str, Ticket]:
         """Decide a line, as a hook does, and issue its ticket."""
         gate = self.gate()
-        session = gate.session(ticket.get("session", SESSION))
+        session = gate.session(ticket.get("session", self.session))
         call = await open_call(session, session.admission, TOOL, {"command": text})
         assert isinstance(call, Call), call
         given: dict[str, Any] = {
             "agent": "claude",
-            "session": SESSION,
+            "session": self.session,
             "text_digest": digest_of(text),
             "shell": self.shell,
             "directory": str(directory or self.project),

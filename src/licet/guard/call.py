@@ -223,9 +223,9 @@ async def look_up_usage(call: Call, registered: Registered) -> None:
 
 
 def full_request(call: Call, registered: Registered) -> Request:
-    """The request of a call with what its arguments tell: their digest, and the deletes that they name."""
+    """The request of a call with what its arguments tell: their digest, the deletes that they name, what asks."""
     certain, likely = known_deletes(call, registered), named_deletes(call, registered)
-    return replace(call.request, arguments=call.digest, uses=certain, likely=likely)
+    return replace(call.request, arguments=call.digest, uses=certain, likely=likely, asked=call.asked)
 
 
 def make_grant(call: Call, registered: Registered) -> Grant:

@@ -172,6 +172,7 @@ class _Kept(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     format: Literal[1] = 1
     decision: Entry  # with the session, the receipt's id, the time, the manifest's digest, the digest of the arguments
     arguments: str  # JSON as text: canonical JSON has no floats
+    asked: tuple[str, ...]  # names of arguments
     purpose: str | None
     coding_agent: AgentFact | UnsetType = UNSET
     usage: Usage  # without its approvals: a set has no order
@@ -224,6 +225,7 @@ def _kept(call: Call, decision: Entry, grant: Grant, arguments: str) -> _Kept:
     return _Kept(
         decision=decision,
         arguments=arguments,
+        asked=call.asked,
         purpose=call.purpose,
         coding_agent=call.coding_agent,
         usage=replace(call.usage, approved=frozenset()),
@@ -280,6 +282,7 @@ def restored(session: SessionFacts, data: bytes) -> Call:
         None,
         arguments,
         decision.arguments or "",
+        found.asked,
         registered,
         replace(found.usage, approved=frozenset(found.approved)),
         found.approvals,

@@ -1,4 +1,4 @@
-"""What bounds hooks of coding agents, and the resident with its clients. A client reads it first, and nothing else."""
+"""What bounds hooks of coding agents, and the resident with its clients. It imports nothing: clients read it."""
 
 # A hook
 PAYLOAD_BYTES = 8 << 20  # bytes; the payload of an event: one that is longer is refused

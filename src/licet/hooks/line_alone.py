@@ -34,12 +34,12 @@ async def _run(ticket: str, text: str) -> int:
 def main(words: Sequence[str]) -> int:
     """Run the line that the words name."""
     if len(words) != 2:
-        print("licet: expected TICKET TEXT", file=sys.stderr)
+        sys.stderr.write("licet: expected TICKET TEXT\n")
         return REFUSED
     try:
         return asyncio.run(_run(*words))
     except Exception as wrong:
-        print(f"licet: the line was not run: {type(wrong).__name__}", file=sys.stderr)
+        sys.stderr.write(f"licet: the line was not run: {type(wrong).__name__}\n")
         return REFUSED
 
 

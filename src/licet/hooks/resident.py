@@ -1,4 +1,4 @@
-"""The resident: one process of a user that keeps policies and walls ready, and answers hooks and runs lines for clients.
+"""The resident: one process of a user that keeps policies and walls ready, and answers hooks and runs lines.
 
 This module carries bytes and descriptors between clients and a `Service`, which decides. From a client it takes these,
 and the values of variables that the service asks for, and nothing else. It is reached by its own user alone. No client
@@ -22,7 +22,6 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
-from licet import __version__
 from licet.hooks import resident_wire as wire
 from licet.hooks.agent_event import Printed
 from licet.hooks.limits import (
@@ -132,7 +131,7 @@ class Resident:
         loop.add_reader(self._listener, self._accept)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop, "a signal")
-        self._log.say(f"licet {__version__}: process {os.getpid()} listens")
+        self._log.say(f"licet {_version()}: process {os.getpid()} listens")
         while not self._over.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), LOOK_SECONDS)
@@ -260,7 +259,7 @@ class Resident:
     def state(self) -> dict[str, str]:
         """What `licet hooks status` shows."""
         counts = {name: str(count) for name, count in self._counts.items()}
-        return {"pid": str(os.getpid()), "version": __version__, "under way": str(len(self.tasks)), **counts}
+        return {"pid": str(os.getpid()), "version": _version(), "under way": str(len(self.tasks)), **counts}
 
 
 class _Client:
@@ -460,6 +459,10 @@ class _Client:
         self._done_waiting()
         if self._closes:
             self.close()
+
+
+def _version() -> str:
+    return str(sys.modules["licet"].__version__)
 
 
 def _refused(why: str) -> bytes:

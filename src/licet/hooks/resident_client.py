@@ -7,8 +7,8 @@ stops the person.
 The interpreter compiles this file at each start, and loads the modules that do the work as they were compiled before.
 """
 
-import posix
 import sys
+from posix import _exit, write
 
 # The events that decide nothing, by agent. What is not listed here refuses when it fails, events of tomorrow too.
 TELLING = {
@@ -52,7 +52,7 @@ def _main(words: list[str]) -> int:
     except BaseException as wrong:
         why = f"{type(wrong).__name__}: {wrong}"
     if failure:
-        posix.write(2, f"licet: refused, since the hook failed: {why}\n".encode("utf-8", "backslashreplace"))
+        write(2, f"licet: refused, since the hook failed: {why}\n".encode("utf-8", "backslashreplace"))
     return failure
 
 
@@ -61,4 +61,4 @@ if __name__ == "__main__":
     try:
         code = _main(sys.argv[1:])
     finally:
-        posix._exit(code)  # without the teardown of the interpreter, which costs a tenth of its start
+        _exit(code)  # without the teardown of the interpreter, which costs a tenth of its start

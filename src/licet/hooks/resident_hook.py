@@ -4,7 +4,7 @@ Without a resident it starts one, and without that it works alone: the same deci
 exception for every failure; `resident_client` knows which of them refuse.
 """
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # `signal` would load `enum`
 import _socket
 import posix
 import sys

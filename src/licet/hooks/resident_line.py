@@ -4,7 +4,7 @@ The line and all that it started end with this process, by SIGKILL too: the resi
 the ticket, the text, the directory and three descriptors, and of the variables only those that it asks for by name.
 """
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # `signal` would load `enum`
 import _socket
 import posix
 import sys

@@ -1,8 +1,9 @@
 """Where the socket of a resident lies, and who is at its other end. A client loads this for every event.
 
-It lies in licet's state, which no grant reaches. Its directory belongs to this user alone, and is opened once: its files are reached through that open directory, so
-nobody can put another one in its place meanwhile, and the path of the socket is short. Both sides ask the kernel for
-the user at the other end. Where a system cannot do this, there is no resident, and clients work alone.
+It lies in licet's state, which no grant reaches. Its directory belongs to this user alone, and is opened once: its
+files are reached through that open directory, so nobody can put another one in its place meanwhile, and the path of the
+socket is short. Both sides ask the kernel for the user at the other end. Where a system cannot do this, there is no
+resident, and clients work alone.
 """
 
 import _imp
@@ -96,8 +97,7 @@ def connect_in(place: int, name: str) -> _socket.socket:
     try:
         end.setblocking(False)  # a full queue of clients is an error, not something to wait for
         end.connect(address(place, name))
-        if peer(end) != posix.geteuid():
-            raise Unreachable("another user listens on the socket of the resident")
+        _require_own(end)
         end.setblocking(True)
     except OSError as wrong:
         end.close()
@@ -108,6 +108,11 @@ def connect_in(place: int, name: str) -> _socket.socket:
         end.close()
         raise
     return end
+
+
+def _require_own(end: _socket.socket) -> None:
+    if peer(end) != posix.geteuid():
+        raise Unreachable("another user listens on the socket of the resident")
 
 
 def peer(end: _socket.socket) -> int:

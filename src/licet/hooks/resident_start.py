@@ -38,10 +38,10 @@ class Broken(Exception):
 def start() -> bool:
     """Start a resident for this environment, unless another client does already; whether one listens then."""
     try:
-        place = made(directory(os.environb))
+        place = made(directory(dict(os.environb)))
     except (NoPlace, OSError):
         return False
-    own = name(os.environb)
+    own = name(dict(os.environb))
     try:
         # Of many clients that find no resident, one starts it. The lock goes with this process, however it ends.
         turn = os.open(f"{own}.start", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place)
@@ -104,7 +104,7 @@ def _is_alive(process: int) -> bool:
 
 def _spawn(own: str) -> int:
     """Start a resident as a child of nobody; returns its pid."""
-    environment = {**own_variables(os.environb), b"PATH": _PATH, b"LANG": b"C.UTF-8"}
+    environment = {**own_variables(dict(os.environb)), b"PATH": _PATH, b"LANG": b"C.UTF-8"}
     read, told = os.pipe()
     child = os.fork()
     if child:
