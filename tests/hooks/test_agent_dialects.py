@@ -213,3 +213,37 @@ def test_arguments_that_json_cannot_carry_are_an_error(agent: str, arguments: di
     event = next(name for name, event in dialect.events.items() if event.moment == "before a call")
     with pytest.raises(ValueError, match="cannot be written"):
         dialect.printed(event, Rewrite(arguments))
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize(
+    "path",
+    [
+        " /etc/shadow",
+        "/etc/shadow ",
+        "\t~/.ssh/id",
+        "\ufeff/etc/shadow",
+        "/a\u00a0",
+        "/a\nb",
+        "/a\0",
+        "/cafe\u0301",
+        "/a\u2028b",
+    ],
+)
+def test_a_path_that_an_agent_may_take_for_another_is_unreadable(agent: str, path: str) -> None:
+    dialect = AGENTS[agent]
+    case = next(case for case in READABLE if case["agent"] == agent and case["reads"].get("moment") == "before a call")
+    tool = next(tool for tool in dialect.tools.values() if tool.kind in {"read", "write"} and tool.paths)
+    names = {"tool_name": tool.name, "toolName": tool.name, "tool": tool.name}
+    for name, is_read in ((path, False), ("/caf\u00e9 1/a", True), ("~/a", agent == "claude")):
+        values = {
+            "tool_input": {tool.paths[0]: name},
+            "toolArgs": {tool.paths[0]: name},
+            "args": {tool.paths[0]: name},
+        }
+        fields = {key: {**names, **values}.get(key, value) for key, value in case["payload"].items()}
+        if is_read:
+            assert dialect.read(case["event"], payload(fields)).arguments == {tool.paths[0]: name}
+        else:
+            with pytest.raises(Unreadable, match="no plain path"):
+                dialect.read(case["event"], payload(fields))

@@ -46,6 +46,7 @@ from licet.hooks.agents.event_payload import (
 
 NAME = "gemini"
 PRODUCT = "Gemini CLI"
+_EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
 _LONGEST_NAME = 63  # the middle of a longer name is cut out
 
@@ -116,7 +117,7 @@ def read(event: str, payload: bytes) -> AgentEvent:
     arguments = object_of(fields, "tool_input") if is_call else {}
     tool = text_of(fields, "tool_name") if is_call else ""
     if moment == "before a call":
-        decidable(TOOLS.get(tool), arguments)
+        decidable(TOOLS.get(tool), arguments, expands_home=_EXPANDS_HOME)
     server = optional_object(fields, "mcp_context")
     result = fields.get("tool_response")
     return AgentEvent(
@@ -237,7 +238,7 @@ DIALECT = Dialect(
     failing_hook_runs=("exit code 1", "a time-out", "broken JSON or text with exit code 0", "silence"),
     needs_trust="a project's hooks need a trusted folder",
     unseen=("which of two equal calls at the same time has ended: calls have no id", "the permission mode"),
-    expands_home=False,
+    expands_home=_EXPANDS_HOME,
     keeps="nothing",
     line_program=("bash", "-c"),
     timeout_unit="milliseconds",
