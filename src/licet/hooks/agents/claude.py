@@ -48,6 +48,7 @@ from licet.hooks.agents.event_payload import (
 
 NAME = "claude"
 PRODUCT = "Claude Code"
+_EXPANDS_HOME = True  # whether `~/a` is below the home, and not below a folder named `~`
 
 _TOOLS = (
     AgentTool("Bash", "shell", "runs a shell line", text="command"),
@@ -189,7 +190,7 @@ def read(event: str, payload: bytes) -> AgentEvent:
     arguments = object_of(fields, "tool_input") if is_call else {}
     tool = text_of(fields, "tool_name") if is_call else ""
     if moment == "before a call":
-        decidable(TOOLS.get(tool), arguments)
+        decidable(TOOLS.get(tool), arguments, expands_home=_EXPANDS_HOME)
     is_of_subagent = moment in {"subagent begins", "subagent ends"}
     return AgentEvent(
         agent=NAME,
@@ -314,7 +315,7 @@ DIALECT = Dialect(
         "everything, when the agent is started with `--bare`",
         "what a skill runs while its text is loaded was not tried",
     ),
-    expands_home=True,
+    expands_home=_EXPANDS_HOME,
     keeps="directory",
     line_program=("/bin/bash", "-c"),
     timeout_unit="seconds",

@@ -48,6 +48,7 @@ from licet.hooks.agents.patch_text import patched_files
 
 NAME = "codex"
 PRODUCT = "Codex CLI"
+_EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
 _OTHER_PLACE = ("environment_id",)  # the call is for another machine than this one
 
@@ -187,7 +188,7 @@ def read(event: str, payload: bytes) -> AgentEvent:
     arguments = object_of(fields, "tool_input") if is_call else {}
     tool = text_of(fields, "tool_name") if is_call else ""
     if moment == "before a call":
-        decidable(TOOLS.get(tool), arguments)
+        decidable(TOOLS.get(tool), arguments, expands_home=_EXPANDS_HOME)
     is_of_subagent = moment in {"subagent begins", "subagent ends"}
     return AgentEvent(
         agent=NAME,
@@ -303,7 +304,7 @@ DIALECT = Dialect(
         "the script of code mode, though each call in it is seen",
         "a patch in a shell line, which the agent applies itself, is seen as `Bash`",
     ),
-    expands_home=False,
+    expands_home=_EXPANDS_HOME,
     keeps="nothing",
     line_program=("/bin/bash", "-lc"),
     timeout_unit="seconds",

@@ -47,6 +47,7 @@ from licet.hooks.agents.patch_text import patched_files
 
 NAME = "copilot"
 PRODUCT = "Copilot CLI"
+_EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
 _HERE: Mapping[str, Any] = {"paths": ("paths", "path"), "optional": ("paths", "path")}
 
@@ -138,7 +139,7 @@ def read(event: str, payload: bytes) -> AgentEvent:
     tool = text_of(fields, "toolName") if is_call else ""
     arguments = _arguments(tool, fields) if is_call else {}
     if moment == "before a call":
-        decidable(TOOLS.get(tool), arguments)
+        decidable(TOOLS.get(tool), arguments, expands_home=_EXPANDS_HOME)
     is_of_subagent = moment in {"subagent begins", "subagent ends"}
     result = fields.get("error") if event == "postToolUseFailure" else fields.get("toolResult")
     return AgentEvent(
@@ -264,7 +265,7 @@ DIALECT = Dialect(
         "a line that the person types after `!`",
         "the permission mode",
     ),
-    expands_home=False,
+    expands_home=_EXPANDS_HOME,
     keeps="shell",
     line_program=("/bin/bash",),
     timeout_unit="seconds",

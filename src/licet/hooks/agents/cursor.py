@@ -44,6 +44,7 @@ from licet.hooks.agents.event_payload import (
 
 NAME = "cursor"
 PRODUCT = "Cursor"
+_EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
 _FILE: Mapping[str, Any] = {
     "paths": ("file_path", "path"),
@@ -117,7 +118,7 @@ def read(event: str, payload: bytes) -> AgentEvent:
     moment = _EVENTS[event].moment
     tool, arguments, server = _call(event, fields)
     if moment == "before a call":
-        decidable(TOOLS.get(tool), arguments)
+        decidable(TOOLS.get(tool), arguments, expands_home=_EXPANDS_HOME)
     is_call = event in {"preToolUse", "postToolUse", "postToolUseFailure"}
     result = fields.get("error_message", fields.get("error")) if event == "postToolUseFailure" else None
     return AgentEvent(
@@ -263,7 +264,7 @@ DIALECT = Dialect(
         "most of what agents in the cloud do",
         "nothing of this was tried: Cursor was not run",
     ),
-    expands_home=False,
+    expands_home=_EXPANDS_HOME,
     keeps="shell",
     line_program=("$SHELL",),
     timeout_unit="seconds",

@@ -6,11 +6,15 @@ readers may take different values of it; so are lone surrogates and numbers that
 
 import json
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from licet.hooks.agent_event import AgentTool, Unreadable
 from licet.hooks.limits import PAYLOAD_BYTES
+
+_BLANKS_OF_OTHERS = "\ufeff\u180e\u200b"  # JavaScript trims the first of them
+_UNSEEN = frozenset({"Cc", "Zl", "Zp", "Cs"})  # control characters and separators of lines
 
 DEEPEST = 64  # levels of objects and lists in a payload
 _LONGEST_NUMBER = 400  # digits; Python itself refuses to read more than 4300
@@ -144,10 +148,29 @@ def foreign(fields: Mapping[str, Any], names: Iterable[str], product: str) -> No
         raise Unreadable(f"the payload has `{found}`, so it does not come from {product}")
 
 
-def decidable(tool: AgentTool | None, arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that licet cannot decide about."""
-    if tool is not None and (found := next((name for name in tool.undecided if arguments.get(name)), None)):
+def decidable(tool: AgentTool | None, arguments: Mapping[str, Any], *, expands_home: bool) -> None:
+    """Refuse arguments that licet cannot decide about, and paths that the agent may take for others than licet does."""
+    if tool is None:
+        return
+    if found := next((name for name in tool.undecided if arguments.get(name)), None):
         raise Unreadable(f"`{tool.name}` with `{found}` is nothing that licet can decide about")
+    for name in (*tool.paths, *tool.patterns, tool.directory):
+        given = arguments.get(name)
+        for path in given if isinstance(given, list) else (given,):
+            if isinstance(path, str) and not (is_plain_path(path) and (expands_home or path[:1] != "~")):
+                raise Unreadable(f"`{tool.name}` has no plain path in `{name}`")
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether all readers take a path for the same one.
+
+    Agents trim blanks, each its own ones, and may compose characters: a link whose name differs in that alone could
+    then be followed instead of what was decided about.
+    """
+    if path.isascii():
+        return path == path.strip() and path.isprintable()
+    is_bare = path == path.strip().strip(_BLANKS_OF_OTHERS) and not _UNSEEN & set(map(unicodedata.category, path))
+    return is_bare and unicodedata.is_normalized("NFC", path)
 
 
 def _has(value: Any, expected: str) -> str:

@@ -46,6 +46,7 @@ from licet.hooks.agents.event_payload import (
 
 NAME = "gemini"
 PRODUCT = "Gemini CLI"
+_EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
 _LONGEST_NAME = 63  # the middle of a longer name is cut out
 
@@ -116,7 +117,7 @@ def read(event: str, payload: bytes) -> AgentEvent:
     arguments = object_of(fields, "tool_input") if is_call else {}
     tool = text_of(fields, "tool_name") if is_call else ""
     if moment == "before a call":
-        decidable(TOOLS.get(tool), arguments)
+        decidable(TOOLS.get(tool), arguments, expands_home=_EXPANDS_HOME)
     server = optional_object(fields, "mcp_context")
     result = fields.get("tool_response")
     return AgentEvent(
@@ -192,7 +193,7 @@ def urls(tool: AgentTool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
             continue
         if not isinstance(given, str):
             raise Unreadable(f"`{tool.name}` has something else than text in `{name}`")
-        found.extend(word for word in re.split(r"[\s\ufeff]+", given) if "://" in word)
+        found.extend(word for word in _BLANKS.split(given) if "://" in word)
     if not found:
         raise Unreadable(f"`{tool.name}` names no URL")
     if strange := next((word for word in found if not _PLAIN_URL.fullmatch(word)), None):
@@ -201,6 +202,9 @@ def urls(tool: AgentTool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     return (*found, *(f"https://raw.githubusercontent.com/{page[1]}" for page in raw if page))
 
 
+_BLANKS = re.compile(
+    "[\\t\\n\\v\\f\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff]+"
+)  # of JavaScript
 _PLAIN_URL = re.compile(r"(?i:https?)://[A-Za-z0-9\[][!-\[\]-~]*")  # visible ASCII without a backslash
 _GITHUB_PAGE = re.compile(r"(?i:https?://github\.com)(?::\d+)?/([^?#]*)/blob/.*")
 
@@ -234,7 +238,7 @@ DIALECT = Dialect(
     failing_hook_runs=("exit code 1", "a time-out", "broken JSON or text with exit code 0", "silence"),
     needs_trust="a project's hooks need a trusted folder",
     unseen=("which of two equal calls at the same time has ended: calls have no id", "the permission mode"),
-    expands_home=False,
+    expands_home=_EXPANDS_HOME,
     keeps="nothing",
     line_program=("bash", "-c"),
     timeout_unit="milliseconds",

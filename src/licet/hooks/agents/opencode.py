@@ -56,6 +56,7 @@ from licet.hooks.agents.patch_text import patched_files
 
 NAME = "opencode"
 PRODUCT = "OpenCode"
+_EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
 _HERE: Mapping[str, Any] = {"paths": ("path",), "optional": ("path",)}
 
@@ -118,7 +119,7 @@ def read(event: str, payload: bytes) -> AgentEvent:
     arguments = object_of(fields, "args") if is_call else {}
     tool = text_of(fields, "tool") if is_call else ""
     if moment == "before a call":
-        decidable(TOOLS.get(tool), arguments)
+        decidable(TOOLS.get(tool), arguments, expands_home=_EXPANDS_HOME)
     return AgentEvent(
         agent=NAME,
         event=event,
@@ -224,7 +225,7 @@ DIALECT = Dialect(
         "everything, when the agent is started with `--pure`",
         "whether a prompt comes from the person, if the session's parent is not known",
     ),
-    expands_home=False,
+    expands_home=_EXPANDS_HOME,
     keeps="nothing",
     line_program=("$SHELL", "-c"),
     timeout_unit="milliseconds",

@@ -4,10 +4,9 @@ Agents read this format with programs that forgive different mistakes. What is a
 them; the rest is unreadable, so that the model is told, and no file is written that nobody decided about.
 """
 
-import unicodedata
-
 from licet.hooks.agent_event import Unreadable
 from licet.hooks.agents.dialect import PatchedFile
+from licet.hooks.agents.event_payload import is_plain_path
 
 _BEGIN = "*** Begin Patch"
 _END = "*** End Patch"
@@ -56,12 +55,6 @@ def _belongs(line: str, section: str) -> bool:
 
 def _path(path: str, number: int) -> str:
     """A path that all readers of patches understand alike: they trim different characters."""
-    plain = path.strip().strip("\ufeff\u180e\u200b")
-    if (
-        not path
-        or plain != path
-        or path[0] == "~"
-        or any(unicodedata.category(one) in {"Cc", "Zl", "Zp", "Cs"} for one in path)
-    ):
+    if not path or path[0] == "~" or not is_plain_path(path):
         raise Unreadable(f"line {number} of the patch has no plain path")
     return path
