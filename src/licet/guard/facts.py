@@ -211,6 +211,7 @@ def begun(session: SessionFacts, tool: str, purpose: str | None = None) -> Call:
     """The facts of a call that begins now."""
     gate, clock = session.gate, session.gate.clock
     name = tool if type(tool) is str and len(tool) <= LONGEST_TOOL_NAME else ""
+    task = asyncio.current_task()
     return Call(
         session,
         name,
@@ -222,6 +223,6 @@ def begun(session: SessionFacts, tool: str, purpose: str | None = None) -> Call:
         clock.monotonic(),
         session.request(name),
         purpose,
-        StoreDeadline(STORE_SECONDS),
-        asyncio.current_task(),
+        StoreDeadline(STORE_SECONDS, task),
+        task,
     )

@@ -511,12 +511,17 @@ class Grant:
     def lists_all(self) -> bool:
         """Whether all events so far are listed: then `events` only grows at its end."""
         quotas = self._quotas
-        return not (quotas.more_granted or quotas.more_refused or quotas.more_asked or any(quotas.more_happened()))
+        beyond = quotas.more_granted or quotas.more_refused or quotas.more_asked
+        return not (beyond or (quotas.happened and any(quotas.more_happened())))
 
     @property
     def events(self) -> tuple[Event, ...]:
         """The events so far, in order; a check has the rules that decided it. The last count what exceeded a quota."""
-        checks: Any = iter(self._checks)
+        return self.events_after(0)
+
+    def events_after(self, number: int) -> tuple[Event, ...]:
+        """The same without the first ones, if all of those are listed."""
+        checks: Any = iter(self._checks[2 * number :])
         granted: dict[Use, CapabilityGranted] = {}  # a tool often does the same many times
         pairs = zip(checks, checks, strict=True)
         events = self._redacted_events([self._event(use, refusal, granted) for use, refusal in pairs])
