@@ -53,7 +53,7 @@ from licet.guard.ports import (
     StandingApprovals,
     Unavailable,
 )
-from licet.guard.registration import OnMisfit, Packages, Registered, RegisteredTools
+from licet.guard.registration import OnMisfit, Packages, Protect, Registered, RegisteredTools
 from licet.guard.result import Result
 from licet.packages.locked_tools import changed_tools
 from licet.policy_files.checks import argument_check
@@ -390,7 +390,7 @@ class Gate(BareGate):
             manifest,
             tools,
             Backends() if backends is None else backends,
-            protect=protect_in(places.workdir),
+            protect=self._protect_in(places.workdir),
             packages=_packages_in(places),
             changed=_changed,
             narrow=self._narrow,
@@ -403,6 +403,10 @@ class Gate(BareGate):
             strict=strict,
             standing_approval=standing_approval,
         )
+
+    def _protect_in(self, workdir: str) -> Protect:
+        """The function that lists what no grant may write here."""
+        return protect_in(workdir)
 
     @staticmethod
     def _narrow(manifest: Manifest) -> Manifest:

@@ -159,11 +159,10 @@ _T = TypeVar("_T")
 class StoreDeadline:
     """The time, by `time.monotonic`, when the stores of one call give up. A call moves it when it is paused."""
 
-    __slots__ = ("cancelled", "task", "until")
+    __slots__ = ("cancelled", "until")
 
-    def __init__(self, seconds: float, task: "asyncio.Task[Any] | None") -> None:
+    def __init__(self, seconds: float) -> None:
         self.until = monotonic() + seconds
-        self.task = task  # of the call
         self.cancelled: asyncio.CancelledError | None = None  # a cancel that `finish` has kept for the end of the call
 
     def set_by(self, deadline: float) -> None:
@@ -260,7 +259,7 @@ def finish(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> Generator
     Whatever must be written when a call ends is written like this. A task of its own would cost more, and would be
     cancelled too when its event loop ends. Cancels of the task end a future of ours, and not what the store waits for.
     """
-    task, steps = stores.task, answer.__await__()
+    task, steps = current_task(), answer.__await__()
     assert task is not None  # noqa: S101 - each call has one
     before, cancelled = task.cancelling(), None
     try:

@@ -17,6 +17,7 @@ from licet.core.decision.request import Spent, plus, spent_of
 from licet.core.ledger.entry import (
     AccessCounts,
     AccessFact,
+    AgentFact,
     ApprovalFact,
     BodiesFact,
     BudgetFact,
@@ -37,15 +38,16 @@ from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers
 from licet.guard.facts import Call
 from licet.guard.grant import Access
-from licet.guard.ports import Ledger
+from licet.guard.limits import MOST_OF_A_CLAIM
+from licet.guard.ports import ASKED_IN_AGENT, Ledger
 from licet.guard.registration import entry_of
-from licet.guard.result import INTERRUPTED, REPORTED, ResultParts
+from licet.guard.result import INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED, ResultParts
 
 # The tool ran, or its use was granted, and something else went wrong: such a call was not denied.
 _FAILURES = frozenset({"TOOL_FAILED", "TOOL_CRASHED", "CONNECT_FAILED", "RESOLVE_FAILED"})
 _NOTHING = Decimal(0)
 _ELSEWHERE = (BudgetSettled, SandboxEntered)  # the rule of these events is in `cost_usd` or `sandbox`
-_OWN_TEXTS = (INTERRUPTED, REPORTED)  # of failures; every other text is the tool's
+_OWN_TEXTS = (INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED)  # of failures; every other text is the tool's
 
 
 async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts) -> None:
@@ -55,10 +57,10 @@ async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts) -> None:
 
 def decision_of(call: Call) -> Entry:
     """The facts that are known when a call is allowed, and nothing has happened yet."""
-    session, registered, manifest = call.session, call.registered, call.policy.manifest
-    parent, cost = session.parent, call.reservation.claim.cost_usd if call.reservation is not None else _NOTHING
+    session, parent = call.session, call.session.parent
+    cost = call.reservation.claim.cost_usd if call.reservation is not None else _NOTHING
     return replace(
-        registered.entry if registered is not None else entry_of(call.tool, manifest),
+        _known(call),
         id=call.receipt,
         agent=session.agent,
         session=session.id,
@@ -71,6 +73,7 @@ def decision_of(call: Call) -> Entry:
         budget=_budget(call, cost, spent=True),
         cost_usd=money_text(cost),
         events=tuple(map(_event, call.grant.events if call.grant is not None else ())),
+        coding_agent=_coding_agent(call),
         observed=call.observed,
     )
 
@@ -78,20 +81,21 @@ def decision_of(call: Call) -> Entry:
 def receipt_of(call: Call, parts: ResultParts) -> Entry:
     """The facts of a call that has ended, however it ended."""
     refusal, full = parts.refusal, call.policy.manifest.record == "full"
-    decision = call.decision or decision_of(call)
+    known = _known(call)
     failed = parts.reason == "TOOL_FAILED"
     # A tool's error text is a result: it is kept with `record: full` alone, and otherwise as a digest.
     withheld = failed and not full
     returned = refusal is None or parts.value is not None  # a server's tool may say in its result that it failed
     result = parts.value if returned else parts.error
     return replace(  # what identifies the call is the same in both
-        decision,
+        call.decision or decision_of(call),
         kind="receipt",
         purpose=_purpose(call, call.purpose) if call.purpose is not None else None,
         approvals=_approvals(call) if call.approvals else (),
         bodies=_bodies(call, parts) if full else UNSET,
         budget=_budget(call, parts.cost_usd, spent=call.running),
         code=parts.code,
+        coding_agent=_coding_agent(call),
         cost_usd=money_text(parts.cost_usd),
         duration_ms=milliseconds(parts.duration_ms),
         error=visible(parts.error) if refusal is not None and not _hides_error(parts, full) else None,
@@ -99,11 +103,16 @@ def receipt_of(call: Call, parts: ResultParts) -> Entry:
         observed=call.observed,
         reason=parts.reason,
         result=data_digest(result) if returned or withheld else None,
-        rules=decision.rules if refusal is None else _rules(parts, refusal, full),
-        sandbox=_sandbox(call, parts, decision.sandbox),
+        rules=known.rules if refusal is None else _rules(parts, refusal, full),
+        sandbox=_sandbox(call, parts, known.sandbox),
         truncated=parts.truncated,
         verdict=_verdict(parts),
     )
+
+
+def _known(call: Call) -> Entry:
+    """The facts that all calls of its tool share."""
+    return call.registered.entry if call.registered is not None else entry_of(call.tool, call.policy.manifest)
 
 
 def _purpose(call: Call, text: str) -> str:
@@ -152,9 +161,22 @@ def _approvals(call: Call) -> tuple[ApprovalFact, ...]:
     )
 
 
+def _coding_agent(call: Call) -> AgentFact | UnsetType:
+    """The facts about the agent whose hook made this call, readable and cut: they are the agent's texts."""
+    fact = call.coding_agent
+    if isinstance(fact, UnsetType):
+        return UNSET
+    texts = {
+        name: visible(getattr(fact, name)[:MOST_OF_A_CLAIM])
+        for name in ("name", "version", "call", "subagent", "event")
+    }
+    asked = fact.asked or any(ASKED_IN_AGENT in agreed.by for agreed in call.approvals)
+    return replace(fact, **texts, asked=asked)
+
+
 def _sandbox(call: Call, parts: ResultParts, walls: SandboxFact) -> SandboxFact:
     """The walls that were in force around the tool, of those of its level, and the rules that the kernel enforced."""
-    if not call.running:
+    if not call.running or call.is_elsewhere:
         walls = SandboxFact(level=walls.level)
     if parts.access is None and parts.programs is None:
         return walls

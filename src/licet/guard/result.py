@@ -35,6 +35,8 @@ _ASKED: frozenset[Reason] = frozenset({"APPROVAL_REQUIRED", "APPROVAL_DENIED", "
 NOTHING = Decimal(0)
 INTERRUPTED = "the call was interrupted before it ended"
 REPORTED = "the tool says in its result that it failed"
+REPORTED_BY_AGENT = "the agent reports that it failed"
+UNREPORTED = "nobody has reported how it ended"
 
 
 def code_of(reason: Reason) -> Code:
@@ -242,6 +244,19 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         if self._refusal is not None:
             return self._refusal
         return Deny(Request(self.tool), (Ground(self.reason, self.error.partition(": ")[2]),))
+
+
+def refusal_line(result: Result) -> str:
+    """One line for the model. If an approval is missing, it has the command with which a person can give it."""
+    line = result.error or result.reason
+    if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
+        return line
+    try:
+        result.unwrap()
+    except Refused as refused:
+        last = refused.decision.rules[-1]
+        return f"{line}: {last.text}; a person can {last.fix}; then call again" if last.fix else line
+    return line
 
 
 def _line(event: CapabilityGranted | CapabilityDenied) -> str:
