@@ -260,7 +260,11 @@ class Observing(CallAdmission):
 
 def _without_walls(registered: Registered, instead: Registered) -> Registered:
     """A tool with its own limits and cost, and without its walls: its server has none, and its receipt says so."""
-    return replace(registered, reach=instead.reach, layers=instead.layers, walls=instead.walls, unavailable="")
+    own, other = registered.entry, instead.entry.sandbox
+    entry = replace(own, sandbox=replace(own.sandbox, level=other.level, layers=other.layers))
+    return replace(
+        registered, reach=instead.reach, layers=instead.layers, walls=instead.walls, unavailable="", entry=entry
+    )
 
 
 def opening_lines(policy: str, duration: str, *, is_open: bool) -> Iterator[str]:

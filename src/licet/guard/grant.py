@@ -526,12 +526,17 @@ class Grant:
     def lists_all(self) -> bool:
         """Whether all events so far are listed: then `events` only grows at its end."""
         quotas = self._quotas
-        return not (quotas.more_granted or quotas.more_refused or quotas.more_asked or any(quotas.more_happened()))
+        beyond = quotas.more_granted or quotas.more_refused or quotas.more_asked
+        return not (beyond or (quotas.happened and any(quotas.more_happened())))
 
     @property
     def events(self) -> tuple[Event, ...]:
         """The events so far, in order; a check has the rules that decided it. The last count what exceeded a quota."""
-        events, tool, quotas = self._listed(), self.request.tool, self._quotas
+        return self.events_after(0)
+
+    def events_after(self, number: int) -> tuple[Event, ...]:
+        """The same without the first ones, if all of those are listed."""
+        events, tool, quotas = self._listed(number), self.request.tool, self._quotas
         if quotas.more_granted:
             text = f"{quotas.more_granted} more checks were granted, {UNLISTED}"
             events.append(CapabilityGranted(f"tool:call:{tool}", tool, "", text))
@@ -545,8 +550,8 @@ class Grant:
             events.append(kind(f"tool:call:{tool}", tool, rule=f"{more} more of these, {UNLISTED}", count=more))
         return tuple(events)
 
-    def _listed(self) -> list[Event]:
-        checks: Any = iter(self._checks)
+    def _listed(self, after: int = 0) -> list[Event]:
+        checks: Any = iter(self._checks[2 * after :])
         granted: dict[Use, CapabilityGranted] = {}  # a tool often does the same many times
         pairs = zip(checks, checks, strict=True)
         return self._redacted_events([self._event(use, refusal, granted) for use, refusal in pairs])

@@ -323,7 +323,7 @@ def _check_same(session: SessionFacts, found: _Kept, registered: Registered | No
         wrong = f"the call {decision.id} is of another session"
     elif policy.digest != decision.manifest or policy.unusable or above != decision.organisation:
         wrong = f"the policy has changed since the call {decision.id} was decided"
-    elif registered is None or registered.reach is None or registered.tool_digest != decision.tool_digest:
+    elif registered is None or registered.reach is None or registered.entry.tool_digest != decision.tool_digest:
         wrong = f"the tool of the call {decision.id} is another one"
     elif type(arguments) is not dict or arguments_digest(arguments) != decision.arguments:
         wrong = f"the arguments of the call {decision.id} are others than those that were decided"

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from licet.core.algebra.domains import DOMAINS
@@ -39,6 +39,7 @@ from licet.core.decision.decide import consent
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import NOTHING, REASON_OF_DOMAIN, Ground
 from licet.core.decision.validate import Misfit, declared_twice, misfit_grounds, misfit_of, too_many_pairs, unheld_needs
+from licet.core.ledger.entry import Entry, SandboxFact
 from licet.core.policy.argument_ties import Ties
 from licet.core.policy.connector import Installed
 from licet.core.policy.layer import (
@@ -62,7 +63,7 @@ from licet.errors import RegistrationRefused, UntiedArgument
 from licet.guard.execution import Layers, LayersOfTools, SandboxUnavailable
 from licet.guard.grant import PART_OF_DOMAIN, held_paths
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
-from licet.guard.limits import OUTPUT_KB, WALL_SECONDS
+from licet.guard.limits import OUTPUT_KB, SHOWN_TOOL_NAME, WALL_SECONDS
 from licet.guard.ports import ArgumentRules, Ports
 
 _PACKAGE = "licet"
@@ -243,7 +244,6 @@ class Registered(Struct, frozen=True):
     validate: Callable[[object], dict[str, Any]]
     missing: Mapping[str, str]  # kinds of backends that it needs and that are not configured: title -> field of `Ports`
     layers: tuple[str, ...]  # the walls around it
-    missing_layers: tuple[str, ...]  # walls that it runs without, because the manifest permits it
     unavailable: str  # why this machine does not support its level; empty if it does
     binaries: Mapping[str, str]  # the paths of programs it may start, by name, from the host's PATH
     seconds: float
@@ -257,8 +257,7 @@ class Registered(Struct, frozen=True):
     rules: tuple[Rules, ...]  # on its arguments
     ties: Ties | None  # of its arguments, if it has no handles
     walls: str  # its level and the layers around it, as text
-    admission_rules: tuple[str, ...]  # the rules that admit it, and how its writes are approved, for receipts
-    tool_digest: str
+    entry: Entry  # what the receipts of all of its calls have in common
 
     @property
     def ready(self) -> bool:
@@ -466,6 +465,10 @@ def _registered(
     asks = reach is not None and reach.effect is not None and deletes_ask(reach.effect)
     cost = (reach.spec if reach is not None else tool.spec).cost_usd or NOTHING
     budgeted = reach is None or not reach.unlimited
+    walls = SandboxFact(
+        level=reach.level if reach is not None else None, layers=in_force, missing=layers.missing or UNSET
+    )
+    entry = entry_of(tool.name, manifest)
     return Registered(
         tool=tool,
         reach=reach,
@@ -473,7 +476,6 @@ def _registered(
         validate=tool.validator(),
         missing=missing_ports(_needs_backend(tool, reach), ports),
         layers=in_force,
-        missing_layers=layers.missing,
         unavailable=unavailable,
         binaries=_binaries(reach, ports),
         seconds=limits.get("wall_seconds", WALL_SECONDS),
@@ -488,8 +490,21 @@ def _registered(
         # Then the budget is read before the decision, so that no approver is asked about a call that exceeds it.
         needs_approval=asks or reach is None or reach.approval is not None or _asks_about_arguments(reach),
         walls=_walls(reach, in_force),
-        admission_rules=_admission_rules(tool.name, reach),
-        tool_digest=tool.spec.digest,
+        entry=replace(entry, tool_digest=tool.spec.digest, rules=_admission_rules(tool.name, reach), sandbox=walls),
+    )
+
+
+def entry_of(tool: str, manifest: Manifest) -> Entry:
+    """What the receipts of all calls of this name have in common under a manifest."""
+    return Entry(
+        kind="decision",
+        id="",
+        agent="",
+        session="",
+        tool=visible(tool[:SHOWN_TOOL_NAME]) + "…" * (len(tool) > SHOWN_TOOL_NAME),
+        time="",
+        manifest=manifest.digest,
+        organisation=tuple([above.digest for above in manifest.organisations]) or UNSET,
     )
 
 
