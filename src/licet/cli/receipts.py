@@ -50,7 +50,7 @@ from licet.cli.receipts_text import (
 )
 from licet.core.algebra.scope import visible
 from licet.core.ledger.entry import VERDICTS, Row, Unsound, check_row
-from licet.core.ledger.search import DENIED, Checks, Tally
+from licet.core.ledger.recorded_checks import DENIED, Checks, Tally
 from licet.core.ledger.verify import checkpoint_line
 from licet.guard.ports import LedgerUnavailable
 

@@ -23,7 +23,7 @@ from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import ran_until
 from licet.core.ledger.entry import Row
-from licet.core.ledger.search import DENIED, UNLISTED, Checks, Tally
+from licet.core.ledger.recorded_checks import DENIED, UNLISTED, Checks, Tally
 from licet.core.ledger.verify import Finding, Outcome, Pack
 from licet.core.values import CHECK_AND_RUN, canonical_json
 

@@ -38,7 +38,7 @@ from licet.core.decision.decision import (
 )
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
-from licet.core.ledger.search import UNLISTED
+from licet.core.ledger.recorded_checks import UNLISTED
 from licet.core.limits import MOST_OF_A_GROUND
 from licet.core.policy.layer import delete_asks
 from licet.core.values import digest

@@ -39,7 +39,7 @@ from licet.guard.facts import Call
 from licet.guard.grant import Access
 from licet.guard.limits import SHOWN_TOOL_NAME
 from licet.guard.ports import Ledger
-from licet.guard.result import INTERRUPTED, REPORTED, ResultParts
+from licet.guard.result_parts import INTERRUPTED, REPORTED, ResultParts
 
 # The tool ran, or its use was granted, and something else went wrong: such a call was not denied.
 _FAILURES = frozenset({"TOOL_FAILED", "TOOL_CRASHED", "CONNECT_FAILED", "RESOLVE_FAILED"})

@@ -27,7 +27,7 @@ from licet.declare import Tool
 from licet.declare.arguments import validator
 from licet.declare.plain_json import plain_data
 from licet.errors import Refused
-from licet.guard.close import result_text
+from licet.guard.execution import result_text
 from licet.sandbox.bridge import shims
 from licet.sandbox.bridge.wire import Closed, Frame
 from licet.sandbox.bridge.worker_context import HostClient, HostReply, RemoteContext, SyncHandle
