@@ -39,7 +39,7 @@ from licet.guard.result_parts import code_of
 from licet.lint.judge import RULES
 from licet.mcp.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
 from licet.mcp.protocol import METHODS as MCP_METHODS
-from licet.packages import launch_of
+from licet.packages.server_packages import launch_of
 from licet.policy_files.schema import SHAPES
 
 ROOT = Path(__file__).parent.parent

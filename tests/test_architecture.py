@@ -408,6 +408,13 @@ def test_importing_licet_does_not_load_the_ready_made_tools() -> None:
     assert not [name for name in loaded_modules("import licet") if name.startswith("licet.tools")]
 
 
+def test_a_check_of_a_policy_loads_no_database_archive_network_or_resolver() -> None:
+    doors = {"bz2", "cryptography", "httpx2", "importlib.metadata", "resolvelib", "sqlite3", "tarfile", "zipfile"}
+    loaded = loaded_modules("import licet.cli.check")
+    assert "licet.packages.locked_tools" in loaded
+    assert not loaded & doors
+
+
 def test_there_are_ready_made_tools_to_check() -> None:
     assert {path.name for path in MODULES if path.is_relative_to(SOURCE / "tools")} >= {"basic.py", "file_search.py"}
 

@@ -29,8 +29,9 @@ from licet.guard.execution import (
     result_text,
 )
 from licet.guard.facts import Call
-from licet.guard.grant import NO_PROGRAMS, Access, CallIdentity, Grant, ProgramAccess, held_paths
+from licet.guard.grant import NO_PROGRAMS, Access, CallIdentity, Grant, ProgramAccess
 from licet.guard.handles.secrets_and_kv import redacted_refusal
+from licet.guard.held_paths import held_paths
 from licet.guard.limits import CLOSING_SECONDS, LONG_RESULT, MOST_DIRECTORIES, MOST_OF_AN_ERROR, PARSED_BEYOND
 from licet.guard.ports import Agreement
 from licet.guard.redaction.redact import Redactor, encoded, in_turn, shown

@@ -24,7 +24,8 @@ from licet.core.decision.request import Reason
 from licet.core.policy.addresses import refused_addresses
 from licet.core.policy.terms import least_limits, private_of
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
-from licet.guard.grant import Grant, held_paths
+from licet.guard.grant import Grant
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import Http
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
