@@ -21,7 +21,6 @@ leave it writable.
 
 import os
 import re
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from glob import escape, glob
@@ -93,6 +92,8 @@ runpy.run_module(start({code!r}), run_name="__main__", alter_sys=True)
 
 def python_argv(python: str, flags: Sequence[str], program: str, code: Sequence[str] = ()) -> tuple[str, ...]:
     """Start a script or, after a last flag `-m`, a module, with nothing but `code` before Python's own libraries."""
+    import zipfile  # which loads what programs rarely need
+
     own = [flag for flag in flags if flag != "--"]
     is_module = own[-1:] == ["-m"]
     is_archive = not is_module and zipfile.is_zipfile(program)  # it is then searched itself, and not its directory
