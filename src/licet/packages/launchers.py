@@ -27,9 +27,6 @@ from glob import escape, glob
 from typing import Literal
 
 from msgspec import Struct
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from licet.core.algebra.scope import visible
 from licet.errors import LicetError
@@ -334,6 +331,10 @@ _PIPX = _Flags(
 
 def pypi_requirement(text: str) -> tuple[str, str]:
     """Return the name, with its extras in brackets, and the version as written. Raises `LaunchError` for other text."""
+    from packaging.requirements import InvalidRequirement, Requirement  # only commands of `uvx` and `pipx` name one
+    from packaging.utils import canonicalize_name
+    from packaging.version import InvalidVersion, Version
+
     name, at, version = text.partition("@")
     try:
         wanted = Requirement(name)

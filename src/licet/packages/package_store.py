@@ -11,9 +11,7 @@ store, and no grant can, so the check finds accidents and other programs, not so
 import hashlib
 import os
 import re
-import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -118,6 +116,8 @@ def building(store: Path, kind: str, name: str) -> Iterator[Path]:
 
     The directories of processes that died are removed too: nobody holds the lock of those.
     """
+    import tempfile  # at each start of a program nothing is installed
+
     if not _NAME.fullmatch(name):
         raise PackageError(f"`{visible(name)}` is no name of a package")
     parent = store / kind / name
@@ -140,6 +140,8 @@ def building(store: Path, kind: str, name: str) -> Iterator[Path]:
 
 def keep_only(new: Path, name: str) -> None:
     """Remove what was only needed to make a package: all but one entry of its directory."""
+    import shutil
+
     for path in list(new.iterdir()):
         if path.name != name:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -157,6 +159,8 @@ def put(new: Path, store: Path, target: Path, listed: Files) -> None:
 
     A package of this name that another process put there stays, if it is unchanged.
     """
+    import tempfile
+
     files = {name: _recorded(new, name) for name in _freeze(new)}
     listing = new / _FILES
     listing.write_bytes(msgspec.json.encode(replace(listed, files=files)))
@@ -349,6 +353,8 @@ def _discard_if_dead(directory: Path) -> None:
 
 def _discard(directory: Path) -> None:
     """Remove a directory, read-only ones in it too."""
+    import shutil
+
     for folder, _, _ in os.walk(directory):
         with suppress(OSError):
             os.chmod(folder, 0o700)
