@@ -123,11 +123,23 @@ def front_door_imports(source: str) -> Iterator[str]:
 
 
 LAYERS = {
-    "cli", "gateway", "lock", "learn", "lint", "adapters", "clients", "map", "mcp", "assemble", "wasm", "sandbox",
-    "backends", "packages", "guard", "policy_files", "source", "declare", "errors", "own_files", "core",
+    "cli", "gateway", "lock", "learn", "lint", "adapters", "clients", "map", "hooks", "mcp", "assemble", "wasm",
+    "sandbox", "backends", "packages", "guard", "policy_files", "source", "declare", "errors", "own_files", "core",
 }  # fmt: skip
 
-PRODUCTS = ("cli", "gateway", "lock", "learn", "lint", "adapters", "clients", "map", "pytest_plugin", "testing")
+PRODUCTS = (
+    "cli",
+    "gateway",
+    "lock",
+    "learn",
+    "lint",
+    "adapters",
+    "clients",
+    "map",
+    "hooks",
+    "pytest_plugin",
+    "testing",
+)
 
 
 def back_door_imports(source: str) -> Iterator[str]:

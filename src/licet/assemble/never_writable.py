@@ -171,9 +171,10 @@ def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:
     yield from _both_names(_SYSTEM_FILES, _SYSTEM)
     yield from _both_names(_shared_libraries(), _SYSTEM)
     yield from _both_names(_entry_script(), _SCRIPT)
-    scratches = scratch.parent() if sys.platform == "linux" else None  # only walled calls have scratch
+    # Only walled calls have scratch.
+    scratches = (scratch.parent(), scratch.sessions_parent()) if sys.platform == "linux" else ()
     yield from _both_names(own_directories(), _OWN, readable=False)
-    yield from _both_names(filter(None, (scratches,)), _OTHERS, readable=False)
+    yield from _both_names(scratches, _OTHERS, readable=False)
     if installed_by_links(libraries()):
         yield from _both_names(_installer_caches(), _CACHE)
 

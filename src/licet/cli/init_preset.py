@@ -19,7 +19,7 @@ from licet.cli.options import refuse
 from licet.cli.output import is_output, is_special, print_report, show, show_problems, write_file
 from licet.cli.schema import not_ours, write_schema
 from licet.core.algebra.scope import inside
-from licet.core.review.sensitive import Whereabouts
+from licet.core.review.sensitive import SWITCHES, Whereabouts
 from licet.core.values import Origin, Problem
 from licet.errors import LicetError
 from licet.own_files import is_there, make_way, read_regular
@@ -159,7 +159,7 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         variables=sorted({key for agent in found for key in agent.keys}),
         settings=[path for agent in found for path in agent.settings],
         interpreters=list(_interpreters(project)),
-        closed=[path for path in closable() if path in _MADE or os.path.lexists(project / path)],
+        closed=[path for path in closable() if path in _CLOSED or os.path.lexists(project / path)],
     )
     return coding_text(name, schema, needs)
 
@@ -168,14 +168,11 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
 # others are often made in the course of the work, such as `.venv` or the files of CI.
 _MADE: dict[str, str | None] = {  # with the text of a file; None for a directory
     ".git": None,
-    ".claude": None,
-    ".codex": None,
-    ".gemini": None,
-    ".opencode": None,
-    ".cursor": None,
     ".vscode": None,
+    **{one.path: None for one in SWITCHES if one.is_directory},
     ".mcp.json": '{"mcpServers": {}}\n',
 }
+_CLOSED = {*_MADE, *(one.path for one in SWITCHES)}
 
 
 def make_closed(project: Path) -> list[str]:
@@ -190,7 +187,7 @@ def make_closed(project: Path) -> list[str]:
             continue
         with suppress(OSError, click.ClickException):  # `licet run` does without them
             if text is None:
-                path.mkdir()
+                path.mkdir(parents=True)
             else:
                 write_file(path, text, replace=False)
             made.append(name if text is not None else f"{name}/")

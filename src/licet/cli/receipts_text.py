@@ -47,6 +47,7 @@ _HAPPENED = {
     "SessionOpened": "session opened",
     "SessionEnded": "session ended",
 }
+_ENDS = {"seen": "end seen by licet", "reported": "end reported by the agent", "unknown": "end unknown"}
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
 _LISTED = ("time", "agent", "tool", "command", "verdict", "reason", "id")
@@ -71,6 +72,8 @@ def _cell(row: Entry, name: str) -> str:
         text = f"{text[: COMMAND_CHARACTERS_SHOWN - 1]}…"
     if name == "reason" and "observed" in row:
         text = f"{text} {_observed(row)}"
+    if name == "agent" and "coding_agent" in row:
+        text = f"{text} (by {visible(row['coding_agent']['name'])})"
     return text[:19].replace("T", " ") + "Z" if name == "time" else text
 
 
@@ -80,8 +83,7 @@ def listed(entry: Entry) -> Entry:
     facts = {name: entry[name] for name in (*names, "number", "kind")}
     if command := _command(entry):
         facts["command"] = command
-    if "observed" in entry:
-        facts["observed"] = entry["observed"]
+    facts |= {name: entry[name] for name in ("observed", "coding_agent") if name in entry}
     return facts if entry["kind"] == "receipt" else {**facts, "reason": _UNENDED}
 
 
@@ -110,6 +112,24 @@ def _observation(entry: Entry) -> Iterator[tuple[str, str]]:
     reasons = f": {', '.join(found['reasons'])}" if found["reasons"] else ""
     yield "observed", f"the policy was not enforced{walls}; it would have {would}{reasons}"
     yield from (("would say", rule) for rule in found["rules"])
+
+
+def _made_by(entry: Entry) -> Iterator[tuple[str, str]]:
+    """Which coding agent made a call through its hook, and how its end is known."""
+    if (found := entry.get("coding_agent")) is None:
+        return
+    made = ", ".join(
+        (
+            f"by {found['name']} {found['version']}".rstrip(),
+            *([f"call {found['call']}"] if found["call"] else ()),
+            *([f"in subagent {found['subagent']}"] if found["subagent"] else ()),
+        )
+    )
+    facts = [made]
+    facts += ["rewritten"] * found["rewritten"] + ["asked in the agent"] * found["asked"]
+    facts += [_ENDS[found["end"]]] if "end" in found else []
+    facts += ["equal calls were under way, so their ends were taken in order"] * found["in_order"]
+    yield "made", "; ".join(facts)
 
 
 def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
@@ -149,6 +169,7 @@ def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterat
     yield "agent", f"{last['agent']}, session {last['session']}"
     if last["parent"]:
         yield "delegated by", f"{last['parent']['agent']}, session {last['parent']['session']}"
+    yield from _made_by(last)
     took = f", took {last['duration_ms']} ms" if last["duration_ms"] else ""
     yield "time", f"{last['time']}{took}"
     if caller := last["caller"]:
@@ -254,7 +275,7 @@ def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
     what = denied[-1]["capability"] if about_a_use else call
     ended = verdict == "deny" and began and what == call
     yield visible(f"{WORDS[verdict]}: `{tool}` {_may(entry, what, ended)}")
-    lines = [*_observation(entry), *(("because", rule) for rule in entry["rules"])]
+    lines = [*_made_by(entry), *_observation(entry), *(("because", rule) for rule in entry["rules"])]
     if verdict == "allow" or ended:
         uses = checks[1:-1] if ended else checks[1:]  # the last check ended the call, and the first line reports it
         lines += [("refused" if event in denied else "held", _event(event)) for event in uses]

@@ -32,7 +32,7 @@ async def close(call: Call, parts: ResultParts) -> Result:
     if grant is not None:
         grant.end()  # first: its handles refuse from here on
     if call.running and call.registered is not None:
-        parts.layers = call.registered.layers
+        parts.layers = () if call.is_elsewhere else call.registered.layers
         parts.cost_usd = _cost(call, call.registered)
     else:
         parts.layers, parts.cost_usd = (), NOTHING

@@ -110,6 +110,7 @@ class Command(Struct, frozen=True):
     seconds: float
     output_bytes: int
     watch: Watch | None = None
+    own_terminal: bool = False  # a terminal among its streams was made for it alone: it controls its session
     runtime: tuple[str, ...] = ()  # what it is made of besides its binary, such as a package: readable without a grant
 
 

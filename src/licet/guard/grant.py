@@ -139,6 +139,11 @@ class CheckQuotas(Struct, eq=False):
     more_asked: int = 0
     happened: dict[type[Happened], int] = {}  # events that a server can cause any number of
 
+    @property
+    def left(self) -> tuple[int, int, int]:
+        """What is left of each quota."""
+        return self._granted, self._refused, self._asked
+
     def take(self, use: Use | None, refusal: Deny | Ask | None) -> bool:
         """Use up quota for a check; False, and count it, if there is not enough left."""
         size = _size(use) if use is not None else 0
@@ -280,6 +285,16 @@ class Grant:
         self._keep(begun, None)
         if self._observers:
             self._notify_observers(begun, None)
+
+    @property
+    def record(self) -> tuple[Sequence[Event], Sequence[float], CheckQuotas]:
+        """The listed events, when each was recorded, and the quotas: what another process needs to continue this."""
+        return self._listed(), self._moments, self._quotas
+
+    def resume(self, events: Iterable[Event], moments: Iterable[float], quotas: CheckQuotas) -> None:
+        """Continue such a record. Observers have seen its events."""
+        self._checks = [one for event in events for one in (event, None)]
+        self._moments, self._quotas = [*moments], quotas
 
     def note(self, happened: Happened, *, kept: bool = True) -> None:
         """Pass an event that is no check to the observers, and record it if `kept`."""
@@ -444,11 +459,7 @@ class Grant:
     @property
     def events(self) -> tuple[Event, ...]:
         """The events so far, in order; a check has the rules that decided it. The last count what exceeded a quota."""
-        checks: Any = iter(self._checks)
-        granted: dict[Use, CapabilityGranted] = {}  # a tool often does the same many times
-        pairs = zip(checks, checks, strict=True)
-        events = self._redacted_events([self._event(use, refusal, granted) for use, refusal in pairs])
-        tool, quotas = self.request.tool, self._quotas
+        events, tool, quotas = self._listed(), self.request.tool, self._quotas
         if quotas.more_granted:
             text = f"{quotas.more_granted} more checks were granted, {UNLISTED}"
             events.append(CapabilityGranted(f"tool:call:{tool}", tool, "", text))
@@ -461,6 +472,12 @@ class Grant:
         for kind, more in quotas.more_happened() if quotas.happened else ():
             events.append(kind(f"tool:call:{tool}", tool, rule=f"{more} more of these, {UNLISTED}", count=more))
         return tuple(events)
+
+    def _listed(self) -> list[Event]:
+        checks: Any = iter(self._checks)
+        granted: dict[Use, CapabilityGranted] = {}  # a tool often does the same many times
+        pairs = zip(checks, checks, strict=True)
+        return self._redacted_events([self._event(use, refusal, granted) for use, refusal in pairs])
 
     def _event(self, use: Check, refusal: Deny | Ask | None, granted: dict[Use, CapabilityGranted]) -> Event:
         if isinstance(use, CallEvent):

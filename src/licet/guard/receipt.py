@@ -17,6 +17,7 @@ from licet.core.decision.request import Spent, plus, spent_of
 from licet.core.ledger.entry import (
     AccessCounts,
     AccessFact,
+    AgentFact,
     ApprovalFact,
     BodiesFact,
     BudgetFact,
@@ -37,15 +38,15 @@ from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers
 from licet.guard.facts import Call
 from licet.guard.grant import Access
-from licet.guard.limits import SHOWN_TOOL_NAME
-from licet.guard.ports import Ledger
-from licet.guard.result_parts import INTERRUPTED, REPORTED, ResultParts
+from licet.guard.limits import MOST_OF_A_CLAIM, SHOWN_TOOL_NAME
+from licet.guard.ports import ASKED_IN_AGENT, Ledger
+from licet.guard.result_parts import INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED, ResultParts
 
 # The tool ran, or its use was granted, and something else went wrong: such a call was not denied.
 _FAILURES = frozenset({"TOOL_FAILED", "TOOL_CRASHED", "CONNECT_FAILED", "RESOLVE_FAILED"})
 _NOTHING = Decimal(0)
 _ELSEWHERE = (BudgetSettled, SandboxEntered)  # the rule of these events is in `cost_usd` or `sandbox`
-_OWN_TEXTS = (INTERRUPTED, REPORTED)  # of failures; every other text is the tool's
+_OWN_TEXTS = (INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED)  # of failures; every other text is the tool's
 
 
 async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts) -> None:
@@ -75,6 +76,7 @@ def decision_of(call: Call) -> Entry:
         budget=_budget(call, cost, spent=True),
         cost_usd=money_text(cost),
         events=tuple(map(_event, call.grant.events if call.grant is not None else ())),
+        coding_agent=_coding_agent(call),
         observed=call.observed,
         rules=_admission_rules(call),
         sandbox=_sandbox(call),
@@ -97,6 +99,7 @@ def receipt_of(call: Call, parts: ResultParts) -> Entry:
         bodies=_bodies(call, parts) if full else UNSET,
         budget=_budget(call, parts.cost_usd, spent=call.running),
         code=parts.code,
+        coding_agent=_coding_agent(call),
         cost_usd=money_text(parts.cost_usd),
         duration_ms=milliseconds(parts.duration_ms),
         error=visible(parts.error) if refusal is not None and not _hides_error(parts, full) else None,
@@ -167,13 +170,27 @@ def _approvals(call: Call) -> tuple[ApprovalFact, ...]:
     )
 
 
+def _coding_agent(call: Call) -> AgentFact | UnsetType:
+    """The facts about the agent whose hook made this call, readable and cut: they are the agent's texts."""
+    fact = call.coding_agent
+    if isinstance(fact, UnsetType):
+        return UNSET
+    texts = {
+        name: visible(getattr(fact, name)[:MOST_OF_A_CLAIM])
+        for name in ("name", "version", "call", "subagent", "event")
+    }
+    asked = fact.asked or any(ASKED_IN_AGENT in agreed.by for agreed in call.approvals)
+    return replace(fact, **texts, asked=asked)
+
+
 def _sandbox(call: Call, parts: ResultParts | None = None) -> SandboxFact:
     """The walls of the tool's level; in a receipt those that were in force, and the rules that the kernel enforced."""
-    if parts is not None and call.running and call.decision and parts.access is None and parts.programs is None:
+    was_inside = call.running and not call.is_elsewhere
+    if parts is not None and was_inside and call.decision and parts.access is None and parts.programs is None:
         return call.decision.sandbox  # nothing was added to it
     registered = call.registered
     level = registered.reach.level if registered is not None and registered.reach is not None else None
-    shown = registered if parts is None or call.running else None
+    shown = registered if parts is None or was_inside else None
     layers = shown.layers if shown is not None else ()
     missing = (shown.missing_layers or UNSET) if shown is not None else UNSET
     if parts is None:

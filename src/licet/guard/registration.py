@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from licet.core.algebra.rules import use_of_path
 from licet.core.algebra.scope import inside, visible
 from licet.core.algebra.set import CapabilitySet, TooManyPairs
-from licet.core.decision.argument_rules import ties_under, untied_ground
+from licet.core.decision.argument_rules import denying, ties_under, untied_ground
 from licet.core.decision.decide import consent
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import NOTHING, REASON_OF_DOMAIN, Ground
@@ -72,19 +72,29 @@ class Rules(Struct, frozen=True):
     defaults: Mapping[str, Any]  # of arguments that a caller leaves out
     parameters: Mapping[str, str]  # by argument: the parameter of the function that takes it
     origin: Origin | None = None  # of the admission
+    asking: Mapping[str, Any] = {}  # by argument: the schema of the values that make a call ask
+    refuses: Callable[[Mapping[str, Any]], str] | None = None  # the check of `denying(asking)`
 
 
 def rules_of(tool: Tool, reach: Reach | None, make_check: ArgumentRules | None) -> tuple[Rules, ...]:
     """The rules of the manifest on the arguments of a tool, one for each admission that has some."""
-    stated = [(one.origin, rules) for one in (reach.admissions if reach else ()) if (rules := one.argument_rules)]
+    stated = [(one, rules) for one in (reach.admissions if reach else ()) if (rules := one.argument_rules)]
     if not stated:
         return ()
     taken = tool.schema.get("properties", {})
     defaults = {name: held["default"] for name, held in taken.items() if "default" in held}
     parameters = {name: held for name, held in tool.parameter_names().items() if held is not None}
     return tuple(
-        Rules(rules, make_check(rules) if make_check is not None else None, defaults, parameters, origin)
-        for origin, rules in stated
+        Rules(
+            rules,
+            make_check(rules) if make_check is not None else None,
+            defaults,
+            parameters,
+            one.origin,
+            one.asking,
+            make_check(denying(one.asking)) if make_check is not None and one.asking else None,
+        )
+        for one, rules in stated
     )
 
 
@@ -422,11 +432,15 @@ def _registered(
         asks=asks,
         needs_context=tool.context_parameter is not None or reach is None or reach.level != "native",
         # Then the budget is read before the decision, so that no approver is asked about a call that exceeds it.
-        needs_approval=asks or reach is None or reach.approval is not None,
+        needs_approval=asks or reach is None or reach.approval is not None or _asks_about_arguments(reach),
         walls=_walls(reach, in_force),
         admission_rules=_admission_rules(tool.name, reach),
         tool_digest=tool.spec.digest,
     )
+
+
+def _asks_about_arguments(reach: Reach) -> bool:
+    return any(one.asking for one in reach.admissions)
 
 
 def _admission_rules(tool: str, reach: Reach | None) -> tuple[str, ...]:

@@ -165,6 +165,19 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         return Deny(Request(self.tool), (Ground(self.reason, self.error.partition(": ")[2]),))
 
 
+def refusal_line(result: Result) -> str:
+    """One line for the model. If an approval is missing, it has the command with which a person can give it."""
+    line = result.error or result.reason
+    if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
+        return line
+    try:
+        result.unwrap()
+    except Refused as refused:
+        last = refused.decision.rules[-1]
+        return f"{line}: {last.text}; a person can {last.fix}; then call again" if last.fix else line
+    return line
+
+
 def _line(event: CapabilityGranted | CapabilityDenied) -> str:
     word = "refused" if isinstance(event, CapabilityDenied) else "held"
     return f"  {word:<14}{visible(event.capability)}  {visible(event.rule)}".rstrip()

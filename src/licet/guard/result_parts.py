@@ -46,6 +46,8 @@ _NOT_AVAILABLE: frozenset[Reason] = frozenset(
 NOTHING = Decimal(0)
 INTERRUPTED = "the call was interrupted before it ended"
 REPORTED = "the tool says in its result that it failed"
+REPORTED_BY_AGENT = "the agent reports that it failed"
+UNREPORTED = "nobody has reported how it ended"
 
 _REASONS = frozenset(get_args(Reason))
 _NO_WORDS = ("note: ", "thread '")  # how lines begin that the runtime of Rust adds to an error

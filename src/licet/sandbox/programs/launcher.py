@@ -7,11 +7,13 @@ cannot be built, the launcher reports why on the socket and ends; the binary nev
 
 import array  # noqa: F401 - `send_fds` imports it, and the private root may lack it
 import errno
+import fcntl
 import json
 import os
 import select
 import signal
 import socket
+import termios
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -37,6 +39,8 @@ def main(control: int, ending: int) -> None:
         orders = _orders(host)
         if orders["namespaces"]:
             _in_namespaces(orders, host, ending)
+        if orders["own_terminal"]:
+            _take_terminal()
         hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
         _restrict_files(orders)
         seccomp.install(_filter(orders))
@@ -151,7 +155,8 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         hide=mounts["hide"],
         over=mounts["over"],
         hold=mounts["hold"],
-        scratch=tuple(orders["scratch"]),
+        scratch=(orders["memory"], orders["scratch"][1]),
+        lasting=orders["lasting"],
         made=mounts["made"],
         proc=True,
     )
@@ -165,7 +170,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         try:
             os.close(saying)
             near.close()
-            os.setpgid(0, 0)  # Ctrl-C is passed on to this group: the binary and what it starts
+            _lead(orders["own_terminal"])
             _filter_binary(orders, far)
             _exec(orders)
         except OSError as wrong:
@@ -188,6 +193,23 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
+
+
+def _lead(own_terminal: bool) -> None:
+    """Lead a group of processes, which Ctrl-C is passed on to; with a terminal of its own, lead a session there."""
+    if own_terminal:
+        os.setsid()
+        _take_terminal()
+    else:
+        os.setpgid(0, 0)
+
+
+def _take_terminal() -> None:
+    """Make the terminal among the streams the one that controls this session: then there are jobs and `/dev/tty`."""
+    for stream in (0, 1, 2):
+        if os.isatty(stream):
+            fcntl.ioctl(stream, termios.TIOCSCTTY, 0)
+            return
 
 
 def _filter_binary(orders: dict[str, Any], first: socket.socket) -> None:
