@@ -38,7 +38,7 @@ from licet.guard.call import CallAdmission
 from licet.guard.facts import Call
 from licet.guard.grant import Grant, Observer
 from licet.guard.registration import Registered, RegisteredTools
-from licet.guard.result import NOTHING
+from licet.guard.result_parts import NOTHING
 from licet.mcp.server_definitions import NotTaken, Setup, take
 from licet.mcp.shown_names import without_clashes
 from licet.policy_files.server_tools import is_other_server, refusal_of_name, with_server_tools

@@ -32,14 +32,14 @@ from licet.guard.call import (
     full_request,
     step,
 )
-from licet.guard.close import succeeded
 from licet.guard.deadlines import StoreDeadline
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.grant import CheckQuotas, Grant
 from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import Agreement, Approver, Reservation
 from licet.guard.registration import Registered
-from licet.guard.result import REPORTED_BY_AGENT, UNREPORTED, Result, ResultParts
+from licet.guard.result import Result
+from licet.guard.result_parts import REPORTED_BY_AGENT, UNREPORTED, ResultParts, succeeded
 from licet.guard.session_end import check_session, look_up_end
 
 

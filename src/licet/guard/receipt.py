@@ -41,7 +41,7 @@ from licet.guard.grant import Access
 from licet.guard.limits import MOST_OF_A_CLAIM
 from licet.guard.ports import ASKED_IN_AGENT, Ledger
 from licet.guard.registration import entry_of
-from licet.guard.result import INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED, ResultParts
+from licet.guard.result_parts import INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED, ResultParts
 
 # The tool ran, or its use was granted, and something else went wrong: such a call was not denied.
 _FAILURES = frozenset({"TOOL_FAILED", "TOOL_CRASHED", "CONNECT_FAILED", "RESOLVE_FAILED"})

@@ -30,9 +30,8 @@ from typing import Any, Literal, get_args
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.domains import DOMAINS
-from licet.core.algebra.rules import capability, use_of_path
-from licet.core.algebra.scope import inside, path_ancestors, visible
+from licet.core.algebra.rules import use_of_path
+from licet.core.algebra.scope import inside, visible
 from licet.core.algebra.set import CapabilitySet, TooManyPairs
 from licet.core.decision.argument_rules import denying, ties_under, untied_ground
 from licet.core.decision.decide import consent
@@ -44,11 +43,7 @@ from licet.core.policy.argument_ties import Ties
 from licet.core.policy.connector import Installed
 from licet.core.policy.layer import (
     CLASSES,
-    EVERY_DOMAIN,
     LEVELS,
-    SECOND_CODE,
-    Layer,
-    Rule,
     class_fits,
     deletes_ask,
     level_fits,
@@ -61,7 +56,8 @@ from licet.declare import Tool
 from licet.declare.decorator import with_cell
 from licet.errors import RegistrationRefused, UntiedArgument
 from licet.guard.execution import Layers, LayersOfTools, SandboxUnavailable
-from licet.guard.grant import PART_OF_DOMAIN, held_paths
+from licet.guard.grant import PART_OF_DOMAIN
+from licet.guard.held_paths import Protect, held_paths, kept_private, protection_layer
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
 from licet.guard.limits import OUTPUT_KB, SHOWN_TOOL_NAME, WALL_SECONDS
 from licet.guard.ports import ArgumentRules, Ports
@@ -156,56 +152,6 @@ def warn_untied(grounds: Iterable[Ground]) -> None:
     for ground in grounds:
         text = f"{ground.text}; {ground.fix}"
         warnings.warn_explicit(text, UntiedArgument, frame.f_code.co_filename, frame.f_lineno)
-
-
-KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"
-
-
-class ProtectedPath(Struct, frozen=True):
-    """One protected path: a file, or a directory with everything below it. It need not exist."""
-
-    path: str
-    why: str  # a sentence for the operator: "the interpreter is never writable"
-    readable: bool = True
-
-
-# Lists the protected paths of a gate; called when the gate is built, and when it is reloaded.
-Protect = Callable[[Manifest, Sequence[Tool]], Sequence[ProtectedPath]]
-
-
-def kept_private(paths: Iterable[str]) -> tuple[ProtectedPath, ...]:
-    """Protect paths where backends keep their own files: no tool reads or writes them."""
-    return tuple(ProtectedPath(path, KEPT, readable=False) for path in paths)
-
-
-def protection_layer(paths: Iterable[ProtectedPath], origin: Origin) -> Layer:
-    """The denies for protected paths: writes and deletes, and reads of a path that is not readable either."""
-    atoms = DOMAINS["fs"].actions
-    rules = [
-        # Not parsed from text: a real path may have characters that a written rule cannot.
-        Rule(capability("fs", atoms[action], "" if closed.path == "/" else closed.path, None), origin, closed.why)
-        for closed in paths
-        for action in (("write", "delete") if closed.readable else ("read", "write", "delete"))
-    ]
-    return Layer("protected paths", "licet itself", origin, denies=tuple(rules), silent=EVERY_DOMAIN)
-
-
-def outermost(paths: Iterable[ProtectedPath]) -> tuple[ProtectedPath, ...]:
-    """Leave out paths that lie inside another one and are not stricter."""
-    kept: dict[str, ProtectedPath] = {}
-    strict: set[str] = set()  # paths in `kept` that are not readable either
-    for closed in sorted(dict.fromkeys(paths), key=lambda one: (one.path, one.readable, one.why == SECOND_CODE)):
-        around = _around(closed.path)
-        if strict.isdisjoint(around) and (not closed.readable or kept.keys().isdisjoint(around)):
-            kept[closed.path] = closed
-            if not closed.readable:
-                strict.add(closed.path)
-    return tuple(kept.values())
-
-
-def _around(path: str) -> set[str]:
-    """A path and every directory that it lies in."""
-    return {key or "/" for key in path_ancestors("" if path == "/" else path)}
 
 
 _ALWAYS = ("rfc8785",)  # canonical JSON with floats or non-ASCII keys
