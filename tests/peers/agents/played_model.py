@@ -292,6 +292,24 @@ class Responses(Dialect):
         return given if isinstance(given, str) else _texts([one for one in given if one.get("role") == "user"])
 
     @staticmethod
+    def tools(body: Mapping[str, Any]) -> Sequence[Any]:
+        # Newer models get their tools as an item of the conversation, and some tools lie in a namespace.
+        given = body["input"] if isinstance(body["input"], list) else ()
+        added = [tool for item in given if item.get("type") == "additional_tools" for tool in item["tools"]]
+        found: list[Any] = []
+        for tool in (*(body.get("tools") or ()), *added):
+            if tool.get("type") == "namespace":
+                found += [{**inner, "namespace": tool["name"]} for inner in tool["tools"]]
+            else:
+                found.append(tool)
+        return found
+
+    @staticmethod
+    def name(tool: Mapping[str, Any]) -> str:
+        name = str(tool.get("name") or tool["type"])
+        return f"{tool['namespace']}.{name}" if tool.get("namespace") else name
+
+    @staticmethod
     def results(body: Mapping[str, Any], script: tuple[int, Script] | None) -> Iterator[tuple[tuple[int, int, int], Any]]:
         for item in body["input"] if isinstance(body["input"], list) else ():
             if str(item.get("type")).endswith("_call_output") and (place := _place(item.get("call_id"))):
@@ -304,10 +322,13 @@ class Completions(Dialect):
     @staticmethod
     def answer(body: Mapping[str, Any], turn: tuple[list[tuple[str, Call]], str], *, stream: bool) -> Answer:
         calls, text = turn
-        made = [
-            {"index": index, "id": name, "type": "function", "function": {"name": call.tool, "arguments": call.json()}}
-            for index, (name, call) in enumerate(calls)
-        ]
+        made: list[dict[str, Any]] = []
+        for index, (name, call) in enumerate(calls):
+            if call.text is None:
+                kind = {"type": "function", "function": {"name": call.tool, "arguments": call.json()}}
+            else:
+                kind = {"type": "custom", "custom": {"name": call.tool, "input": call.text}}
+            made.append({"index": index, "id": name, **kind})
         message = {"role": "assistant", "content": None if made else text} | ({_CALLS: made} if made else {})
         reason = _CALLS if made else "stop"
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
@@ -327,7 +348,7 @@ class Completions(Dialect):
 
     @staticmethod
     def name(tool: Mapping[str, Any]) -> str:
-        return str(tool["function"]["name"])
+        return str(tool[tool["type"]]["name"])
 
     @staticmethod
     def results(body: Mapping[str, Any], script: tuple[int, Script] | None) -> Iterator[tuple[tuple[int, int, int], Any]]:

@@ -169,7 +169,7 @@ def version(agent: Agent) -> str:
 
 _CPU = {"x86_64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), "x64")
 _CODEX_TARGET = {"x64": "x86_64", "arm64": "aarch64"}[_CPU] + "-unknown-linux-musl"
-_CODEX_MODEL = "gpt-5.4"
+_CODEX_MODEL = "gpt-5.5"  # from 5.6 on they run in code mode
 
 CLAUDE = Agent(
     name="claude",
