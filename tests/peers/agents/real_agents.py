@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ordinary_user import NOBODY
 from peers.agents.played_model import Asked, Call, PlayedModel, Result, Script, Step, playing
@@ -28,17 +29,16 @@ PROMPT = "Do what is to be done."
 class Agent(Struct, frozen=True):
     """One agent: its package on npm, its program, and how it is started without a person.
 
-    `settings` gives the files of its home, by name, for a model at an address; `shell`, `read`, `edit`, `write` and
-    `fetch` are calls of its tools. Paths are absolute.
+    Its words and variables name the model at an address, so its home may be empty, or have settings that a test is
+    about. `shell`, `read`, `edit`, `write` and `fetch` are calls of its tools. Paths are absolute.
     """
 
     name: str
     package: str
     program: str  # below the directory of npm, as `npm install --global` would put it on PATH
     native: str  # the file that runs in the end, if the program only starts it
-    words: tuple[str, ...]
+    words: Callable[[str, str], Sequence[str]]  # for a prompt, and a model at an address
     variables: Callable[[str], Mapping[str, str]]
-    settings: Callable[[str], Mapping[str, str]]
     shell: Callable[[str], Call]
     read: Callable[[str], Call]
     edit: Callable[[str, str, str], Call]
@@ -73,29 +73,34 @@ def run_agent(
     *,
     words: Sequence[str] | None = None,
     scripts: Sequence[Script] = (),
-    within: Sequence[str] = (),
-    host: str = "127.0.0.1",
-    files: Mapping[str, str] = {},
 ) -> Session:
     """Run one session of an agent whose model makes these calls and then says that it is done.
 
-    `words` stands for what makes the agent run every call unasked, `scripts` is for subagents, `files` are further
-    settings in the home, and `within` is a command in front of the agent's.
+    `words` stands for what makes the agent run every call unasked, and `scripts` is for subagents.
     """
-    with playing([Script("", calls), *scripts], host) as model:
-        for name, text in {**agent.settings(model.url), **files}.items():
-            owned(home, home / name, text)
-        given = {**bare_environment(agent, home), **agent.variables(model.url), **environment}
-        unattended = agent.unattended if words is None else words
-        command = [*within, program(agent), *(word.replace("PROMPT", prompt) for word in agent.words), *unattended]
-        code, out, err = settled(command, project, given)
-        return Session(model.results(), code, out, err, model.asked, model)
+    with playing([Script("", calls), *scripts]) as model:
+        given = {**bare_environment(home), **agent.variables(model.url), **environment}
+        command = [program(agent), *arguments(agent, prompt, model, words)]
+        return session_of(model, settled(command, project, given))
 
 
-def bare_environment(agent: Agent, home: Path) -> dict[str, str]:
-    """The few variables that every agent gets."""
+def arguments(agent: Agent, prompt: str, model: PlayedModel, words: Sequence[str] | None = None) -> list[str]:
+    """The words after the name of an agent's program."""
+    return [*agent.words(prompt, model.url), *(agent.unattended if words is None else words)]
+
+
+def session_of(model: PlayedModel, ended: tuple[int, str, str]) -> Session:
+    """What came of a session that has ended."""
+    return Session(model.results(), *ended, model.asked, model)
+
+
+def bare_environment(home: Path) -> dict[str, str]:
+    """The few variables that every agent gets. Its proxy refuses all hosts but this machine, at once."""
     path = os.pathsep.join((str(commands()), *dict.fromkeys(("/usr/local/bin", "/usr/bin", "/bin"))))
-    return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm", "SHELL": "/bin/bash"}
+    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    loopback = dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+    own = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm-256color", "SHELL": "/bin/bash"}
+    return {**own, **proxies, **loopback}
 
 
 def settled(command: Sequence[str], project: Path, environment: Mapping[str, str]) -> tuple[int, str, str]:
@@ -169,14 +174,13 @@ def version(agent: Agent) -> str:
 
 _CPU = {"x86_64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), "x64")
 _CODEX_TARGET = {"x64": "x86_64", "arm64": "aarch64"}[_CPU] + "-unknown-linux-musl"
-_CODEX_MODEL = "gpt-5.5"  # from 5.6 on they run in code mode
 
 CLAUDE = Agent(
     name="claude",
     package="@anthropic-ai/claude-code",
     program=f"@anthropic-ai/claude-code-linux-{_CPU}/claude",  # the postinstall script links this file
     native=f"@anthropic-ai/claude-code-linux-{_CPU}/claude",
-    words=("-p", "PROMPT"),
+    words=lambda prompt, url: ("-p", prompt),
     unattended=("--dangerously-skip-permissions",),
     variables=lambda url: {
         "ANTHROPIC_BASE_URL": url,
@@ -184,7 +188,6 @@ CLAUDE = Agent(
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     },
-    settings=lambda url: {},
     shell=lambda line: Call("Bash", {"command": line, "description": "a line"}),
     read=lambda path: Call("Read", {"file_path": path}),
     edit=lambda path, old, new: Call("Edit", {"file_path": path, "old_string": old, "new_string": new}),
@@ -193,22 +196,21 @@ CLAUDE = Agent(
 )
 
 
-def _codex_settings(url: str) -> dict[str, str]:
-    lines = (
-        f'model = "{_CODEX_MODEL}"',
-        'model_provider = "played"',
-        "check_for_update_on_startup = false",
-        "[model_providers.played]",
-        'name = "played"',
-        f'base_url = "{url}/v1"',
-        'env_key = "PLAYED_KEY"',
-        'wire_api = "responses"',
-        "request_max_retries = 0",
-        "stream_max_retries = 0",
-        "[analytics]",
-        "enabled = false",
-    )
-    return {".codex/config.toml": "\n".join(lines) + "\n"}
+def _codex_words(prompt: str, url: str, model: str) -> list[str]:
+    settings = {
+        "model": model,
+        "model_provider": "played",
+        "model_providers.played.name": "played",
+        "model_providers.played.base_url": f"{url}/v1",
+        "model_providers.played.env_key": "PLAYED_KEY",
+        "model_providers.played.wire_api": "responses",
+        "model_providers.played.request_max_retries": 0,
+        "model_providers.played.stream_max_retries": 0,
+        "analytics.enabled": False,
+        "check_for_update_on_startup": False,
+    }
+    given = [word for key, value in settings.items() for word in ("-c", f"{key}={json.dumps(value)}")]
+    return ["exec", "--skip-git-repo-check", *given, prompt]
 
 
 def _patch(*changes: str) -> str:
@@ -220,15 +222,29 @@ CODEX = Agent(
     package="@openai/codex",
     program="@openai/codex/bin/codex.js",
     native=f"@openai/codex-linux-{_CPU}/vendor/{_CODEX_TARGET}/bin/codex",
-    words=("exec", "--skip-git-repo-check", "PROMPT"),
+    words=lambda prompt, url: _codex_words(prompt, url, "gpt-5.5"),
     unattended=("--dangerously-bypass-approvals-and-sandbox",),
     variables=lambda url: {"PLAYED_KEY": KEY},
-    settings=_codex_settings,
     shell=lambda line: Call("exec_command", {"cmd": line}),
-    read=lambda path: Call("view_image", {"path": path}),
+    read=lambda path: Call("exec_command", {"cmd": f"cat {path}"}),  # it has a tool for images alone
     edit=lambda path, old, new: Call("apply_patch", text=_patch(f"*** Update File: {path}", "@@", f"-{old}", f"+{new}")),
     write=lambda path, text: Call("apply_patch", text=_patch(f"*** Add File: {path}", *(f"+{line}" for line in text.splitlines()))),
     fetch=lambda url: Call("exec_command", {"cmd": f"curl -sS {url}"}),
+)
+
+def _script(tool: str, argument: object) -> Call:
+    return Call("exec", text=f"text(await tools.{tool}({json.dumps(argument)}))", namespace="functions")
+
+
+# The same program with a newer model: it writes JavaScript that calls the tools.
+CODEX_CODE_MODE = replace(
+    CODEX,
+    words=lambda prompt, url: _codex_words(prompt, url, "gpt-5.6-sol"),
+    shell=lambda line: _script("exec_command", {"cmd": line}),
+    read=lambda path: _script("exec_command", {"cmd": f"cat {path}"}),
+    edit=lambda path, old, new: _script("apply_patch", CODEX.edit(path, old, new).text),
+    write=lambda path, text: _script("apply_patch", CODEX.write(path, text).text),
+    fetch=lambda url: _script("exec_command", {"cmd": f"curl -sS {url}"}),
 )
 
 GEMINI = Agent(
@@ -236,17 +252,13 @@ GEMINI = Agent(
     package="@google/gemini-cli",
     program="@google/gemini-cli/bundle/gemini.js",
     native="@google/gemini-cli/bundle/gemini.js",
-    words=("-p", "PROMPT", "-m", "gemini-2.5-pro", "--skip-trust"),
+    words=lambda prompt, url: ("-p", prompt, "-m", "gemini-2.5-pro", "--skip-trust"),
     unattended=("--approval-mode", "yolo"),
-    variables=lambda url: {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url},
-    settings=lambda url: {
-        ".gemini/settings.json": json.dumps(
-            {
-                "security": {"auth": {"selectedType": "gemini-api-key"}},
-                "privacy": {"usageStatisticsEnabled": False},
-                "general": {"enableAutoUpdate": False},
-            }
-        )
+    variables=lambda url: {
+        # With these it needs no file of settings that names a kind of login.
+        "GOOGLE_GENAI_USE_VERTEXAI": "true",
+        "GOOGLE_API_KEY": KEY,
+        "GOOGLE_VERTEX_BASE_URL": url,
     },
     shell=lambda line: Call("run_shell_command", {"command": line, "description": "a line"}),
     read=lambda path: Call("read_file", {"file_path": path}),
@@ -262,7 +274,7 @@ COPILOT = Agent(
     package="@github/copilot",
     program="@github/copilot/npm-loader.js",
     native=f"@github/copilot-linux-{_CPU}/copilot",
-    words=("-p", "PROMPT"),
+    words=lambda prompt, url: ("-p", prompt),
     unattended=("--allow-all",),
     variables=lambda url: {
         "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
@@ -270,7 +282,6 @@ COPILOT = Agent(
         "COPILOT_MODEL": "gpt-4.1",
         "COPILOT_OFFLINE": "true",
     },
-    settings=lambda url: {},
     shell=lambda line: Call("bash", {"command": line, "description": "a line"}),
     read=lambda path: Call("view", {"path": path}),
     edit=lambda path, old, new: Call("edit", {"path": path, "old_str": old, "new_str": new}),
@@ -278,32 +289,27 @@ COPILOT = Agent(
     fetch=lambda url: Call("web_fetch", {"url": url}),
 )
 
+def _opencode_settings(url: str) -> str:
+    played = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "played",
+        "options": {"baseURL": f"{url}/v1", "apiKey": KEY},
+        "models": {"model": {"name": "model", "tool_call": True}},
+    }
+    return json.dumps({"autoupdate": False, "share": "disabled", "small_model": "played/model", "provider": {"played": played}})
+
+
 OPENCODE = Agent(
     name="opencode",
     package="opencode-ai",
     program=f"opencode-linux-{_CPU}/bin/opencode",  # the postinstall script links this file
     native=f"opencode-linux-{_CPU}/bin/opencode",
-    words=("run", "-m", "played/model", "PROMPT"),
+    words=lambda prompt, url: ("run", "-m", "played/model", prompt),
     unattended=("--auto",),
-    variables=lambda url: {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
-    settings=lambda url: {
-        ".config/opencode/opencode.json": json.dumps(
-            {
-                "$schema": "https://opencode.ai/config.json",
-                "autoupdate": False,
-                "share": "disabled",
-                "model": "played/model",
-                "small_model": "played/model",
-                "provider": {
-                    "played": {
-                        "npm": "@ai-sdk/openai-compatible",
-                        "name": "played",
-                        "options": {"baseURL": f"{url}/v1", "apiKey": KEY},
-                        "models": {"model": {"name": "model", "tool_call": True}},
-                    }
-                },
-            }
-        )
+    variables=lambda url: {
+        "OPENCODE_CONFIG_CONTENT": _opencode_settings(url),
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
     },
     shell=lambda line: Call("bash", {"command": line, "description": "a line"}),
     read=lambda path: Call("read", {"filePath": path}),
