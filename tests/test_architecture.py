@@ -420,6 +420,17 @@ def test_importing_licet_does_not_load_the_ready_made_tools() -> None:
     assert not [name for name in loaded_modules("import licet") if name.startswith("licet.tools")]
 
 
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_command_that_installs_nothing_loads_nothing_that_unpacks_or_resolves_packages(command: str) -> None:
+    loaded = loaded_modules(f"import licet.cli.{command}")
+    assert "licet.packages.locked_tools" in loaded
+    assert not loaded & {"bz2", "httpx2", "importlib.metadata", "resolvelib", "tarfile", "zipfile"}
+
+
+def test_a_check_of_a_policy_loads_no_database_and_no_cryptography() -> None:
+    assert not loaded_modules("import licet.cli.check") & {"cryptography", "sqlite3"}
+
+
 def test_there_are_ready_made_tools_to_check() -> None:
     assert {path.name for path in MODULES if path.is_relative_to(SOURCE / "tools")} >= {"basic.py", "file_search.py"}
 

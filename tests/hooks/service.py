@@ -7,7 +7,9 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 from licet.hooks.agent_event import Printed
 from licet.hooks.resident import Variables
@@ -15,9 +17,6 @@ from licet.hooks.resident import Variables
 
 class Small:
     """Events say what is to happen."""
-
-    def __init__(self) -> None:
-        self.needed = False
 
     async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
         asked = json.loads(payload)
@@ -34,8 +33,6 @@ class Small:
                 return Printed(b"x" * asked["size"])
             case "bad code":
                 return Printed(b"", b"", 1 << 40)
-            case "need":
-                self.needed = True
         about = {"agent": agent, "event": event, "payload": asked, "directory": directory, "pid": os.getpid()}
         return Printed(json.dumps(about).encode(), b"", 0)
 
@@ -47,29 +44,30 @@ class Small:
             raise ValueError("secret")
         given = await variables(ticket.split(",")) if ticket else {}
         stdin, stdout, stderr = streams
-        process = await asyncio.create_subprocess_exec(
-            "/bin/sh", "-c", text, stdin=stdin, stdout=stdout, stderr=stderr, cwd=directory,
+        # Not with asyncio: if it is cancelled while a process starts, it ends that process alone.
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", text], stdin=stdin, stdout=stdout, stderr=stderr, cwd=directory,
             env={"PATH": os.environ["PATH"], **given}, start_new_session=True,
         )  # fmt: skip
         passing = asyncio.create_task(pass_on(process, signals))
         try:
-            return await process.wait()
+            return await asyncio.to_thread(process.wait)
         finally:
             passing.cancel()
-            if process.returncode is None:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
 
     def is_needed(self) -> bool:
-        return self.needed
+        return os.path.exists(os.path.join(os.environ["HOME"], "needed"))
 
     async def close(self) -> None:
         pass
 
 
-async def pass_on(process: asyncio.subprocess.Process, signals: AsyncIterator[int]) -> None:
+async def pass_on(process: subprocess.Popen[bytes], signals: AsyncIterator[int]) -> None:
     async for number in signals:
-        os.killpg(process.pid, number)
+        # Nobody waits for the processes of an orphaned group: the kernel does not stop them by SIGTSTP.
+        os.killpg(process.pid, signal.SIGSTOP if number == signal.SIGTSTP else number)
 
 
 def service() -> Small:

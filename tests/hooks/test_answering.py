@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ import pytest
 
 from attacks.walled_programs import needs_namespaces
 from hooks.coding_agents import POLICY, Claude, Project, new_arguments, no_policies, verdict
+from licet.backends.secrets import generated_key
 from licet.hooks.answering import service
 from licet.hooks.policy_choice import HookPolicies, read_policies, write_policies
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
@@ -207,8 +208,8 @@ def test_what_needs_a_person_is_asked_in_the_agent(project: Project) -> None:
 
 
 def test_an_answer_in_the_agent_never_counts_towards_a_quorum(project: Project) -> None:
-    signed = 'write: call, quorum: 2, keys: ["ed25519:' + "A" * 43 + '=", "ed25519:' + "B" * 42 + 'A="]'
-    project.write_policy(POLICY.replace("write: manifest", signed))
+    keys = [generated_key().public for _ in range(2)]
+    project.write_policy(POLICY.replace("write: manifest", f"write: call, quorum: 2, keys: {json.dumps(keys)}"))
     found, reason = answered(Claude(project), "Write", file_path=f"{project.root}/new.txt", content="x")
     assert found == "deny"
     assert "licet approvals approve" in reason
@@ -218,7 +219,10 @@ def test_a_line_that_the_policy_wants_asked_is_asked(project: Project) -> None:
     rule = '  tools: {claude.Bash: {args: {command: {not: {pattern: "^rm "}, ask: {pattern: "^git push"}}}}}\n'
     project.write_policy(POLICY.replace("  fs_reach:", f"{rule}  fs_reach:").replace("delete: session", "delete: call"))
     claude = Claude(project)
-    assert answered(claude, "Bash", command="rm -r sub")[0] == "deny"
+    found, reason = answered(claude, "Bash", command="rm -r sub")
+    assert found == "deny"
+    assert f"{project.policy}:5" in reason
+    assert answered(claude, "Bash", command="ls")[0] == "allow"
     assert answered(claude, "Bash", command="git push origin")[0] == "ask"
 
 

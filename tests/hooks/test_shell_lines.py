@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from hooks.lines import Desk, Ended, policy
 from licet.hooks.shell_line import LineSignals, LineStreams
 from licet.hooks.tickets import AgentShell
 from licet.sandbox import scratch
+from licet.sandbox.programs.early_supervisor import supervisor_ahead
 
 pytestmark = needs_namespaces
 
@@ -64,7 +66,7 @@ LINES = [
     "exec 2>&1; echo to both >&2",
     "kill -TERM $$",
     "kill -KILL $$",
-    "(sh -c 'kill -SEGV $$') 2>/dev/null; echo $?",
+    "{ sh -c 'kill -SEGV $$'; echo $?; } 2>/dev/null",
     "no-such-command-here",
     "./script with 'two words'",
     "./not-executable",
@@ -99,7 +101,8 @@ def project(place: Path) -> None:
     """Make the project anew."""
     for one in place.iterdir():
         shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
-    for name in ("licet.yaml", "licet.lock"):  # while a line runs, something empty stands for a missing policy
+    (place / ".licet").mkdir()
+    for name in ("licet.yaml", "licet.lock", ".env"):  # while a line runs, something empty stands for a missing one
         (place / name).touch()
     (place / "sub").mkdir()
     (place / "a dir with 'quotes' and $(echo text)").mkdir()
@@ -120,7 +123,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 
 def bare(desk: Desk, text: str, stdin: bytes) -> Ended:
-    """What an agent gets of a line without licet. It has its shell read the line by `eval`, and looks where that ends."""
+    """What an agent gets of a line without licet: its shell reads the line by `eval`, and says where that ends."""
     shell = desk.shell
     file = desk.project.parent / "where"
     file.unlink(missing_ok=True)
@@ -232,8 +235,8 @@ def test_functions_variables_and_options_of_bash_last(desk: Desk) -> None:
     desk.shell = AgentShell("/bin/bash", "shell")
     said = kept(
         desk,
-        "f() { echo \"in f: $1\"; }; export -f f; plain='not exported'; list=(a 'b c'); shopt -s nullglob; alias x='echo'",
-        "shopt -s expand_aliases; set -o pipefail",
+        "f() { echo \"in f: $1\"; }; export -f f; plain='not exported'; list=(a 'b c')",
+        "shopt -s nullglob; alias x='echo'; shopt -s expand_aliases; set -o pipefail",
         "f 1; bash -c 'f 2'; echo \"$plain ${list[1]}\"; echo none*; x alias; false | true; echo $?",
     )
     assert said[2].stdout == b"in f: 1\nin f: 2\nnot exported b c\n\nalias\n1\n"
@@ -294,7 +297,7 @@ def test_a_plan_mode_changes_nothing(desk: Desk) -> None:
 def test_lines_of_one_session_run_at_once(desk: Desk) -> None:
     project(desk.project)
 
-    async def both() -> list[Ended]:
+    async def both() -> tuple[Ended, Ended]:
         waits = "while ! [ -e $TMPDIR/go ]; do sleep 0.02; done; echo first"
         return await asyncio.gather(desk.walled(waits), desk.walled("echo second; touch $TMPDIR/go"))
 
@@ -364,6 +367,32 @@ def test_a_line_may_handle_a_signal(desk: Desk) -> None:
     assert asyncio.run(told()) == 5
 
 
+def test_a_supervisor_that_was_started_ahead_runs_it(desk: Desk) -> None:
+    async def run() -> tuple[int, bool]:
+        with supervisor_ahead() as ready, open(os.devnull, "r+b") as nowhere:
+            assert ready is not None
+            name, _ = await desk.opened("exit 6")
+            stream = nowhere.fileno()
+            code = await desk.redeemed(name, "exit 6", LineStreams(stream, stream, stream), ready=ready)
+            return code, ready.process.poll() is not None
+
+    assert asyncio.run(run()) == (6, True)
+
+
+def test_nothing_of_a_line_stays_in_its_host(desk: Desk) -> None:
+    desk.run("true")
+    for line in ("echo x", "exit 3", "kill -KILL $$", "(("):
+        desk.run(line)
+    streams = {one.name for one in threading.enumerate() if one.name.startswith("licet-")}
+    assert not streams & {"licet-input", "licet-output", "licet-terminal"}
+    links = [
+        os.readlink(f"/proc/self/fd/{fd}")
+        for fd in os.listdir("/proc/self/fd")
+        if os.path.lexists(f"/proc/self/fd/{fd}")
+    ]
+    assert not [one for one in links if scratch.sessions_parent() in one]
+
+
 # A terminal ----------------------------------------------------------------------------------------------------------
 
 
@@ -402,8 +431,8 @@ def at_terminal(desk: Desk, text: str, *typed: tuple[bytes, bytes]) -> tuple[int
 
 
 def test_a_line_at_a_terminal_has_one_of_its_own(desk: Desk) -> None:
-    text = "test -t 0 && test -t 1 && test -t 2 && stty size; echo to it > /dev/tty; set -m; sleep 0.01 & wait; exit 6"
-    assert at_terminal(desk, text) == (6, b"33 77\r\nto it\r\n", True)
+    text = "test -t 0 && test -t 1 && test -t 2 && stty size; echo to it > /dev/tty; set -m && echo jobs; exit 6"
+    assert at_terminal(desk, text) == (6, b"33 77\r\nto it\r\njobs\r\n", True)
 
 
 def test_what_is_typed_arrives_and_is_shown_once(desk: Desk) -> None:

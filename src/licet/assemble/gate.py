@@ -36,6 +36,7 @@ from licet.errors import Refused
 from licet.guard.execution import Processes, Sandbox
 from licet.guard.gate import BareGate
 from licet.guard.grant import Observer
+from licet.guard.held_paths import Protect
 from licet.guard.import_path import WritableImports
 from licet.guard.ports import (
     Approver,
@@ -53,7 +54,7 @@ from licet.guard.ports import (
     StandingApprovals,
     Unavailable,
 )
-from licet.guard.registration import OnMisfit, Packages, Protect, Registered, RegisteredTools
+from licet.guard.registration import OnMisfit, Packages, Registered, RegisteredTools
 from licet.guard.result import Result
 from licet.packages.locked_tools import changed_tools
 from licet.policy_files.checks import argument_check

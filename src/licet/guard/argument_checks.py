@@ -30,7 +30,7 @@ from licet.declare.check_cost import patiently
 from licet.declare.plain_json import data_again, plain_json
 from licet.errors import Refused
 from licet.guard.facts import Call
-from licet.guard.grant import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.registration import Registered, Rules
 
 

@@ -32,14 +32,14 @@ from licet.guard.call import (
     full_request,
     step,
 )
-from licet.guard.close import succeeded
 from licet.guard.deadlines import StoreDeadline
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.grant import CheckQuotas, Grant
 from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import Agreement, Approver, Reservation
 from licet.guard.registration import Registered
-from licet.guard.result import REPORTED_BY_AGENT, UNREPORTED, Result, ResultParts
+from licet.guard.result import Result
+from licet.guard.result_parts import REPORTED_BY_AGENT, UNREPORTED, ResultParts, succeeded
 from licet.guard.session_end import check_session, look_up_end
 
 
@@ -323,7 +323,7 @@ def _check_same(session: SessionFacts, found: _Kept, registered: Registered | No
         wrong = f"the call {decision.id} is of another session"
     elif policy.digest != decision.manifest or policy.unusable or above != decision.organisation:
         wrong = f"the policy has changed since the call {decision.id} was decided"
-    elif registered is None or registered.reach is None or registered.tool_digest != decision.tool_digest:
+    elif registered is None or registered.reach is None or registered.entry.tool_digest != decision.tool_digest:
         wrong = f"the tool of the call {decision.id} is another one"
     elif type(arguments) is not dict or arguments_digest(arguments) != decision.arguments:
         wrong = f"the arguments of the call {decision.id} are others than those that were decided"

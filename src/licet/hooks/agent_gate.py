@@ -20,7 +20,7 @@ from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import LicetError
 from licet.guard.gate import BareGate
-from licet.guard.registration import Protect, ProtectedPath
+from licet.guard.held_paths import Protect, ProtectedPath
 from licet.hooks.agent_tools import RunsInAgent, admit_built_in, agent_tools
 from licet.hooks.agents.dialect import Dialect
 from licet.hooks.limits import MOST_GATES

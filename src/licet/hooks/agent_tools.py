@@ -61,7 +61,7 @@ class AgentBuiltin(Tool):
         return _as_given
 
     def parameter_names(self) -> dict[str, str | None]:
-        return {}
+        return {name: name for name in (self.spec.schema or {}).get("properties", {})}
 
 
 async def _run_by_the_agent() -> None:
@@ -98,8 +98,15 @@ def built_in_spec(agent: str, row: AgentTool, max_effect: EffectClass) -> ToolSp
         effect,
         "isolated",
         description=row.about,
+        schema={"type": "object", "properties": {name: {} for name in _arguments_of(row)}},
         optional=CapabilitySet(_OPTIONAL.get(row.kind, ()) if effect in ELEVATED else ()),
     )
+
+
+def _arguments_of(row: AgentTool) -> list[str]:
+    """The arguments that a policy can have rules on: those that name what the call touches."""
+    named = (*row.paths, *row.patterns, *row.urls, *row.undecided, row.text, row.directory)
+    return list(dict.fromkeys(filter(None, named)))
 
 
 def agent_tools(manifest: Manifest, agent: str, rows: Iterable[AgentTool]) -> list[AgentBuiltin]:

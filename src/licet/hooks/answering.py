@@ -51,6 +51,7 @@ from licet.hooks.agents import agent_named
 from licet.hooks.agents.dialect import DECIDING, Dialect
 from licet.hooks.limits import HOOK_SECONDS, REASON_CHARACTERS, SESSION_IDLE_SECONDS, UNKNOWN_AFTER_SECONDS
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
+from licet.hooks.ready_supervisors import ReadySupervisors
 from licet.hooks.resident import Variables
 from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, rewritten, run_line
 from licet.hooks.tickets import AgentShell, BadTicket, Ticket, Tickets, digest_of, expiry
@@ -73,8 +74,14 @@ _EVERYTHING = (
 class Answering:
     """Answers events, and runs shell lines. One object serves all agents of a user, in one event loop."""
 
-    def __init__(self, sessions: AgentSessions, gates: AgentGates, tickets: Tickets) -> None:
-        self._sessions, self._gates, self._tickets = sessions, gates, tickets
+    def __init__(
+        self,
+        sessions: AgentSessions,
+        gates: AgentGates,
+        tickets: Tickets,
+        ready: ReadySupervisors | None = None,
+    ) -> None:
+        self._sessions, self._gates, self._tickets, self._ready = sessions, gates, tickets, ready
         self._seen: dict[str, float] = {}  # when each session had its last event here
 
     async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
@@ -211,6 +218,8 @@ class Answering:
             key, line = call_key(event.call, time.time()), row is not None and row.kind == "shell"
             if row is not None and line:
                 arguments = self._rewritten(made, session, dialect, event, row, key)
+                if self._ready is not None:
+                    self._ready.prepare()
             if arguments != event.arguments or asked:
                 call.coding_agent = replace(fact, rewritten=arguments != event.arguments, asked=asked)
             digests = tuple(dict.fromkeys(arguments_key(event.tool, one) for one in (event.arguments, arguments)))
@@ -289,7 +298,15 @@ class Answering:
         try:
             values = await variables(_named_variables(call))
             return await run_line(
-                call, ticket, found, text, LineStreams(*streams), values, tickets=self._tickets, signals=passed
+                call,
+                ticket,
+                found,
+                text,
+                LineStreams(*streams),
+                values,
+                tickets=self._tickets,
+                ready=self._ready.take() if self._ready is not None else None,
+                signals=passed,
             )
         finally:
             pump.cancel()
@@ -311,8 +328,10 @@ class Answering:
         return bool(self._seen)
 
     async def close(self) -> None:
-        """Close the stores of all gates."""
+        """Close the stores of all gates, and end what was started ahead."""
         self._gates.close()
+        if self._ready is not None:
+            await self._ready.close()
 
     # After a call -----------------------------------------------------------------------------------------------------
 
@@ -344,8 +363,13 @@ class Answering:
 
 
 def service() -> Answering:
-    """What answers the events of this user's agents."""
+    """What answers events and runs lines in a process that ends after one."""
     return Answering(AgentSessions(), AgentGates(), Tickets())
+
+
+def resident_service() -> Answering:
+    """The same for a process that stays, and starts ahead what lines need."""
+    return Answering(AgentSessions(), AgentGates(), Tickets(), ReadySupervisors())
 
 
 def client_words() -> tuple[str, ...]:

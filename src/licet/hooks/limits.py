@@ -44,6 +44,7 @@ REASON_CHARACTERS = 2000  # characters; a refusal that a model is shown
 MOST_GATES = 50  # gates; those that a process keeps between events
 
 # Shell lines
+MOST_READY = 2  # supervisors; those that a resident starts ahead
 TICKET_SECONDS = 300.0  # seconds; from the decision about a line to its start: a person may be asked in between
 MOST_TICKETS = 1000  # tickets; those of one user that are kept, used ones too: the oldest are removed first
 MOST_TICKET_BYTES = 1 << 20  # bytes; one ticket

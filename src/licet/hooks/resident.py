@@ -48,9 +48,10 @@ from licet.hooks.limits import (
 from licet.hooks.resident_place import Unreachable, address, peer
 from licet.hooks.resident_start import made
 
-SERVICE = "licet.hooks.answering:service"  # a function without arguments that returns the `Service`
+SERVICE = "licet.hooks.answering:resident_service"  # a function without arguments that returns the `Service`
 
 _STREAMS = 3
+_MOST_CODE = 255
 _ANCILLARY = socket.CMSG_SPACE((_STREAMS + 1) * array.array("i").itemsize) if hasattr(socket, "CMSG_SPACE") else 0
 _SIGNALS = (
     frozenset(
@@ -141,14 +142,13 @@ class Resident:
 
     def _look(self) -> None:
         """End if nobody needs this process, or nobody can reach it."""
-        if self._clients or self._service.is_needed():
+        if self._clients or self.tasks or self._service.is_needed():
             self._used = time.monotonic()
-        if time.monotonic() - self._used >= IDLE_SECONDS:
+        elif time.monotonic() - self._used >= IDLE_SECONDS:
             self.leave("nobody needs it")
-        elif not self._leaving and _identity(self._place, self._name) != self._socket:
+        if not self._leaving and _identity(self._place, self._name) != self._socket:
             self.leave("its socket is another one now")
-        else:
-            self.is_outdated()
+        self.is_outdated()
 
     def is_outdated(self) -> bool:
         """Whether this process is leaving, or the files of licet have changed, and it leaves now."""
@@ -237,13 +237,13 @@ class Resident:
         try:
             async with asyncio.timeout(HOOK_SECONDS):
                 printed = await self._service.hook(agent, event, payload, directory)
+            if len(printed.output) + len(printed.errors) > PRINTED_BYTES or not 0 <= printed.code <= _MOST_CODE:
+                raise ValueError("an answer that cannot be printed")  # noqa: TRY301
         except TimeoutError:
             return _refused("no answer in time")
         except Exception as wrong:
             self._log.wrong("a hook failed", wrong)
             return _refused(f"the hook failed: {type(wrong).__name__}")
-        if len(printed.output) + len(printed.errors) > PRINTED_BYTES:
-            return _refused("the answer is too long")
         return wire.packed(wire.ANSWER, printed.output, printed.errors, wire.number(printed.code))
 
     async def line(self, *about: Any) -> bytes:

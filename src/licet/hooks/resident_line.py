@@ -67,9 +67,12 @@ class _Line:
         self._messages = Messages(FROM_RESIDENT)
         self._sending = True  # what a signal would send now has to wait
         self._waiting: list[int] = []
+        self._before: dict[int, object] = {}
 
     def run(self, request: bytes) -> int:
+        """The exit code. Signals that come before the line was taken are passed on afterwards."""
         taken = False
+        self._pass_on()
         self._end.settimeout(REQUEST_SECONDS)
         try:
             self._request(request)
@@ -81,7 +84,7 @@ class _Line:
                     if kind == TAKEN and not taken:
                         taken = True
                         self._end.settimeout(None)
-                        self._pass_on()
+                        self._send(b"")
                     elif kind == WANTED and taken:
                         self._send(_values(fields))
                     elif kind == ENDED and taken and len(fields) == 1:
@@ -90,6 +93,9 @@ class _Line:
                         raise refusal(kind, fields)
         except (ConnectionError, TimeoutError):
             pass
+        finally:
+            if not taken:
+                self._hold_back()
         if taken:
             raise Lost("the resident has ended, and the line with it")
         raise Unreachable("the resident has ended")
@@ -107,10 +113,18 @@ class _Line:
             self._signal(self._waiting.pop(0), None)
 
     def _pass_on(self) -> None:
-        for each in _PASSED_ON:
-            _signal.signal(each, self._signal)
-        _signal.signal(_signal.SIGTSTP, self._stop)
-        self._sending = False
+        for each in (*_PASSED_ON, _signal.SIGTSTP):
+            before = _signal.getsignal(each)
+            if before is not _signal.SIG_IGN:  # `nohup` ignores it, for the line too
+                self._before[each] = before
+                _signal.signal(each, self._stop if each == _signal.SIGTSTP else self._signal)
+
+    def _hold_back(self) -> None:
+        """Let signals do again what they do without a line, those that have come too."""
+        for each, before in self._before.items():
+            _signal.signal(each, before)
+        for each in self._waiting:
+            posix.kill(posix.getpid(), each)
 
     def _signal(self, which: int, _frame: object) -> None:
         if self._sending:

@@ -224,6 +224,9 @@ class _Line:
                 held = session_scratch(f"{ticket.agent}/{ticket.session}", most)
                 try:
                     scratch = await asyncio.to_thread(stack.enter_context, held)
+                except asyncio.CancelledError:
+                    await never_ran(call, "its client ended before the line was run")
+                    raise
                 except OSError as wrong:
                     return await self._refused(f"the scratch of the session cannot be used: {wrong.strerror or wrong}")
             if scratch is None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from licet.core.review.sensitive import HOME_SWITCHES, HOME_VARIABLES, MACHINE_SWITCHES, SWITCHES
-from licet.guard.registration import ProtectedPath
+from licet.guard.held_paths import ProtectedPath
 from licet.policy_files.policy_paths import home_directory
 
 CONFIGURES = "it configures a coding agent, and could switch off its hook"

@@ -325,8 +325,11 @@ def check_row(row: Row) -> dict[str, Any]:
 
 def time_text(moment: datetime) -> str:
     """A time in UTC with microseconds, such as `2026-01-01T00:00:00.000000Z`; a naive datetime counts as UTC."""
-    if moment.tzinfo is not UTC and (offset := moment.utcoffset()) is not None:
-        moment = moment.replace(tzinfo=None) - offset
+    if moment.tzinfo is not UTC:
+        moment = moment.replace(tzinfo=UTC) - (moment.utcoffset() or timedelta())
+    if type(moment) is datetime and moment.microsecond:
+        text: str = msgspec.to_builtins(moment)  # the same as below, in a tenth of the time
+        return text
     return moment.isoformat("T", "microseconds")[:26] + "Z"  # without an offset
 
 

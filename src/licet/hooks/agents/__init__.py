@@ -6,9 +6,10 @@ An agent's file is imported when it is first asked for, so that a hook loads one
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
+from licet.core.policy.servers import CODING_AGENTS
 from licet.hooks.agents.dialect import Dialect
 
-NAMES = ("claude", "codex", "gemini", "copilot", "opencode", "cursor")
+NAMES = CODING_AGENTS
 
 _OTHER_NAMES: Mapping[str, str] = {"claude-code": "claude"}
 
