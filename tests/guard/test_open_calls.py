@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import itertools
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ import msgspec
 import pytest
 
 from guard.gates import gate
+from guard.interrupting import interrupted
 from licet import Backends, Context, Gate, Result, Tool, tool
 from licet.backends.approvals.agent_prompt import AgentPrompt
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.budgets import MemoryBudgets
 from licet.backends.memory import MemoryLedger
 from licet.core.algebra.rules import use_of_path
-from licet.core.ledger.entry import AgentFact, LinkedEntry, read_entry
+from licet.core.ledger.entry import AgentFact, Entry, LinkedEntry, read_entry
 from licet.core.values import money_text
 from licet.guard.facts import Call
 from licet.guard.open_call import CallNotOpen, close_reported, kept, never_ran, open_call, restored, run_open
@@ -50,7 +52,8 @@ class Place:
     """One policy over stores that several gates share, as several processes do."""
 
     def __init__(self, folder: Path, approver: Any = None, *tools: Tool, **capabilities: Any) -> None:
-        self.ledger, self.budgets = MemoryLedger(), MemoryBudgets()
+        self.ledger: MemoryLedger = MemoryLedger()
+        self.budgets = MemoryBudgets()
         self.folder, self.approver, self.tools = folder, approver, tools or (edit,)
         self.capabilities = {
             "fs_reach": {"write": [str(folder)]},
@@ -225,6 +228,51 @@ async def test_two_tasks_that_close_a_call_at_once_write_one_receipt(tmp_path: P
     found = await asyncio.gather(close_reported(call), close_reported(call), return_exceptions=True)
     assert sorted(type(one).__name__ for one in found) == ["CallNotOpen", "Result"]
     assert [one.kind for one in place.entries] == ["decision", "receipt"]
+
+
+class WaitingLedger(MemoryLedger):
+    """A ledger that lets other tasks run before and after it keeps an entry."""
+
+    async def record(self, entry: Entry) -> None:
+        await asyncio.sleep(0)
+        await super().record(entry)
+        await asyncio.sleep(0)
+
+
+MOMENTS = {"once": (False, False), "late": (False, True), "at each wait": (True, False), "late at each": (True, True)}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("end", ENDS)
+def test_a_call_that_is_cancelled_at_any_wait_of_its_parts_has_a_receipt(tmp_path: Path, end: str, moment: str) -> None:
+    again, late = MOMENTS[moment]
+    place = Place(tmp_path)
+    place.ledger = WaitingLedger()
+    at = place.gate()
+
+    async def parts(session: Session) -> Result:
+        return await ENDS[end](await opened(session))
+
+    async def everywhere() -> int:
+        for first in itertools.count(1):
+            work = interrupted(parts(at.session(f"s{first}")), first, again=again, late=late)
+            calling = asyncio.ensure_future(awaited(work))
+            await asyncio.wait([calling])
+            if not calling.cancelled():
+                assert calling.result().receipt
+                return first
+        raise AssertionError
+
+    assert asyncio.run(everywhere()) > 3
+    found: dict[str, list[str]] = {}
+    for entry in place.entries:
+        found.setdefault(entry.session, []).append(entry.kind)
+    assert {tuple(kinds) for kinds in found.values()} <= {("receipt",), ("decision", "receipt")}
+    assert not place.budgets._held
+
+
+async def awaited(work: Awaitable[Result]) -> Result:
+    return await work
 
 
 # Another process ----------------------------------------------------------------------------------------------------

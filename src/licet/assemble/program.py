@@ -43,7 +43,7 @@ from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable, ToolCall, Walls
-from licet.guard.grant import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.import_path import FoundProgram, changeable, followed
 from licet.guard.ports import Answer, Answered, Approver, Question
 from licet.packages.launchers import LaunchError, environment_of

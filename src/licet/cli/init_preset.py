@@ -19,7 +19,7 @@ from licet.cli.options import refuse
 from licet.cli.output import is_output, is_special, print_report, show, show_problems, write_file
 from licet.cli.schema import not_ours, write_schema
 from licet.core.algebra.scope import inside
-from licet.core.review.sensitive import Whereabouts
+from licet.core.review.sensitive import SWITCHES, Whereabouts
 from licet.core.values import Origin, Problem
 from licet.errors import LicetError
 from licet.own_files import is_there, make_way, read_regular
@@ -131,11 +131,13 @@ class CodingAgent(Struct, frozen=True):
 
 _ANTHROPIC, _OPENAI = ("api.anthropic.com", "ANTHROPIC_API_KEY"), ("api.openai.com", "OPENAI_API_KEY")
 _GOOGLE = ("generativelanguage.googleapis.com", "GEMINI_API_KEY")
+_GITHUB = ("api.github.com", "*.githubcopilot.com")
 _BOTH = tuple(zip(_ANTHROPIC, _OPENAI, strict=True))
 AGENTS = (
     CodingAgent("claude", "Claude Code", _ANTHROPIC[:1], _ANTHROPIC[1:], ("~/.claude", "~/.claude.json")),
     CodingAgent("codex", "Codex", _OPENAI[:1], _OPENAI[1:], ("~/.codex",)),
     CodingAgent("gemini", "Gemini CLI", _GOOGLE[:1], _GOOGLE[1:], ("~/.gemini",)),
+    CodingAgent("copilot", "Copilot CLI", _GITHUB, ("COPILOT_GITHUB_TOKEN",), ("~/.copilot",)),
     CodingAgent("aider", "Aider", _BOTH[0], _BOTH[1], ("~/.aider",)),
     CodingAgent("opencode", "OpenCode", _BOTH[0], _BOTH[1], ("~/.config/opencode",)),
 )
@@ -159,7 +161,8 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         variables=sorted({key for agent in found for key in agent.keys}),
         settings=[path for agent in found for path in agent.settings],
         interpreters=list(_interpreters(project)),
-        closed=[path for path in closable() if path in _MADE or os.path.lexists(project / path)],
+        packages=list(_packages(found, project)),
+        closed=[path for path in closable() if path in _CLOSED or os.path.lexists(project / path)],
     )
     return coding_text(name, schema, needs)
 
@@ -168,14 +171,11 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
 # others are often made in the course of the work, such as `.venv` or the files of CI.
 _MADE: dict[str, str | None] = {  # with the text of a file; None for a directory
     ".git": None,
-    ".claude": None,
-    ".codex": None,
-    ".gemini": None,
-    ".opencode": None,
-    ".cursor": None,
     ".vscode": None,
+    **{one.path: None for one in SWITCHES if one.is_directory},
     ".mcp.json": '{"mcpServers": {}}\n',
 }
+_CLOSED = {*_MADE, *(one.path for one in SWITCHES)}
 
 
 def make_closed(project: Path) -> list[str]:
@@ -190,7 +190,7 @@ def make_closed(project: Path) -> list[str]:
             continue
         with suppress(OSError, click.ClickException):  # `licet run` does without them
             if text is None:
-                path.mkdir()
+                path.mkdir(parents=True)
             else:
                 write_file(path, text, replace=False)
             made.append(name if text is not None else f"{name}/")
@@ -200,14 +200,36 @@ def make_closed(project: Path) -> list[str]:
 def _interpreters(project: Path) -> Iterator[str]:
     """The directories of interpreters that nobody could read otherwise, such as those of pyenv, uv and nvm."""
     from licet.packages.programs import installed_prefixes  # reads packages, which takes long to import
+
+    yield from _to_be_named(installed_prefixes(project), project)
+
+
+def _packages(agents: Iterable[CodingAgent], project: Path) -> Iterator[str]:
+    """The directories of npm that hold agents, such as `~/.npm-global/lib/node_modules`.
+
+    An agent of npm is a script that starts files of other packages next to its own.
+    """
+    from licet.packages.programs import installed_prefixes
+
+    found: dict[str, None] = {}
+    for agent in agents:
+        file = os.path.realpath(shutil.which(agent.program) or "")
+        above, name, _ = file.partition("/node_modules/")
+        if name and not inside(file, installed_prefixes(project)):
+            found[f"{above}/node_modules"] = None
+    yield from _to_be_named(found, project)
+
+
+def _to_be_named(directories: Iterable[str], project: Path) -> Iterator[str]:
+    """Those of some directories that a rule must name, and may: neither readable anyway, nor around what is private."""
     from licet.sandbox.programs.program_files import SYSTEM
 
     home, root = os.path.expanduser("~"), os.path.abspath(project)
-    for prefix in installed_prefixes(project):
-        is_wide = inside(home, (prefix,)) or inside(root, (prefix,))
-        if is_wide or inside(prefix, (root, *SYSTEM)) or not _PLAIN.fullmatch(prefix):
+    for directory in directories:
+        is_wide = inside(home, (directory,)) or inside(root, (directory,))
+        if is_wide or inside(directory, (root, *SYSTEM)) or not _PLAIN.fullmatch(directory):
             continue
-        yield Whereabouts("", home).short(prefix)
+        yield Whereabouts("", home).short(directory)
 
 
 _PLAIN = re.compile(r"[\w/.+@, -]+")  # in a rule, other signs may have a meaning of their own

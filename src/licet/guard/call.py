@@ -33,7 +33,7 @@ from licet.errors import Refused
 from licet.guard.approvals_and_budgets import ask_approver, reserve, spent
 from licet.guard.argument_checks import arguments_digest, known_deletes, named_deletes, validate
 from licet.guard.bind import BoundContext, is_available
-from licet.guard.close import close, outcome, succeeded
+from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
 from licet.guard.facts import Call, SessionFacts, begun
@@ -41,7 +41,8 @@ from licet.guard.grant import Grant
 from licet.guard.ports import Agreement, LedgerUnavailable, Unavailable
 from licet.guard.receipt import decision_of
 from licet.guard.registration import Registered
-from licet.guard.result import Result, ResultParts, interrupted
+from licet.guard.result import Result
+from licet.guard.result_parts import ResultParts, interrupted, outcome, succeeded
 from licet.guard.session_end import caller_cancelled, check_policy, check_session, look_up_end, session_end
 
 
@@ -223,9 +224,9 @@ async def look_up_usage(call: Call, registered: Registered) -> None:
 
 
 def full_request(call: Call, registered: Registered) -> Request:
-    """The request of a call with what its arguments tell: their digest, and the deletes that they name."""
+    """The request of a call with what its arguments tell: their digest, the deletes that they name, what asks."""
     certain, likely = known_deletes(call, registered), named_deletes(call, registered)
-    return replace(call.request, arguments=call.digest, uses=certain, likely=likely)
+    return replace(call.request, arguments=call.digest, uses=certain, likely=likely, asked=call.asked)
 
 
 def make_grant(call: Call, registered: Registered) -> Grant:

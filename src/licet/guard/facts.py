@@ -154,6 +154,7 @@ class Call(Struct, eq=False):
     task: "asyncio.Task[Any] | None"
     arguments: dict[str, Any] = {}  # once they are validated
     digest: str = ""  # of these
+    asked: tuple[str, ...] = ()  # those with a value that the policy asks about
     registered: Registered | None = None
     usage: Usage = UNUSED
     approvals: tuple[Agreement, ...] = ()  # with who agreed

@@ -32,14 +32,14 @@ from licet.guard.call import (
     full_request,
     step,
 )
-from licet.guard.close import succeeded
 from licet.guard.deadlines import StoreDeadline
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.grant import CheckQuotas, Grant
 from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import Agreement, Approver, Reservation
 from licet.guard.registration import Registered
-from licet.guard.result import REPORTED_BY_AGENT, UNREPORTED, Result, ResultParts
+from licet.guard.result import Result
+from licet.guard.result_parts import REPORTED_BY_AGENT, UNREPORTED, ResultParts, succeeded
 from licet.guard.session_end import check_session, look_up_end
 
 
@@ -120,13 +120,15 @@ def _failed(call: Call, text: str, claimed: ResultParts | None) -> ResultParts:
     return parts
 
 
-async def never_ran(call: Call, why: str, reason: Reason = "INTERRUPTED") -> Result:
+async def never_ran(call: Call, why: str | Refused, reason: Reason = "INTERRUPTED") -> Result:
     """Close an open call that will not run, such as one that somebody else refused. Its budget is refunded."""
     _taken(call, UNSET)
     return await _closing(call, _refused(call, reason, why))
 
 
-async def _refused(call: Call, reason: Reason, why: str) -> ResultParts:
+async def _refused(call: Call, reason: Reason, why: str | Refused) -> ResultParts:
+    if isinstance(why, Refused):  # by its grant, which has recorded it
+        raise why
     call.refuse(reason, why)
 
 
@@ -170,6 +172,7 @@ class _Kept(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     format: Literal[1] = 1
     decision: Entry  # with the session, the receipt's id, the time, the manifest's digest, the digest of the arguments
     arguments: str  # JSON as text: canonical JSON has no floats
+    asked: tuple[str, ...]  # names of arguments
     purpose: str | None
     coding_agent: AgentFact | UnsetType = UNSET
     usage: Usage  # without its approvals: a set has no order
@@ -222,6 +225,7 @@ def _kept(call: Call, decision: Entry, grant: Grant, arguments: str) -> _Kept:
     return _Kept(
         decision=decision,
         arguments=arguments,
+        asked=call.asked,
         purpose=call.purpose,
         coding_agent=call.coding_agent,
         usage=replace(call.usage, approved=frozenset()),
@@ -278,6 +282,7 @@ def restored(session: SessionFacts, data: bytes) -> Call:
         None,
         arguments,
         decision.arguments or "",
+        found.asked,
         registered,
         replace(found.usage, approved=frozenset(found.approved)),
         found.approvals,
@@ -318,7 +323,7 @@ def _check_same(session: SessionFacts, found: _Kept, registered: Registered | No
         wrong = f"the call {decision.id} is of another session"
     elif policy.digest != decision.manifest or policy.unusable or above != decision.organisation:
         wrong = f"the policy has changed since the call {decision.id} was decided"
-    elif registered is None or registered.reach is None or registered.tool_digest != decision.tool_digest:
+    elif registered is None or registered.reach is None or registered.entry.tool_digest != decision.tool_digest:
         wrong = f"the tool of the call {decision.id} is another one"
     elif type(arguments) is not dict or arguments_digest(arguments) != decision.arguments:
         wrong = f"the arguments of the call {decision.id} are others than those that were decided"

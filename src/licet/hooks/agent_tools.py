@@ -24,8 +24,9 @@ from licet.declare import Tool
 from licet.declare.arguments import InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers, LayersOfTools, Sandbox, SandboxUnavailable, ToolCall, Walls
-from licet.hooks.agent_event import AgentTool
-from licet.hooks.limits import MOST_PAYLOAD
+from licet.hooks.agent_event import AgentEvent, AgentTool, Unreadable
+from licet.hooks.agents.dialect import Dialect
+from licet.hooks.limits import PAYLOAD_BYTES
 
 IN_AGENT = "none: the coding agent runs it"  # in place of walls, in receipts
 
@@ -36,10 +37,12 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "write": ("fs:read:*", "fs:write:*"),
     "patch": ("fs:read:*", "fs:write:*"),
     "fetch": ("network:http:get@*", "network:https:get@*"),
+    "service": ("fs:read:*",),
 }
 _OPTIONAL: Mapping[str, tuple[str, ...]] = {"patch": ("fs:delete:*",)}
 _EFFECTS: Mapping[str, EffectClass] = {"write": "write_limited", "patch": "full"}
 _WILD = frozenset("*?[{")
+NAMED_ONLY = ("service", "code")  # kinds of tools that a policy must name
 
 
 class AgentBuiltin(Tool):
@@ -58,7 +61,7 @@ class AgentBuiltin(Tool):
         return _as_given
 
     def parameter_names(self) -> dict[str, str | None]:
-        return {}
+        return {name: name for name in (self.spec.schema or {}).get("properties", {})}
 
 
 async def _run_by_the_agent() -> None:
@@ -73,8 +76,8 @@ def _as_given(given: object) -> dict[str, Any]:
         text = plain_json(dict(given))
     except ValueError as error:
         raise InvalidArguments("expected arguments that JSON can carry") from error
-    if len(text) > MOST_PAYLOAD:
-        raise InvalidArguments(f"expected at most {MOST_PAYLOAD} bytes of arguments, found {len(text)}")
+    if len(text) > PAYLOAD_BYTES:
+        raise InvalidArguments(f"expected at most {PAYLOAD_BYTES} bytes of arguments, found {len(text)}")
     arguments: dict[str, Any] = data_again(text)
     return arguments
 
@@ -95,8 +98,15 @@ def built_in_spec(agent: str, row: AgentTool, max_effect: EffectClass) -> ToolSp
         effect,
         "isolated",
         description=row.about,
+        schema={"type": "object", "properties": {name: {} for name in _arguments_of(row)}},
         optional=CapabilitySet(_OPTIONAL.get(row.kind, ()) if effect in ELEVATED else ()),
     )
+
+
+def _arguments_of(row: AgentTool) -> list[str]:
+    """The arguments that a policy can have rules on: those that name what the call touches."""
+    named = (*row.paths, *row.patterns, *row.urls, *row.undecided, row.text, row.directory)
+    return list(dict.fromkeys(filter(None, named)))
 
 
 def agent_tools(manifest: Manifest, agent: str, rows: Iterable[AgentTool]) -> list[AgentBuiltin]:
@@ -111,9 +121,12 @@ def agent_tools(manifest: Manifest, agent: str, rows: Iterable[AgentTool]) -> li
 
 
 def admit_built_in(manifest: Manifest, tools: Iterable[AgentBuiltin]) -> Manifest:
-    """The manifest with an admission for each built-in tool, unless it has one. A deny of the tool still counts."""
-    missing = (tool.name for tool in tools if tool.row is not None and tool.name not in manifest.admissions)
-    added = {name: (Admission(manifest.origin),) for name in missing}
+    """The manifest with an admission for each built-in tool, unless it has one. A deny of the tool still counts.
+
+    What hands data to a service, or runs code that nothing here looks into, is admitted by name alone.
+    """
+    own = (tool.name for tool in tools if tool.row is not None and tool.row.kind not in NAMED_ONLY)
+    added = {name: (Admission(manifest.origin),) for name in own if name not in manifest.admissions}
     return replace(manifest, admissions={**manifest.admissions, **added}, loaded=manifest.loaded or manifest)
 
 
@@ -130,6 +143,36 @@ class Touch(Struct, frozen=True):
     tree: str = ""  # a directory whose files are all read
 
 
+def touches(dialect: Dialect, row: AgentTool, event: AgentEvent, home: str) -> Iterator[Touch]:
+    """Everything that a call touches, besides what a shell line does behind its walls.
+
+    Raises `Unreadable`, `InvalidUse` or `Malformed` for arguments that do not say it.
+    """
+    base = home if dialect.expands_home else ""
+    match row.kind:
+        case "read" | "search" | "write" | "service":
+            yield from path_touches(row, event.arguments, event.directory, base)
+        case "patch":
+            if dialect.patched_files is None:
+                raise Unreadable(f"`{row.name}` is a patch of a kind that licet cannot read")
+            for file in dialect.patched_files(text_argument(event.arguments, row.text)):
+                action = "delete" if file.action == "delete" else "write"
+                yield file_touch(action, file.path, event.directory, base)
+        case "fetch":
+            for url in dialect.urls(row, event.arguments):
+                yield Touch((use_of_url("GET", url),))
+        case _:
+            pass
+
+
+def text_argument(arguments: Mapping[str, Any], name: str) -> str:
+    """An argument that must be a text. Raises `Unreadable`."""
+    found = arguments.get(name)
+    if not isinstance(found, str):
+        raise Unreadable(f"expected `{name}` to be a text")
+    return found
+
+
 def path_touches(row: AgentTool, arguments: Mapping[str, Any], directory: str, home: str) -> Iterator[Touch]:
     """What the paths in the arguments of a call touch. Raises `InvalidUse` or `Malformed` for what is no path."""
     action = "write" if row.kind == "write" else "read"
@@ -138,7 +181,7 @@ def path_touches(row: AgentTool, arguments: Mapping[str, Any], directory: str, h
         if given is None and argument in row.optional:
             given = "."
         if not isinstance(given, str) or not given:
-            raise Malformed(f"the argument `{argument}`", "a path")
+            raise Unreadable(f"expected `{argument}` to be a path")
         yield _touch(row, action, argument, given, directory, home)
     for argument in row.patterns:
         given = arguments.get(argument)
@@ -182,11 +225,6 @@ def file_touch(action: str, given: str, directory: str, home: str) -> Touch:
     """What one file of a patch is."""
     named, real = resolved(given, directory, home)
     return Touch(tuple(dict.fromkeys(use for path in (named, real) for use in _uses(action, path))))
-
-
-def url_touch(url: str) -> Touch:
-    """What fetching a URL is. Raises `InvalidUse`."""
-    return Touch((use_of_url("GET", url),))
 
 
 def closed_below(reach: Reach, tree: str) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import inside
 from licet.errors import LicetError
-from licet.hooks.limits import MOST_LIST_BYTES
+from licet.hooks.limits import LIST_BYTES
 from licet.own_files import read_regular, replace_file
 from licet.policy_files.policy_paths import NoHome, home_directory, state_root
 
@@ -70,7 +70,7 @@ def read_policies(directory: Path | None = None) -> HookPolicies:
     """The list of this user, empty if there is none yet; `NoPolicy` if it cannot be read."""
     path = (directory or hooks_directory()) / _LIST
     try:
-        found = msgspec.json.decode(read_regular(path, MOST_LIST_BYTES, links=False), type=HookPolicies)
+        found = msgspec.json.decode(read_regular(path, LIST_BYTES, links=False), type=HookPolicies)
     except FileNotFoundError:
         return HookPolicies()
     except (OSError, msgspec.MsgspecError) as wrong:

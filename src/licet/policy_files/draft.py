@@ -446,6 +446,7 @@ class CodingNeeds(Struct, frozen=True):
     variables: Sequence[str]
     settings: Sequence[str]  # where they keep their login and settings
     interpreters: Sequence[str]  # directories that nobody could read otherwise
+    packages: Sequence[str]  # the same, of packages of these agents
     closed: Sequence[str]  # names in the project, of those that programs of the user trust
 
 
@@ -462,6 +463,7 @@ def coding_text(agent: str, schema: str, needs: CodingNeeds) -> str:
         "    read:",
         '      - "${workdir}"',
         *(f'      - "{one}"  # an interpreter that programs here start' for one in needs.interpreters),
+        *(f'      - "{one}"  # an agent and the packages that it consists of' for one in needs.packages),
         "    write:",
         '      - "${workdir}"',
         *_settings(needs.settings),
@@ -478,7 +480,7 @@ def coding_text(agent: str, schema: str, needs: CodingNeeds) -> str:
         "    # Hosts that may be connected to. Package registries and the host of your repository are not among them.",
         *(() if needs.hosts else ("    # Add the host of the model, such as `- api.anthropic.com`.",)),
         f"    allow:{'' if needs.hosts else ' []'}",
-        *_indented(_items(needs.hosts), 6),
+        *_indented(_items(map(word, needs.hosts)), 6),
         "",
         "  # Variables of yours that the agent sees, such as the key of its model. All others are hidden. `licet run`",
         "  # adds those that lead to its proxy, the only way to the network. Node uses it from version 22.21 on.",

@@ -190,6 +190,7 @@ class AgentFact(Fact, frozen=True, kw_only=True):
     event: str = ""  # of the hook, as the agent calls it
     rewritten: bool = False  # whether the hook gave the agent other arguments than it had
     asked: bool = False  # whether the agent asked its own person: its prompt, so no answer that licet saw
+    in_order: bool = False  # whether the end is that of one of several equal calls, which were under way together
     # How the end is known: licet saw it, the agent reported it, or nobody said anything. Absent if nothing ran.
     end: Literal["seen", "reported", "unknown"] | UnsetType = UNSET
 
@@ -324,8 +325,11 @@ def check_row(row: Row) -> dict[str, Any]:
 
 def time_text(moment: datetime) -> str:
     """A time in UTC with microseconds, such as `2026-01-01T00:00:00.000000Z`; a naive datetime counts as UTC."""
-    if moment.tzinfo is not UTC and (offset := moment.utcoffset()) is not None:
-        moment = moment.replace(tzinfo=None) - offset
+    if moment.tzinfo is not UTC:
+        moment = moment.replace(tzinfo=UTC) - (moment.utcoffset() or timedelta())
+    if type(moment) is datetime and moment.microsecond:
+        text: str = msgspec.to_builtins(moment)  # the same as below, in a tenth of the time
+        return text
     return moment.isoformat("T", "microseconds")[:26] + "Z"  # without an offset
 
 

@@ -28,8 +28,9 @@ from licet.guard.execution import (
     Walls,
     limit_name,
 )
-from licet.guard.grant import Grant, held_paths
+from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import Placeholders
+from licet.guard.held_paths import held_paths
 from licet.guard.limits import FILES_OF_A_RUN, FILES_OF_A_START, MOST_EXIT_CODES, OUTPUT_BYTES
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Unavailable

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from licet.sandbox.kernel import connections, landlock, namespaces, seccomp
+from licet.sandbox.kernel import connections, hardening, landlock, namespaces, seccomp
 from licet.sandbox.limits import LARGEST_ORDERS, LAUNCHER_BACKLOG, MEASURED_AT_ONCE, PROGRAM_LOOK_SECONDS
 
 FAILED = 125  # like `env` and `timeout`; the reason goes to the socket
@@ -35,13 +35,13 @@ def main(control: int, ending: int) -> None:
     os.set_inheritable(control, False)
     host = socket.socket(fileno=control)
     try:
-        landlock.close_all_but((0, 1, 2, control, ending))  # files of the supervisor
+        hardening.close_all_but((0, 1, 2, control, ending))  # files of the supervisor
         orders = _orders(host)
         if orders["namespaces"]:
             _in_namespaces(orders, host, ending)
         if orders["own_terminal"]:
             _take_terminal()
-        landlock.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
+        hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
         _restrict_files(orders)
         seccomp.install(_filter(orders))
         _exec(orders)
@@ -142,7 +142,7 @@ def _pass_out(host: socket.socket, listener: socket.socket) -> None:
 
 def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, saying: int) -> NoReturn:
     """The init process of the new namespace, behind the same walls as the binary."""
-    landlock.die_with(0)  # a parent in another namespace has no id here
+    hardening.die_with(0)  # a parent in another namespace has no id here
     if select.select([alive], [], [], 0)[0]:  # the parent ended before `die_with`
         os._exit(FAILED)
     for stream in (0, 1, 2):
@@ -162,7 +162,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     )
     keep = connections.CAPABILITIES if orders["unix"] else ()
     files = (0, 1, 2, host.fileno(), saying)
-    landlock.harden(limits=_limits(orders), keep_fds=files, keep_capabilities=keep)
+    hardening.harden(limits=_limits(orders), keep_fds=files, keep_capabilities=keep)
     _restrict_files(orders)
     near, far = socket.socketpair()
     binary = os.fork()
@@ -214,7 +214,7 @@ def _take_terminal() -> None:
 
 def _filter_binary(orders: dict[str, Any], first: socket.socket) -> None:
     """Install the filter of the binary, and give its listener to the first process, which makes the connections."""
-    landlock.drop_capabilities()
+    hardening.drop_capabilities()
     if orders["unix"]:
         listener = connections.install(_filter(orders))
         socket.send_fds(first, [b"L"], [listener])
@@ -285,7 +285,7 @@ def _exit_like(status: int) -> NoReturn:
     """End as another process ended: with its code, or by its signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        landlock.limit(landlock.Limits())  # no core file of this process
+        hardening.limit(hardening.Limits())  # no core file of this process
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
@@ -296,12 +296,12 @@ def _exit_like(status: int) -> NoReturn:
 # Walls ---------------------------------------------------------------------------------------------------------------
 
 
-def _limits(orders: dict[str, Any]) -> landlock.Limits:
+def _limits(orders: dict[str, Any]) -> hardening.Limits:
     limits = dict(orders["limits"])
     # A namespace counts its own processes, with these two and the threads of one; without one, all tasks of the user.
-    others = 2 + connections.THREADS * orders["unix"] if orders["namespaces"] else landlock.tasks_of_user()
+    others = 2 + connections.THREADS * orders["unix"] if orders["namespaces"] else hardening.tasks_of_user()
     limits["processes"] = None if others is None else limits["processes"] + others
-    return landlock.Limits(**limits)
+    return hardening.Limits(**limits)
 
 
 def _restrict_files(orders: dict[str, Any]) -> None:

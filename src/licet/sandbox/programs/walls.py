@@ -26,7 +26,8 @@ from licet.core.decision.request import Reason
 from licet.core.policy.addresses import refused_addresses
 from licet.core.policy.terms import least_limits, private_of
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
-from licet.guard.grant import Grant, held_paths
+from licet.guard.grant import Grant
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import Http
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
@@ -40,7 +41,7 @@ from licet.sandbox.grant_paths import (
     kernel_paths,
     program_access,
 )
-from licet.sandbox.kernel import landlock
+from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
 from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM, Placeholders, made_files, name_of_binary, of_binary
@@ -127,7 +128,7 @@ class ProgramWalls:
             raise SandboxUnavailable("; ".join(reasons))
         # The kernel does not limit the number of processes of root; the launcher does, in a namespace. For other users
         # the kernel counts all their processes, which cannot be read inside some other sandboxes.
-        counted = os.getuid() and landlock.tasks_of_user() is not None
+        counted = os.getuid() and hardening.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
         layers = Layers(in_force, (*_SPACES, *way_out, *uncounted))
         return self._of(grant, None, layers, support)

@@ -1,0 +1,1 @@
+"""Tests with programs and packages of other people."""

@@ -1,0 +1,1 @@
+"""The coding agents that people run, with a model that the tests play."""
