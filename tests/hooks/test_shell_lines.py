@@ -346,6 +346,13 @@ def test_cancelling_a_line_ends_all_of_it(desk: Desk) -> None:
     assert asyncio.run(cancelled()) == b""
 
 
+def test_what_a_line_leaves_in_the_background_ends_with_it(desk: Desk) -> None:
+    """The one thing that differs from the bare line, besides the numbers of processes."""
+    said = desk.run("(sleep 1000; echo never > $TMPDIR/late) & echo started")
+    assert (said.stdout, said.stderr, said.code) == (b"started\n", b"", 0)
+    assert desk.run("ls $TMPDIR/late; pgrep sleep").stdout == b""
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_are_passed_on(desk: Desk, number: int, code: int) -> None:
     async def told() -> int:
