@@ -175,6 +175,7 @@ _MADE: dict[str, str | None] = {  # with the text of a file; None for a director
     ".codex": None,
     ".gemini": None,
     ".opencode": None,
+    ".opencode/.gitignore": "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore",  # or it cannot start
     ".cursor": None,
     ".vscode": None,
     ".mcp.json": '{"mcpServers": {}}\n',
@@ -189,7 +190,7 @@ def make_closed(project: Path) -> list[str]:
     made = []
     for name, text in _MADE.items():
         path = project / name
-        if os.path.lexists(path):
+        if os.path.lexists(path) or (path.parent != project and path.parent.is_symlink()):
             continue
         with suppress(OSError, click.ClickException):  # `licet run` does without them
             if text is None:

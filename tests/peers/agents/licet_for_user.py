@@ -50,5 +50,3 @@ def _copied(place: Path, python: str) -> str:
     subprocess.run([environment / "bin" / "python", "-m", "compileall", "-q", packages / "licet"], check=True)
     opened(place)
     return str(licet)
-
-

@@ -83,7 +83,9 @@ class PlayedModel:
         bare = path.partition("?")[0]
         for end, dialect in DIALECTS.items():
             if bare.endswith(end) and isinstance(body, dict):
-                return dialect.answer(body, self._next(dialect, body), stream="stream" in bare or bool(body.get("stream")))
+                return dialect.answer(
+                    body, self._next(dialect, body), stream="stream" in bare or bool(body.get("stream"))
+                )
         if bare.endswith(("count_tokens", ":countTokens")):
             return Answer.json({"input_tokens": 100, "totalTokens": 100})
         return Answer.json({}, 200 if exchange.method == "HEAD" else 404)
@@ -197,7 +199,9 @@ class Dialect:
         return str(tool.get("name") or tool.get("type"))
 
     @staticmethod
-    def results(body: Mapping[str, Any], script: tuple[int, Script] | None) -> Iterator[tuple[tuple[int, int, int], Any]]:
+    def results(
+        body: Mapping[str, Any], script: tuple[int, Script] | None
+    ) -> Iterator[tuple[tuple[int, int, int], Any]]:
         """Each result in a conversation, with script, step and place of its call."""
         raise NotImplementedError
 
@@ -252,7 +256,9 @@ class Messages(Dialect):
         return _texts(next((one["content"] for one in body["messages"] if one["role"] == "user"), ""))
 
     @staticmethod
-    def results(body: Mapping[str, Any], script: tuple[int, Script] | None) -> Iterator[tuple[tuple[int, int, int], Any]]:
+    def results(
+        body: Mapping[str, Any], script: tuple[int, Script] | None
+    ) -> Iterator[tuple[tuple[int, int, int], Any]]:
         for message in body["messages"]:
             for block in message["content"] if isinstance(message["content"], list) else ():
                 if block.get("type") == "tool_result" and (place := _place(block.get("tool_use_id"))):
@@ -310,7 +316,9 @@ class Responses(Dialect):
         return f"{tool['namespace']}.{name}" if tool.get("namespace") else name
 
     @staticmethod
-    def results(body: Mapping[str, Any], script: tuple[int, Script] | None) -> Iterator[tuple[tuple[int, int, int], Any]]:
+    def results(
+        body: Mapping[str, Any], script: tuple[int, Script] | None
+    ) -> Iterator[tuple[tuple[int, int, int], Any]]:
         for item in body["input"] if isinstance(body["input"], list) else ():
             if str(item.get("type")).endswith("_call_output") and (place := _place(item.get("call_id"))):
                 yield place, item
@@ -351,7 +359,9 @@ class Completions(Dialect):
         return str(tool[tool["type"]]["name"])
 
     @staticmethod
-    def results(body: Mapping[str, Any], script: tuple[int, Script] | None) -> Iterator[tuple[tuple[int, int, int], Any]]:
+    def results(
+        body: Mapping[str, Any], script: tuple[int, Script] | None
+    ) -> Iterator[tuple[tuple[int, int, int], Any]]:
         for message in body["messages"]:
             if message["role"] == "tool" and (place := _place(message.get("tool_call_id"))):
                 yield place, message
@@ -388,7 +398,9 @@ class Gemini(Dialect):
         return [one for tool in body.get("tools") or () for one in tool.get("functionDeclarations", ())]
 
     @staticmethod
-    def results(body: Mapping[str, Any], script: tuple[int, Script] | None) -> Iterator[tuple[tuple[int, int, int], Any]]:
+    def results(
+        body: Mapping[str, Any], script: tuple[int, Script] | None
+    ) -> Iterator[tuple[tuple[int, int, int], Any]]:
         if script is None:
             return
         for step, (count, after) in enumerate(_turns(body)):
