@@ -7,6 +7,7 @@ a call is a refusal. An error after one, or at any other event, stops nobody.
 
 import asyncio
 import os
+import pwd
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -25,7 +26,6 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.request import Ground
 from licet.core.ledger.entry import AgentFact, Caller
 from licet.errors import LicetError, Refused
-from licet.guard.call import CallAdmission
 from licet.guard.facts import Call
 from licet.guard.open_call import close_reported, kept, never_ran, open_call, restored
 from licet.guard.ports import ASKED_IN_AGENT
@@ -54,6 +54,7 @@ from licet.hooks.policy_choice import NoPolicy, choose, read_policies
 from licet.hooks.ready_supervisors import ReadySupervisors
 from licet.hooks.resident import Variables
 from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, rewritten, run_line
+from licet.hooks.switches import make_missing
 from licet.hooks.tickets import AgentShell, BadTicket, Ticket, Tickets, digest_of, expiry
 from licet.policy_files.policy_paths import home_directory
 from licet.sandbox.scratch import end_session
@@ -136,7 +137,9 @@ class Answering:
             began=time.time(),
         )
         try:
-            new = replace(new, choice=choose(start, read_policies()))
+            choice = choose(start, read_policies())
+            make_missing(choice.workdir)
+            new = replace(new, choice=choice)
         except NoPolicy as why:
             new = replace(new, why=str(why))
         return self._sessions.begin(new)
@@ -207,7 +210,7 @@ class Answering:
         )
         name = tool_name(event.agent, event.tool)
         asker = AgentPrompt(made.approvals) if dialect.asks else made.approvals
-        call = await open_call(opened, CallAdmission(), name, event.arguments, agent=fact, approver=asker)
+        call = await open_call(opened, opened.admission, name, event.arguments, agent=fact, approver=asker)
         if isinstance(call, Result):
             return Refuse(_reason(call))
         try:
@@ -239,7 +242,10 @@ class Answering:
             return AskPerson(text, arguments if arguments != event.arguments else None)
         if arguments == event.arguments:
             return Silent()
-        return Rewrite(arguments, allow=line and not event.reads_only)
+        # Walls take the place of the agent's question, where the mode would have asked or run. An agent that names no
+        # mode asks unless it was told to ask nothing.
+        allow = line and (event.would_ask or event.would_run or not dialect.modes)
+        return Rewrite(arguments, allow=allow)
 
     def _rewritten(
         self, made: AgentGate, session: AgentSession, dialect: Dialect, event: AgentEvent, row: AgentTool, key: str
@@ -251,7 +257,7 @@ class Answering:
         directory = resolved(given if isinstance(given, str) and given else ".", event.directory, base)[1]
         choice = session.choice
         assert choice is not None  # noqa: S101 - the call was opened under its policy
-        shell = AgentShell(dialect.line_program[0], dialect.keeps)
+        shell = AgentShell(shell_path(dialect.line_program[0]), dialect.keeps)
         ticket = Ticket(
             agent=event.agent,
             session=session.name,
@@ -375,6 +381,20 @@ def resident_service() -> Answering:
 def client_words() -> tuple[str, ...]:
     """The words that start licet's client in a line. They name this interpreter and this licet, and no directory."""
     return sys.executable, "-I", "-S", str(Path(__file__).with_name("resident_client.py"))
+
+
+def shell_path(named: str) -> str:
+    """The shell that an agent runs lines with: a path, a name of the system's, or that of its user, `$SHELL`."""
+    if named == "$SHELL":
+        try:
+            own = pwd.getpwuid(os.getuid()).pw_shell
+        except KeyError:  # a user without an entry, as in containers
+            own = ""
+        named = own if os.path.basename(own) in ("bash", "zsh", "dash", "sh") else "bash"
+    places = (
+        [named] if os.path.isabs(named) else [f"{place}/{named}" for place in ("/bin", "/usr/bin", "/usr/local/bin")]
+    )
+    return next((path for path in places if os.access(path, os.X_OK)), "/bin/sh")
 
 
 def scratch_name(agent: str, session: str) -> str:
