@@ -8,8 +8,11 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
-from gateway_peers import ROOT, node_packages
+from gateway_peers import node_packages
+
+ROOT = Path(__file__).parent.parent
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from licet.assemble.gate import Backends, CommandGate, stored_approvals
 from licet.assemble.program import RunsPrograms
@@ -54,6 +54,7 @@ class AgentGate(Struct, frozen=True):
     backends: Backends
     approvals: SqliteApprovals
     stamp: Stamp
+    sessions: dict[tuple[str, str], Session] = field(default_factory=dict)  # by name and subagent
 
 
 class AgentGates:
