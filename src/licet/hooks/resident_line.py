@@ -106,8 +106,13 @@ class _Line:
         self._end.sendall(request[sent:])
 
     def _send(self, message: bytes) -> None:
+        """Send something. A line that has ended meanwhile takes no more: what is received says how it ended."""
         self._sending = True
-        self._end.sendall(message)
+        try:
+            if message:
+                self._end.sendall(message)
+        except ConnectionError:
+            pass
         self._sending = False
         while self._waiting:
             self._signal(self._waiting.pop(0), None)
@@ -129,12 +134,8 @@ class _Line:
     def _signal(self, which: int, _frame: object) -> None:
         if self._sending:
             self._waiting.append(which)
-            return
-        self._sending = True
-        try:
-            self._end.sendall(packed(SIGNAL, number(which)))
-        finally:
-            self._sending = False
+        else:
+            self._send(packed(SIGNAL, number(which)))
 
     def _stop(self, which: int, frame: object) -> None:
         """Ctrl-Z stops the line and then this process; SIGCONT continues both."""
