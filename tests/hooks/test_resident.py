@@ -142,7 +142,7 @@ def test_a_resident_inherits_nothing_of_the_client_that_started_it(installed: In
             installed.words("hook", "claude", "PreToolUse"), input=b"{}", capture_output=True, check=True,
             env=installed.environment(TOKEN="key", LD_LIBRARY_PATH="/nowhere", PYTHONPATH="/nowhere"),
             cwd=installed.home, pass_fds=[write], umask=0o000, timeout=PATIENCE,
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGALRM]),  # noqa: PLW1509
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGALRM]),
         )  # fmt: skip
     finally:
         os.close(write)

@@ -15,7 +15,8 @@ TELLING = {
     "claude": "SessionStart UserPromptSubmit PostToolUse PostToolUseFailure SubagentStart SubagentStop SessionEnd"
     " PostToolBatch Notification UserPromptExpansion Stop StopFailure PreCompact PostCompact PreModelSwitch"
     " PostModelSwitch PermissionDenied Setup TeammateIdle TaskCreated TaskCompleted Elicitation ElicitationResult"
-    " ConfigChange WorktreeCreate WorktreeRemove InstructionsLoaded CwdChanged FileChanged DirectoryAdded MessageDisplay",
+    " ConfigChange WorktreeCreate WorktreeRemove InstructionsLoaded CwdChanged FileChanged DirectoryAdded"
+    " MessageDisplay",
     "codex": "SessionStart UserPromptSubmit PostToolUse SubagentStart SubagentStop SessionEnd Stop PreCompact"
     " PostCompact",
     "gemini": "AfterTool BeforeAgent AfterAgent SessionStart SessionEnd Notification",

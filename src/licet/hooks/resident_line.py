@@ -122,7 +122,7 @@ class _Line:
             before = _signal.getsignal(each)
             if before is not _signal.SIG_IGN:  # `nohup` ignores it, for the line too
                 self._before[each] = before
-                _signal.signal(each, self._stop if each == _signal.SIGTSTP else self._signal)
+                _signal.signal(each, self._signal)
 
     def _hold_back(self) -> None:
         """Let signals do again what they do without a line, those that have come too."""
@@ -134,13 +134,10 @@ class _Line:
     def _signal(self, which: int, _frame: object) -> None:
         if self._sending:
             self._waiting.append(which)
-        else:
-            self._send(packed(SIGNAL, number(which)))
-
-    def _stop(self, which: int, frame: object) -> None:
-        """Ctrl-Z stops the line and then this process; SIGCONT continues both."""
-        self._signal(which, frame)
-        posix.kill(posix.getpid(), _signal.SIGSTOP)
+            return
+        self._send(packed(SIGNAL, number(which)))
+        if which == _signal.SIGTSTP:  # Ctrl-Z stops the line and then this process; SIGCONT continues both
+            posix.kill(posix.getpid(), _signal.SIGSTOP)
 
 
 def _values(names: list[bytes]) -> bytes:
