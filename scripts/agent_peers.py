@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tomllib
 
-from gateway_peers import ROOT, node_packages
+from adapter_peers import ROOT
+from gateway_peers import node_packages
 
 
 def main(arguments: list[str]) -> int:
@@ -21,7 +22,9 @@ def main(arguments: list[str]) -> int:
     print("· coding agents, with a played model", flush=True)
     pytest = [sys.executable, "-m", "pytest", "-rs", "-n", os.environ.get("WORKERS") or "auto"]
     given = {**os.environ, "LICET_AGENTS": str(folder)}
-    return subprocess.run([*pytest, *(arguments or ["tests/peers/agents"])], check=False, cwd=ROOT, env=given).returncode
+    return subprocess.run(
+        [*pytest, *(arguments or ["tests/peers/agents"])], check=False, cwd=ROOT, env=given
+    ).returncode
 
 
 if __name__ == "__main__":
